@@ -19,16 +19,16 @@ const FEWEST_PAIRS: usize = 9;
 const SHORT: [&str; 6] = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"];
 
 fn main() -> Result<ExitCode> {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let pairs = match words.iter().position(|word| word == "--pairs") {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let pairs = match arguments.iter().position(|argument| argument == "--pairs") {
         None => FEWEST_PAIRS,
-        Some(place) => {
-            let number: Vec<String> = words.drain(place..(place + 2).min(words.len())).collect();
+        Some(index) => {
+            let number: Vec<String> = arguments.drain(index..(index + 2).min(arguments.len())).collect();
             number.get(1).context("--pairs N")?.parse()?
         }
     };
     ensure!(pairs >= FEWEST_PAIRS, "{FEWEST_PAIRS} pairs at least");
-    let [base, new, benches @ ..] = &words[..] else {
+    let [base, new, benches @ ..] = &arguments[..] else {
         bail!("usage: bench-compare BASE NEW [--pairs N] BENCH..")
     };
     ensure!(!benches.is_empty(), "name the benches to run");

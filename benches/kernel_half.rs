@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use ks_benches::commands;
 use ks_benches::machine::Machine;
+use ks_benches::object_pair::{self, ObjectPair};
 use ks_benches::record::{self, Record};
-use ks_benches::twin::{self, Twin};
 use ks_compiler::kernel::{self, Checks, Listings};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{Options, Target, parse};
@@ -60,21 +60,21 @@ fn all(root: &Path, work: &Path) -> Result<()> {
     let mut records = Vec::new();
     let mut largest = [0.0f64; 3];
     let wanted = std::env::var("KS_TWIN").unwrap_or_default();
-    for c in twin::sources(root)? {
+    for c in object_pair::sources(root)? {
         let name = c.file_stem().context("a file has a name")?.to_string_lossy().into_owned();
         if !name.contains(&wanted) {
             continue;
         }
-        let script = twin::script(root, &name)?;
-        let output = |turn, extension| work.join(format!("{name}.{turn}.{extension}"));
+        let script = object_pair::script(root, &name)?;
+        let output = |iteration, extension| work.join(format!("{name}.{iteration}.{extension}"));
         let (elf, half) = best(|_| kernel_half(&script))?;
         let ((), lib) = best(|_| plugin(&script))?;
-        let (object, clang) = best(|turn| clang(&c, work, output(turn, "o")))?;
-        let ((), command) = best(|turn| ks(&script, work, &output(turn, "wasm")))?;
+        let (object, clang) = best(|iteration| clang(&c, work, output(iteration, "o")))?;
+        let ((), command) = best(|iteration| ks(&script, work, &output(iteration, "wasm")))?;
         let clang_elf = std::fs::read(object).context("clang has left no object")?;
-        let times = twin::times(&c)?;
-        let twin = Twin { elf: &elf, clang: &clang_elf, times: &times };
-        let (ours, theirs) = twin.instructions()?;
+        let times = object_pair::times(&c)?;
+        let pair = ObjectPair { elf: &elf, clang: &clang_elf, times: &times };
+        let (ours, theirs) = pair.instructions()?;
         sums = (sums.0 + ours, sums.1 + theirs);
         let times = [("half", half), ("in-process", lib), ("process", command), ("clang", clang)];
         let figure = |(who, time): (&str, Duration)| {
@@ -84,7 +84,7 @@ fn all(root: &Path, work: &Path) -> Result<()> {
         let parts = [half, lib, command].map(|time| 100.0 * time.as_secs_f64() / clang.as_secs_f64());
         largest.iter_mut().zip(parts).for_each(|(largest, part)| *largest = largest.max(part));
         let [half, lib, command] = parts;
-        let measured = twin.measure()?;
+        let measured = pair.measure()?;
         let times = match measured.times {
             Some((ours, theirs)) => {
                 ratios.push(ours / theirs);
@@ -96,7 +96,7 @@ fn all(root: &Path, work: &Path) -> Result<()> {
             "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {times}  {:>6.0}ms {half:>5.2}% {lib:>5.2}% {command:>5.2}%  {}",
             ours as f64 / theirs as f64,
             clang.as_secs_f64() * 1e3,
-            measured.verdict,
+            measured.comparison,
         );
     }
     let mean = (ratios.iter().map(|ratio: &f64| ratio.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
@@ -121,9 +121,9 @@ fn all(root: &Path, work: &Path) -> Result<()> {
 fn best<T>(mut run: impl FnMut(usize) -> Result<T>) -> Result<(T, Duration)> {
     let mut shortest = Duration::MAX;
     let mut result = None;
-    for turn in 0..COMPILATIONS {
+    for iteration in 0..COMPILATIONS {
         let start = Instant::now();
-        result = Some(run(turn)?);
+        result = Some(run(iteration)?);
         shortest = shortest.min(start.elapsed());
     }
     Ok((result.context("it was run")?, shortest))

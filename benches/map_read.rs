@@ -28,36 +28,41 @@ fn main() -> Result<()> {
     let array = Array::new()?;
     let mut criterion = report::criterion();
     let mut report = Report::default();
-    report.bench(&mut criterion, "map/read/native", |turns| array.read(turns).check_calls(turns));
+    report.bench(&mut criterion, "map/read/native", |iterations| {
+        array.read(iterations).check_calls(iterations)
+    });
     for (how, shared) in [("shared", true), ("called", false)] {
         for (what, elements) in [("variable", false), ("element", true)] {
-            report.bench(&mut criterion, &format!("map/read/{how}-{what}"), |turns| {
-                let words = [format!("--turns={turns}"), format!("--elements={elements}")];
-                script.run_with(&words, |options| options.share_memory = shared)?.check_calls(turns)
+            report.bench(&mut criterion, &format!("map/read/{how}-{what}"), |iterations| {
+                let arguments = [format!("--turns={iterations}"), format!("--elements={elements}")];
+                script.run_with(&arguments, |options| options.share_memory = shared)?.check_calls(iterations)
             });
         }
     }
     let guest = guests::rust(&Path::new(env!("CARGO_MANIFEST_DIR")).join("guest"), "reads.wasm", None);
     let guest = Subject::of_plugin("reads", share::share(&guest, share::DEFAULT_BYTES)?)?;
     for what in ["variable", "element"] {
-        report.bench(&mut criterion, &format!("map/read/sdk-{what}"), |turns| {
-            guest.run(&[format!("--turns={turns}"), format!("--{what}")])?.check_calls(turns)
+        report.bench(&mut criterion, &format!("map/read/sdk-{what}"), |iterations| {
+            guest.run(&[format!("--turns={iterations}"), format!("--{what}")])?.check_calls(iterations)
         });
     }
-    report.bench(&mut criterion, "map/read/lookup", |turns| array.look_up(turns)?.check_calls(turns));
-    walk(&mut criterion, &mut report)?;
+    report.bench(&mut criterion, "map/read/lookup", |iterations| {
+        array.look_up(iterations)?.check_calls(iterations)
+    });
+    iterate(&mut criterion, &mut report)?;
     criterion.final_summary();
     println!("\nmachine: {}\n\n{report}", Machine::here());
     report.leave("map_read")
 }
 
 /// Walks over all entries of a hash map.
-fn walk(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
+fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
     let script = Subject::of_script("map_walk.ks", include_str!("map_walk.ks"))?;
     let mut hash = Hash::new()?;
-    report.bench(criterion, "map/walk/native", |turns| hash.walk(turns)?.check_calls(turns));
-    report.bench(criterion, "map/walk/plugin", |turns| {
-        script.run(&[format!("--turns={turns}")])?.check_calls(turns)
+    report
+        .bench(criterion, "map/walk/native", |iterations| hash.iterate(iterations)?.check_calls(iterations));
+    report.bench(criterion, "map/walk/plugin", |iterations| {
+        script.run(&[format!("--turns={iterations}")])?.check_calls(iterations)
     });
     Ok(())
 }

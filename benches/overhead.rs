@@ -21,7 +21,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
 /// Turns of a measurement; a test has one.
-const TURNS: usize = 15;
+const REPETITIONS: usize = 15;
 /// The word that makes this program the watched one.
 const WATCHED: &str = "--watched";
 /// What the watched program says first.
@@ -31,7 +31,7 @@ const SLEEPS: i64 = 1000;
 /// Bytes that it writes to, once for each page, and how often anew: more than an allocator keeps.
 const BYTES: usize = 64 << 20;
 const PAGE: usize = 4096;
-const ROUNDS: usize = 4;
+const ITERATIONS: usize = 4;
 
 const COUNTING: &str = "\
 fn main() -> i32 {
@@ -81,14 +81,14 @@ struct Row {
     name: &'static str,
     /// In the records.
     short: &'static str,
-    words: Vec<OsString>,
+    arguments: Vec<OsString>,
 }
 
 fn main() -> Result<()> {
-    if std::env::args().any(|word| word == WATCHED) {
+    if std::env::args().any(|argument| argument == WATCHED) {
         return watched();
     }
-    let turns = if record::is_measured() { TURNS } else { 1 };
+    let repetitions = if record::is_measured() { REPETITIONS } else { 1 };
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     println!("machine: {}\n", Machine::here());
     println!("{:<40} {:>12} {:>10}", "a program of faults and sleeps under", "median", "more than");
@@ -96,10 +96,10 @@ fn main() -> Result<()> {
     let mut records = Vec::new();
     for row in rows(folder.path())? {
         let mut measured = Vec::new();
-        for _ in 0..turns {
+        for _ in 0..repetitions {
             let alone = run(&[])?.context("this program is there")?;
-            let Some(beside) = run(&row.words)? else { break };
-            measured.push((beside.as_secs_f64() / alone.as_secs_f64(), beside));
+            let Some(watched_time) = run(&row.arguments)? else { break };
+            measured.push((watched_time.as_secs_f64() / alone.as_secs_f64(), watched_time));
         }
         measured.sort_by(|one, other| one.0.total_cmp(&other.0));
         let Some((ratio, time)) = measured.get(measured.len() / 2) else {
@@ -119,41 +119,41 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     let counting = faults::build(folder, "counting", COUNTING)?;
     let programs = faults::build(folder, "programs", AT_EVERY_EVENT)?;
     let plugin = |file: &Path| vec![host.clone().into(), "--no-cache".into(), file.into(), "--exec".into()];
-    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let arguments = |arguments: &[&str]| arguments.iter().map(OsString::from).collect::<Vec<_>>();
     let program = "software:page-faults:1 /pid == cpid/ { @faults = count(); } \
                    software:context-switches:1 /pid == cpid/ { @switches = count(); }";
     Ok(vec![
-        Row { name: "nothing", short: "nothing", words: Vec::new() },
-        Row { name: "ks-host, counters", short: "ks-host-counters", words: plugin(&counting) },
+        Row { name: "nothing", short: "nothing", arguments: Vec::new() },
+        Row { name: "ks-host, counters", short: "ks-host-counters", arguments: plugin(&counting) },
         Row {
             name: "perf stat, counters",
             short: "perf-stat",
-            words: words(&["perf", "stat", "-e", "page-faults,context-switches", "-o", "/dev/null"]),
+            arguments: arguments(&["perf", "stat", "-e", "page-faults,context-switches", "-o", "/dev/null"]),
         },
         Row {
             name: "ks-host, a program at every event",
             short: "ks-host-programs",
-            words: plugin(&programs),
+            arguments: plugin(&programs),
         },
         Row {
             name: "bpftrace, a program at every event",
             short: "bpftrace",
-            words: words(&["bpftrace", "-e", program, "-c"]),
+            arguments: arguments(&["bpftrace", "-e", program, "-c"]),
         },
     ])
 }
 
 /// Runs the watched program, under these words if there are any, and gives the time that it says. None if what watches
 /// is not installed.
-fn run(words: &[OsString]) -> Result<Option<Duration>> {
+fn run(arguments: &[OsString]) -> Result<Option<Duration>> {
     let own = std::env::current_exe()?;
     // bpftrace takes the command as one word.
-    let is_one_word = words.last().is_some_and(|word| word == "-c");
-    let watched = match is_one_word {
+    let takes_one_argument = arguments.last().is_some_and(|argument| argument == "-c");
+    let watched = match takes_one_argument {
         true => vec![OsString::from(format!("{} {WATCHED}", own.display()))],
         false => vec![own.into(), WATCHED.into()],
     };
-    let all: Vec<_> = words.iter().chain(&watched).collect();
+    let all: Vec<_> = arguments.iter().chain(&watched).collect();
     let output = match Command::new(all[0]).args(&all[1..]).stdin(Stdio::null()).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         output => output.with_context(|| format!("cannot start {}", all[0].display()))?,
@@ -171,7 +171,7 @@ fn watched() -> Result<()> {
     let faults = || getrusage(UsageWho::RUSAGE_SELF).map(|usage| usage.minor_page_faults());
     let now = || clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from);
     let (faults_before, before) = (faults()?, now()?);
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         let mut memory = vec![0_u8; BYTES];
         memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
         black_box(memory);
@@ -180,7 +180,7 @@ fn watched() -> Result<()> {
         std::thread::sleep(Duration::from_nanos(1));
     }
     let taken = now()? - before;
-    let pages = (ROUNDS * BYTES / PAGE) as i64;
+    let pages = (ITERATIONS * BYTES / PAGE) as i64;
     ensure!(faults()? - faults_before >= pages, "fewer faults than pages");
     println!("{SAID}{}", taken.as_nanos());
     Ok(())

@@ -51,15 +51,15 @@ fn main() -> Result<()> {
         let case = format!("perf/read/{members}-members");
         read_natively(&mut criterion, &mut report, &case, members, Observed::OwnTask)?;
         for (who, subject) in [("plugin", &subjects.script), ("sdk", &subjects.rust)] {
-            for (form, words) in [("scalar", &[][..]), ("snapshot", &["--snapshot"])] {
+            for (form, arguments) in [("scalar", &[][..]), ("snapshot", &["--snapshot"])] {
                 let name = format!("{case}/{who}-{form}");
-                read_in_plugin(&mut criterion, &mut report, &name, subject, members, words);
+                read_in_plugin(&mut criterion, &mut report, &name, subject, members, arguments);
             }
         }
     }
     read_many(&mut criterion, &mut report, &subjects.rust)?;
-    report.bench(&mut criterion, "perf/call/empty/plugin", |turns| {
-        subjects.script.run(&[format!("--turns={turns}"), "--call".into()])?.check_calls(turns)
+    report.bench(&mut criterion, "perf/call/empty/plugin", |iterations| {
+        subjects.script.run(&[format!("--turns={iterations}"), "--call".into()])?.check_calls(iterations)
     });
     // Last: what follows would stay on that CPU.
     machine::stay_on(OWN_CPU)?;
@@ -82,13 +82,13 @@ fn read_natively(
     observed: Observed,
 ) -> Result<()> {
     let mut group = Group::open(members, observed)?;
-    report.bench(criterion, &format!("{case}/native"), |turns| {
-        group.measure(turns)?.check_reads(turns, members)
+    report.bench(criterion, &format!("{case}/native"), |iterations| {
+        group.measure(iterations)?.check_reads(iterations, members)
     });
     drop(group);
     let mut group = CrateGroup::open(members, observed)?;
-    report.bench(criterion, &format!("{case}/perf-event2"), |turns| {
-        group.measure(turns)?.check_reads(turns, members)
+    report.bench(criterion, &format!("{case}/perf-event2"), |iterations| {
+        group.measure(iterations)?.check_reads(iterations, members)
     });
     Ok(())
 }
@@ -99,12 +99,12 @@ fn read_in_plugin(
     name: &str,
     subject: &Subject,
     members: u32,
-    words: &[&str],
+    arguments: &[&str],
 ) {
-    report.bench(criterion, name, |turns| {
-        let mut given = vec![format!("--turns={turns}"), format!("--members={members}")];
-        given.extend(words.iter().map(|word| word.to_string()));
-        subject.run(&given)?.check_reads(turns, members)
+    report.bench(criterion, name, |iterations| {
+        let mut given = vec![format!("--turns={iterations}"), format!("--members={members}")];
+        given.extend(arguments.iter().map(|argument| argument.to_string()));
+        subject.run(&given)?.check_reads(iterations, members)
     });
 }
 
@@ -112,8 +112,8 @@ fn read_in_plugin(
 fn read_many(criterion: &mut Criterion, report: &mut Report, rust: &Subject) -> Result<()> {
     let case = format!("perf/read-many/{GROUPS}-groups");
     let mut groups = (0..GROUPS).map(|_| Group::open(1, Observed::OwnTask)).collect::<Result<Vec<_>>>()?;
-    report.bench(criterion, &format!("{case}/native"), |turns| {
-        perf::measure_all(&mut groups, turns)?.check_reads(turns, GROUPS)
+    report.bench(criterion, &format!("{case}/native"), |iterations| {
+        perf::measure_all(&mut groups, iterations)?.check_reads(iterations, GROUPS)
     });
     drop(groups);
     for form in ["each", "many"] {

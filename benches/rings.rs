@@ -126,7 +126,7 @@ fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Re
         let load = Load { pace: Pace::held(rate, held), producers: 1 };
         let rows = consumers.run(load)?;
         let name = format!("{:.2} M", rate as f64 / 1e3);
-        println!("{name:>14} {:>30} {:>30}", rows[0].shown(load), rows[1].shown(load));
+        println!("{name:>14} {:>30} {:>30}", rows[0].summary(load), rows[1].summary(load));
         for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
             records.push(Record::new(format!("ring/{rate}-thousand/{who}"), row.rate(), "records/s"));
         }
@@ -156,7 +156,7 @@ fn sizes(folder: &Path, held: Duration, most_producers: usize, records: &mut Vec
             let load = Load { pace, producers };
             let rows = consumers.run(load)?;
             let [ours, theirs] =
-                rows.each_ref().map(|row| format!("{}  {:.0} ns", row.shown(load), row.cpu_of_each()));
+                rows.each_ref().map(|row| format!("{}  {:.0} ns", row.summary(load), row.cpu_of_each()));
             println!("{size:>8} {producers:>10} {ours:>32} {theirs:>32}");
             let case = format!("{size}-bytes-{producers}-producers");
             for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
@@ -192,7 +192,7 @@ impl Load {
 
 /// The threads of producers, as `state` has them.
 fn threads(producers: &[Producer]) -> [u64; 2] {
-    [0, 1].map(|place| producers.get(place).map_or(0, |producer| producer.tid))
+    [0, 1].map(|index| producers.get(index).map_or(0, |producer| producer.tid))
 }
 
 /// What a consumer saw.
@@ -214,7 +214,7 @@ impl Row {
         self.cpu.as_nanos() as f64 / self.handled.max(1) as f64
     }
 
-    fn shown(&self, load: Load) -> String {
+    fn summary(&self, load: Load) -> String {
         let lost = (load.records() - self.handled) as f64 / load.records() as f64 * 100.0;
         let rate = self.rate() / 1e6;
         format!("{lost:.2} %  {rate:.2} M/s")
@@ -312,8 +312,9 @@ fn run_libbpf(elf: &[u8], load: Load) -> Result<Row> {
     let mut builder = RingBufferBuilder::new();
     let events = object.maps().find(|map| map.name() == "events").context("the object has the ring")?;
     builder.add(&events, |record| {
-        let (words, _) = record.as_chunks::<8>();
-        let [n, producer] = [0, 1].map(|word| words.get(word).map_or(0, |word| u64::from_le_bytes(*word)));
+        let (numbers, _) = record.as_chunks::<8>();
+        let [n, producer] =
+            [0, 1].map(|index| numbers.get(index).map_or(0, |bytes| u64::from_le_bytes(*bytes)));
         let last = &mut last.borrow_mut()[usize::from(producer == 1)];
         handled.set(handled.get() + 1);
         disorder.set(disorder.get() + u64::from(n <= *last));
@@ -345,10 +346,10 @@ fn own_cpu() -> Result<Duration> {
 fn attach(object: &mut Object, thread: u64) -> Result<(Attachments, Link)> {
     let event = Catalog::default().tracepoint("syscalls/sys_enter_getppid")?;
     let options = EventOptions { pid: i32::try_from(thread)?, cpu: -1, period: 1, ..EventOptions::default() };
-    let (tell, opened) = mpsc::channel::<OwnedFd>();
+    let (sender, opened) = mpsc::channel::<OwnedFd>();
     let link: LinkProgram = Arc::new(move |event: BorrowedFd<'_>, _| {
         let own = event.try_clone_to_owned().expect("a process has room for a descriptor");
-        tell.send(own).expect("the event is waited for");
+        sender.send(own).expect("the event is waited for");
         Ok(OwnedFd::from(File::open("/dev/null").expect("every system has it")))
     });
     let mut attachments = Attachments::new();

@@ -18,10 +18,10 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 /// Turns of a measurement; a test has one.
-const TURNS: usize = 9;
+const REPETITIONS: usize = 9;
 
 /// Rounds of the loop: some tenths of a second.
-const ROUNDS: u64 = 200_000_000;
+const ITERATIONS: u64 = 200_000_000;
 
 /// How long a profiler may take until it samples; bpftrace compiles first.
 const START: Duration = Duration::from_millis(1500);
@@ -29,11 +29,11 @@ const START: Duration = Duration::from_millis(1500);
 /// A profiler, by its name and words.
 struct Row {
     name: String,
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
 fn main() -> Result<()> {
-    let turns = if record::is_measured() { TURNS } else { 1 };
+    let repetitions = if record::is_measured() { REPETITIONS } else { 1 };
     let mut records = Vec::new();
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     println!("machine: {}\n", Machine::here());
@@ -41,16 +41,16 @@ fn main() -> Result<()> {
     println!("{:<28} {:>12} {:>10}", "", "", "alone");
     for row in rows(folder.path())? {
         let mut measured = Vec::new();
-        for _ in 0..turns {
+        for _ in 0..repetitions {
             let alone = busy();
             let Some(profiler) = start(&row)? else { break };
             let began = Instant::now();
             while began.elapsed() < START {
                 busy();
             }
-            let beside = busy();
+            let profiled_time = busy();
             stop(profiler)?;
-            measured.push((beside / alone, beside));
+            measured.push((profiled_time / alone, profiled_time));
         }
         measured.sort_by(|one, other| one.0.total_cmp(&other.0));
         match measured.get(measured.len() / 2) {
@@ -72,26 +72,28 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     let script = script.display().to_string();
     let data = folder.join("perf.data").display().to_string();
     let folded = format!("folded={}", folder.join("folded").display());
-    let row = |name: &str, freq: u32, words: Vec<String>| Row { name: format!("{name}, {freq} Hz"), words };
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let mut rows = vec![Row { name: "nothing".into(), words: words(&["sleep", "60"]) }];
+    let row =
+        |name: &str, freq: u32, arguments: Vec<String>| Row { name: format!("{name}, {freq} Hz"), arguments };
+    let arguments =
+        |arguments: &[&str]| arguments.iter().map(|argument| (*argument).to_owned()).collect::<Vec<_>>();
+    let mut rows = vec![Row { name: "nothing".into(), arguments: arguments(&["sleep", "60"]) }];
     for freq in [99, 999] {
         let of_script = format!("--freq={freq}");
-        rows.push(row("ks-host", freq, words(&[&host, "--stacks", &folded, &script, "--", &of_script])));
+        rows.push(row("ks-host", freq, arguments(&[&host, "--stacks", &folded, &script, "--", &of_script])));
         let of_perf = freq.to_string();
         let perf = ["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", &of_perf, "-o", &data];
-        rows.push(row("perf record", freq, words(&perf)));
+        rows.push(row("perf record", freq, arguments(&perf)));
         let program = format!("profile:hz:{freq} {{ @[kstack, ustack, comm] = count(); }}");
-        rows.push(row("bpftrace", freq, words(&["bpftrace", "-o", "/dev/null", "-e", &program])));
+        rows.push(row("bpftrace", freq, arguments(&["bpftrace", "-o", "/dev/null", "-e", &program])));
     }
     Ok(rows)
 }
 
 /// Starts a profiler; none if it is not installed.
 fn start(row: &Row) -> Result<Option<Child>> {
-    let (program, words) = row.words.split_first().context("a command has a name")?;
+    let (program, arguments) = row.arguments.split_first().context("a command has a name")?;
     let command = Command::new(program)
-        .args(words)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -114,9 +116,9 @@ fn busy() -> f64 {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     let before = now();
     let mut sum = 0_u64;
-    for round in 0..ROUNDS {
-        sum = sum.wrapping_add(black_box(round));
+    for iteration in 0..ITERATIONS {
+        sum = sum.wrapping_add(black_box(iteration));
     }
-    assert_eq!(sum, ROUNDS / 2 * (ROUNDS - 1));
+    assert_eq!(sum, ITERATIONS / 2 * (ITERATIONS - 1));
     (now() - before).as_secs_f64()
 }

@@ -29,7 +29,7 @@ fn script(number: usize) -> String {
 }
 
 /// What so many plugins took together.
-struct Taken {
+struct Usage {
     bytes: u64,
     time: Duration,
 }
@@ -66,7 +66,7 @@ fn main() -> Result<()> {
 }
 
 /// Runs these in one process until all have attached, and looks at what that took.
-fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Taken> {
+fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Usage> {
     let began = Instant::now();
     let mut child = Command::new(commands::path("ks-host")?)
         .arg("--cache")
@@ -85,14 +85,14 @@ fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Taken> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
     let status = child.wait()?;
     ensure!(bytes.is_err() || status.success(), "ks-host ended with {status}");
-    Ok(Taken { bytes: bytes?, time })
+    Ok(Usage { bytes: bytes?, time })
 }
 
 fn wait_for_lines(stdout: &mut impl BufRead, lines: usize) -> Result<()> {
-    for place in 0..lines {
+    for index in 0..lines {
         let mut line = String::new();
         stdout.read_line(&mut line)?;
-        ensure!(line.ends_with(" counts\n"), "line {place} of {lines}: {line:?}");
+        ensure!(line.ends_with(" counts\n"), "line {index} of {lines}: {line:?}");
     }
     Ok(())
 }

@@ -34,13 +34,13 @@ struct Row {
     name: &'static str,
     /// In the records.
     short: &'static str,
-    words: Vec<OsString>,
+    arguments: Vec<OsString>,
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().collect();
-    if let [_, word, object] = &words[..]
-        && word == WITH_LIBBPF
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, argument, object] = &arguments[..]
+        && argument == WITH_LIBBPF
     {
         return attach_with_libbpf(Path::new(object));
     }
@@ -78,31 +78,52 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     std::fs::write(&object, faults::object(&faults::with_program(THEN))?)?;
     let with_cache =
         |file: &Path| vec![host.clone().into(), "--cache".into(), cache.clone().into(), OsString::from(file)];
-    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let arguments = |arguments: &[&str]| arguments.iter().map(OsString::from).collect::<Vec<_>>();
     Ok(vec![
-        Row { name: "a process that only prints", short: "echo", words: words(&["echo", "attached"]) },
+        Row {
+            name: "a process that only prints",
+            short: "echo",
+            arguments: arguments(&["echo", "attached"]),
+        },
         Row {
             name: "libbpf alone, with the BPF program",
             short: "libbpf",
-            words: vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
+            arguments: vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
         },
-        Row { name: "ks-host, counting", short: "ks-host", words: with_cache(&counts) },
-        Row { name: "ks-host, with a BPF program", short: "ks-host-with-program", words: with_cache(&runs) },
-        Row { name: "ks-host, from the script", short: "ks-host-from-script", words: with_cache(&script) },
+        Row { name: "ks-host, counting", short: "ks-host", arguments: with_cache(&counts) },
+        Row {
+            name: "ks-host, with a BPF program",
+            short: "ks-host-with-program",
+            arguments: with_cache(&runs),
+        },
+        Row {
+            name: "ks-host, from the script",
+            short: "ks-host-from-script",
+            arguments: with_cache(&script),
+        },
         Row {
             name: "ks-host, without cache",
             short: "ks-host-without-cache",
-            words: vec![host.into(), "--no-cache".into(), runs.into()],
+            arguments: vec![host.into(), "--no-cache".into(), runs.into()],
         },
         Row {
             name: "perf stat",
             short: "perf-stat",
-            words: words(&["perf", "stat", "-e", "page-faults", "-o", "/dev/null", "echo", "attached"]),
+            arguments: arguments(&[
+                "perf",
+                "stat",
+                "-e",
+                "page-faults",
+                "-o",
+                "/dev/null",
+                "echo",
+                "attached",
+            ]),
         },
         Row {
             name: "bpftrace",
             short: "bpftrace",
-            words: words(&["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"]),
+            arguments: arguments(&["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"]),
         },
     ])
 }
@@ -130,10 +151,10 @@ fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
 }
 
 fn until_first_line(row: &Row) -> Result<Option<Duration>> {
-    let (program, words) = row.words.split_first().context("a command has a name")?;
+    let (program, arguments) = row.arguments.split_first().context("a command has a name")?;
     let began = Instant::now();
     let mut command = Command::new(program);
-    let pipes = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let pipes = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = pipes.spawn();
     let mut child = match child {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -12,14 +12,14 @@ use anyhow::{Context, Result};
 use ks_benches::chart;
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
-use ks_benches::target::{self, Verdict};
+use ks_benches::target::{self, TargetResult};
 use serde::Serialize;
 
 /// The output of `--json`.
 #[derive(Serialize)]
 struct Summary {
     machine: String,
-    targets: Vec<Verdict>,
+    targets: Vec<TargetResult>,
     /// Every figure, by bench.
     figures: BTreeMap<String, Vec<Record>>,
 }
@@ -32,17 +32,17 @@ fn main() -> Result<ExitCode> {
     let targets = target::judge(&benches);
     let machine = Machine::here().to_string();
     let summary = Summary { machine, targets, figures: benches.into_iter().collect() };
-    let words: Vec<String> = std::env::args().collect();
-    if let Some(place) = words.iter().position(|word| word == "--into") {
-        summary.write_into(Path::new(words.get(place + 1).context("--into FOLDER")?))?;
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(index) = arguments.iter().position(|argument| argument == "--into") {
+        summary.write_into(Path::new(arguments.get(index + 1).context("--into FOLDER")?))?;
     }
-    if words.iter().any(|word| word == "--json") {
+    if arguments.iter().any(|argument| argument == "--json") {
         println!("{}", summary.json()?);
     } else {
         println!("machine: {}\n\n{:<46} {:>9} {:>9}", summary.machine, "target", "measured", "at most");
-        summary.targets.iter().for_each(|verdict| println!("{verdict}"));
+        summary.targets.iter().for_each(|result| println!("{result}"));
     }
-    let missed = summary.targets.iter().filter(|verdict| !verdict.holds).count();
+    let missed = summary.targets.iter().filter(|result| !result.holds).count();
     if missed > 0 {
         eprintln!("{missed} of {} targets do not hold", summary.targets.len());
     }

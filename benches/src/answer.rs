@@ -22,8 +22,8 @@ impl Answer {
     ///
     /// # Errors
     /// If a turn answered wrongly.
-    pub fn check_calls(&self, turns: u64) -> Result<Duration> {
-        ensure!(self.right == turns, "{} of {turns} turns answered rightly", self.right);
+    pub fn check_calls(&self, iterations: u64) -> Result<Duration> {
+        ensure!(self.right == iterations, "{} of {iterations} turns answered rightly", self.right);
         Ok(self.elapsed)
     }
 
@@ -31,10 +31,10 @@ impl Answer {
     ///
     /// # Errors
     /// If a turn did not read anew, or another group was read.
-    pub fn check_reads(&self, turns: u64, members: u32) -> Result<Duration> {
+    pub fn check_reads(&self, iterations: u64, members: u32) -> Result<Duration> {
         ensure!(self.members == members, "the group has {} entries instead of {members}", self.members);
         ensure!(self.time_enabled > 0, "the group was never enabled");
-        ensure!(self.right == turns, "the clock went on in {} of {turns} turns only", self.right);
+        ensure!(self.right == iterations, "the clock went on in {} of {iterations} turns only", self.right);
         Ok(self.elapsed)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
         Answer { elapsed: Duration::from_nanos(900), right: 3, members: 4, time_enabled: 1000 };
 
     #[test]
-    fn every_turn_must_have_read_the_whole_group() {
+    fn every_iteration_must_have_read_the_whole_group() {
         assert_eq!(FOUR.check_reads(3, 4).unwrap(), FOUR.elapsed);
         assert!(FOUR.check_reads(4, 4).is_err(), "a turn is missing");
         assert!(FOUR.check_reads(3, 5).is_err(), "a member is missing");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::target::Verdict;
+use crate::target::TargetResult;
 
 /// Heights and widths, in the picture's units.
 const ROW: usize = 26;
@@ -20,8 +20,8 @@ const MISSED: &str = "#b5423b";
 
 /// The picture, in SVG: a bar for each target, as long as its ratio is beside the most that it may be, and a line where
 /// that is. The text under it says where the figures come from.
-pub fn svg(verdicts: &[Verdict], machine: &str) -> String {
-    let height = HEAD + verdicts.len() * ROW + ROW + MARGIN;
+pub fn svg(results: &[TargetResult], machine: &str) -> String {
+    let height = HEAD + results.len() * ROW + ROW + MARGIN;
     let width = 2 * MARGIN + NAMES + SCALE + FIGURES;
     let limit = MARGIN + NAMES + (SCALE as f64 / LONGEST) as usize;
     let mut svg = format!(
@@ -32,10 +32,10 @@ pub fn svg(verdicts: &[Verdict], machine: &str) -> String {
          <text x=\"{limit}\" y=\"{}\" text-anchor=\"middle\" fill=\"#333333\">promised</text>\n",
         HEAD - 18
     );
-    for (place, verdict) in verdicts.iter().enumerate() {
-        row(&mut svg, HEAD + place * ROW, verdict);
+    for (index, result) in results.iter().enumerate() {
+        row(&mut svg, HEAD + index * ROW, result);
     }
-    let end = HEAD + verdicts.len() * ROW;
+    let end = HEAD + results.len() * ROW;
     // Writing to a string cannot fail.
     let _ = write!(
         svg,
@@ -48,25 +48,25 @@ pub fn svg(verdicts: &[Verdict], machine: &str) -> String {
     svg
 }
 
-fn row(svg: &mut String, top: usize, verdict: &Verdict) {
+fn row(svg: &mut String, top: usize, result: &TargetResult) {
     let base = top + BAR - 4;
     let start = MARGIN + NAMES;
     let _ = writeln!(
         svg,
         "<text x=\"{}\" y=\"{base}\" text-anchor=\"end\" fill=\"#111111\">{}</text>",
         start - 8,
-        escaped(verdict.target.what)
+        escaped(result.target.what)
     );
-    let figure = match verdict.ratio {
+    let figure = match result.ratio {
         Some(ratio) => {
-            let share = (ratio / verdict.target.at_most).min(LONGEST);
+            let share = (ratio / result.target.at_most).min(LONGEST);
             let length = (share / LONGEST * SCALE as f64).max(1.0);
-            let colour = if verdict.holds { HOLDS } else { MISSED };
+            let colour = if result.holds { HOLDS } else { MISSED };
             let _ = writeln!(
                 svg,
                 "<rect x=\"{start}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>"
             );
-            format!("{ratio:.3} of {}", verdict.target.at_most)
+            format!("{ratio:.3} of {}", result.target.at_most)
         }
         None => "not measured".to_owned(),
     };
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn every_target_has_a_row_and_only_what_was_measured_a_bar() {
-        let mut verdicts = target::judge(&[]);
-        verdicts[0].ratio = Some(verdicts[0].target.at_most);
-        verdicts[1].ratio = Some(1e9);
-        let picture = svg(&verdicts, "a <machine> & more");
+        let mut results = target::judge(&[]);
+        results[0].ratio = Some(results[0].target.at_most);
+        results[1].ratio = Some(1e9);
+        let picture = svg(&results, "a <machine> & more");
         assert_eq!(picture.matches("<rect").count(), 3, "the ground and two bars:\n{picture}");
-        assert_eq!(picture.matches("not measured").count(), verdicts.len() - 2, "{picture}");
+        assert_eq!(picture.matches("not measured").count(), results.len() - 2, "{picture}");
         assert!(picture.contains("width=\"130.0\""), "what is promised is half of the scale:\n{picture}");
         assert!(picture.contains("width=\"260.0\""), "what is longer is cut:\n{picture}");
         assert!(picture.contains("a &lt;machine> &amp; more"), "{picture}");

@@ -27,11 +27,11 @@ impl Subject {
         let mut checked = pipeline::parse(name, text.as_bytes(), Options::new("bench"))?.check();
         let Ok(built) = checked.build(Target::default()) else {
             let sorted = checked.diagnostics.sorted();
-            let shown: Vec<_> = sorted
+            let errors: Vec<_> = sorted
                 .iter()
                 .map(|one| render::render(one, &checked.sources, render::Style::Plain))
                 .collect();
-            bail!("{}", shown.join("\n"));
+            bail!("{}", errors.join("\n"));
         };
         Subject::of_plugin(name, built.plugin)
     }
@@ -49,18 +49,18 @@ impl Subject {
     ///
     /// # Errors
     /// If it ended with another code than 0 or printed anything else; with what it wrote to standard error.
-    pub fn run(&self, words: &[String]) -> Result<Answer> {
-        self.run_with(words, |_| ())
+    pub fn run(&self, arguments: &[String]) -> Result<Answer> {
+        self.run_with(arguments, |_| ())
     }
 
     /// As [`Subject::run`]; `change` may change how.
     ///
     /// # Errors
     /// As [`Subject::run`].
-    pub fn run_with(&self, words: &[String], change: impl FnOnce(&mut RunOptions)) -> Result<Answer> {
+    pub fn run_with(&self, arguments: &[String], change: impl FnOnce(&mut RunOptions)) -> Result<Answer> {
         let (stdout, stderr) = (Captured::default(), Captured::default());
         let mut options = RunOptions::new(self.name);
-        options.words = words.to_vec();
+        options.arguments = arguments.to_vec();
         options.stdout = Box::new(stdout.clone());
         options.stderr = Box::new(stderr.clone());
         change(&mut options);

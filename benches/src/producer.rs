@@ -53,13 +53,13 @@ impl Producer {
     /// # Errors
     /// If it may not run on that CPU.
     pub fn new(cpu: usize, pace: Pace) -> Result<Producer> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (start, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let pinned = stay_on(cpu).map(|()| gettid().as_raw());
             let is_pinned = pinned.is_ok();
             // Nobody starts it if the consumer does not.
-            if tell.send(pinned).is_err() || !is_pinned || started.recv().is_err() {
+            if sender.send(pinned).is_err() || !is_pinned || started.recv().is_err() {
                 return Duration::ZERO;
             }
             let begin = Instant::now();
@@ -71,7 +71,7 @@ impl Producer {
             }
             begin.elapsed()
         });
-        let tid = told.recv().context("the producer starts")??;
+        let tid = receiver.recv().context("the producer starts")??;
         Ok(Producer { tid: u64::try_from(tid)?, start, thread })
     }
 }

@@ -32,7 +32,7 @@ impl Record {
 
 /// Whether this run measures (`cargo bench`), or a test runs the bench once.
 pub fn is_measured() -> bool {
-    std::env::args().any(|word| word == "--bench")
+    std::env::args().any(|argument| argument == "--bench")
 }
 
 /// Replaces what an earlier run of a bench left. A test leaves nothing.

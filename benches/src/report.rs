@@ -12,7 +12,7 @@ use crate::record::{self, Record};
 /// The implementation, the last part of a name, that the others of the same case are held against.
 const BASELINE: &str = "native";
 /// Fewer turns, as when each bench runs only once, make no figure.
-const FEWEST_TURNS: u64 = 1000;
+const MIN_ITERATIONS: u64 = 1000;
 
 /// Everything that was measured in this run, in the order of the benches.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Row {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    turns: u64,
+    iterations: u64,
     elapsed: Duration,
 }
 
@@ -54,10 +54,10 @@ impl Report {
         let loop_for = RefCell::new(loop_for);
         let mut samples = Vec::new();
         criterion.bench_function(name, |bencher| {
-            bencher.iter_custom(|turns| {
+            bencher.iter_custom(|iterations| {
                 let elapsed =
-                    loop_for.borrow_mut()(turns).unwrap_or_else(|error| panic!("{name}: {error:#}"));
-                samples.push(Sample { turns, elapsed });
+                    loop_for.borrow_mut()(iterations).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+                samples.push(Sample { iterations, elapsed });
                 elapsed
             });
         });
@@ -78,19 +78,19 @@ impl Row {
     /// What a turn took, in nanoseconds; none if there were too few. Half of all turns were in a sample that was at
     /// least as fast: what disturbs some samples does not move it, and the short samples of a warm-up hardly count.
     fn median(&self) -> Option<f64> {
-        let all: u64 = self.samples.iter().map(|sample| sample.turns).sum();
-        if all < FEWEST_TURNS {
+        let all: u64 = self.samples.iter().map(|sample| sample.iterations).sum();
+        if all < MIN_ITERATIONS {
             return None;
         }
-        let turn = |sample: &Sample| sample.elapsed.as_nanos() as f64 / sample.turns as f64;
-        let mut sorted: Vec<_> = self.samples.iter().filter(|sample| sample.turns > 0).collect();
-        sorted.sort_by(|one, other| turn(one).total_cmp(&turn(other)));
+        let per_iteration = |sample: &Sample| sample.elapsed.as_nanos() as f64 / sample.iterations as f64;
+        let mut sorted: Vec<_> = self.samples.iter().filter(|sample| sample.iterations > 0).collect();
+        sorted.sort_by(|one, other| per_iteration(one).total_cmp(&per_iteration(other)));
         let mut passed = 0;
         let middle = sorted.into_iter().find(|sample| {
-            passed += sample.turns;
+            passed += sample.iterations;
             passed >= all.div_ceil(2)
         });
-        middle.map(turn)
+        middle.map(per_iteration)
     }
 
     /// The name without the implementation.
@@ -111,12 +111,14 @@ impl fmt::Display for Report {
         }
         let width = figures.iter().map(|(row, _)| row.name.len()).max().unwrap_or(0);
         write!(f, "{:<width$} {:>10} {:>10} {:>10}", "bench", "ns/turn", "ratio", "more ns")?;
-        for (row, turn) in &figures {
-            write!(f, "\n{:<width$} {turn:>10.1}", row.name)?;
+        for (row, per_iteration) in &figures {
+            write!(f, "\n{:<width$} {per_iteration:>10.1}", row.name)?;
             let baseline =
                 figures.iter().find(|(other, _)| other.is_baseline() && other.case() == row.case());
             match baseline {
-                Some((_, native)) => write!(f, " {:>10.2} {:>10.1}", turn / native, turn - native)?,
+                Some((_, native)) => {
+                    write!(f, " {:>10.2} {:>10.1}", per_iteration / native, per_iteration - native)?
+                }
                 None => write!(f, " {:>10} {:>10}", "-", "-")?,
             }
         }
@@ -129,12 +131,13 @@ mod tests {
     use super::*;
 
     fn row(name: &str, samples: &[(u64, u64)]) -> Row {
-        let sample = |&(turns, nanos): &(u64, u64)| Sample { turns, elapsed: Duration::from_nanos(nanos) };
+        let sample =
+            |&(iterations, nanos): &(u64, u64)| Sample { iterations, elapsed: Duration::from_nanos(nanos) };
         Row { name: name.into(), samples: samples.iter().map(sample).collect() }
     }
 
     #[test]
-    fn the_median_is_that_of_turns_not_of_samples() {
+    fn the_median_is_that_of_iterations_not_of_samples() {
         let warm_up_and_disturbed =
             [(1, 900), (2, 1800), (4000, 800_000), (4000, 840_000), (1000, 9_000_000)];
         assert_eq!(row("a/native", &warm_up_and_disturbed).median(), Some(210.0));
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_stands_beside_the_baseline_of_its_own_case() {
+    fn each_row_is_compared_with_the_baseline_of_its_own_case() {
         let report = Report {
             rows: vec![
                 row("read/1/native", &[(1000, 200_000)]),
@@ -154,12 +157,12 @@ mod tests {
             ],
         };
         let text = report.to_string();
-        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words.len(), 6, "{text}");
-        assert_eq!(words[1], ["read/1/native", "200.0", "1.00", "0.0"]);
-        assert_eq!(words[2], ["read/1/plugin", "300.0", "1.50", "100.0"]);
-        assert_eq!(words[4], ["read/4/plugin", "325.0", "1.30", "75.0"]);
-        assert_eq!(words[5], ["call/plugin", "20.0", "-", "-"]);
+        let cells: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(cells.len(), 6, "{text}");
+        assert_eq!(cells[1], ["read/1/native", "200.0", "1.00", "0.0"]);
+        assert_eq!(cells[2], ["read/1/plugin", "300.0", "1.50", "100.0"]);
+        assert_eq!(cells[4], ["read/4/plugin", "325.0", "1.30", "75.0"]);
+        assert_eq!(cells[5], ["call/plugin", "20.0", "-", "-"]);
         let lengths: Vec<usize> = text.lines().map(str::len).collect();
         assert!(lengths.iter().all(|length| *length == lengths[0]), "aligned:\n{text}");
     }

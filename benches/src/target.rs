@@ -89,7 +89,7 @@ pub const TARGETS: [Target; 15] = [
 
 /// A target beside what was measured.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Verdict {
+pub struct TargetResult {
     /// What is promised.
     #[serde(flatten)]
     pub target: Target,
@@ -100,15 +100,15 @@ pub struct Verdict {
 }
 
 /// Holds all figures, by bench, against all targets.
-pub fn judge(benches: &[(String, Vec<Record>)]) -> Vec<Verdict> {
+pub fn judge(benches: &[(String, Vec<Record>)]) -> Vec<TargetResult> {
     TARGETS.iter().map(|target| target.judge(benches)).collect()
 }
 
 impl Target {
-    fn judge(&self, benches: &[(String, Vec<Record>)]) -> Verdict {
+    fn judge(&self, benches: &[(String, Vec<Record>)]) -> TargetResult {
         let records = benches.iter().find(|(bench, _)| bench == self.bench).map(|(_, records)| records);
         let ratio = records.and_then(|records| self.ratio(records));
-        Verdict { target: *self, ratio, holds: ratio.is_some_and(|ratio| ratio <= self.at_most) }
+        TargetResult { target: *self, ratio, holds: ratio.is_some_and(|ratio| ratio <= self.at_most) }
     }
 
     fn ratio(&self, records: &[Record]) -> Option<f64> {
@@ -133,16 +133,16 @@ impl Target {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for TargetResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { target, ratio, holds } = self;
+        let TargetResult { target, ratio, holds } = self;
         let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
-        let verdict = match (holds, self.ratio) {
+        let status = match (holds, self.ratio) {
             (true, _) => "holds",
             (false, Some(_)) => "MISSED",
             (false, None) => "NOT MEASURED",
         };
-        write!(f, "{:<46} {ratio:>9} {:>9}  {verdict}", target.what, target.at_most)
+        write!(f, "{:<46} {ratio:>9} {:>9}  {status}", target.what, target.at_most)
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     const COMPILE: Target = target("compile", ["kernel_half", "compile/", "ks", "clang"], 0.05);
 
-    fn judged(target: Target, figures: &[(&str, f64)]) -> Verdict {
+    fn judged(target: Target, figures: &[(&str, f64)]) -> TargetResult {
         let records = figures.iter().map(|(name, value)| Record::new(*name, *value, "ns")).collect();
         target.judge(&[(target.bench.to_owned(), records)])
     }
@@ -181,7 +181,7 @@ mod tests {
         let alone = judged(COMPILE, &[("compile/a/ks", 4.0)]);
         assert_eq!((alone.ratio, alone.holds), (None, false));
         assert!(alone.to_string().ends_with("NOT MEASURED"), "{alone}");
-        assert!(judge(&[]).iter().all(|verdict| !verdict.holds));
+        assert!(judge(&[]).iter().all(|result| !result.holds));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl<'a> Tables<'a> {
         for id in &self.interfaces {
             text += &self.interface(*id, &mut signatures);
         }
-        text += "];\nstatic EXPORTS: [&[Function]; 2] = [\n";
+        text += "];\nstatic EXPORTS: [&[WitFunction]; 2] = [\n";
         for name in WORLDS {
             let world = self.resolve.select_world(&[self.package], Some(name)).expect("seen above");
             let exports = self.resolve.worlds[world].exports.values();
@@ -151,7 +151,7 @@ impl<'a> Tables<'a> {
         live.add_func(self.resolve, function);
         let live: String = live.iter().map(|id| self.id(id) + ", ").collect();
         format!(
-            "Function {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: {number}, \
+            "WitFunction {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: {number}, \
              core_params: &[{}], core_results: &[{}], needs: {} }},\n",
             function.name,
             self.option(&function.result),
@@ -168,9 +168,9 @@ impl<'a> Tables<'a> {
             (found.0 || text, found.1 || list)
         });
         let result = function.result.as_ref().map_or((false, false), |ty| self.contents(ty));
-        let made = if variant == AbiVariant::GuestImport { result } else { params };
+        let allocated = if variant == AbiVariant::GuestImport { result } else { params };
         let memory = indirect || params.0 || params.1 || result.0 || result.1;
-        let (realloc, text) = (made.0 || made.1, params.0 || result.0);
+        let (realloc, text) = (allocated.0 || allocated.1, params.0 || result.0);
         format!("Needs {{ memory: {memory}, realloc: {realloc}, text: {text} }}")
     }
 

@@ -4,7 +4,7 @@
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, Half, Hir, KernelBuiltin, Local, Place, PlaceKind, Stmt, StmtKind,
+    Expr, ExprKind, FuncId, Half, Hir, HirFunction, KernelBuiltin, Local, Lvalue, LvalueKind, Stmt, StmtKind,
 };
 use crate::kernel::{MAX_HELD, held_pointers};
 use crate::source::Span;
@@ -13,11 +13,11 @@ use crate::types::{StructOrigin, TypeId, TypeKind, Types};
 
 /// What of a program is refused.
 pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
-    let mut walk = Refused { hir, split, half: Half::Kernel, found: Vec::new() };
-    walk.functions(&split.kernel);
-    walk.half = Half::User;
-    walk.functions(&split.user);
-    walk.found
+    let mut visitor = Refused { hir, split, half: Half::Kernel, found: Vec::new() };
+    visitor.functions(&split.kernel);
+    visitor.half = Half::User;
+    visitor.functions(&split.user);
+    visitor.found
 }
 
 /// Variables and results of the kernel half that hold more pointers than it follows.
@@ -25,7 +25,7 @@ pub fn hidden_pointers(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     split.kernel.iter().flat_map(|id| kept_pointers(hir, &hir.functions[*id])).collect()
 }
 
-fn kept_pointers(hir: &Hir, function: &Function) -> Vec<Diagnostic> {
+fn kept_pointers(hir: &Hir, function: &HirFunction) -> Vec<Diagnostic> {
     let locals = function.locals.iter().map(|Local { ty, span, .. }| ("variable", *ty, *span));
     let kept = locals.chain([("result", function.ret, function.span)]);
     let refused = |(what, ty, span)| {
@@ -59,7 +59,7 @@ impl Refused<'_> {
     }
 
     /// The map in which the object that a pointer leads to may lie.
-    fn map_behind(&self, pointer: TypeId) -> Option<&str> {
+    fn pointee_map(&self, pointer: TypeId) -> Option<&str> {
         match *self.hir.types.kind(pointer) {
             TypeKind::Ptr(object) => self.map_of(object),
             _ => None,
@@ -67,21 +67,21 @@ impl Refused<'_> {
     }
 
     /// `&place` in userspace.
-    fn address(&mut self, place: &Place, span: Span) {
-        let mut root = place;
-        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+    fn address(&mut self, lvalue: &Lvalue, span: Span) {
+        let mut root = lvalue;
+        while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {
             root = base;
         }
-        let is_part = !std::ptr::eq(root, place);
+        let is_part = !std::ptr::eq(root, lvalue);
         let refused = match &root.kind {
-            PlaceKind::Global(id) if self.split.kernel_globals.contains(id) => {
+            LvalueKind::Global(id) if self.split.kernel_globals.contains(id) => {
                 let name = &self.hir.globals[*id].name;
                 Diagnostic::error(611, span, format!("`{name}` has no address in userspace"))
                     .note("the kernel half uses it too, so it lives in the kernel; a pointer would lead to a copy")
                     .help("read it into a variable, change that, and store it back")
             }
-            PlaceKind::Element { .. } if is_part => part_of_entry(span),
-            PlaceKind::Deref(pointer) if is_part => match self.map_behind(pointer.ty) {
+            LvalueKind::Element { .. } if is_part => part_of_entry(span),
+            LvalueKind::Deref(pointer) if is_part => match self.pointee_map(pointer.ty) {
                 Some(map) => {
                     part_of_entry(span).note(format!("what the pointer leads to may lie in `{map}`"))
                 }
@@ -94,18 +94,18 @@ impl Refused<'_> {
 
     /// `&place` in the kernel half. A pointer to a struct of the kernel leads to the kernel's memory, where its members lie
     /// elsewhere than in a copy.
-    fn address_of_copy(&mut self, place: &Place, span: Span) {
-        if !is_kernels(&self.hir.types, place.ty) {
+    fn address_of_copy(&mut self, lvalue: &Lvalue, span: Span) {
+        if !is_kernels(&self.hir.types, lvalue.ty) {
             return;
         }
-        let mut root = place;
-        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+        let mut root = lvalue;
+        while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {
             root = base;
         }
         let leads_to_kernel =
-            matches!(root.kind, PlaceKind::Deref(_)) && is_kernels(&self.hir.types, root.ty);
+            matches!(root.kind, LvalueKind::Deref(_)) && is_kernels(&self.hir.types, root.ty);
         if !leads_to_kernel {
-            let name = self.hir.types.name(place.ty);
+            let name = self.hir.types.name(lvalue.ty);
             self.found.push(
                 Diagnostic::error(407, span, format!("a copy of the kernel's `{name}` has no address"))
                     .note(format!(
@@ -120,7 +120,7 @@ impl Refused<'_> {
     }
 
     /// An object or a record of the kernel half that would be a struct of the kernel.
-    fn made(&mut self, pointer: TypeId, span: Span) {
+    fn created(&mut self, pointer: TypeId, span: Span) {
         if let TypeKind::Ptr(to) = *self.hir.types.kind(pointer)
             && is_kernels(&self.hir.types, to)
         {
@@ -136,7 +136,7 @@ impl Refused<'_> {
     /// A pointer of userspace becomes one of another type.
     fn cast(&mut self, from: &Expr, to: &Expr) {
         let is_pointer = matches!(self.hir.types.kind(to.ty), TypeKind::Ptr(_));
-        if let Some(map) = self.map_behind(from.ty).filter(|_| is_pointer && from.ty != to.ty) {
+        if let Some(map) = self.pointee_map(from.ty).filter(|_| is_pointer && from.ty != to.ty) {
             let name = self.hir.types.name(from.ty);
             self.found.push(
                 Diagnostic::error(611, to.span, format!("a `{name}` cannot be cast in userspace"))
@@ -149,11 +149,11 @@ impl Refused<'_> {
     }
 
     /// What userspace follows a pointer to.
-    fn followed(&mut self, place: &Place) {
-        let TypeKind::Struct(id) = self.hir.types.kind(place.ty) else { return };
+    fn followed(&mut self, lvalue: &Lvalue) {
+        let TypeKind::Struct(id) = self.hir.types.kind(lvalue.ty) else { return };
         let def = self.hir.types.struct_def(*id);
         if matches!(def.origin, StructOrigin::Context | StructOrigin::Kernel) {
-            self.found.push(kernels_own(&def.name, place.span));
+            self.found.push(kernels_own(&def.name, lvalue.span));
         }
     }
 }
@@ -178,18 +178,18 @@ fn kernels_own(name: &str, span: Span) -> Diagnostic {
 }
 
 impl Visitor for Refused<'_> {
-    fn place(&mut self, place: &Place) {
-        if let (PlaceKind::Deref(_), Half::User) = (&place.kind, self.half) {
-            self.followed(place);
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let (LvalueKind::Deref(_), Half::User) = (&lvalue.kind, self.half) {
+            self.followed(lvalue);
         }
     }
 
     fn expr(&mut self, expr: &Expr) {
         match (&expr.kind, self.half) {
-            (ExprKind::AddrOf(place), Half::User) => self.address(place, expr.span),
-            (ExprKind::AddrOf(place), Half::Kernel) => self.address_of_copy(place, expr.span),
+            (ExprKind::AddrOf(lvalue), Half::User) => self.address(lvalue, expr.span),
+            (ExprKind::AddrOf(lvalue), Half::Kernel) => self.address_of_copy(lvalue, expr.span),
             (ExprKind::New | ExprKind::Kernel(KernelBuiltin::Reserve(_)), Half::Kernel) => {
-                self.made(expr.ty, expr.span);
+                self.created(expr.ty, expr.span);
             }
             (ExprKind::Convert(from), Half::User) => self.cast(from, expr),
             (ExprKind::Context { ctx, .. }, Half::User) => {
@@ -207,7 +207,7 @@ impl Visitor for Refused<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         if let (StmtKind::Free(pointer), Half::Kernel) = (&stmt.kind, self.half)
-            && let Some(map) = self.map_behind(pointer.ty)
+            && let Some(map) = self.pointee_map(pointer.ty)
         {
             let text = "this pointer does not tell which entry to delete";
             let refused = Diagnostic::error(613, stmt.span, text)

@@ -149,7 +149,7 @@ impl SourceMap {
     }
 
     /// File name, line and column of a span's start.
-    pub fn place(&self, span: Span) -> (&str, u32, u32) {
+    pub fn position(&self, span: Span) -> (&str, u32, u32) {
         let file = self.file(span.file);
         let (line, column) = file.line_column(span.start);
         (file.name(), line, column)

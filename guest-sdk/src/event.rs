@@ -98,8 +98,8 @@ impl Event {
     /// [`NotFound`](crate::ErrorKind::NotFound) (no such file or function; a kernel without uprobes),
     /// [`Invalid`](crate::ErrorKind::Invalid) for another form. It cannot be opened with `inherit` or `follow`, as
     /// [`kprobe`](Event::kprobe) cannot.
-    pub fn uprobe(place: &str) -> Result<Event> {
-        Ok(Event { raw: perf::Event::uprobe(place)? })
+    pub fn uprobe(target: &str) -> Result<Event> {
+        Ok(Event { raw: perf::Event::uprobe(target)? })
     }
 
     /// A hardware breakpoint: accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.

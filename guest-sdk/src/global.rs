@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::plain::Plain;
-use crate::shared::{self, Place};
+use crate::shared::{self, VariableAddress};
 use crate::sys::{globals, layouts};
 
 /// A global variable that programs and plugin share; one copy.
@@ -35,7 +35,7 @@ pub struct Global<T> {
     /// Where it lay when it was opened. Nothing changes it, so a loop of reads keeps it in a register.
     at: Option<u32>,
     /// Where one lies that was opened before the object was loaded.
-    place: Box<Place>,
+    address: Box<VariableAddress>,
     value: PhantomData<fn() -> T>,
 }
 
@@ -62,9 +62,9 @@ impl<T: Plain> Global<T> {
             );
             return Err(Error::invalid(message));
         }
-        let place = Box::new(Place::new());
-        let at = place.find::<T>(|| raw.share());
-        Ok(Global { raw, at, place, value: PhantomData })
+        let address = Box::new(VariableAddress::new());
+        let at = address.find::<T>(|| raw.share());
+        Ok(Global { raw, at, address, value: PhantomData })
     }
 
     /// Its value, now.
@@ -79,7 +79,7 @@ impl<T: Plain> Global<T> {
     #[cold]
     #[inline(never)]
     fn get_late(&self) -> T {
-        if let Some(at) = self.place.find::<T>(|| self.raw.share()) {
+        if let Some(at) = self.address.find::<T>(|| self.raw.share()) {
             return shared::read(at);
         }
         if is_whole(T::SIZE) {
@@ -107,7 +107,7 @@ impl<T: Plain> Global<T> {
     #[cold]
     #[inline(never)]
     fn set_late(&self, value: &T) -> Result<()> {
-        if let Some(at) = self.place.find::<T>(|| self.raw.share()) {
+        if let Some(at) = self.address.find::<T>(|| self.raw.share()) {
             shared::write(at, value);
             return Ok(());
         }

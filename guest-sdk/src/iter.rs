@@ -13,7 +13,7 @@ const BATCH: usize = 64 << 10;
 
 /// Entries of a fixed size, as the host hands them over.
 #[derive(Debug)]
-struct Walk {
+struct RawEntries {
     cursor: maps::Cursor,
     batch: Vec<u8>,
     at: usize,
@@ -21,9 +21,9 @@ struct Walk {
     over: bool,
 }
 
-impl Walk {
-    fn new(cursor: maps::Cursor, entry: usize) -> Walk {
-        Walk { cursor, batch: Vec::new(), at: 0, entry, over: false }
+impl RawEntries {
+    fn new(cursor: maps::Cursor, entry: usize) -> RawEntries {
+        RawEntries { cursor, batch: Vec::new(), at: 0, entry, over: false }
     }
 
     /// The next entry; none at the end, and after an error.
@@ -49,13 +49,13 @@ impl Walk {
 /// A walk over the entries of a [`Map`](crate::Map): key and value, or why the walk cannot go on.
 #[derive(Debug)]
 pub struct Entries<K, V> {
-    walk: Walk,
+    raw_entries: RawEntries,
     types: PhantomData<fn() -> (K, V)>,
 }
 
 impl<K: Plain, V: Plain> Entries<K, V> {
     pub(crate) fn new(cursor: maps::Cursor) -> Entries<K, V> {
-        Entries { walk: Walk::new(cursor, K::SIZE + V::SIZE), types: PhantomData }
+        Entries { raw_entries: RawEntries::new(cursor, K::SIZE + V::SIZE), types: PhantomData }
     }
 }
 
@@ -63,20 +63,20 @@ impl<K: Plain, V: Plain> Iterator for Entries<K, V> {
     type Item = Result<(K, V)>;
 
     fn next(&mut self) -> Option<Result<(K, V)>> {
-        self.walk.next(|bytes| (K::from_bytes(bytes), V::from_bytes(&bytes[K::SIZE..])))
+        self.raw_entries.next(|bytes| (K::from_bytes(bytes), V::from_bytes(&bytes[K::SIZE..])))
     }
 }
 
 /// A walk over the keys of a map: a key, or why the walk cannot go on.
 #[derive(Debug)]
 pub struct Keys<K> {
-    walk: Walk,
+    raw_entries: RawEntries,
     types: PhantomData<fn() -> K>,
 }
 
 impl<K: Plain> Keys<K> {
     pub(crate) fn new(cursor: maps::Cursor) -> Keys<K> {
-        Keys { walk: Walk::new(cursor, K::SIZE), types: PhantomData }
+        Keys { raw_entries: RawEntries::new(cursor, K::SIZE), types: PhantomData }
     }
 }
 
@@ -84,6 +84,6 @@ impl<K: Plain> Iterator for Keys<K> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Result<K>> {
-        self.walk.next(K::from_bytes)
+        self.raw_entries.next(K::from_bytes)
     }
 }

@@ -152,10 +152,10 @@ fn message(what: &str, object: &Layout, here: &str, difference: &Difference<'_>)
             format!("the object has `{object}`, not `{here}`")
         }
         Difference::Members(there, own) => {
-            format!("the object has {} where `{here}` has {}", shown(there), shown(own))
+            format!("the object has {} where `{here}` has {}", display(there), display(own))
         }
-        Difference::Missing(there) => format!("the object has {}, which `{here}` has not", shown(there)),
-        Difference::Added(own) => format!("`{here}` has {}, which the object has not", shown(own)),
+        Difference::Missing(there) => format!("the object has {}, which `{here}` has not", display(there)),
+        Difference::Added(own) => format!("`{here}` has {}, which the object has not", display(own)),
         Difference::Sizes(there, own) => {
             format!("the object's has {there} bytes with its padding, `{here}` has {own}")
         }
@@ -177,7 +177,7 @@ fn listed(members: &[Member]) -> String {
 }
 
 /// A number with its place.
-fn shown(member: &Member) -> String {
+fn display(member: &Member) -> String {
     format!("`{}` at byte {}", declared(member), member.offset)
 }
 
@@ -283,17 +283,17 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_is_told_with_both_sides_and_the_way_out() {
+    fn each_difference_is_reported_with_both_sides_and_a_remedy() {
         let with = |change: fn(&mut Layout)| {
             let mut object = flow();
             change(&mut object);
             refusal(object)
         };
         let text = with(|object| object.members[3].arrays[0].count = 3);
-        let told = "a value of map `flows`: the object has `points.x: u16 (3 times, every 4 bytes)` at byte 20 where \
+        let expected = "a value of map `flows`: the object has `points.x: u16 (3 times, every 4 bytes)` at byte 20 where \
                     `Flow` has `points.x: u16 (2 times, every 4 bytes)` at byte 20\n  object: struct flow, 30 bytes\n  \
                     do: give its struct these members, in this order: from.x: u16, from.y: i16, _: [u8; 16], ";
-        assert!(text.starts_with(told), "{text}");
+        assert!(text.starts_with(expected), "{text}");
         let text = with(|object| object.members[1].kind = Scalar::Unsigned);
         assert!(text.contains("`from.y: u16` at byte 2 where `Flow` has `from.y: i16` at byte 2"), "{text}");
         let text = with(|object| object.members[0].path = "from.left".to_owned());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_one_size_are_told_apart() {
+    fn numbers_of_one_size_are_distinguished() {
         let one =
             |kind, size| Layout { name: String::new(), size, members: vec![number("", 0, size, kind, &[])] };
         assert!(check::<u32>("it", Some(one(Scalar::Enumeration, 4))).is_ok());
@@ -319,9 +319,9 @@ mod tests {
         assert!(check::<bool>("it", Some(one(Scalar::Unsigned, 1))).is_err());
         let text =
             check::<i32>("a key of map `m`", Some(one(Scalar::Unsigned, 4))).expect_err("a sign").to_string();
-        let told = "a key of map `m`: the object has `u32`, not `i32`\n  object: a type without a name, 4 bytes\n  \
+        let expected = "a key of map `m`: the object has `u32`, not `i32`\n  object: a type without a name, 4 bytes\n  \
                     do: take it for u32";
-        assert_eq!(text, told);
+        assert_eq!(text, expected);
     }
 
     #[test]

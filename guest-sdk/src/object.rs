@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_types_is_told_from_one_that_is_cut_off() {
+    fn an_object_without_types_differs_from_a_truncated_one() {
         assert_eq!(has_section(&object(247, b".BTF"), b".BTF\0"), Some(true));
         assert_eq!(has_section(&object(247, b".BTF.ext"), b".BTF\0"), Some(false));
         assert_eq!(has_section(&object(247, b".BTF")[..150], b".BTF\0"), None);

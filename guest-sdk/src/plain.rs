@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_the_way_to_bytes_and_back() {
+    fn values_survive_the_round_trip_through_bytes() {
         let numbers = [[1_u16, 0x0203], [0xfffe, 5]];
         assert_eq!(numbers.to_bytes(), [1, 0, 3, 2, 0xfe, 0xff, 5, 0]);
         assert_eq!(<[[u16; 2]; 2]>::from_bytes(&numbers.to_bytes()), numbers);

@@ -23,9 +23,9 @@ const KEPT: usize = 20;
 const MAX_HEAD_BYTES: u64 = 8 << 10;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let file = words.next().ok_or("usage: web PLUGIN [ADDRESS]")?;
-    let listener = TcpListener::bind(words.next().as_deref().unwrap_or("127.0.0.1:8080"))?;
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().ok_or("usage: web PLUGIN [ADDRESS]")?;
+    let listener = TcpListener::bind(arguments.next().as_deref().unwrap_or("127.0.0.1:8080"))?;
 
     let host = Host::new()?;
     let plugin = Arc::new(host.prepare(&Plugin::from_file(file.as_ref())?)?);

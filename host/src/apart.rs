@@ -81,9 +81,9 @@ impl Apart {
     ///
     /// # Errors
     /// [`ApartError`].
-    pub fn ask(&self, word: &str, input: Vec<u8>, bounds: Bounds) -> Result<Vec<u8>, ApartError> {
+    pub fn ask(&self, argument: &str, input: Vec<u8>, bounds: Bounds) -> Result<Vec<u8>, ApartError> {
         let failed = |tried| move |source| ApartError::Io { tried, program: self.program.clone(), source };
-        let mut child = self.start(word, bounds).map_err(failed("start"))?;
+        let mut child = self.start(argument, bounds).map_err(failed("start"))?;
         let answered = exchange(&mut child, input, bounds);
         if answered.is_none() {
             // One that has ended is not there any more.
@@ -100,11 +100,11 @@ impl Apart {
         }
     }
 
-    fn start(&self, word: &str, bounds: Bounds) -> io::Result<Child> {
+    fn start(&self, argument: &str, bounds: Bounds) -> io::Result<Child> {
         // Two seconds more than by the clock: the clock is asked first.
         let seconds = bounds.time.as_secs().saturating_add(2);
         let mut command = Command::new(&self.program);
-        command.args([word.to_owned(), bounds.memory.to_string(), seconds.to_string()]);
+        command.args([argument.to_owned(), bounds.memory.to_string(), seconds.to_string()]);
         command
             .env_clear()
             .current_dir("/")
@@ -147,11 +147,11 @@ fn ended(status: ExitStatus) -> String {
 /// # Errors
 /// What it could not do; the parent only sees that there is no answer.
 pub fn serve(
-    words: &[OsString],
+    arguments: &[OsString],
     most: u64,
     read: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>,
 ) -> io::Result<()> {
-    let number = |at: usize| words.get(at).and_then(|word| word.to_str()?.parse::<u64>().ok());
+    let number = |at: usize| arguments.get(at).and_then(|argument| argument.to_str()?.parse::<u64>().ok());
     let (Some(memory), Some(seconds)) = (number(0), number(1)) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it takes bytes and seconds"));
     };

@@ -43,22 +43,22 @@ pub(crate) fn each_line(file: File, mut take: impl FnMut(&[u8]) -> bool) -> io::
 /// A line of `/proc/PID/maps`: `start-end r-xp offset major:minor inode   name`.
 pub(crate) fn entry(line: &[u8]) -> Option<MapsEntry> {
     let mut rest = line;
-    let mut word = || {
+    let mut field = || {
         let start = rest.iter().position(|byte| *byte != b' ')?;
         let end =
             rest[start..].iter().position(|byte| *byte == b' ').map_or(rest.len(), |length| start + length);
-        let word = std::str::from_utf8(&rest[start..end]).ok();
+        let field = std::str::from_utf8(&rest[start..end]).ok();
         rest = &rest[end..];
-        word
+        field
     };
-    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
-    let (start, end) = word()?.split_once('-')?;
-    let is_code = word()?.as_bytes().get(2) == Some(&b'x');
-    let offset = hex(word()?)?;
-    let (major, minor) = word()?.split_once(':')?;
-    let device = |word| u32::try_from(hex(word)?).ok();
+    let hex = |field: &str| u64::from_str_radix(field, 16).ok();
+    let (start, end) = field()?.split_once('-')?;
+    let is_code = field()?.as_bytes().get(2) == Some(&b'x');
+    let offset = hex(field()?)?;
+    let (major, minor) = field()?.split_once(':')?;
+    let device = |field| u32::try_from(hex(field)?).ok();
     let (major, minor) = (device(major)?, device(minor)?);
-    let inode = word()?.parse().ok()?;
+    let inode = field()?.parse().ok()?;
     let name = rest.iter().position(|byte| *byte != b' ').map_or(&[][..], |start| &rest[start..]);
     Some(MapsEntry {
         start: hex(start)?,
@@ -78,9 +78,9 @@ fn unescaped(name: &[u8]) -> Vec<u8> {
     let mut rest = name;
     while let Some((first, after)) = rest.split_first() {
         rest = match after.strip_prefix(b"012") {
-            Some(behind) if *first == b'\\' => {
+            Some(tail) if *first == b'\\' => {
                 plain.push(b'\n');
-                behind
+                tail
             }
             _ => {
                 plain.push(*first);

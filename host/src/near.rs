@@ -2,11 +2,11 @@
 
 /// Longest word that is compared with others, which takes time by the product of their lengths. Guards against a plugin
 /// that asks for names of a megabyte.
-const MAX_WORD_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// Of `names` those that are near to `wanted`, the nearest first, at most three. Case, `-` and `_` make no difference.
 pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
-    if wanted.len() > MAX_WORD_BYTES {
+    if wanted.len() > MAX_NAME_BYTES {
         return Vec::new();
     }
     let wanted = normal(wanted);

@@ -16,7 +16,7 @@ pub struct RunOptions {
     /// The plugin's name in messages.
     pub name: String,
     /// The plugin's words.
-    pub words: Vec<String>,
+    pub arguments: Vec<String>,
     /// What was set of its config blocks.
     pub settings: Settings,
     /// Where `print` writes.
@@ -68,7 +68,7 @@ impl RunOptions {
     pub fn new(name: impl Into<String>) -> RunOptions {
         RunOptions {
             name: name.into(),
-            words: Vec::new(),
+            arguments: Vec::new(),
             settings: Settings::default(),
             stdout: Box::new(io::stdout()),
             form: Form::Plain,

@@ -18,7 +18,7 @@ use crate::plugin::{
     Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
-use crate::world::{self, Answers, Calls, Entry, SettingError, Settings, StackMap, State};
+use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
@@ -109,8 +109,8 @@ impl PreparedPlugin {
     ///
     /// # Errors
     /// The first word that names nothing in them, or whose value does not fit.
-    pub fn settings(&self, words: &[String]) -> Result<Settings, SettingError> {
-        Settings::read(words, &self.manifests)
+    pub fn settings(&self, arguments: &[String]) -> Result<Settings, SettingError> {
+        Settings::read(arguments, &self.manifests)
     }
 
     /// The maps in which the plugin counts stacks.
@@ -169,7 +169,7 @@ impl PreparedPlugin {
         });
         if let Some((audit, name)) = audit {
             let answer = Some(format!("exit code {}", outcome.exit_code()));
-            let entry = Entry { plugin: &name, act: "end", target: "", id: None, allowed: true, answer };
+            let entry = AuditEntry { plugin: &name, act: "end", target: "", id: None, allowed: true, answer };
             if let Err(error) = audit.write(&entry) {
                 return Outcome::Failed(format!("{name}: {error}"));
             }
@@ -247,7 +247,7 @@ impl Asked {
                 let target = format!("{} {target} ({})", need.class.name(), need.by);
                 let allowed = policy.allows(need).is_ok();
                 let entry =
-                    Entry { plugin: name, act: "ask", target: &target, id: None, allowed, answer: None };
+                    AuditEntry { plugin: name, act: "ask", target: &target, id: None, allowed, answer: None };
                 audit.write(&entry).map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
             }
         }

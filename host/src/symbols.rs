@@ -5,7 +5,7 @@ use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
 use blazesym::{Error, ErrorKind, MaybeDefault};
 
-use crate::naming::{self, MAX_TEXT_BYTES, Naming, Wanted, WantedPlace};
+use crate::naming::{self, MAX_TEXT_BYTES, Naming, WantedLocation, WantedLocations};
 use crate::text::visible;
 
 /// Farthest that an address may lie from the start of the kernel's symbol below it. kallsyms knows no sizes, so that the
@@ -98,8 +98,9 @@ impl Symbols {
         if self.is_stuck {
             return Err(SymbolError::Silent(id));
         }
-        let places = vec![WantedPlace { address, recorded: None }];
-        let wanted = Wanted { pid: id, places, in_detail: false, lives: true, until: None, began: None };
+        let locations = vec![WantedLocation { address, recorded: None }];
+        let wanted =
+            WantedLocations { pid: id, locations, in_detail: false, lives: true, until: None, began: None };
         let Some(named) = naming.name(wanted) else {
             self.is_stuck = true;
             return Err(SymbolError::Silent(id));
@@ -110,7 +111,8 @@ impl Symbols {
         if let Some(warning) = named.warnings.into_iter().next() {
             return Err(SymbolError::File(warning));
         }
-        let frame = named.places.into_iter().next().and_then(|place| place.frames.into_iter().next());
+        let frame =
+            named.locations.into_iter().next().and_then(|location| location.frames.into_iter().next());
         Ok(frame.map(|frame| format!("{}+{:#x}", frame.function, frame.offset.unwrap_or_default())))
     }
 }

@@ -18,21 +18,21 @@ pub fn visible(text: &str, most_bytes: usize) -> Cow<'_, str> {
     if text.len() <= most_bytes && !text.chars().any(acts) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::new();
+    let mut display = String::new();
     for letter in text.chars() {
-        let before = shown.len();
+        let before = display.len();
         if acts(letter) {
-            shown.extend(letter.escape_default());
+            display.extend(letter.escape_default());
         } else {
-            shown.push(letter);
+            display.push(letter);
         }
-        if shown.len() > most_bytes {
-            shown.truncate(before);
-            shown.push_str(&format!(".. ({} bytes)", text.len()));
+        if display.len() > most_bytes {
+            display.truncate(before);
+            display.push_str(&format!(".. ({} bytes)", text.len()));
             break;
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(display)
 }
 
 /// A message of several lines as one: the lines are joined by `; `, and everything else is made visible.
@@ -90,17 +90,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_is_shown_and_the_rest_is_as_it_was() {
+    fn control_characters_are_escaped_and_the_rest_is_unchanged() {
         for plain in ["", "eth0", "größer — 大きい", "a\\x1b %n {}"] {
             assert!(matches!(visible(plain, 64), Cow::Borrowed(text) if text == plain), "{plain}");
         }
-        for (text, shown) in [
+        for (text, display) in [
             ("\x1b[2J\x07", "\\u{1b}[2J\\u{7}"),
             ("a\nb\r\tc\0", "a\\nb\\r\\tc\\u{0}"),
             ("\u{9b}31m\u{85}\x7f", "\\u{9b}31m\\u{85}\\u{7f}"),
             ("x\u{202e}y\u{2066}z\u{2028}", "x\\u{202e}y\\u{2066}z\\u{2028}"),
         ] {
-            assert_eq!(visible(text, 64), shown);
+            assert_eq!(visible(text, 64), display);
         }
     }
 

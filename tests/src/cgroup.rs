@@ -17,8 +17,8 @@ impl Group {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
         let root = mounts.lines().find_map(|line| {
-            let words: Vec<_> = line.split(' ').collect();
-            (words[2] == "cgroup2").then(|| words[1].to_owned())
+            let fields: Vec<_> = line.split(' ').collect();
+            (fields[2] == "cgroup2").then(|| fields[1].to_owned())
         });
         let root = root.expect("control groups of version 2 are mounted");
         let name = format!("ks-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

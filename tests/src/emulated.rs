@@ -221,7 +221,7 @@ impl Session {
     fn run(&mut self, script: &str, limit: Duration) -> Result<Outcome, String> {
         self.send("run", script.as_bytes())?;
         let answer = self.line(limit)?;
-        let numbers: Vec<usize> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<usize> = answer.split(' ').filter_map(|part| part.parse().ok()).collect();
         let [code, output, errors] = numbers[..] else {
             return Err(format!("the machine answers {answer:?}"));
         };
@@ -270,8 +270,8 @@ fn own_path() -> PathBuf {
     std::env::current_exe().expect("a test knows its own path")
 }
 
-fn quoted(word: &OsStr) -> String {
-    let text = String::from_utf8_lossy(word.as_bytes());
+fn quoted(part: &OsStr) -> String {
+    let text = String::from_utf8_lossy(part.as_bytes());
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
@@ -290,10 +290,10 @@ impl Machine {
 
     /// The same, under another path.
     pub fn file_as(mut self, path: impl AsRef<Path>, inside: &str) -> Machine {
-        let place = self.files.path(inside.trim_start_matches('/'));
-        let parent = place.parent().expect("it lies in the folder");
+        let target = self.files.path(inside.trim_start_matches('/'));
+        let parent = target.parent().expect("it lies in the folder");
         std::fs::create_dir_all(parent).expect("the temporary folder is writable");
-        let copied = finish(Command::new("cp").arg("-rL").arg(path.as_ref()).arg(&place));
+        let copied = finish(Command::new("cp").arg("-rL").arg(path.as_ref()).arg(&target));
         assert_eq!(copied.code, 0, "{copied:#?}");
         self.archived = true;
         self
@@ -343,8 +343,8 @@ impl Machine {
                 Command::new("tar").arg("-C").arg(self.files.path("")).args(["-cf", "-", "."]).output();
             session.send("tar", &archive.map_err(|error| format!("tar: {error}"))?.stdout)?;
         }
-        let words: Vec<_> = command.iter().map(|word| quoted(word.as_ref())).collect();
-        session.run(&format!("{}{}\n", self.exports, words.join(" ")), self.limit)
+        let parts: Vec<_> = command.iter().map(|part| quoted(part.as_ref())).collect();
+        session.run(&format!("{}{}\n", self.exports, parts.join(" ")), self.limit)
     }
 
     /// Runs the tests of a module of this test binary (`module_path!()`) whose names contain one of these words, one after

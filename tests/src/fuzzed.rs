@@ -43,12 +43,12 @@ pub const TARGETS: [Target; 9] = [
 
 /// Numbers by chance (SplitMix64), the same for the same seed.
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// Begins with a seed.
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// The next number, below this one, which is not 0.
@@ -65,18 +65,18 @@ impl Chance {
 const EDGES: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
 
 /// One of these inputs with some changes: bits, bytes, words at the edges, pieces cut, doubled, or taken from another.
-pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
-    let mut bytes = corpus[chance.below(corpus.len())].clone();
-    for _ in 0..=chance.below(6) {
-        let at = chance.below(bytes.len() + 1);
-        let len = chance.below(1 + (bytes.len() - at).min(64));
-        match chance.below(7) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << chance.below(8),
-            1 if at < bytes.len() => bytes[at] = chance.below(256) as u8,
+pub fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = corpus[rng.below(corpus.len())].clone();
+    for _ in 0..=rng.below(6) {
+        let at = rng.below(bytes.len() + 1);
+        let len = rng.below(1 + (bytes.len() - at).min(64));
+        match rng.below(7) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
+            1 if at < bytes.len() => bytes[at] = rng.below(256) as u8,
             2 => {
-                let word = EDGES[chance.below(EDGES.len())].to_le_bytes();
-                let width = (1 << chance.below(4)).min(bytes.len() - at);
-                bytes[at..at + width].copy_from_slice(&word[..width]);
+                let value = EDGES[rng.below(EDGES.len())].to_le_bytes();
+                let width = (1 << rng.below(4)).min(bytes.len() - at);
+                bytes[at..at + width].copy_from_slice(&value[..width]);
             }
             3 => drop(bytes.drain(at..at + len)),
             4 => {
@@ -84,8 +84,8 @@ pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
                 bytes.splice(at..at, piece);
             }
             5 => {
-                let other = &corpus[chance.below(corpus.len())];
-                let from = chance.below(other.len() + 1);
+                let other = &corpus[rng.below(corpus.len())];
+                let from = rng.below(other.len() + 1);
                 let to = other.len().min(from + 64);
                 bytes.splice(at..at + len, other[from..to].iter().copied());
             }
@@ -115,9 +115,10 @@ fn plugins() -> Vec<Vec<u8>> {
 pub fn manifest(bytes: &[u8]) {
     let file = with_section(&EMPTY, section::MANIFEST, bytes);
     let Ok(plugin) = Plugin::from_bytes(file) else { return };
-    let words = ["b.f=1", "b.f=1,2", "b.f[3]=1", "limits.burst=7", "limits.ports=1,2", "limits.ports[1]=80"];
-    for word in words {
-        let _ = ks_host::world::Settings::read(&[word.to_owned()], plugin.manifests());
+    let settings =
+        ["b.f=1", "b.f=1,2", "b.f[3]=1", "limits.burst=7", "limits.ports=1,2", "limits.ports[1]=80"];
+    for value in settings {
+        let _ = ks_host::world::Settings::read(&[value.to_owned()], plugin.manifests());
     }
     let _ = ks_host::world::StackMap::all(plugin.manifests());
 }
@@ -160,7 +161,7 @@ pub fn policy(bytes: &[u8]) {
         assert_eq!(Policy::from_toml(&written).as_ref().ok(), Some(&policy), "{written}");
     }
     let mut policy = Policy::observing();
-    let _ = (policy.allow_word(text), policy.limit_word(text));
+    let _ = (policy.allow_rule(text), policy.limit_rule(text));
 }
 
 fn policies() -> Vec<Vec<u8>> {

@@ -74,9 +74,9 @@ impl Import {
 
     /// The text that imports it.
     pub fn text(&self) -> String {
-        let list = |word: &str, types: &[&str]| match types {
+        let list = |keyword: &str, types: &[&str]| match types {
             [] => String::new(),
-            types => format!(" ({word} {})", types.join(" ")),
+            types => format!(" ({keyword} {})", types.join(" ")),
         };
         let (module, name, short) = (&self.module, &self.name, &self.short);
         let (params, results) = (list("param", &self.params()), list("result", &self.results));
@@ -94,8 +94,8 @@ pub fn imports() -> &'static [Import] {
 /// what they name, and no more: each import costs the compilation time.
 pub fn core_module(pages: u32, body: &str) -> String {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "$.-".contains(char);
-    let words: BTreeSet<&str> = body.split(|char| !is_name(char)).collect();
-    let used = imports().iter().filter(|import| words.contains(format!("${}", import.short).as_str()));
+    let names: BTreeSet<&str> = body.split(|char| !is_name(char)).collect();
+    let used = imports().iter().filter(|import| names.contains(format!("${}", import.short).as_str()));
     let imported: String = used.map(Import::text).collect();
     format!(
         "(module\n{imported}(memory (export \"memory\") {pages})\n(global $heap (mut i32) (i32.const {HEAP}))\n\
@@ -166,7 +166,7 @@ fn of_function(resolve: &Resolve, key: &WorldKey, prefix: &str, function: &Funct
         name,
         roles,
         writes_result: signature.retptr,
-        makes: function.result.as_ref().and_then(|ty| made_by(resolve, ty)),
+        makes: function.result.as_ref().and_then(|ty| resource_type(resolve, ty)),
         results: signature.results.iter().map(core).collect(),
     };
     let types: Vec<_> = signature.params.iter().map(core).collect();
@@ -198,12 +198,12 @@ fn name_of(resolve: &Resolve, resource: TypeId) -> String {
 }
 
 /// The resource of which this type has a new handle.
-fn made_by(resolve: &Resolve, ty: &Type) -> Option<String> {
+fn resource_type(resolve: &Resolve, ty: &Type) -> Option<String> {
     let Type::Id(id) = ty else { return None };
     match &resolve.types[*id].kind {
         TypeDefKind::Handle(Handle::Own(resource)) => Some(name_of(resolve, *resource)),
-        TypeDefKind::Result(result) => made_by(resolve, result.ok.as_ref()?),
-        TypeDefKind::Type(ty) => made_by(resolve, ty),
+        TypeDefKind::Result(result) => resource_type(resolve, result.ok.as_ref()?),
+        TypeDefKind::Type(ty) => resource_type(resolve, ty),
         _ => None,
     }
 }

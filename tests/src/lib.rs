@@ -159,7 +159,7 @@ impl Outcome {
 
     /// The numbers of the first line of standard output that begins with `name`.
     pub fn numbers(&self, name: &str) -> Vec<i64> {
-        self.row(name).iter().filter_map(|word| word.parse().ok()).collect()
+        self.row(name).iter().filter_map(|field| field.parse().ok()).collect()
     }
 }
 
@@ -204,7 +204,7 @@ fn bytes(mut pipe: impl std::io::Read) -> Vec<u8> {
 
 /// Compiles a script; panics with its diagnostics if it has errors.
 pub fn compile(project: &str, script: &str) -> Built {
-    try_compile(project, script).unwrap_or_else(|shown| panic!("{shown}"))
+    try_compile(project, script).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// Compiles a script, for the types of the kernel that runs if it asks about them.
@@ -228,22 +228,22 @@ pub fn try_compile_for(project: &str, script: &str, target: Target) -> Result<Bu
     let built = checked.build(target);
     built.map_err(|_| {
         let diagnostics = checked.diagnostics.sorted().into_iter();
-        let shown: Vec<_> =
+        let errors: Vec<_> =
             diagnostics.map(|one| render::render(one, &checked.sources, render::Style::Plain)).collect();
-        shown.join("\n")
+        errors.join("\n")
     })
 }
 
 /// Compiles a script and runs it with these words for it.
-pub fn run_script<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Outcome {
-    run_plugin(project, &compile(project, script).plugin, words)
+pub fn run_script<S: AsRef<OsStr>>(project: &str, script: &str, arguments: &[S]) -> Outcome {
+    run_plugin(project, &compile(project, script).plugin, arguments)
 }
 
 /// Runs plugin bytes with these words for it.
-pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], words: &[S]) -> Outcome {
+pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], arguments: &[S]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write(&format!("{project}.wasm"), plugin);
-    finish(allowed().arg(file).arg("--").args(words))
+    finish(allowed().arg(file).arg("--").args(arguments))
 }
 
 /// A plugin from the text of a core module, which imports and exports by the canonical ABI.

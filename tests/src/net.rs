@@ -45,15 +45,15 @@ impl Wire {
 
     /// The number of the left end in its namespace.
     pub fn index(&self) -> u32 {
-        let shown = ip(&["-n", &self.left, "-o", "link", "show", LEFT]);
-        let number = shown.split(':').next().and_then(|number| number.parse().ok());
+        let output = ip(&["-n", &self.left, "-o", "link", "show", LEFT]);
+        let number = output.split(':').next().and_then(|number| number.parse().ok());
         number.expect("ip shows the number")
     }
 
     /// Changes the left end by `ip link set`.
-    pub fn set_left(&self, words: &[&str]) {
+    pub fn set_left(&self, parts: &[&str]) {
         let fixed = ["-n", &self.left, "link", "set", "dev", LEFT];
-        ip(&[&fixed, words].concat());
+        ip(&[&fixed, parts].concat());
     }
 
     /// A command of this build in the left namespace.
@@ -128,14 +128,14 @@ fn inside<R: Send>(name: &str, f: impl FnOnce() -> R + Send) -> R {
 
 /// The hardware address of an interface.
 fn mac(space: &str, interface: &str) -> String {
-    let shown = ip(&["-n", space, "link", "show", interface]);
-    let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
-    words.nth(1).expect("ip shows the address").to_owned()
+    let output = ip(&["-n", space, "link", "show", interface]);
+    let mut parts = output.split_whitespace().skip_while(|part| *part != "link/ether");
+    parts.nth(1).expect("ip shows the address").to_owned()
 }
 
-fn ip(words: &[&str]) -> String {
+fn ip(parts: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let outcome = finish(Command::new("ip").env("PATH", path).args(words));
-    assert_eq!(outcome.code, 0, "ip {words:?} (`scripts/packages ip` installs it): {outcome:#?}");
+    let outcome = finish(Command::new("ip").env("PATH", path).args(parts));
+    assert_eq!(outcome.code, 0, "ip {parts:?} (`scripts/packages ip` installs it): {outcome:#?}");
     outcome.stdout
 }

@@ -41,7 +41,7 @@ pub struct Refusal {
 }
 
 /// A call that waits for its answer.
-pub struct Asked {
+pub struct PendingCall {
     /// Its place among the kinds that are watched.
     pub kind: usize,
     /// Its arguments.
@@ -49,7 +49,7 @@ pub struct Asked {
     thread: u32,
 }
 
-impl Asked {
+impl PendingCall {
     /// Bytes of the caller's memory.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub fn run(
 pub fn observe(
     command: &mut Command,
     watched: &[Call],
-    look: impl FnMut(&Asked) -> Option<Errno> + Send,
+    look: impl FnMut(&PendingCall) -> Option<Errno> + Send,
 ) -> io::Result<Outcome> {
     let (ours, theirs) = UnixDatagram::pair()?;
     let filter = filter(watched);
@@ -124,20 +124,20 @@ fn filter(watched: &[Call]) -> Vec<libc::sock_filter> {
 /// In the child: puts the filter up, tells the supervisor where its notifications are, and waits until it has them.
 fn watch(filter: &[libc::sock_filter], socket: RawFd) -> io::Result<()> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    let mut told = [0_i32; 2];
+    let mut message = [0_i32; 2];
     // SAFETY: the program lives until the call returns; the socket is this process's; the buffers live on this frame.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        told[0] = libc::getpid();
-        told[1] = libc::syscall(
+        message[0] = libc::getpid();
+        message[1] = libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
             libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
             &raw const program,
         ) as i32;
-        told[1] >= 0
-            && libc::send(socket, told.as_ptr().cast(), size_of_val(&told), 0) == 8
-            && libc::recv(socket, told.as_mut_ptr().cast(), 1, 0) == 1
+        message[1] >= 0
+            && libc::send(socket, message.as_ptr().cast(), size_of_val(&message), 0) == 8
+            && libc::recv(socket, message.as_mut_ptr().cast(), 1, 0) == 1
     };
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -145,12 +145,12 @@ fn watch(filter: &[libc::sock_filter], socket: RawFd) -> io::Result<()> {
 fn supervise(
     socket: &UnixDatagram,
     watched: &[Call],
-    mut look: impl FnMut(&Asked) -> Option<Errno>,
+    mut look: impl FnMut(&PendingCall) -> Option<Errno>,
 ) -> io::Result<()> {
-    let mut told = [0; 8];
-    socket.recv(&mut told)?;
+    let mut message = [0; 8];
+    socket.recv(&mut message)?;
     let number = |bytes: &[u8]| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let listener = taken(number(&told[..4]), number(&told[4..]))?;
+    let listener = taken(number(&message[..4]), number(&message[4..]))?;
     socket.send(&[1])?;
     let mut started = false;
     while let Some(asked) = next(&listener)? {
@@ -158,7 +158,7 @@ fn supervise(
         started |= libc::c_long::from(asked.data.nr) == MARK;
         let errno = kind
             .filter(|_| started)
-            .and_then(|kind| look(&Asked { kind, args: asked.data.args, thread: asked.pid }));
+            .and_then(|kind| look(&PendingCall { kind, args: asked.data.args, thread: asked.pid }));
         answer(&listener, asked.id, errno)?;
     }
     Ok(())

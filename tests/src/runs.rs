@@ -26,7 +26,7 @@ impl Loaded {
 
     /// Compiles a script for a target and loads it.
     pub fn with_target(script: &str, target: Target) -> Loaded {
-        let built = try_compile_for("packets", script, target).unwrap_or_else(|shown| panic!("{shown}"));
+        let built = try_compile_for("packets", script, target).unwrap_or_else(|errors| panic!("{errors}"));
         let open = libbpf_rs::ObjectBuilder::default().open_memory(built.objects[0].1.elf());
         Loaded(open.expect("libbpf opens it").load().expect("the verifier accepts it"))
     }

@@ -22,10 +22,10 @@ pub struct Running {
 
 impl Running {
     /// Compiles and starts a script with these words, and waits until it is ready. It has a minute.
-    pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Running {
+    pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, arguments: &[S]) -> Running {
         let mut host = allowed();
         host.args(["--timeout", "60"]);
-        Running::begin(host, project, script, words, "ready")
+        Running::begin(host, project, script, arguments, "ready")
     }
 
     /// The same with a command of one's own, such as one in another network, and until a first line that starts so.
@@ -33,12 +33,12 @@ impl Running {
         mut host: Command,
         project: &str,
         script: &str,
-        words: &[S],
+        arguments: &[S],
         first: &str,
     ) -> Running {
         let folder = Folder::new();
         let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
-        let running = Running::of(host.arg(file).arg("--").args(words), first);
+        let running = Running::of(host.arg(file).arg("--").args(arguments), first);
         Running { _folder: Some(folder), ..running }
     }
 
@@ -91,19 +91,19 @@ pub struct Worker {
 impl Worker {
     /// A thread that waits.
     pub fn new(cpu: usize, work: impl FnOnce() + Send + 'static) -> Worker {
-        let (tell, told): (Sender<i32>, Receiver<i32>) = mpsc::channel();
+        let (sender, receiver): (Sender<i32>, Receiver<i32>) = mpsc::channel();
         let (start, started) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut set = CpuSet::new();
             set.set(cpu).expect("a small number");
             sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
-            tell.send(gettid().as_raw()).expect("the test listens");
+            sender.send(gettid().as_raw()).expect("the test listens");
             // Nobody starts it if the plugin does not.
             if started.recv().is_ok() {
                 work();
             }
         });
-        Worker { tid: told.recv().expect("the thread started"), start, thread }
+        Worker { tid: receiver.recv().expect("the thread started"), start, thread }
     }
 
     /// Its number, for `pid` of an event's options.

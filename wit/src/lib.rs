@@ -8,9 +8,9 @@ pub mod helper;
 pub mod lines;
 pub mod manifest;
 pub mod object;
-pub mod place;
 pub mod section;
 pub mod shared;
+pub mod target;
 
 /// Bytes that a host gives a plugin for all its memories together unless it is told otherwise.
 pub const MEMORY_BYTES: usize = 128 << 20;

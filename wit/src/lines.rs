@@ -16,12 +16,12 @@ pub struct Lines {
     /// File names without folders.
     pub files: Vec<String>,
     /// The functions that come from a script, by rising index. Others are the compiler's own.
-    pub functions: Vec<Function>,
+    pub functions: Vec<ScriptFunction>,
 }
 
 /// A function of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct ScriptFunction {
     /// Its index in the module, imports counted.
     pub index: u32,
     /// Its name in the script.
@@ -43,7 +43,7 @@ pub struct Point {
 
 /// A place in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct SourcePosition<'a> {
     /// The function's name.
     pub function: &'a str,
     /// The file's name.
@@ -54,12 +54,16 @@ pub struct Place<'a> {
 
 impl Lines {
     /// Where an instruction of the module comes from; none if it is not of a script's function.
-    pub fn place(&self, function: u32, offset: u32) -> Option<Place<'_>> {
+    pub fn position(&self, function: u32, offset: u32) -> Option<SourcePosition<'_>> {
         let at = self.functions.binary_search_by_key(&function, |one| one.index).ok()?;
         let found = self.functions.get(at)?;
         let after = found.points.partition_point(|point| point.offset <= offset);
         let point = found.points.get(after.checked_sub(1)?)?;
-        Some(Place { function: &found.name, file: self.files.get(found.file as usize)?, line: point.line })
+        Some(SourcePosition {
+            function: &found.name,
+            file: self.files.get(found.file as usize)?,
+            line: point.line,
+        })
     }
 
     /// The bytes of this record, without its length: the module's name, the number of files, their names, the number of
@@ -93,7 +97,7 @@ impl Lines {
         let module = reader.text()?;
         let files = (0..reader.number()?).map(|_| reader.text()).collect::<Result<_, _>>()?;
         let count = reader.number()?;
-        let mut functions: Vec<Function> = Vec::new();
+        let mut functions: Vec<ScriptFunction> = Vec::new();
         for _ in 0..count {
             let function = reader.function()?;
             if functions.last().is_some_and(|last| last.index >= function.index)
@@ -134,7 +138,7 @@ impl Reader<'_> {
         Ok(std::str::from_utf8(text).map_err(|_| SectionError::BadName)?.to_owned())
     }
 
-    fn function(&mut self) -> Result<Function, SectionError> {
+    fn function(&mut self) -> Result<ScriptFunction, SectionError> {
         let index = self.number()?;
         let name = self.text()?;
         let file = self.number()?;
@@ -146,7 +150,7 @@ impl Reader<'_> {
             }
             points.push(point);
         }
-        Ok(Function { index, name, file, points })
+        Ok(ScriptFunction { index, name, file, points })
     }
 }
 
@@ -165,8 +169,13 @@ mod tests {
             module: "script".into(),
             files: vec!["a.ks".into(), "b.ks".into()],
             functions: vec![
-                Function { index: 3, name: "one".into(), file: 1, points: vec![point(2, 7), point(9, 8)] },
-                Function { index: 5, name: "two".into(), file: 0, points: Vec::new() },
+                ScriptFunction {
+                    index: 3,
+                    name: "one".into(),
+                    file: 1,
+                    points: vec![point(2, 7), point(9, 8)],
+                },
+                ScriptFunction { index: 5, name: "two".into(), file: 0, points: Vec::new() },
             ],
         }
     }
@@ -174,15 +183,15 @@ mod tests {
     #[test]
     fn an_offset_belongs_to_the_point_before_it() {
         let lines = lines();
-        let place = |function, offset| {
-            lines.place(function, offset).map(|place| (place.function, place.file, place.line))
+        let position = |function, offset| {
+            lines.position(function, offset).map(|position| (position.function, position.file, position.line))
         };
         assert_eq!(
-            [2, 8, 9, 999].map(|offset| place(3, offset).map(|place| place.2)),
+            [2, 8, 9, 999].map(|offset| position(3, offset).map(|position| position.2)),
             [7, 7, 8, 8].map(Some)
         );
-        assert_eq!(place(3, 2), Some(("one", "b.ks", 7)));
-        assert_eq!([place(3, 1), place(4, 5), place(5, 5)], [None; 3]);
+        assert_eq!(position(3, 2), Some(("one", "b.ks", 7)));
+        assert_eq!([position(3, 1), position(4, 5), position(5, 5)], [None; 3]);
     }
 
     #[test]

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_access() {
+    fn a_name_encodes_the_access() {
         let of = |rest: &str| Access::of_export(&format!("{PREFIX}{rest}"));
         assert_eq!(of("load-8"), Some(Access::Load(Width::W8)));
         assert_eq!(of("store-64"), Some(Access::Store(Width::W64)));

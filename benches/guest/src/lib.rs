@@ -13,7 +13,7 @@ mod kept {
 #[ks_guest::main]
 fn main() -> Result<()> {
     let mut options = Options::new();
-    let turns = options.unsigned("turns", 64, 1000, "turns of the loop");
+    let iterations = options.unsigned("turns", 64, 1000, "turns of the loop");
     let members = options.unsigned("members", 32, 4, "events of the group, or groups with `many`");
     let snapshot = options.flag("snapshot", "read all members instead of one");
     let many = options.flag("many", "read so many groups of one event by one call");
@@ -21,13 +21,13 @@ fn main() -> Result<()> {
     let variable = options.flag("variable", "read a variable of the kernel half");
     let element = options.flag("element", "read the elements of an array of the kernel half");
     let given = options.parse();
-    let (turns, members) = (given.unsigned(turns), given.unsigned(members));
+    let (iterations, members) = (given.unsigned(iterations), given.unsigned(members));
     if given.flag(variable) || given.flag(element) {
-        return kept(turns, given.flag(element));
+        return kept(iterations, given.flag(element));
     }
     match (given.flag(snapshot), given.flag(many) || given.flag(each)) {
-        (_, true) => groups(turns, members, given.flag(many)),
-        (snapshot, false) => group(turns, members, snapshot),
+        (_, true) => groups(iterations, members, given.flag(many)),
+        (snapshot, false) => group(iterations, members, snapshot),
     }
 }
 
@@ -35,26 +35,26 @@ fn mine() -> PerfOptions {
     PerfOptions::new().own_thread()
 }
 
-fn group(turns: u64, members: u64, snapshot: bool) -> Result<()> {
+fn group(iterations: u64, members: u64, snapshot: bool) -> Result<()> {
     let group = Group::open(&Event::named("task_clock")?, &mine())?;
     let faults = Event::named("page_faults")?;
     let _members = (1..members).map(|_| group.join(&faults, &mine())).collect::<Result<Vec<_>>>()?;
     let (elapsed, right) = match snapshot {
-        true => measure(turns, || Ok(group.snapshot()?.entries[0].raw)),
-        false => measure(turns, || Ok(group.read()?.raw)),
+        true => measure(iterations, || Ok(group.snapshot()?.entries[0].raw)),
+        false => measure(iterations, || Ok(group.read()?.raw)),
     }?;
     let last = group.snapshot()?;
     println!("{} {right} {} {}", elapsed.as_nanos(), last.entries.len(), last.time_enabled.as_nanos());
     Ok(())
 }
 
-fn groups(turns: u64, groups: u64, at_once: bool) -> Result<()> {
+fn groups(iterations: u64, groups: u64, at_once: bool) -> Result<()> {
     let clock = Event::named("task_clock")?;
     let all = (0..groups).map(|_| Attachment::open(&clock, &mine())).collect::<Result<Vec<_>>>()?;
     let all: Vec<&Attachment> = all.iter().collect();
     let (elapsed, right) = match at_once {
-        true => measure(turns, || Ok(read_many(&all)?.iter().map(|reading| reading.raw).sum())),
-        false => measure(turns, || all.iter().map(|one| Ok(one.read()?.raw)).sum()),
+        true => measure(iterations, || Ok(read_many(&all)?.iter().map(|reading| reading.raw).sum())),
+        false => measure(iterations, || all.iter().map(|one| Ok(one.read()?.raw)).sum()),
     }?;
     let last = all[0].read()?;
     println!("{} {right} {} {}", elapsed.as_nanos(), all.len(), last.time_enabled.as_nanos());
@@ -62,10 +62,10 @@ fn groups(turns: u64, groups: u64, at_once: bool) -> Result<()> {
 }
 
 /// The time of the turns, and those in which the count had gone on.
-fn measure(turns: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration, u64)> {
+fn measure(iterations: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration, u64)> {
     let (mut last, mut right) = (read()?, 0);
     let start = clock::now();
-    for _ in 0..turns {
+    for _ in 0..iterations {
         let count = read()?;
         right += u64::from(count > last);
         last = count;
@@ -74,41 +74,41 @@ fn measure(turns: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration, u64)
 }
 
 /// Reads what the kernel half keeps.
-fn kept(turns: u64, elements: bool) -> Result<()> {
+fn kept(iterations: u64, elements: bool) -> Result<()> {
     let _program = kept::keep()?;
     let (word, slots) = (kept::word()?, kept::slots()?);
     for index in 0..16 {
         slots.insert(&index, &7)?;
     }
     let start = clock::now();
-    let right = if elements { elements_right(&slots, turns)? } else { words_right(&word, turns) };
+    let right = if elements { elements_right(&slots, iterations)? } else { globals_right(&word, iterations) };
     println!("{} {right} 0 0", (clock::now() - start).as_nanos());
     Ok(())
 }
 
 /// The turns that read the right value. The loop has its body four times, as `ks` makes loops of scripts: at each end of
 /// one the engine looks whether the plugin is to stop.
-fn words_right(word: &Global<u64>, turns: u64) -> u64 {
+fn globals_right(word: &Global<u64>, iterations: u64) -> u64 {
     let right = || u64::from(word.get() == 7);
     let mut count = 0;
-    for _ in 0..turns / 4 {
+    for _ in 0..iterations / 4 {
         count += right() + right() + right() + right();
     }
-    count + (0..turns % 4).map(|_| right()).sum::<u64>()
+    count + (0..iterations % 4).map(|_| right()).sum::<u64>()
 }
 
 /// The same of elements.
-fn elements_right(slots: &Map<u32, u64>, turns: u64) -> Result<u64> {
+fn elements_right(slots: &Map<u32, u64>, iterations: u64) -> Result<u64> {
     let mut count = 0;
-    for turn in 0..turns / 4 {
-        let first = (turn as u32 * 4) & 15;
+    for iteration in 0..iterations / 4 {
+        let first = (iteration as u32 * 4) & 15;
         count += u64::from(slots.get(&first)? == Some(7));
         count += u64::from(slots.get(&(first + 1))? == Some(7));
         count += u64::from(slots.get(&(first + 2))? == Some(7));
         count += u64::from(slots.get(&(first + 3))? == Some(7));
     }
-    for turn in 0..turns % 4 {
-        count += u64::from(slots.get(&(turn as u32))? == Some(7));
+    for iteration in 0..iterations % 4 {
+        count += u64::from(slots.get(&(iteration as u32))? == Some(7));
     }
     Ok(count)
 }

@@ -36,12 +36,12 @@ impl CrateGroup {
     ///
     /// # Errors
     /// If a read fails.
-    pub fn measure(&mut self, turns: u64) -> Result<Answer> {
+    pub fn measure(&mut self, iterations: u64) -> Result<Answer> {
         let mut group = self.leader.read()?;
         let mut last = self.count(&group);
         let mut right = 0;
         let start = Instant::now();
-        for _ in 0..turns {
+        for _ in 0..iterations {
             group = self.leader.read()?;
             let count = self.count(&group);
             right += u64::from(count > last);

@@ -42,11 +42,11 @@ impl Hash {
     ///
     /// # Errors
     /// If a lookup fails or finds fewer.
-    pub fn walk(&mut self, turns: u64) -> Result<Answer> {
+    pub fn iterate(&mut self, iterations: u64) -> Result<Answer> {
         let all = (ENTRIES * (ENTRIES - 1)) as u64;
         let mut right = 0;
         let start = Instant::now();
-        for _ in 0..turns {
+        for _ in 0..iterations {
             self.look_up()?;
             let sum = self.keys.iter().zip(&self.values).fold(0, |sum: u64, (key, value)| sum + key + value);
             right += u64::from(sum == all);

@@ -55,12 +55,12 @@ impl Array {
     }
 
     /// Loads a value so many times.
-    pub fn read(&self, turns: u64) -> Answer {
+    pub fn read(&self, iterations: u64) -> Answer {
         let values = self.values();
         let mut right = 0;
         let start = Instant::now();
-        for turn in 0..turns {
-            if values[turn as usize % ENTRIES].load(Ordering::Relaxed) == VALUE {
+        for iteration in 0..iterations {
+            if values[iteration as usize % ENTRIES].load(Ordering::Relaxed) == VALUE {
                 right += 1;
             }
         }
@@ -71,11 +71,11 @@ impl Array {
     ///
     /// # Errors
     /// If the kernel refuses a lookup.
-    pub fn look_up(&self, turns: u64) -> Result<Answer> {
+    pub fn look_up(&self, iterations: u64) -> Result<Answer> {
         let mut right = 0;
         let start = Instant::now();
-        for turn in 0..turns {
-            let key = (turn as u32 % ENTRIES as u32).to_ne_bytes();
+        for iteration in 0..iterations {
+            let key = (iteration as u32 % ENTRIES as u32).to_ne_bytes();
             let value = self.map.lookup(&key, MapFlags::ANY)?;
             if value.as_deref() == Some(&VALUE.to_ne_bytes()[..]) {
                 right += 1;

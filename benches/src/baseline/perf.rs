@@ -69,12 +69,12 @@ impl Group {
     ///
     /// # Errors
     /// If a read fails or is short.
-    pub fn measure(&mut self, turns: u64) -> Result<Answer> {
+    pub fn measure(&mut self, iterations: u64) -> Result<Answer> {
         self.read()?;
         let mut last = self.leader_count();
         let mut right = 0;
         let start = Instant::now();
-        for _ in 0..turns {
+        for _ in 0..iterations {
             self.read()?;
             let count = self.leader_count();
             right += u64::from(count > last);
@@ -115,7 +115,7 @@ pub fn page_faults() -> Result<OwnedFd> {
 ///
 /// # Errors
 /// If a read fails or is short.
-pub fn measure_all(groups: &mut [Group], turns: u64) -> Result<Answer> {
+pub fn measure_all(groups: &mut [Group], iterations: u64) -> Result<Answer> {
     let mut read = || -> Result<u64> {
         let mut sum = 0;
         for group in &mut *groups {
@@ -127,7 +127,7 @@ pub fn measure_all(groups: &mut [Group], turns: u64) -> Result<Answer> {
     let mut last = read()?;
     let mut right = 0;
     let start = Instant::now();
-    for _ in 0..turns {
+    for _ in 0..iterations {
         let sum = read()?;
         right += u64::from(sum > last);
         last = sum;

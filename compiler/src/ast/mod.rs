@@ -1,8 +1,8 @@
 //! The syntax tree: what was written, with places, before any name has a meaning.
 
-pub mod places;
 #[cfg(feature = "command")]
 pub mod print;
+pub mod without_spans;
 
 use crate::source::Span;
 
@@ -58,7 +58,7 @@ pub struct Attribute {
 /// A declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The `///` lines above it; those of a function are in [`Function::docs`].
+    /// The `///` lines above it; those of a function are in [`AstFunction::docs`].
     pub docs: Option<String>,
     /// Which.
     pub kind: ItemKind,
@@ -138,7 +138,7 @@ pub enum ItemKind {
         ret: Option<TypeExpr>,
     },
     /// A function.
-    Function(Function),
+    Function(AstFunction),
     /// An impl block.
     Impl {
         /// `@struct_ops("name")`.
@@ -146,7 +146,7 @@ pub enum ItemKind {
         /// The name.
         name: Ident,
         /// The methods.
-        methods: Vec<Function>,
+        methods: Vec<AstFunction>,
         /// The static fields.
         fields: Vec<(Ident, Expr)>,
     },
@@ -193,7 +193,7 @@ pub struct MapFlags {
 
 /// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct AstFunction {
     /// The `///` lines above it.
     pub docs: Option<String>,
     /// Its attributes.
@@ -340,7 +340,7 @@ pub enum StmtKind {
     /// `place = value`, `place op= value`.
     Assign {
         /// What stands on the left.
-        place: Expr,
+        lvalue: Expr,
         /// The operator of `op=`.
         op: Option<BinaryOp>,
         /// The value.

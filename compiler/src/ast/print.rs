@@ -4,9 +4,9 @@
 //! of the tree is a list, so what binds to what can be seen; spans are left out. No program reads it back.
 
 use super::{
-    Arm, ArmResult, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, FieldDecl, File,
-    Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Stmt, StmtKind, StrLit,
-    TypeExpr, UnaryOp,
+    Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
+    FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Stmt, StmtKind,
+    StrLit, TypeExpr, UnaryOp,
 };
 use crate::facts::Ty;
 
@@ -32,9 +32,9 @@ impl Node {
         if indent + line.len() <= WIDTH {
             return line;
         }
-        let words = parts.iter().take_while(|part| matches!(part, Node::Atom(_))).count();
-        let mut out = "(".to_owned() + &parts[..words].iter().map(Node::line).collect::<Vec<_>>().join(" ");
-        for part in &parts[words..] {
+        let atoms = parts.iter().take_while(|part| matches!(part, Node::Atom(_))).count();
+        let mut out = "(".to_owned() + &parts[..atoms].iter().map(Node::line).collect::<Vec<_>>().join(" ");
+        for part in &parts[atoms..] {
             out += &format!("\n{:width$}{}", "", part.text(indent + 2), width = indent + 2);
         }
         out + ")"
@@ -84,8 +84,8 @@ impl From<&StrLit> for Node {
 }
 
 /// A list that begins with this word.
-fn list(word: &str) -> Node {
-    Node::List(vec![word.into()])
+fn list(head: &str) -> Node {
+    Node::List(vec![head.into()])
 }
 
 fn quoted(bytes: &[u8]) -> String {
@@ -146,16 +146,16 @@ fn field(field: &FieldDecl) -> Node {
 }
 
 /// `(word name type value)`, of which type and value may be missing.
-fn declared(word: &str, name: &Ident, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Node {
+fn declared(head: &str, name: &Ident, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Node {
     let ty = ty.map(|ty| list("type").with(type_text(ty)));
-    list(word).with(name).with_all(ty).with_all(value.map(expr))
+    list(head).with(name).with_all(ty).with_all(value.map(expr))
 }
 
 fn global(global: &Global) -> Node {
-    let words = [(&global.pin, "pin"), (&global.local, "local")];
-    let words = words.into_iter().filter(|(span, _)| span.is_some()).map(|(_, word)| list(word));
+    let atoms = [(&global.pin, "pin"), (&global.local, "local")];
+    let atoms = atoms.into_iter().filter(|(span, _)| span.is_some()).map(|(_, head)| list(head));
     declared("global", &global.name, global.ty.as_ref(), global.init.as_ref())
-        .with_all(words)
+        .with_all(atoms)
         .with_all(global.flags.iter().map(flags))
 }
 
@@ -167,7 +167,7 @@ fn flags(flags: &MapFlags) -> Node {
     list("flags").with_all(flags.flags.iter().map(one))
 }
 
-fn function(function: &Function) -> Node {
+fn function(function: &AstFunction) -> Node {
     let ret = function.ret.iter().map(|Returns { name, ty }| {
         list("returns").with_all(name.iter().map(Node::from)).with(type_text(ty))
     });
@@ -192,9 +192,9 @@ fn stmt(stmt: &Stmt) -> Node {
     match &stmt.kind {
         StmtKind::Var { name, ty, init } => declared("var", name, ty.as_ref(), init.as_ref()),
         StmtKind::Const { name, ty, value } => declared("const", name, ty.as_ref(), Some(value)),
-        StmtKind::Assign { place, op, value } => {
+        StmtKind::Assign { lvalue, op, value } => {
             let op = op.map_or("=".to_owned(), |op| format!("{}=", op.text()));
-            Node::List(vec![op.into()]).with(expr(place)).with(expr(value))
+            Node::List(vec![op.into()]).with(expr(lvalue)).with(expr(value))
         }
         StmtKind::Expr(one) => expr(one),
         StmtKind::Return(value) => list("return").with_all(value.iter().map(expr)),

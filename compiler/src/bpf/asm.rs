@@ -89,8 +89,8 @@ impl Assembler {
     pub fn bind(&mut self, label: Label) {
         let second = self.next_index();
         let error = match self.labels.get_mut(label.0 as usize) {
-            Some(place @ None) => {
-                *place = Some(second);
+            Some(target @ None) => {
+                *target = Some(second);
                 return;
             }
             Some(&mut Some(first)) => LabelError::BoundTwice { first, second },

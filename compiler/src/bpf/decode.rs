@@ -1,6 +1,6 @@
 //! Bytes to instructions. The bytes may be hostile: whatever they are, the answer is instructions or an error.
 
-use super::encode::{Slot, op};
+use super::encode::{InsnSlot, op};
 use super::{
     AluOp, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Narrow, Operand, Reg, SLOT_BYTES,
     Size, SwapBits, Width,
@@ -67,14 +67,14 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Insn>, DecodeError> {
     Ok(insns)
 }
 
-fn read_slots(bytes: &[u8]) -> Result<Vec<Slot>, DecodeError> {
+fn read_slots(bytes: &[u8]) -> Result<Vec<InsnSlot>, DecodeError> {
     let (slots, rest) = bytes.as_chunks::<SLOT_BYTES>();
     if !rest.is_empty() || u32::try_from(slots.len()).is_err() {
         return Err(DecodeError::Length(bytes.len()));
     }
     Ok(slots
         .iter()
-        .map(|&[opcode, registers, offset0, offset1, imm @ ..]| Slot {
+        .map(|&[opcode, registers, offset0, offset1, imm @ ..]| InsnSlot {
             opcode,
             dst: registers & 0xf,
             src: registers >> 4,
@@ -85,7 +85,7 @@ fn read_slots(bytes: &[u8]) -> Result<Vec<Slot>, DecodeError> {
 }
 
 /// For each slot, the instruction that starts there.
-fn instruction_starts(slots: &[Slot]) -> Vec<Option<InsnIndex>> {
+fn instruction_starts(slots: &[InsnSlot]) -> Vec<Option<InsnIndex>> {
     let mut starts = Vec::with_capacity(slots.len());
     let mut next = 0;
     while let Some(slot) = slots.get(starts.len()) {
@@ -99,7 +99,7 @@ fn instruction_starts(slots: &[Slot]) -> Vec<Option<InsnIndex>> {
 }
 
 struct Decoder<'a> {
-    slot: Slot,
+    slot: InsnSlot,
     number: u32,
     starts: &'a [Option<InsnIndex>],
 }
@@ -117,8 +117,8 @@ impl Decoder<'_> {
         }
     }
 
-    fn load_imm64(&self, second: Slot) -> Result<Insn, DecodeError> {
-        let plain = Slot { imm: second.imm, ..Slot::default() };
+    fn load_imm64(&self, second: InsnSlot) -> Result<Insn, DecodeError> {
+        let plain = InsnSlot { imm: second.imm, ..InsnSlot::default() };
         if self.slot.offset != 0 || second != plain {
             return Err(self.unknown());
         }
@@ -134,7 +134,7 @@ impl Decoder<'_> {
     }
 
     fn load(&self) -> Result<Insn, DecodeError> {
-        let Slot { opcode, offset, imm, .. } = self.slot;
+        let InsnSlot { opcode, offset, imm, .. } = self.slot;
         let (dst, base) = (self.dst()?, self.src()?);
         self.require(imm == 0)?;
         match opcode & 0xe0 {
@@ -153,7 +153,7 @@ impl Decoder<'_> {
     }
 
     fn store(&self) -> Result<Insn, DecodeError> {
-        let Slot { opcode, offset, imm, src, .. } = self.slot;
+        let InsnSlot { opcode, offset, imm, src, .. } = self.slot;
         let base = self.dst()?;
         match (opcode & 7, opcode & 0xe0) {
             (op::CLASS_ST, op::MODE_MEM) => {
@@ -192,13 +192,13 @@ impl Decoder<'_> {
     }
 
     fn neg(&self, width: Width) -> Result<Insn, DecodeError> {
-        let Slot { opcode, src, offset, imm, .. } = self.slot;
+        let InsnSlot { opcode, src, offset, imm, .. } = self.slot;
         self.require(opcode & op::SOURCE_X == 0 && (src, offset, imm) == (0, 0, 0))?;
         Ok(Insn::Neg { width, dst: self.dst()? })
     }
 
     fn endian(&self, width: Width) -> Result<Insn, DecodeError> {
-        let Slot { opcode, src, offset, imm, .. } = self.slot;
+        let InsnSlot { opcode, src, offset, imm, .. } = self.slot;
         self.require((src, offset) == (0, 0))?;
         let order = match (width, opcode & op::SOURCE_X == 0) {
             (Width::W32, true) => ByteOrder::Little,
@@ -216,7 +216,7 @@ impl Decoder<'_> {
     }
 
     fn mov_sx(&self, width: Width) -> Result<Insn, DecodeError> {
-        let Slot { opcode, offset, imm, .. } = self.slot;
+        let InsnSlot { opcode, offset, imm, .. } = self.slot;
         self.require(opcode & op::SOURCE_X != 0 && imm == 0)?;
         let from = match (offset, width) {
             (8, _) => Narrow::B,
@@ -228,7 +228,7 @@ impl Decoder<'_> {
     }
 
     fn jump(&self, width: Width) -> Result<Insn, DecodeError> {
-        let Slot { opcode, dst, src, offset, imm } = self.slot;
+        let InsnSlot { opcode, dst, src, offset, imm } = self.slot;
         let bare = opcode & op::SOURCE_X == 0 && dst == 0;
         match (opcode & 0xf0, width) {
             (op::JA, Width::W64) => {
@@ -260,7 +260,7 @@ impl Decoder<'_> {
     }
 
     fn call(&self) -> Result<Insn, DecodeError> {
-        let Slot { src, offset, imm, .. } = self.slot;
+        let InsnSlot { src, offset, imm, .. } = self.slot;
         let target = match (src, offset) {
             (0, 0) => CallTarget::Helper(imm.cast_unsigned()),
             (op::PSEUDO_CALL, 0) => CallTarget::FunctionAt(self.target(imm)?),

@@ -90,8 +90,8 @@ pub fn encode(insns: &[Insn]) -> Result<Vec<u8>, EncodeError> {
     let slots = slot_offsets(insns)?;
     let mut bytes = Vec::with_capacity(insns.len() * SLOT_BYTES);
     for (index, insn) in (0u32..).zip(insns) {
-        let place = Place { index: InsnIndex(index), slots: &slots };
-        place.encode(insn, &mut bytes)?;
+        let encoder = InsnEncoder { index: InsnIndex(index), slots: &slots };
+        encoder.encode(insn, &mut bytes)?;
     }
     Ok(bytes)
 }
@@ -113,7 +113,7 @@ pub fn slot_offsets(insns: &[Insn]) -> Result<Vec<u32>, EncodeError> {
 
 /// One slot's fields. Source: include/uapi/linux/bpf.h, `struct bpf_insn`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct InsnSlot {
     pub opcode: u8,
     pub dst: u8,
     pub src: u8,
@@ -121,7 +121,7 @@ pub(super) struct Slot {
     pub imm: i32,
 }
 
-impl Slot {
+impl InsnSlot {
     fn write(self, out: &mut Vec<u8>) {
         out.push(self.opcode);
         out.push(self.src << 4 | self.dst);
@@ -130,26 +130,26 @@ impl Slot {
     }
 
     /// A slot whose second operand is a register or a constant.
-    fn with_operand(opcode: u8, dst: Reg, operand: Operand) -> Slot {
+    fn with_operand(opcode: u8, dst: Reg, operand: Operand) -> InsnSlot {
         match operand {
-            Operand::Reg(src) => Slot {
+            Operand::Reg(src) => InsnSlot {
                 opcode: opcode | op::SOURCE_X,
                 dst: dst.number(),
                 src: src.number(),
-                ..Slot::default()
+                ..InsnSlot::default()
             },
-            Operand::Imm(imm) => Slot { opcode, dst: dst.number(), imm, ..Slot::default() },
+            Operand::Imm(imm) => InsnSlot { opcode, dst: dst.number(), imm, ..InsnSlot::default() },
         }
     }
 }
 
 /// An instruction's position, from which distances are counted.
-struct Place<'a> {
+struct InsnEncoder<'a> {
     index: InsnIndex,
     slots: &'a [u32],
 }
 
-impl Place<'_> {
+impl InsnEncoder<'_> {
     fn encode(&self, insn: &Insn, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if let Insn::LoadImm64 { dst, value } = *insn {
             return self.encode_load_imm64(dst, value, out);
@@ -158,22 +158,22 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn slot(&self, insn: &Insn) -> Result<Slot, EncodeError> {
+    fn slot(&self, insn: &Insn) -> Result<InsnSlot, EncodeError> {
         Ok(match *insn {
             Insn::Alu { op, width, dst, src } => {
                 let (code, offset) = alu_code(op);
-                Slot { offset, ..Slot::with_operand(alu_class(width) | code, dst, src) }
+                InsnSlot { offset, ..InsnSlot::with_operand(alu_class(width) | code, dst, src) }
             }
-            Insn::Mov { width, dst, src } => Slot::with_operand(alu_class(width) | op::MOV, dst, src),
+            Insn::Mov { width, dst, src } => InsnSlot::with_operand(alu_class(width) | op::MOV, dst, src),
             Insn::MovSx { width: Width::W32, from: Narrow::W, .. } => {
                 return Err(EncodeError::NoEncoding { at: self.index });
             }
-            Insn::MovSx { width, from, dst, src } => Slot {
+            Insn::MovSx { width, from, dst, src } => InsnSlot {
                 offset: narrow_bits(from),
-                ..Slot::with_operand(alu_class(width) | op::MOV, dst, src.into())
+                ..InsnSlot::with_operand(alu_class(width) | op::MOV, dst, src.into())
             },
             Insn::Neg { width, dst } => {
-                Slot { opcode: alu_class(width) | op::NEG, dst: dst.number(), ..Slot::default() }
+                InsnSlot { opcode: alu_class(width) | op::NEG, dst: dst.number(), ..InsnSlot::default() }
             }
             Insn::Endian { order, bits, dst } => endian_slot(order, bits, dst),
             Insn::LoadImm64 { .. } => return Err(EncodeError::NoEncoding { at: self.index }),
@@ -187,47 +187,51 @@ impl Place<'_> {
             Insn::Atomic { op, width, base, offset, src } => {
                 let size = if width == Width::W64 { op::SIZE_DW } else { op::SIZE_W };
                 let opcode = op::CLASS_STX | op::MODE_ATOMIC | size;
-                Slot { imm: atomic_code(op), ..memory_slot(opcode, base, src, offset) }
+                InsnSlot { imm: atomic_code(op), ..memory_slot(opcode, base, src, offset) }
             }
             Insn::Jump { .. } | Insn::JumpLong { .. } | Insn::MayGoto { .. } | Insn::JumpIf { .. } => {
                 self.branch_slot(insn)?
             }
             Insn::Call { target } => self.call_slot(target)?,
-            Insn::Exit => Slot { opcode: op::CLASS_JMP | op::EXIT, ..Slot::default() },
+            Insn::Exit => InsnSlot { opcode: op::CLASS_JMP | op::EXIT, ..InsnSlot::default() },
         })
     }
 
-    fn branch_slot(&self, insn: &Insn) -> Result<Slot, EncodeError> {
+    fn branch_slot(&self, insn: &Insn) -> Result<InsnSlot, EncodeError> {
         Ok(match *insn {
-            Insn::JumpLong { target } => {
-                Slot { opcode: op::CLASS_JMP32 | op::JA, imm: self.distance_imm(target)?, ..Slot::default() }
-            }
-            Insn::MayGoto { target } => Slot {
+            Insn::JumpLong { target } => InsnSlot {
+                opcode: op::CLASS_JMP32 | op::JA,
+                imm: self.distance_imm(target)?,
+                ..InsnSlot::default()
+            },
+            Insn::MayGoto { target } => InsnSlot {
                 opcode: op::CLASS_JMP | op::JCOND,
                 offset: self.distance16(target)?,
-                ..Slot::default()
+                ..InsnSlot::default()
             },
             Insn::JumpIf { op, width, dst, src, target } => {
                 let class = if width == Width::W64 { op::CLASS_JMP } else { op::CLASS_JMP32 };
-                let slot = Slot::with_operand(class | jump_code(op), dst, src);
-                Slot { offset: self.distance16(target)?, ..slot }
+                let slot = InsnSlot::with_operand(class | jump_code(op), dst, src);
+                InsnSlot { offset: self.distance16(target)?, ..slot }
             }
-            Insn::Jump { target } => {
-                Slot { opcode: op::CLASS_JMP | op::JA, offset: self.distance16(target)?, ..Slot::default() }
-            }
+            Insn::Jump { target } => InsnSlot {
+                opcode: op::CLASS_JMP | op::JA,
+                offset: self.distance16(target)?,
+                ..InsnSlot::default()
+            },
             _ => return Err(EncodeError::NoEncoding { at: self.index }),
         })
     }
 
-    fn call_slot(&self, target: CallTarget) -> Result<Slot, EncodeError> {
-        let call = Slot { opcode: op::CLASS_JMP | op::CALL, ..Slot::default() };
+    fn call_slot(&self, target: CallTarget) -> Result<InsnSlot, EncodeError> {
+        let call = InsnSlot { opcode: op::CLASS_JMP | op::CALL, ..InsnSlot::default() };
         Ok(match target {
-            CallTarget::Helper(number) => Slot { imm: number.cast_signed(), ..call },
+            CallTarget::Helper(number) => InsnSlot { imm: number.cast_signed(), ..call },
             CallTarget::FunctionAt(target) => {
-                Slot { src: op::PSEUDO_CALL, imm: self.distance_imm(target)?, ..call }
+                InsnSlot { src: op::PSEUDO_CALL, imm: self.distance_imm(target)?, ..call }
             }
             CallTarget::KfuncId { btf_id, module } => {
-                Slot { src: op::PSEUDO_KFUNC_CALL, offset: module, imm: btf_id, ..call }
+                InsnSlot { src: op::PSEUDO_KFUNC_CALL, offset: module, imm: btf_id, ..call }
             }
             CallTarget::Function(_) | CallTarget::Kfunc(_) => {
                 return Err(EncodeError::Symbolic { at: self.index });
@@ -249,8 +253,8 @@ impl Place<'_> {
                 return Err(EncodeError::Symbolic { at: self.index });
             }
         };
-        Slot { opcode: op::LD_IMM64, dst: dst.number(), src, offset: 0, imm: low }.write(out);
-        Slot { imm: high, ..Slot::default() }.write(out);
+        InsnSlot { opcode: op::LD_IMM64, dst: dst.number(), src, offset: 0, imm: low }.write(out);
+        InsnSlot { imm: high, ..InsnSlot::default() }.write(out);
         Ok(())
     }
 
@@ -275,25 +279,27 @@ impl Place<'_> {
     }
 }
 
-fn memory_slot(opcode: u8, dst: Reg, src: Reg, offset: i16) -> Slot {
-    Slot { opcode, dst: dst.number(), src: src.number(), offset, imm: 0 }
+fn memory_slot(opcode: u8, dst: Reg, src: Reg, offset: i16) -> InsnSlot {
+    InsnSlot { opcode, dst: dst.number(), src: src.number(), offset, imm: 0 }
 }
 
-fn store_slot(size: Size, base: Reg, offset: i16, src: Operand) -> Slot {
+fn store_slot(size: Size, base: Reg, offset: i16, src: Operand) -> InsnSlot {
     let mode = op::MODE_MEM | size_code(size);
     match src {
         Operand::Reg(src) => memory_slot(op::CLASS_STX | mode, base, src, offset),
-        Operand::Imm(imm) => Slot { opcode: op::CLASS_ST | mode, dst: base.number(), src: 0, offset, imm },
+        Operand::Imm(imm) => {
+            InsnSlot { opcode: op::CLASS_ST | mode, dst: base.number(), src: 0, offset, imm }
+        }
     }
 }
 
-fn endian_slot(order: ByteOrder, bits: SwapBits, dst: Reg) -> Slot {
+fn endian_slot(order: ByteOrder, bits: SwapBits, dst: Reg) -> InsnSlot {
     let opcode = match order {
         ByteOrder::Little => op::CLASS_ALU,
         ByteOrder::Big => op::CLASS_ALU | op::SOURCE_X,
         ByteOrder::Swap => op::CLASS_ALU64,
     };
-    Slot { opcode: opcode | op::END, dst: dst.number(), imm: bits.count(), ..Slot::default() }
+    InsnSlot { opcode: opcode | op::END, dst: dst.number(), imm: bits.count(), ..InsnSlot::default() }
 }
 
 const fn alu_class(width: Width) -> u8 {

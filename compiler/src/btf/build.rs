@@ -2,7 +2,7 @@
 
 use super::TypeId;
 use super::kind::{
-    FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, MAGIC, MAX_NAME_OFFSET, MAX_VLEN, VERSION, VarLinkage,
+    BtfKind, FuncLinkage, HEADER_BYTES, KIND_FLAG, MAGIC, MAX_NAME_OFFSET, MAX_VLEN, VERSION, VarLinkage,
 };
 use crate::index::FastMap;
 
@@ -169,21 +169,21 @@ impl BtfBuilder {
             IntEncoding::Char => 2,
             IntEncoding::Bool => 4,
         };
-        let mut record = self.named(name, Kind::Int, 0, bytes);
+        let mut record = self.named(name, BtfKind::Int, 0, bytes);
         put(&mut record, (encoding << 24) | (bytes * 8));
         self.intern(record)
     }
 
     /// A pointer; to `void` with [`TypeId::VOID`].
     pub fn ptr(&mut self, to: TypeId) -> TypeId {
-        self.reference("", Kind::Ptr, to)
+        self.reference("", BtfKind::Ptr, to)
     }
 
     /// An array of `len` elements.
     pub fn array(&mut self, element: TypeId, len: u32) -> TypeId {
         let index = self.int("__ARRAY_SIZE_TYPE__", 4, IntEncoding::Unsigned);
         self.refer(element);
-        let mut record = self.named("", Kind::Array, 0, 0);
+        let mut record = self.named("", BtfKind::Array, 0, 0);
         for field in [element.0, index.0, len] {
             put(&mut record, field);
         }
@@ -192,13 +192,13 @@ impl BtfBuilder {
 
     /// A struct; an anonymous one has an empty name.
     pub fn structure(&mut self, name: &str, bytes: u32, members: &[Member<'_>]) -> TypeId {
-        let record = self.composite(name, Kind::Struct, bytes, members);
+        let record = self.composite(name, BtfKind::Struct, bytes, members);
         self.intern(record)
     }
 
     /// A union; an anonymous one has an empty name.
     pub fn union(&mut self, name: &str, bytes: u32, members: &[Member<'_>]) -> TypeId {
-        let record = self.composite(name, Kind::Union, bytes, members);
+        let record = self.composite(name, BtfKind::Union, bytes, members);
         self.intern(record)
     }
 
@@ -216,9 +216,9 @@ impl BtfBuilder {
             return;
         };
         let (_, name) = self.declared.swap_remove(position);
-        let record = self.composite(&name, Kind::Struct, bytes, members);
-        if let Some(place) = record_index(id).and_then(|index| self.types.get_mut(index)) {
-            *place = record;
+        let record = self.composite(&name, BtfKind::Struct, bytes, members);
+        if let Some(slot) = record_index(id).and_then(|index| self.types.get_mut(index)) {
+            *slot = record;
         }
     }
 
@@ -228,7 +228,7 @@ impl BtfBuilder {
             FwdKind::Struct => 0,
             FwdKind::Union => KIND_FLAG,
         };
-        let record = self.named(name, Kind::Fwd, flag, 0);
+        let record = self.named(name, BtfKind::Fwd, flag, 0);
         self.intern(record)
     }
 
@@ -243,7 +243,7 @@ impl BtfBuilder {
         let vlen = self.vlen(name, values.len());
         let flag = if sign == Signedness::Signed { KIND_FLAG } else { 0 };
         let wide = bytes == 8 || values.iter().any(|e| !fits_32_bits(e.value, sign));
-        let kind = if wide { Kind::Enum64 } else { Kind::Enum };
+        let kind = if wide { BtfKind::Enum64 } else { BtfKind::Enum };
         let mut record = self.named(name, kind, flag | vlen, bytes);
         for enumerator in values {
             let offset = self.string(enumerator.name);
@@ -259,29 +259,29 @@ impl BtfBuilder {
 
     /// A typedef.
     pub fn typedef(&mut self, name: &str, ty: TypeId) -> TypeId {
-        self.reference(name, Kind::Typedef, ty)
+        self.reference(name, BtfKind::Typedef, ty)
     }
 
     /// `const ty`
     pub fn constant(&mut self, ty: TypeId) -> TypeId {
-        self.reference("", Kind::Const, ty)
+        self.reference("", BtfKind::Const, ty)
     }
 
     /// `volatile ty`
     pub fn volatile(&mut self, ty: TypeId) -> TypeId {
-        self.reference("", Kind::Volatile, ty)
+        self.reference("", BtfKind::Volatile, ty)
     }
 
     /// A type with an attribute, such as the `kptr` of a pointer in a map's value.
     pub fn type_tag(&mut self, name: &str, ty: TypeId) -> TypeId {
-        self.reference(name, Kind::TypeTag, ty)
+        self.reference(name, BtfKind::TypeTag, ty)
     }
 
     /// A signature. The kernel wants every parameter of a function with a body named.
     pub fn func_proto(&mut self, result: TypeId, params: &[(&str, TypeId)]) -> TypeId {
         let vlen = self.vlen("a signature", params.len());
         self.refer(result);
-        let mut record = self.named("", Kind::FuncProto, vlen, result.0);
+        let mut record = self.named("", BtfKind::FuncProto, vlen, result.0);
         for &(name, ty) in params {
             self.refer(ty);
             let name = self.string(name);
@@ -294,14 +294,14 @@ impl BtfBuilder {
     /// A function.
     pub fn func(&mut self, name: &str, proto: TypeId, linkage: FuncLinkage) -> TypeId {
         self.refer(proto);
-        let record = self.named(name, Kind::Func, linkage.number(), proto.0);
+        let record = self.named(name, BtfKind::Func, linkage.number(), proto.0);
         self.intern(record)
     }
 
     /// A variable.
     pub fn var(&mut self, name: &str, ty: TypeId, linkage: VarLinkage) -> TypeId {
         self.refer(ty);
-        let mut record = self.named(name, Kind::Var, 0, ty.0);
+        let mut record = self.named(name, BtfKind::Var, 0, ty.0);
         put(&mut record, linkage.number());
         self.intern(record)
     }
@@ -309,7 +309,7 @@ impl BtfBuilder {
     /// The variables of a section, in the order of their offsets.
     pub fn datasec(&mut self, name: &str, bytes: u32, entries: &[DatasecEntry]) -> TypeId {
         let vlen = self.vlen(name, entries.len());
-        let mut record = self.named(name, Kind::Datasec, vlen, bytes);
+        let mut record = self.named(name, BtfKind::Datasec, vlen, bytes);
         for entry in entries {
             self.refer(entry.var);
             for field in [entry.var.0, entry.offset, entry.size] {
@@ -322,7 +322,7 @@ impl BtfBuilder {
     /// An attribute of a type, variable or function (`component` none), or of one of its members or parameters.
     pub fn decl_tag(&mut self, name: &str, ty: TypeId, component: Option<u16>) -> TypeId {
         self.refer(ty);
-        let mut record = self.named(name, Kind::DeclTag, 0, ty.0);
+        let mut record = self.named(name, BtfKind::DeclTag, 0, ty.0);
         record.extend_from_slice(&component.map_or(-1, i32::from).to_le_bytes());
         self.intern(record)
     }
@@ -375,13 +375,13 @@ impl BtfBuilder {
         Ok(out)
     }
 
-    fn reference(&mut self, name: &str, kind: Kind, to: TypeId) -> TypeId {
+    fn reference(&mut self, name: &str, kind: BtfKind, to: TypeId) -> TypeId {
         self.refer(to);
         let record = self.named(name, kind, 0, to.0);
         self.intern(record)
     }
 
-    fn composite(&mut self, name: &str, kind: Kind, bytes: u32, members: &[Member<'_>]) -> Vec<u8> {
+    fn composite(&mut self, name: &str, kind: BtfKind, bytes: u32, members: &[Member<'_>]) -> Vec<u8> {
         let vlen = self.vlen(name, members.len());
         let bitfields = members.iter().any(|member| member.bitfield_bits != 0);
         let flag = if bitfields { KIND_FLAG } else { 0 };
@@ -402,7 +402,7 @@ impl BtfBuilder {
     }
 
     /// `struct btf_type`: name, kind with flag and vlen, size or type.
-    fn named(&mut self, name: &str, kind: Kind, flag_and_vlen: u32, size_or_type: u32) -> Vec<u8> {
+    fn named(&mut self, name: &str, kind: BtfKind, flag_and_vlen: u32, size_or_type: u32) -> Vec<u8> {
         let name = self.string(name);
         let mut record = Vec::new();
         for field in [name, (kind as u32) << 24 | flag_and_vlen, size_or_type] {

@@ -165,8 +165,8 @@ impl Part {
 }
 
 fn line_record(btf: &mut BtfBuilder, offset: u32, line: &Line) -> [u32; 4] {
-    let place = line.line.min(MAX_LINE) << 10 | line.column.min(MAX_COLUMN);
-    [offset, btf.string(&line.file), btf.string(&line.text), place]
+    let line_col = line.line.min(MAX_LINE) << 10 | line.column.min(MAX_COLUMN);
+    [offset, btf.string(&line.file), btf.string(&line.text), line_col]
 }
 
 fn relo_record(btf: &mut BtfBuilder, offset: u32, relo: &CoreRelo) -> [u32; 4] {

@@ -23,7 +23,7 @@ pub(super) const KIND_FLAG: u32 = 1 << 31;
 /// What a type record describes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum BtfKind {
     /// An integer, bool or char.
     Int = 1,
     /// A pointer.
@@ -64,28 +64,28 @@ pub enum Kind {
     Enum64 = 19,
 }
 
-impl Kind {
-    pub(super) fn from_number(number: u32) -> Option<Kind> {
-        const ALL: [Kind; 19] = [
-            Kind::Int,
-            Kind::Ptr,
-            Kind::Array,
-            Kind::Struct,
-            Kind::Union,
-            Kind::Enum,
-            Kind::Fwd,
-            Kind::Typedef,
-            Kind::Volatile,
-            Kind::Const,
-            Kind::Restrict,
-            Kind::Func,
-            Kind::FuncProto,
-            Kind::Var,
-            Kind::Datasec,
-            Kind::Float,
-            Kind::DeclTag,
-            Kind::TypeTag,
-            Kind::Enum64,
+impl BtfKind {
+    pub(super) fn from_number(number: u32) -> Option<BtfKind> {
+        const ALL: [BtfKind; 19] = [
+            BtfKind::Int,
+            BtfKind::Ptr,
+            BtfKind::Array,
+            BtfKind::Struct,
+            BtfKind::Union,
+            BtfKind::Enum,
+            BtfKind::Fwd,
+            BtfKind::Typedef,
+            BtfKind::Volatile,
+            BtfKind::Const,
+            BtfKind::Restrict,
+            BtfKind::Func,
+            BtfKind::FuncProto,
+            BtfKind::Var,
+            BtfKind::Datasec,
+            BtfKind::Float,
+            BtfKind::DeclTag,
+            BtfKind::TypeTag,
+            BtfKind::Enum64,
         ];
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         ALL.get(index).copied()
@@ -94,19 +94,19 @@ impl Kind {
     /// Bytes after `struct btf_type`, for a record with `vlen` elements.
     pub(super) const fn tail_bytes(self, vlen: usize) -> usize {
         match self {
-            Kind::Int | Kind::Var | Kind::DeclTag => 4,
-            Kind::Array => 12,
-            Kind::Struct | Kind::Union | Kind::Datasec | Kind::Enum64 => 12 * vlen,
-            Kind::Enum | Kind::FuncProto => 8 * vlen,
-            Kind::Ptr
-            | Kind::Fwd
-            | Kind::Typedef
-            | Kind::Volatile
-            | Kind::Const
-            | Kind::Restrict
-            | Kind::Func
-            | Kind::Float
-            | Kind::TypeTag => 0,
+            BtfKind::Int | BtfKind::Var | BtfKind::DeclTag => 4,
+            BtfKind::Array => 12,
+            BtfKind::Struct | BtfKind::Union | BtfKind::Datasec | BtfKind::Enum64 => 12 * vlen,
+            BtfKind::Enum | BtfKind::FuncProto => 8 * vlen,
+            BtfKind::Ptr
+            | BtfKind::Fwd
+            | BtfKind::Typedef
+            | BtfKind::Volatile
+            | BtfKind::Const
+            | BtfKind::Restrict
+            | BtfKind::Func
+            | BtfKind::Float
+            | BtfKind::TypeTag => 0,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! may contain themselves.
 
 use super::read::{Btf, BtfReadError, Members, Type};
-use super::{FuncLinkage, Kind, TypeId};
+use super::{BtfKind, FuncLinkage, TypeId};
 
 /// Longest chain of typedefs, modifiers or array elements, and deepest nesting of anonymous members: those of real kernels
 /// stay below ten; a cycle would never end.
@@ -42,7 +42,7 @@ pub struct Field {
 
 /// A function that was found by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Function<'a> {
+pub struct BtfFunction<'a> {
     /// The `FUNC`.
     pub id: TypeId,
     /// Who can call it.
@@ -110,8 +110,8 @@ fn hash(name: &[u8]) -> u64 {
     let mut rest = name;
     for _ in 0..8 {
         let word = u64::from_le_bytes(match rest.split_first_chunk() {
-            Some((word, behind)) => {
-                rest = behind;
+            Some((word, tail)) => {
+                rest = tail;
                 *word
             }
             None => last_word(std::mem::take(&mut rest)),
@@ -131,19 +131,19 @@ fn hash(name: &[u8]) -> u64 {
 /// Fewer than eight bytes, and NULs behind them.
 fn last_word(bytes: &[u8]) -> [u8; 8] {
     let mut word = [0; 8];
-    word.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
+    word.iter_mut().zip(bytes).for_each(|(byte_slot, &byte)| *byte_slot = byte);
     word
 }
 
 impl Btf {
     /// The first type of this name and kind.
     #[must_use]
-    pub fn find(&self, name: &str, kind: Kind) -> Option<TypeId> {
+    pub fn find(&self, name: &str, kind: BtfKind) -> Option<TypeId> {
         self.find_all(name, kind).next()
     }
 
     /// Every type of this name and kind: static functions of several files may share one.
-    pub fn find_all(&self, name: &str, kind: Kind) -> impl Iterator<Item = TypeId> {
+    pub fn find_all(&self, name: &str, kind: BtfKind) -> impl Iterator<Item = TypeId> {
         let index = self.names.get_or_init(|| NameIndex::build(self));
         index.candidates(name).filter(move |&id| {
             let found = self.name_of(id, kind).and_then(|offset| self.string_bytes(offset));
@@ -153,7 +153,7 @@ impl Btf {
     }
 
     /// Every type of a kind that has a readable name, in order.
-    pub fn named(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> {
+    pub fn named(&self, kind: BtfKind) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
             let name = self.string(self.name_of(id, kind)?).ok().filter(|name| !name.is_empty())?;
             Some((id, name))
@@ -161,7 +161,7 @@ impl Btf {
     }
 
     /// Every type of a kind whose name starts so, in order.
-    pub fn starting(&self, kind: Kind, prefix: &str) -> impl Iterator<Item = (TypeId, &str)> {
+    pub fn starting(&self, kind: BtfKind, prefix: &str) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
             let offset = self.name_of(id, kind)?;
             // Most names are not read beyond the first letter.
@@ -173,21 +173,21 @@ impl Btf {
     /// The first struct of this name.
     #[must_use]
     pub fn find_struct(&self, name: &str) -> Option<TypeId> {
-        self.find(name, Kind::Struct)
+        self.find(name, BtfKind::Struct)
     }
 
     /// The first enum of this name, of 32 or 64 bits.
     #[must_use]
     pub fn find_enum(&self, name: &str) -> Option<TypeId> {
-        self.find(name, Kind::Enum).or_else(|| self.find(name, Kind::Enum64))
+        self.find(name, BtfKind::Enum).or_else(|| self.find(name, BtfKind::Enum64))
     }
 
     /// The first function of this name, with its signature.
     ///
     /// # Errors
     /// Records that cannot be read; no such function is `None`.
-    pub fn find_function(&self, name: &str) -> Result<Option<Function<'_>>, BtfReadError> {
-        let Some(id) = self.find(name, Kind::Func) else {
+    pub fn find_function(&self, name: &str) -> Result<Option<BtfFunction<'_>>, BtfReadError> {
+        let Some(id) = self.find(name, BtfKind::Func) else {
             return Ok(None);
         };
         let malformed = BtfReadError::Malformed { id, what: "a function without a signature" };
@@ -197,7 +197,7 @@ impl Btf {
         let Type::FuncProto { result, params } = self.get(proto)? else {
             return Err(malformed);
         };
-        Ok(Some(Function { id, linkage, result, params: params.collect::<Result<_, _>>()? }))
+        Ok(Some(BtfFunction { id, linkage, result, params: params.collect::<Result<_, _>>()? }))
     }
 
     /// The type behind typedefs, `const`, `volatile`, `restrict` and attributes.
@@ -260,7 +260,7 @@ impl Btf {
     }
 
     /// The offset of a type's name if it is of this kind.
-    fn name_of(&self, id: TypeId, kind: Kind) -> Option<u32> {
+    fn name_of(&self, id: TypeId, kind: BtfKind) -> Option<u32> {
         self.name_and_kind(id).filter(|&(_, found)| found == Some(kind)).map(|(name, _)| name)
     }
 

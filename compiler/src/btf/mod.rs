@@ -20,8 +20,8 @@ mod read;
 
 pub use build::{BtfBuilder, BtfError, DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness};
 pub use ext::{CoreRelo, CoreReloKind, Line};
-pub use kind::{FuncLinkage, Kind, VarLinkage};
-pub use lookup::{Field, Function, LookupError};
+pub use kind::{BtfKind, FuncLinkage, VarLinkage};
+pub use lookup::{BtfFunction, Field, LookupError};
 pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, Type};
 
 /// The id of a type in one BTF; 0 is `void`.

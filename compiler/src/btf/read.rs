@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::kind::{
-    FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, LAYOUT_BYTES, LAYOUT_HEADER_BYTES, MAGIC, TYPE_BYTES,
+    BtfKind, FuncLinkage, HEADER_BYTES, KIND_FLAG, LAYOUT_BYTES, LAYOUT_HEADER_BYTES, MAGIC, TYPE_BYTES,
     VERSION, VarLinkage,
 };
 use super::lookup::NameIndex;
@@ -279,9 +279,9 @@ impl Btf {
     }
 
     /// The offset of a type's name and its kind, without looking at the rest of its record.
-    pub(super) fn name_and_kind(&self, id: TypeId) -> Option<(u32, Option<Kind>)> {
+    pub(super) fn name_and_kind(&self, id: TypeId) -> Option<(u32, Option<BtfKind>)> {
         let record = self.record_bytes(id)?;
-        Some((word(record, 0)?, Kind::from_number(kind_number(word(record, 1)?))))
+        Some((word(record, 0)?, BtfKind::from_number(kind_number(word(record, 1)?))))
     }
 
     fn record_bytes(&self, id: TypeId) -> Option<&[u8]> {
@@ -295,38 +295,38 @@ impl Btf {
         let name = self.string(record.name)?;
         let Record { size_or_type, .. } = *record;
         let (bytes, ty) = (size_or_type, TypeId(size_or_type));
-        let list = List { btf: self, rest: record.tail, wide: kind == Kind::Enum64, flag: record.flag() };
+        let list = List { btf: self, rest: record.tail, wide: kind == BtfKind::Enum64, flag: record.flag() };
         let extra = |index: usize| word(record.tail, index).ok_or(BtfReadError::Truncated(id));
         Ok(match kind {
-            Kind::Int => Type::Int { name, bytes, encoding: int_encoding(id, extra(0)?)? },
-            Kind::Ptr => Type::Ptr(ty),
-            Kind::Array => Type::Array { element: TypeId(extra(0)?), len: extra(2)? },
-            Kind::Struct => Type::Struct { name, bytes, members: Members(list) },
-            Kind::Union => Type::Union { name, bytes, members: Members(list) },
-            Kind::Enum | Kind::Enum64 => {
+            BtfKind::Int => Type::Int { name, bytes, encoding: int_encoding(id, extra(0)?)? },
+            BtfKind::Ptr => Type::Ptr(ty),
+            BtfKind::Array => Type::Array { element: TypeId(extra(0)?), len: extra(2)? },
+            BtfKind::Struct => Type::Struct { name, bytes, members: Members(list) },
+            BtfKind::Union => Type::Union { name, bytes, members: Members(list) },
+            BtfKind::Enum | BtfKind::Enum64 => {
                 let sign = if record.flag() { Signedness::Signed } else { Signedness::Unsigned };
                 Type::Enum { name, bytes, sign, values: Enumerators(list) }
             }
-            Kind::Fwd => {
+            BtfKind::Fwd => {
                 let kind = if record.flag() { FwdKind::Union } else { FwdKind::Struct };
                 Type::Fwd { name, kind }
             }
-            Kind::Typedef => Type::Typedef { name, ty },
-            Kind::Volatile | Kind::Const | Kind::Restrict | Kind::TypeTag => Type::Modifier(ty),
-            Kind::Func => {
+            BtfKind::Typedef => Type::Typedef { name, ty },
+            BtfKind::Volatile | BtfKind::Const | BtfKind::Restrict | BtfKind::TypeTag => Type::Modifier(ty),
+            BtfKind::Func => {
                 let linkage = FuncLinkage::from_number(record.vlen());
                 let linkage = linkage.ok_or(BtfReadError::Malformed { id, what: "unknown linkage" })?;
                 Type::Func { name, proto: ty, linkage }
             }
-            Kind::FuncProto => Type::FuncProto { result: ty, params: Params(list) },
-            Kind::Var => {
+            BtfKind::FuncProto => Type::FuncProto { result: ty, params: Params(list) },
+            BtfKind::Var => {
                 let linkage = VarLinkage::from_number(extra(0)?);
                 let linkage = linkage.ok_or(BtfReadError::Malformed { id, what: "unknown linkage" })?;
                 Type::Var { name, ty, linkage }
             }
-            Kind::Datasec => Type::Datasec { name, bytes, entries: DatasecEntries(list) },
-            Kind::Float => Type::Float { name, bytes },
-            Kind::DeclTag => {
+            BtfKind::Datasec => Type::Datasec { name, bytes, entries: DatasecEntries(list) },
+            BtfKind::Float => Type::Float { name, bytes },
+            BtfKind::DeclTag => {
                 let component = extra(0)?;
                 Type::DeclTag { name, ty, component: (component != u32::MAX).then_some(component) }
             }
@@ -344,7 +344,7 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn read(bytes: &'a [u8], layouts: &Layouts) -> Option<Self> {
-        let (head, behind) = bytes.split_first_chunk::<TYPE_BYTES>()?;
+        let (head, rest) = bytes.split_first_chunk::<TYPE_BYTES>()?;
         let (name, info, size_or_type) = (word(head, 0)?, word(head, 1)?, word(head, 2)?);
         let mut record = Record { name, info, size_or_type, tail: &[] };
         let len = record.vlen() as usize;
@@ -352,12 +352,12 @@ impl<'a> Record<'a> {
             Some(kind) => kind.tail_bytes(len),
             None => layouts.tail_bytes(record.kind_number(), len)?,
         };
-        record.tail = behind.get(..tail)?;
+        record.tail = rest.get(..tail)?;
         Some(record)
     }
 
-    pub(super) fn kind(&self) -> Option<Kind> {
-        Kind::from_number(self.kind_number())
+    pub(super) fn kind(&self) -> Option<BtfKind> {
+        BtfKind::from_number(self.kind_number())
     }
 
     fn kind_number(&self) -> u32 {
@@ -391,8 +391,8 @@ impl<'a> List<'a> {
         let (element, rest) = self.rest.split_at_checked(WORDS * 4)?;
         self.rest = rest;
         let mut words = [0; WORDS];
-        for (index, place) in words.iter_mut().enumerate() {
-            *place = word(element, index)?;
+        for (index, value) in words.iter_mut().enumerate() {
+            *value = word(element, index)?;
         }
         Some(words)
     }
@@ -525,7 +525,7 @@ impl Layouts {
         // The last two bytes are flags without a meaning so far.
         let layouts = Layouts(layouts.iter().map(|&[bytes, each, ..]| Layout { bytes, each }).collect());
         for (number, found) in (0u32..).zip(&layouts.0) {
-            let Some(kind) = Kind::from_number(number) else { continue };
+            let Some(kind) = BtfKind::from_number(number) else { continue };
             let (bytes, all) = (kind.tail_bytes(0), kind.tail_bytes(1));
             let (Ok(bytes), Ok(each)) = (u8::try_from(bytes), u8::try_from(all - bytes)) else { continue };
             if (found.bytes, found.each) != (bytes, each) {
@@ -562,7 +562,7 @@ fn find_records(types: &[u8], layouts: &Layouts) -> Result<Vec<u32>, BtfReadErro
 fn unreadable(records: usize, bytes: &[u8], layouts: &Layouts) -> BtfReadError {
     let id = TypeId(u32::try_from(records + 1).unwrap_or(u32::MAX));
     match word(bytes, 1).map(kind_number) {
-        Some(kind) if Kind::from_number(kind).is_none() && layouts.tail_bytes(kind, 0).is_none() => {
+        Some(kind) if BtfKind::from_number(kind).is_none() && layouts.tail_bytes(kind, 0).is_none() => {
             BtfReadError::NoLayout { id, kind }
         }
         _ => BtfReadError::Truncated(id),

@@ -4,7 +4,7 @@
 //! kernel/trace/bpf_trace.c, kernel/bpf/helpers.c and net/core/filter.c (v6.12).
 
 use crate::bpf::helper_number;
-use crate::hir::{Function, FunctionKind, ProgramKind, Target};
+use crate::hir::{FunctionKind, HirFunction, ProgramKind, Target};
 use crate::kernel_version::KernelVersion;
 
 /// The type of a parameter or result.
@@ -65,7 +65,7 @@ pub enum Caller {
 
 impl Caller {
     /// What a function is to the kernel; none if the kernel does not enter functions of its kind.
-    pub fn of(function: &Function) -> Option<Caller> {
+    pub fn of(function: &HirFunction) -> Option<Caller> {
         match (function.kind, &function.target) {
             (FunctionKind::Program(ProgramKind::Cgroup), Target::Name(hook))
                 if matches!(hook.as_str(), "ingress" | "egress") =>
@@ -259,13 +259,13 @@ fn numbered(number: u32) -> Option<&'static Helper> {
 /// Whether a caller may have a helper, on a kernel that is new enough. Of a helper that is not in the table nothing is
 /// known: the kernel decides at load.
 pub fn allowed(number: u32, caller: Caller) -> bool {
-    let behind = BEHIND_BUILTINS.iter().find(|(name, _)| helper_number(name) == Some(number));
-    let kinds = numbered(number).map(|helper| helper.kinds).or(behind.map(|(_, kinds)| *kinds));
+    let of_builtin = BUILTIN_HELPERS.iter().find(|(name, _)| helper_number(name) == Some(number));
+    let kinds = numbered(number).map(|helper| helper.kinds).or(of_builtin.map(|(_, kinds)| *kinds));
     kinds.is_none_or(|kinds| kinds.has(caller))
 }
 
 /// Helpers that builtins and local storage call with what a script cannot give, and who may have them.
-const BEHIND_BUILTINS: &[(&str, Kinds)] = &[
+const BUILTIN_HELPERS: &[(&str, Kinds)] = &[
     ("bpf_perf_event_read_value", TRACING),
     ("bpf_sk_storage_get", TC_CGROUP.and(CGROUP).and(TRAMPOLINES).and(LSM).and(METHODS)),
     ("bpf_inode_storage_get", LSM),
@@ -350,8 +350,8 @@ mod tests {
     fn later_is_later_for_those_who_may_call_it() {
         for (name, kinds, _) in LATER {
             assert!(helper_number(name).is_some(), "{name}");
-            let behind = BEHIND_BUILTINS.iter().find(|(other, _)| other == name).map(|(_, kinds)| *kinds);
-            let callers = named(name).map(|helper| helper.kinds).or(behind);
+            let of_builtin = BUILTIN_HELPERS.iter().find(|(other, _)| other == name).map(|(_, kinds)| *kinds);
+            let callers = named(name).map(|helper| helper.kinds).or(of_builtin);
             assert!(callers.is_none_or(|callers| kinds.0 & callers.0 != 0), "{name}");
         }
         let later = |name: &str, caller| later(helper_number(name).expect(name), caller);

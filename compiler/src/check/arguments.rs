@@ -6,7 +6,7 @@ use super::{Checker, Signature};
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{FunctionKind, ProgramKind, SystemCall, Target};
-use crate::kernel_types::{Entry, KernelType, Param, Pointee, Unfound};
+use crate::kernel_types::{ArgumentPassing, KernelLookupError, KernelType, Param, Pointee};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -33,7 +33,7 @@ impl Checker<'_> {
     pub(super) fn check_arguments(
         &mut self,
         kind: ProgramKind,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         signature: &Signature,
     ) {
         let traced = matches!(kind, ProgramKind::SyscallEnter | ProgramKind::SyscallExit);
@@ -79,7 +79,7 @@ impl Checker<'_> {
     fn check_registers(
         &mut self,
         kind: ProgramKind,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         signature: &Signature,
     ) -> bool {
         if self.takes_registers(signature) {
@@ -146,7 +146,9 @@ impl Checker<'_> {
             (ProgramKind::RawTracepoint | ProgramKind::Lsm, _) => None,
             (ProgramKind::Probe | ProgramKind::Retprobe, Target::Function { name, offset: None }) => {
                 match self.kernel().function(name) {
-                    Ok(found) if !matches!(found.entry, Entry::Syscall { .. }) => Some(found.proto.params),
+                    Ok(found) if !matches!(found.entry, ArgumentPassing::Syscall { .. }) => {
+                        Some(found.proto.params)
+                    }
                     _ => return,
                 }
             }
@@ -166,7 +168,7 @@ impl Checker<'_> {
     fn arguments(
         &mut self,
         kind: ProgramKind,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         signature: &Signature,
     ) -> Option<Arguments> {
         match (&signature.target, kind) {
@@ -210,7 +212,7 @@ impl Checker<'_> {
     fn function_arguments(
         &mut self,
         kind: ProgramKind,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         name: &str,
         offset: Option<u64>,
     ) -> Option<Arguments> {
@@ -223,8 +225,8 @@ impl Checker<'_> {
             }
         };
         // Within a function the registers may hold anything.
-        let any_scalar = offset.is_some() || matches!(found.entry, Entry::Syscall { .. });
-        if found.entry == (Entry::Syscall { known: false }) {
+        let any_scalar = offset.is_some() || matches!(found.entry, ArgumentPassing::Syscall { .. });
+        if found.entry == (ArgumentPassing::Syscall { known: false }) {
             return None;
         }
         let (mut params, mut usable) = (found.proto.params, found.agreed);
@@ -241,11 +243,13 @@ impl Checker<'_> {
         let found = self.kernel().function(name);
         let (target, arguments) = match found {
             Ok(found) => match found.entry {
-                Entry::Syscall { known } => (found.target, known.then_some(found.proto.params.len())),
-                Entry::Direct => return None,
+                ArgumentPassing::Syscall { known } => {
+                    (found.target, known.then_some(found.proto.params.len()))
+                }
+                ArgumentPassing::Direct => return None,
             },
             // Without types of a kernel the name is all there is.
-            Err(Unfound::CannotTell) if name.starts_with("sys_") => (format!("__x64_{name}"), None),
+            Err(KernelLookupError::NoBtf) if name.starts_with("sys_") => (format!("__x64_{name}"), None),
             Err(_) => return None,
         };
         let wrapped = target.starts_with("__x64_") || target.starts_with("__arm64_");
@@ -255,14 +259,14 @@ impl Checker<'_> {
     fn syscall_arguments(
         &mut self,
         kind: ProgramKind,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         call: &str,
     ) -> Option<Arguments> {
         let what = format!("system call `{call}`");
         if !self.kernel().has_syscall(call) {
             let unfound = match self.kernel().has_btf() {
-                true => Unfound::Missing { near: self.kernel().near_syscalls(call) },
-                false => Unfound::CannotTell,
+                true => KernelLookupError::Missing { near: self.kernel().near_syscalls(call) },
+                false => KernelLookupError::NoBtf,
             };
             self.report_unfound(function, &what, &unfound);
             return None;
@@ -275,21 +279,26 @@ impl Checker<'_> {
     }
 
     /// Reports that a target is not there, or that nobody can tell.
-    pub(super) fn report_unfound(&mut self, function: &ast::Function, what: &str, unfound: &Unfound) {
+    pub(super) fn report_unfound(
+        &mut self,
+        function: &ast::AstFunction,
+        what: &str,
+        unfound: &KernelLookupError,
+    ) {
         let attribute = &function.attributes[0];
         let span = attribute.argument.as_ref().map_or(attribute.span, |argument| argument.span);
         let diagnostic = match unfound {
-            Unfound::Missing { near } => {
+            KernelLookupError::Missing { near } => {
                 let error = Diagnostic::error(509, span, format!("this kernel has no {what}"));
                 near.iter()
                     .fold(error, |error, name| error.suggest(span, format!("\"{name}\""), "the kernel has"))
             }
-            Unfound::CannotTell => {
+            KernelLookupError::NoBtf => {
                 let why = self.kernel().no_btf();
                 Diagnostic::warning(806, span, format!("{what} could not be checked: {why}"))
                     .help("give the kernel's types with `--btf FILE`")
             }
-            Unfound::Unreadable => {
+            KernelLookupError::Unreadable => {
                 Diagnostic::warning(806, span, format!("{what} could not be checked: its BTF makes no sense"))
             }
         };
@@ -311,7 +320,7 @@ impl Checker<'_> {
     }
 
     /// Points out a place in a signature.
-    pub(super) fn params_span(function: &ast::Function) -> Span {
+    pub(super) fn params_span(function: &ast::AstFunction) -> Span {
         match (function.params.first(), function.params.last()) {
             (Some(first), Some(last)) => first.name.span.to(last.ty.span),
             _ => function.name.span,

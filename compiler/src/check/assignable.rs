@@ -4,13 +4,13 @@ use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Half, Place, PlaceKind};
+use crate::hir::{Half, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::TypeKind;
 
 impl Body<'_, '_> {
     /// A place that may be written; `None` if it was reported.
-    pub(super) fn target(&mut self, expr: &ast::Expr) -> Option<Place> {
+    pub(super) fn target(&mut self, expr: &ast::Expr) -> Option<Lvalue> {
         if self.perf_member(expr) {
             self.report(
                 Diagnostic::error(412, expr.span, "a context member cannot be assigned")
@@ -31,18 +31,18 @@ impl Body<'_, '_> {
                 return None;
             }
         }
-        let place = self.place(expr)?;
-        self.check_writable(&place, expr.span).then_some(place)
+        let lvalue = self.lvalue(expr)?;
+        self.check_writable(&lvalue, expr.span).then_some(lvalue)
     }
 
-    fn check_writable(&mut self, place: &Place, span: Span) -> bool {
-        match &place.kind {
-            PlaceKind::Local(local) if self.fixed.contains(local) => {
+    fn check_writable(&mut self, lvalue: &Lvalue, span: Span) -> bool {
+        match &lvalue.kind {
+            LvalueKind::Local(local) if self.fixed.contains(local) => {
                 let text = format!("`{}` cannot be assigned", self.locals[*local].name);
                 self.report(Diagnostic::error(412, span, text).label("a loop variable"));
                 false
             }
-            PlaceKind::Config(config, _) if self.half() == Half::Kernel => {
+            LvalueKind::Config(config, _) if self.half() == Half::Kernel => {
                 let one = &self.checker.configs[*config];
                 let (text, declared) =
                     (format!("config `{}` cannot be assigned in the kernel half", one.name), one.span);
@@ -53,24 +53,26 @@ impl Body<'_, '_> {
                 );
                 false
             }
-            PlaceKind::Local(_) | PlaceKind::Global(_) | PlaceKind::Config(..) => true,
-            PlaceKind::Element { map, .. } => {
+            LvalueKind::Local(_) | LvalueKind::Global(_) | LvalueKind::Config(..) => true,
+            LvalueKind::Element { map, .. } => {
                 self.check_writable_map(*map, span);
                 true
             }
-            PlaceKind::Field { base, .. } if base.ty == self.checker.known.perf_attachment => {
+            LvalueKind::Field { base, .. } if base.ty == self.checker.known.perf_attachment => {
                 self.report(Diagnostic::error(412, span, "a member of an attachment cannot be assigned"));
                 false
             }
-            PlaceKind::Index { base, .. } if matches!(self.checker.types.kind(base.ty), TypeKind::Str(_)) => {
+            LvalueKind::Index { base, .. }
+                if matches!(self.checker.types.kind(base.ty), TypeKind::Str(_)) =>
+            {
                 self.report(Diagnostic::error(212, span, "cannot assign to a byte of a string"));
                 false
             }
-            PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => {
-                self.check_write_through(place, span) && self.check_writable(base, span)
+            LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => {
+                self.check_write_through(lvalue, span) && self.check_writable(base, span)
             }
-            PlaceKind::Deref(pointer)
-                if self.is_kernel_pointer(pointer) || self.is_kernels_struct(place.ty) =>
+            LvalueKind::Deref(pointer)
+                if self.is_kernel_pointer(pointer) || self.is_kernels_struct(lvalue.ty) =>
             {
                 self.report(
                     Diagnostic::error(612, span, "kernel memory cannot be written").note(
@@ -79,8 +81,8 @@ impl Body<'_, '_> {
                 );
                 false
             }
-            PlaceKind::Deref(_) => true,
-            PlaceKind::Value(_) => {
+            LvalueKind::Deref(_) => true,
+            LvalueKind::Value(_) => {
                 self.report(Diagnostic::error(212, span, "cannot assign to this").label("this is a value"));
                 false
             }

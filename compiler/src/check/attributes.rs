@@ -1,6 +1,6 @@
 //! Attributes of functions: what calls a function, and where a program is attached (language reference, 4.1, 11.8).
 
-use ks_wit::place::{FilePlace, NO_LINES, Spot};
+use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
 use super::Checker;
 use crate::ast::{self, Attribute, StrLit};
@@ -9,7 +9,7 @@ use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::hir::{FunctionKind, ProgramKind, Target};
 
 /// What an attribute makes of a function, with the form of its argument.
-struct Word {
+struct AttributeSpec {
     name: &'static str,
     kind: FunctionKind,
     argument: Argument,
@@ -26,20 +26,20 @@ enum Argument {
     FunctionAndOffset,
     Event,
     Name(&'static str),
-    Place,
+    UserLocation,
     Hook,
     Period,
 }
 
-const fn old(name: &'static str, kind: FunctionKind, argument: Argument) -> Word {
-    Word { name, kind, argument, old: true }
+const fn old(name: &'static str, kind: FunctionKind, argument: Argument) -> AttributeSpec {
+    AttributeSpec { name, kind, argument, old: true }
 }
 
-const fn ours(kind: ProgramKind, name: &'static str, argument: Argument) -> Word {
-    Word { name, kind: FunctionKind::Program(kind), argument, old: false }
+const fn ours(kind: ProgramKind, name: &'static str, argument: Argument) -> AttributeSpec {
+    AttributeSpec { name, kind: FunctionKind::Program(kind), argument, old: false }
 }
 
-const WORDS: &[Word] = &[
+const ATTRIBUTES: &[AttributeSpec] = &[
     old("helper", FunctionKind::Helper, Argument::None),
     old("kfunc", FunctionKind::Kfunc, Argument::None),
     old("private", FunctionKind::Private, Argument::None),
@@ -54,8 +54,8 @@ const WORDS: &[Word] = &[
     ours(ProgramKind::SyscallEnter, "syscall_enter", Argument::Name("openat")),
     ours(ProgramKind::SyscallExit, "syscall_exit", Argument::Name("openat")),
     ours(ProgramKind::Lsm, "lsm", Argument::Name("file_open")),
-    ours(ProgramKind::Uprobe, "uprobe", Argument::Place),
-    ours(ProgramKind::Uretprobe, "uretprobe", Argument::Place),
+    ours(ProgramKind::Uprobe, "uprobe", Argument::UserLocation),
+    ours(ProgramKind::Uretprobe, "uretprobe", Argument::UserLocation),
     ours(ProgramKind::Cgroup, "cgroup", Argument::Hook),
     ours(ProgramKind::SocketFilter, "socket_filter", Argument::None),
     ours(ProgramKind::Timer, "timer", Argument::Period),
@@ -80,7 +80,7 @@ const FOREIGN: &[(&str, &str)] = &[
 
 impl Checker<'_> {
     /// What a function's attributes make of it; none if they cannot be used, which is reported.
-    pub(super) fn attributes(&mut self, function: &ast::Function) -> Option<(FunctionKind, Target)> {
+    pub(super) fn attributes(&mut self, function: &ast::AstFunction) -> Option<(FunctionKind, Target)> {
         let Some((first, others)) = function.attributes.split_first() else {
             return Some((FunctionKind::Plain, Target::None));
         };
@@ -90,15 +90,15 @@ impl Checker<'_> {
                     .also(first.span, "the first stands here"),
             );
         }
-        let Some(word) = WORDS.iter().find(|word| word.name == first.name.name) else {
+        let Some(spec) = ATTRIBUTES.iter().find(|spec| spec.name == first.name.name) else {
             self.report_unknown(first);
             return None;
         };
-        if !word.old {
-            self.strict(first.span, &format!("attribute `@{}`", word.name));
+        if !spec.old {
+            self.strict(first.span, &format!("attribute `@{}`", spec.name));
         }
-        let target = self.target(word, first)?;
-        Some((word.kind, target))
+        let target = self.target(spec, first)?;
+        Some((spec.kind, target))
     }
 
     fn report_unknown(&mut self, attribute: &Attribute) {
@@ -118,8 +118,8 @@ impl Checker<'_> {
                 match FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
                     Some((_, spelling)) => error.help(format!("write `{spelling}`")),
                     None => {
-                        let words = WORDS.iter().map(|word| word.name);
-                        error.suggest_near(attribute.name.span, "attribute", name, words)
+                        let names = ATTRIBUTES.iter().map(|spec| spec.name);
+                        error.suggest_near(attribute.name.span, "attribute", name, names)
                     }
                 }
             }
@@ -128,9 +128,9 @@ impl Checker<'_> {
     }
 
     /// Where a program is attached; `None` if it was reported.
-    fn target(&mut self, word: &Word, attribute: &Attribute) -> Option<Target> {
-        let name = word.name;
-        let argument = match (&attribute.argument, word.argument) {
+    fn target(&mut self, spec: &AttributeSpec, attribute: &Attribute) -> Option<Target> {
+        let name = spec.name;
+        let argument = match (&attribute.argument, spec.argument) {
             (None, Argument::None) => return Some(Target::None),
             (Some(argument), Argument::None) => {
                 let text = format!("`@{name}` takes no argument");
@@ -149,9 +149,9 @@ impl Checker<'_> {
             }
             (Some(argument), _) => argument,
         };
-        let found = parse(word.argument, argument);
+        let found = parse(spec.argument, argument);
         if found.is_none() {
-            self.report(malformed(word, argument));
+            self.report(malformed(spec, argument));
         }
         found
     }
@@ -165,17 +165,17 @@ impl Argument {
             Argument::Function | Argument::FunctionAndOffset => "vfs_read",
             Argument::Event => "sched/sched_switch",
             Argument::Name(example) => example,
-            Argument::Place => "/bin/sh:main",
+            Argument::UserLocation => "/bin/sh:main",
             Argument::Hook => "connect4",
             Argument::Period => "10ms",
         }
     }
 }
 
-fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
+fn malformed(spec: &AttributeSpec, argument: &StrLit) -> Diagnostic {
     let written = String::from_utf8_lossy(&argument.bytes).into_owned();
     let error = |code, text: &str| Diagnostic::error(code, argument.span, text);
-    match word.argument {
+    match spec.argument {
         Argument::Direction => error(504, "direction is \"ingress\" or \"egress\"").suggest_near(
             argument.span,
             "direction",
@@ -187,9 +187,9 @@ fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
         Argument::Function => error(506, "the target of `@retprobe` is \"function\""),
         Argument::FunctionAndOffset => error(506, "probe target is \"function\" or \"function+offset\"")
             .help("the offset is decimal or begins with `0x`: `@probe(\"vfs_read+0x10\")`"),
-        Argument::Place => {
-            let text = format!("the target of `@{}` is \"path:symbol\" or \"path:+0xoffset\"", word.name);
-            match user_place(&written) {
+        Argument::UserLocation => {
+            let text = format!("the target of `@{}` is \"path:symbol\" or \"path:+0xoffset\"", spec.name);
+            match user_location(&written) {
                 Err(reason) => error(506, &text).note(reason),
                 Ok(_) => error(506, &text),
             }
@@ -212,10 +212,10 @@ fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
                 .help("write `@timer(\"10ms\")`"),
         },
         Argument::Name(example) => error(
-            if word.name == "raw_tracepoint" { 505 } else { 506 },
-            &format!("the target of `@{}` is a name alone", word.name),
+            if spec.name == "raw_tracepoint" { 505 } else { 506 },
+            &format!("the target of `@{}` is a name alone", spec.name),
         )
-        .help(format!("for example `@{}(\"{example}\")`", word.name)),
+        .help(format!("for example `@{}(\"{example}\")`", spec.name)),
         Argument::None => error(501, "no argument stands here"),
     }
 }
@@ -247,7 +247,7 @@ fn parse(form: Argument, argument: &StrLit) -> Option<Target> {
             let known = PACKET_HOOKS.contains(&text) || ADDRESS_HOOKS.contains(&text);
             known.then(|| Target::Name(text.to_owned()))
         }
-        Argument::Place => user_place(text).ok(),
+        Argument::UserLocation => user_location(text).ok(),
         Argument::Period => {
             let nanoseconds = period(text).filter(|nanoseconds| PERIODS.contains(nanoseconds))?;
             Some(Target::Period { nanoseconds })
@@ -275,8 +275,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// A place in a program, or the reason why the text is none that can be probed.
-fn user_place(text: &str) -> Result<Target, String> {
-    let FilePlace { path, spot } = FilePlace::parse(text).map_err(|error| error.to_string())?;
+fn user_location(text: &str) -> Result<Target, String> {
+    let UprobeTarget { path, spot } = UprobeTarget::parse(text).map_err(|error| error.to_string())?;
     let (symbol, offset) = match spot {
         Spot::Offset(offset) => (None, offset),
         Spot::Function { name, of, offset } => {

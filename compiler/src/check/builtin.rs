@@ -152,10 +152,10 @@ impl Body<'_, '_> {
         name: &str,
         hidden: bool,
         args: &[ast::Expr],
-        place: Span,
+        name_span: Span,
         span: Span,
     ) -> Option<Typed> {
-        if !hidden && self.old_call(name, args, place, span) {
+        if !hidden && self.old_call(name, args, name_span, span) {
             return Some(self.error_expr(span));
         }
         let builtin = BUILTINS.iter().find(|builtin| builtin.name == name)?;
@@ -163,12 +163,12 @@ impl Body<'_, '_> {
             return None;
         }
         if !builtin.strong {
-            self.checker.strict(place, &format!("builtin `{name}`"));
+            self.checker.strict(name_span, &format!("builtin `{name}`"));
         }
         let half = self.half();
         if !builtin.halves.contains(&half) {
             let text = format!("`{name}` belongs to the {} half", half.other().name());
-            self.report(Diagnostic::error(306, place, text));
+            self.report(Diagnostic::error(306, name_span, text));
             return Some(self.error_expr(span));
         }
         if !self.count_fits(name, builtin.forms, args, span) {

@@ -8,7 +8,7 @@ use super::{Signature, count};
 use crate::ast;
 use crate::diag::{Diagnostic, near};
 use crate::hir::{Expr, ExprKind, ExternId, FuncId, FunctionKind, Half};
-use crate::kernel_types::Unfound;
+use crate::kernel_types::KernelLookupError;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -37,46 +37,50 @@ impl Body<'_, '_> {
     fn named_call(
         &mut self,
         name: &str,
-        place: Span,
+        name_span: Span,
         args: &[ast::Expr],
         tail_call: bool,
         span: Span,
     ) -> Typed {
         match self.lookup(name) {
-            Some(Scoped::Program(id)) => return self.function_call(id, args, place, tail_call, span),
+            Some(Scoped::Program(id)) => return self.function_call(id, args, name_span, tail_call, span),
             Some(Scoped::Const(..)) => {
-                self.report(Diagnostic::error(305, place, format!("`{name}` is a constant, not a function")));
+                self.report(Diagnostic::error(
+                    305,
+                    name_span,
+                    format!("`{name}` is a constant, not a function"),
+                ));
                 return self.arguments_of_unknown(args, span);
             }
             Some(Scoped::Local(_)) | None => {}
         }
         if let Some(method) = self.method_named(name) {
-            return self.function_call(method, args, place, false, span);
+            return self.function_call(method, args, name_span, false, span);
         }
         let own = self.checker.names.own(name);
-        if let Some(call) = self.builtin_call(name, own.is_some(), args, place, span) {
+        if let Some(call) = self.builtin_call(name, own.is_some(), args, name_span, span) {
             return call;
         }
         match own {
-            Some(Symbol::Function(id)) => self.function_call(id, args, place, tail_call, span),
-            Some(Symbol::Extern(id)) => self.extern_call(id, args, place, span),
+            Some(Symbol::Function(id)) => self.function_call(id, args, name_span, tail_call, span),
+            Some(Symbol::Extern(id)) => self.extern_call(id, args, name_span, span),
             Some(Symbol::Global(_)) => {
-                let callee = ast::Expr { kind: ast::ExprKind::Name(name.into()), span: place };
+                let callee = ast::Expr { kind: ast::ExprKind::Name(name.into()), span: name_span };
                 self.value_call(&callee, args, span)
             }
             Some(Symbol::Error) => self.arguments_of_unknown(args, span),
             Some(symbol) => {
                 let text = format!("`{name}` is {}, not a function", symbol.what());
-                self.report(Diagnostic::error(305, place, text));
+                self.report(Diagnostic::error(305, name_span, text));
                 self.arguments_of_unknown(args, span)
             }
             None => match self.helper_named(name) {
                 Some(id) => {
-                    self.checker.strict(place, "helper without `extern`");
-                    self.extern_call(id, args, place, span)
+                    self.checker.strict(name_span, "helper without `extern`");
+                    self.extern_call(id, args, name_span, span)
                 }
                 None => {
-                    self.unknown_function(name, place);
+                    self.unknown_function(name, name_span);
                     self.arguments_of_unknown(args, span)
                 }
             },
@@ -114,16 +118,16 @@ impl Body<'_, '_> {
         &mut self,
         id: FuncId,
         args: &[ast::Expr],
-        place: Span,
+        name_span: Span,
         tail_call: bool,
         span: Span,
     ) -> Typed {
         let Signature { name, params, ret, kind, span: declared, .. } = self.checker.signatures[id].clone();
         let Some(kind) = kind else { return self.arguments_of_unknown(args, span) };
         if kind.is_program() {
-            return self.program_call(id, args, place, tail_call, span);
+            return self.program_call(id, args, name_span, tail_call, span);
         }
-        if !self.may_call(kind, &name, place, declared) {
+        if !self.may_call(kind, &name, name_span, declared) {
             return self.arguments_of_unknown(args, span);
         }
         let Some(args) = self.checked_args(&name, &params, args, Some(declared), false, span) else {
@@ -133,7 +137,7 @@ impl Body<'_, '_> {
     }
 
     /// Whether the function at hand may call one of this kind; reports why not.
-    fn may_call(&mut self, kind: FunctionKind, name: &str, place: Span, declared: Span) -> bool {
+    fn may_call(&mut self, kind: FunctionKind, name: &str, name_span: Span, declared: Span) -> bool {
         if kind.half() != self.half() {
             let help = match kind {
                 FunctionKind::Plain | FunctionKind::Test => {
@@ -142,7 +146,7 @@ impl Body<'_, '_> {
                 _ => "share the result through a map or a global variable",
             };
             let text = format!("`{name}` belongs to the {} half", kind.half().name());
-            self.report(Diagnostic::error(306, place, text).also(declared, "declared here").help(help));
+            self.report(Diagnostic::error(306, name_span, text).also(declared, "declared here").help(help));
             return false;
         }
         let refusal = match kind {
@@ -156,7 +160,7 @@ impl Body<'_, '_> {
         };
         if let Some(refusal) = refusal {
             self.report(
-                Diagnostic::error(306, place, format!("`{name}` cannot be called here"))
+                Diagnostic::error(306, name_span, format!("`{name}` cannot be called here"))
                     .also(declared, "declared here")
                     .note(refusal),
             );
@@ -205,18 +209,24 @@ impl Body<'_, '_> {
             (TypeKind::Str(_), ExprKind::Bytes(text)) if bytes(target) => {
                 Expr { kind: ExprKind::Bytes(text), ty: to, span: found.expr.span }
             }
-            (TypeKind::Str(_) | TypeKind::Array(..), ExprKind::Load(place)) if bytes(target) => {
-                Expr { kind: ExprKind::AddrOf(place), ty: to, span: found.expr.span }
+            (TypeKind::Str(_) | TypeKind::Array(..), ExprKind::Load(lvalue)) if bytes(target) => {
+                Expr { kind: ExprKind::AddrOf(lvalue), ty: to, span: found.expr.span }
             }
             _ => self.coerce(found, to),
         }
     }
 
-    pub(super) fn extern_call(&mut self, id: ExternId, args: &[ast::Expr], place: Span, span: Span) -> Typed {
+    pub(super) fn extern_call(
+        &mut self,
+        id: ExternId,
+        args: &[ast::Expr],
+        name_span: Span,
+        span: Span,
+    ) -> Typed {
         let one = self.checker.externs[id].clone();
         if self.half() == Half::User {
             let text = format!("`{}` belongs to the kernel half", one.name);
-            let mut diagnostic = Diagnostic::error(306, place, text);
+            let mut diagnostic = Diagnostic::error(306, name_span, text);
             if let Some(declared) = one.span {
                 diagnostic = diagnostic.also(declared, "a function of the kernel, declared here");
             }
@@ -224,7 +234,7 @@ impl Body<'_, '_> {
             return self.arguments_of_unknown(args, span);
         }
         if one.helper.is_none() {
-            self.check_kfunc(&one.name, place);
+            self.check_kfunc(&one.name, name_span);
         }
         let Some(args) = self.checked_args(&one.name, &one.params, args, one.span, true, span) else {
             return self.error_expr(span);
@@ -233,18 +243,18 @@ impl Body<'_, '_> {
     }
 
     /// Reports a kfunc that the kernel at hand does not have.
-    fn check_kfunc(&mut self, name: &str, place: Span) {
+    fn check_kfunc(&mut self, name: &str, name_span: Span) {
         let kernel = self.checker.kernel();
-        let Err(Unfound::Missing { near }) = kernel.kfunc(name) else { return };
+        let Err(KernelLookupError::Missing { near }) = kernel.kfunc(name) else { return };
         let text = format!("this kernel has no kfunc `{name}`");
         let mut error = match kernel.is_chosen() {
-            true => Diagnostic::error(520, place, text),
+            true => Diagnostic::error(520, name_span, text),
             // Kfuncs come with what a kernel was built with, and the script may be for another kernel.
-            false => Diagnostic::warning(520, place, text),
+            false => Diagnostic::warning(520, name_span, text),
         };
         for one in near {
             let text = format!("a similar one exists: `{one}`");
-            error = error.suggest(place, one, text);
+            error = error.suggest(name_span, one, text);
         }
         self.report(
             error.note("an `extern` that is no numbered helper is found by name when the program is loaded"),
@@ -279,7 +289,7 @@ impl Body<'_, '_> {
         &mut self,
         id: FuncId,
         args: &[ast::Expr],
-        place: Span,
+        name_span: Span,
         tail_call: bool,
         span: Span,
     ) -> Typed {
@@ -287,7 +297,7 @@ impl Body<'_, '_> {
         let declared = signature.span;
         if !tail_call {
             self.report(
-                Diagnostic::error(716, place, "a program can only be entered by `return f(ctx)`")
+                Diagnostic::error(716, name_span, "a program can only be entered by `return f(ctx)`")
                     .also(declared, format!("`{}` is a program", signature.name))
                     .help("move the shared part into a `@helper`"),
             );
@@ -303,7 +313,7 @@ impl Body<'_, '_> {
         };
         if let Some(reason) = reason {
             self.report(
-                Diagnostic::error(715, place, "tail call to a program of another kind or signature")
+                Diagnostic::error(715, name_span, "tail call to a program of another kind or signature")
                     .also(declared, reason),
             );
             return self.arguments_of_unknown(args, span);

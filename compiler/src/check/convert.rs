@@ -3,7 +3,7 @@
 use super::expr::Typed;
 use super::function::Body;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, Lvalue, LvalueKind};
 use crate::types::{IntType, TypeId, TypeKind};
 
 /// Why a context cannot come from elsewhere.
@@ -36,7 +36,7 @@ impl Body<'_, '_> {
         if error || (from.expr.ty == to && from.constant.is_none()) {
             return from.expr;
         }
-        if let ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) = from.expr.kind {
+        if let ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) = from.expr.kind {
             self.find_null_type(local, to);
         }
         let types = &self.checker.types;

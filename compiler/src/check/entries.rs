@@ -12,7 +12,7 @@ impl Checker<'_> {
     pub(super) fn check_entries(
         &mut self,
         file: &ast::File,
-        functions: &[(FuncId, &ast::Function)],
+        functions: &[(FuncId, &ast::AstFunction)],
     ) -> Option<FuncId> {
         let kind = |id: &FuncId| self.signatures[*id].kind;
         let is_method = |id: &FuncId| matches!(kind(id), Some(FunctionKind::Method(_)));
@@ -53,7 +53,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_main(&mut self, id: FuncId, function: &ast::Function) {
+    fn check_main(&mut self, id: FuncId, function: &ast::AstFunction) {
         let signature = &self.signatures[id];
         let (kind, ret, params) = (signature.kind, signature.ret, signature.params.clone());
         let error =

@@ -1,6 +1,6 @@
 //! Events: names of `enum perf_event` and the constructors (language reference, 10.2 and 11.1).
 
-use ks_wit::place::{FilePlace, NO_LINES, Spot};
+use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
 use super::builtin::{forms, literal_text};
 use super::expr::Typed;
@@ -11,7 +11,7 @@ use crate::builtins::perf::{
     BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT, TRACEPOINT,
 };
 use crate::diag::Diagnostic;
-use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Place, PlaceKind};
+use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Lvalue, LvalueKind};
 use crate::source::Span;
 
 const CONSTRUCTORS: &[&str] =
@@ -25,15 +25,15 @@ const ACCESS_LOADS: u8 = 1;
 const ACCESS_FETCHES: u8 = 4;
 
 /// What a constructor makes of its arguments.
-enum Made {
+enum EventValue {
     /// `type << 32 | config`.
     Packed(u64),
     /// An event that the packed form cannot hold.
     Spec(Box<EventSpec>),
 }
 
-fn spec(spec: EventSpec) -> Made {
-    Made::Spec(Box::new(spec))
+fn spec(spec: EventSpec) -> EventValue {
+    EventValue::Spec(Box::new(spec))
 }
 
 impl Body<'_, '_> {
@@ -84,9 +84,9 @@ impl Body<'_, '_> {
     }
 
     /// A value assigned to a place of type `perf_event`: a member of options takes every event.
-    pub(super) fn assigned_event(&mut self, target: &Place, value: &ast::Expr) -> Expr {
+    pub(super) fn assigned_event(&mut self, target: &Lvalue, value: &ast::Expr) -> Expr {
         match &target.kind {
-            PlaceKind::Field { base, .. } if base.ty == self.checker.known.perf_options => {
+            LvalueKind::Field { base, .. } if base.ty == self.checker.known.perf_options => {
                 self.event_value(value)
             }
             _ => self.event_variable(value),
@@ -108,13 +108,13 @@ impl Body<'_, '_> {
         CONSTRUCTORS.iter().copied().find(|one| !hidden && one == name)
     }
 
-    fn constructed(&mut self, name: &'static str, args: &[ast::Expr], place: Span, span: Span) -> Expr {
-        self.checker.strict(place, &format!("builtin `{name}`"));
+    fn constructed(&mut self, name: &'static str, args: &[ast::Expr], name_span: Span, span: Span) -> Expr {
+        self.checker.strict(name_span, &format!("builtin `{name}`"));
         let ty = self.checker.known.perf_event;
         let fits = self.count_fits(name, forms(name), args, span);
         match if fits { self.construct(name, args, span) } else { None } {
-            Some(Made::Packed(bits)) => Expr { kind: ExprKind::Const(bits), ty, span },
-            Some(Made::Spec(spec)) => Expr { kind: ExprKind::Event(spec), ty, span },
+            Some(EventValue::Packed(bits)) => Expr { kind: ExprKind::Const(bits), ty, span },
+            Some(EventValue::Spec(spec)) => Expr { kind: ExprKind::Event(spec), ty, span },
             None => self.error_expr(span).expr,
         }
     }
@@ -122,11 +122,11 @@ impl Body<'_, '_> {
     /// A constructor that stands elsewhere: it must fit the packed form, which a variable can hold.
     pub(super) fn packed_event(&mut self, name: &'static str, args: &[ast::Expr], span: Span) -> Typed {
         match self.construct(name, args, span) {
-            Some(Made::Packed(bits)) => {
+            Some(EventValue::Packed(bits)) => {
                 let ty = self.checker.known.perf_event;
                 self.integer(i128::from(bits), ty, false, span)
             }
-            Some(Made::Spec(_)) => {
+            Some(EventValue::Spec(_)) => {
                 self.unpacked_event(span);
                 self.error_expr(span)
             }
@@ -134,7 +134,7 @@ impl Body<'_, '_> {
         }
     }
 
-    fn construct(&mut self, name: &str, args: &[ast::Expr], span: Span) -> Option<Made> {
+    fn construct(&mut self, name: &str, args: &[ast::Expr], span: Span) -> Option<EventValue> {
         match (name, args) {
             ("raw_event", [ty, config]) => self.raw_event(ty, config, None, span),
             ("raw_event", [ty, config, config1, config2]) => {
@@ -155,8 +155,8 @@ impl Body<'_, '_> {
             }
             ("uprobe_event", [name]) => {
                 let text = self.event_text(name)?;
-                let reason = match FilePlace::parse(&text) {
-                    Ok(FilePlace { spot: Spot::Line { .. }, .. }) => NO_LINES.to_owned(),
+                let reason = match UprobeTarget::parse(&text) {
+                    Ok(UprobeTarget { spot: Spot::Line { .. }, .. }) => NO_LINES.to_owned(),
                     Ok(_) => return Some(spec(EventSpec::Uprobe(text))),
                     Err(error) => error.to_string(),
                 };
@@ -173,7 +173,7 @@ impl Body<'_, '_> {
         config: &ast::Expr,
         more: Option<(&ast::Expr, &ast::Expr)>,
         span: Span,
-    ) -> Option<Made> {
+    ) -> Option<EventValue> {
         let common = self.common();
         let ty = self.number(ty, common.u32);
         let config = self.number(config, common.u64);
@@ -204,36 +204,36 @@ impl Body<'_, '_> {
             (ExprKind::Const(ty), ExprKind::Const(low), ExprKind::Const(0), ExprKind::Const(0))
                 if u32::try_from(*low).is_ok() =>
             {
-                Some(Made::Packed(ty << 32 | low))
+                Some(EventValue::Packed(ty << 32 | low))
             }
             _ => Some(spec(EventSpec::Raw { ty, config: [config, config1, config2] })),
         }
     }
 
-    fn hw_cache(&mut self, cache: &ast::Expr, op: &ast::Expr, result: &ast::Expr) -> Option<Made> {
-        let cache = self.word(cache, "cache", CACHES);
-        let op = self.word(op, "operation on a cache", CACHE_OPS);
-        let result = self.word(result, "result", CACHE_RESULTS);
-        Some(Made::Packed(HW_CACHE << 32 | cache? | op? << 8 | result? << 16))
+    fn hw_cache(&mut self, cache: &ast::Expr, op: &ast::Expr, result: &ast::Expr) -> Option<EventValue> {
+        let cache = self.keyword(cache, "cache", CACHES);
+        let op = self.keyword(op, "operation on a cache", CACHE_OPS);
+        let result = self.keyword(result, "result", CACHE_RESULTS);
+        Some(EventValue::Packed(HW_CACHE << 32 | cache? | op? << 8 | result? << 16))
     }
 
     /// The number behind a string literal that is one of a few words.
-    fn word(&mut self, arg: &ast::Expr, what: &str, words: &[(&'static str, u64)]) -> Option<u64> {
+    fn keyword(&mut self, arg: &ast::Expr, what: &str, keywords: &[(&'static str, u64)]) -> Option<u64> {
         let text = self.event_text(arg)?;
-        if let Some((_, number)) = words.iter().find(|(word, _)| *word == text) {
+        if let Some((_, number)) = keywords.iter().find(|(keyword, _)| *keyword == text) {
             return Some(*number);
         }
-        let names: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let names: Vec<_> = keywords.iter().map(|(keyword, _)| format!("\"{keyword}\"")).collect();
         let mut diagnostic = Diagnostic::error(417, arg.span, format!("no {what} named `{text}`"))
             .note(format!("one of {}", names.join(", ")));
-        for near in crate::diag::nears(&text, words.iter().map(|(word, _)| *word)) {
+        for near in crate::diag::nears(&text, keywords.iter().map(|(keyword, _)| *keyword)) {
             diagnostic = diagnostic.suggest(arg.span, format!("\"{near}\""), "a similar name exists");
         }
         self.report(diagnostic);
         None
     }
 
-    fn tracepoint_event(&mut self, arg: &ast::Expr) -> Option<Made> {
+    fn tracepoint_event(&mut self, arg: &ast::Expr) -> Option<EventValue> {
         let text = self.event_text(arg)?;
         let form = text.split_once('/').is_some_and(|(category, event)| {
             !category.is_empty() && !event.is_empty() && !event.contains('/')
@@ -253,7 +253,7 @@ impl Body<'_, '_> {
         len: &ast::Expr,
         access: &ast::Expr,
         span: Span,
-    ) -> Option<Made> {
+    ) -> Option<EventValue> {
         let at = match literal_text(address) {
             Some(_) => {
                 let symbol = self.event_text(address)?;
@@ -268,7 +268,7 @@ impl Body<'_, '_> {
         let given = len.span;
         let len = self.breakpoint_len(len);
         let text = self.event_text(access)?;
-        let Some((_, access)) = ACCESSES.iter().find(|(word, _)| *word == text) else {
+        let Some((_, access)) = ACCESSES.iter().find(|(keyword, _)| *keyword == text) else {
             self.report(
                 Diagnostic::error(417, access.span, format!("no access named `{text}`"))
                     .note("one of \"r\", \"w\", \"rw\", \"x\""),

@@ -26,7 +26,7 @@ impl Body<'_, '_> {
         }
         self.check_value_count(&values);
         let format = match literal {
-            Some((format, place)) => self.check_format(&format, place, &values),
+            Some((format, format_span)) => self.check_format(&format, format_span, &values),
             None => {
                 values.iter().for_each(|value| self.check_natural(value));
                 vec!["{}"; values.len()].join(" ").into_bytes()
@@ -51,7 +51,7 @@ impl Body<'_, '_> {
     }
 
     /// The format as the host takes it: one conversion for each value.
-    fn check_format(&mut self, format: &[u8], place: Span, values: &[Expr]) -> Vec<u8> {
+    fn check_format(&mut self, format: &[u8], format_span: Span, values: &[Expr]) -> Vec<u8> {
         let mut out = Vec::with_capacity(format.len());
         let mut left = values.iter();
         for piece in pieces(format) {
@@ -59,12 +59,12 @@ impl Body<'_, '_> {
                 Piece::Text(text) => out.extend_from_slice(text),
                 Piece::Percent => out.extend_from_slice(b"%%"),
                 Piece::Unknown(text) => {
-                    let shown = String::from_utf8_lossy(text).into_owned();
+                    let conversion_text = String::from_utf8_lossy(text).into_owned();
                     self.report(
                         Diagnostic::warning(
                             425,
-                            place,
-                            format!("`{shown}` is no conversion and is printed as it is"),
+                            format_span,
+                            format!("`{conversion_text}` is no conversion and is printed as it is"),
                         )
                         .help("write `%%` for a percent sign"),
                     );
@@ -76,14 +76,14 @@ impl Body<'_, '_> {
                         self.check_natural(value);
                         out.extend_from_slice(b"{}");
                     }
-                    None => self.too_few("{}", place),
+                    None => self.too_few("{}", format_span),
                 },
                 Piece::Conversion(text, letter) => match left.next() {
                     Some(value) => {
                         self.check_conversion(letter, value);
                         out.extend_from_slice(text);
                     }
-                    None => self.too_few(&String::from_utf8_lossy(text), place),
+                    None => self.too_few(&String::from_utf8_lossy(text), format_span),
                 },
             }
         }
@@ -101,10 +101,11 @@ impl Body<'_, '_> {
         out
     }
 
-    fn too_few(&mut self, conversion: &str, place: Span) {
+    fn too_few(&mut self, conversion: &str, format_span: Span) {
         let text = format!("no value for `{conversion}`");
         self.report(
-            Diagnostic::error(425, place, text).help("every conversion needs a value behind the format"),
+            Diagnostic::error(425, format_span, text)
+                .help("every conversion needs a value behind the format"),
         );
     }
 

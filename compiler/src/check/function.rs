@@ -58,7 +58,7 @@ pub(super) struct Body<'c, 'a> {
 }
 
 impl Checker<'_> {
-    pub(super) fn function(&mut self, id: FuncId, function: &ast::Function) -> hir::Function {
+    pub(super) fn function(&mut self, id: FuncId, function: &ast::AstFunction) -> hir::HirFunction {
         self.function_with(id, function, HashMap::new())
     }
 
@@ -66,9 +66,9 @@ impl Checker<'_> {
     fn function_with(
         &mut self,
         id: FuncId,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         null_types: HashMap<Span, TypeId>,
-    ) -> hir::Function {
+    ) -> hir::HirFunction {
         let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
         let name = self.full_name(&function.name);
         let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
@@ -105,7 +105,7 @@ impl Checker<'_> {
         let given = self.given_objects(kind, &target, &function.name.name, &types);
         let objects = params.iter().zip(given).filter_map(|(local, given)| given.then_some(*local)).collect();
         read_form::choose(&mut block);
-        hir::Function {
+        hir::HirFunction {
             name,
             span: function.name.span,
             kind,
@@ -122,8 +122,8 @@ impl Checker<'_> {
 }
 
 /// Stands for a function whose attributes were refused.
-fn unusable(name: String, span: Span, ret: TypeId) -> hir::Function {
-    hir::Function {
+fn unusable(name: String, span: Span, ret: TypeId) -> hir::HirFunction {
+    hir::HirFunction {
         name,
         span,
         kind: FunctionKind::Plain,
@@ -261,8 +261,8 @@ impl Body<'_, '_> {
 
     pub(super) fn load_local(&self, local: LocalId, span: Span) -> Expr {
         let ty = self.locals[local].ty;
-        let place = hir::Place { kind: hir::PlaceKind::Local(local), ty, span };
-        Expr { kind: hir::ExprKind::Load(place), ty, span }
+        let lvalue = hir::Lvalue { kind: hir::LvalueKind::Local(local), ty, span };
+        Expr { kind: hir::ExprKind::Load(lvalue), ty, span }
     }
 
     /// Whether the value of the last statement is what the function returns.
@@ -271,7 +271,7 @@ impl Body<'_, '_> {
     }
 
     /// Makes every path end in a return, or reports the path that gives no value.
-    fn finish(&mut self, function: &ast::Function, block: &mut hir::Block) {
+    fn finish(&mut self, function: &ast::AstFunction, block: &mut hir::Block) {
         let common = self.checker.types.common();
         if self.ret == common.void || self.checker.types.is_error(self.ret) || hir::flow::ends(block) {
             return;

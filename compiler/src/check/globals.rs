@@ -7,7 +7,7 @@ use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Function, Global, GlobalId, Half};
+use crate::hir::{FuncId, Global, GlobalId, Half, HirFunction};
 use crate::index::IndexVec;
 use crate::types::{TypeId, TypeKind};
 
@@ -53,14 +53,14 @@ impl Checker<'_> {
     }
 
     /// An address means something in one half only: a variable that holds one belongs to the userspace half.
-    pub(super) fn check_pointer_globals(&mut self, functions: &IndexVec<FuncId, Function>) {
+    pub(super) fn check_pointer_globals(&mut self, functions: &IndexVec<FuncId, HirFunction>) {
         struct Uses(Vec<GlobalId>);
         impl Visitor for Uses {
             fn global(&mut self, id: GlobalId) {
                 self.0.push(id);
             }
         }
-        let mut wrong: Vec<Option<&Function>> = vec![None; self.globals.len()];
+        let mut wrong: Vec<Option<&HirFunction>> = vec![None; self.globals.len()];
         for function in functions.iter().filter(|function| function.kind.half() == Half::Kernel) {
             let mut uses = Uses(Vec::new());
             visit::block(&mut uses, &function.body);

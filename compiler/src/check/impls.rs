@@ -11,7 +11,7 @@ use crate::ast::{self, Attribute, Expr, ExprKind, FieldDecl};
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    FuncId, Function, FunctionKind, Impl, ImplId, StaticField, StaticLayout, StaticValue, Target,
+    FuncId, FunctionKind, HirFunction, Impl, ImplId, StaticField, StaticLayout, StaticValue, Target,
 };
 use crate::index::IndexVec;
 use crate::kernel_types::{KernelType, OpsMemberKind, Proto, Spelling, StructOps};
@@ -37,9 +37,9 @@ impl Checker<'_> {
     pub(super) fn declare_impl<'f>(
         &mut self,
         (attributes, name): (&[Attribute], &ast::Ident),
-        methods: &'f [ast::Function],
+        methods: &'f [ast::AstFunction],
         fields: &[(ast::Ident, Expr)],
-        functions: &mut Vec<(FuncId, &'f ast::Function)>,
+        functions: &mut Vec<(FuncId, &'f ast::AstFunction)>,
     ) {
         let ops = self.impl_attribute(attributes, name.span);
         let table = ops.as_ref().and_then(|(ops, span)| self.ops_table(ops, *span));
@@ -151,7 +151,7 @@ impl Checker<'_> {
     fn declare_method(
         &mut self,
         id: ImplId,
-        method: &ast::Function,
+        method: &ast::AstFunction,
         table: Option<&StructOps>,
         declared: Option<&StructDef>,
     ) -> FuncId {
@@ -189,7 +189,7 @@ impl Checker<'_> {
     }
 
     /// A method against the member of the kernel's struct.
-    fn compare_method(&mut self, method: &ast::Function, signature: &Signature, proto: &Proto) {
+    fn compare_method(&mut self, method: &ast::AstFunction, signature: &Signature, proto: &Proto) {
         let name = &method.name.name;
         let form =
             format!("fn {name}{}", parameters(&proto.params, &super::arguments::spelling(&proto.result)));
@@ -216,7 +216,7 @@ impl Checker<'_> {
 
     fn compare_result(
         &mut self,
-        method: &ast::Function,
+        method: &ast::AstFunction,
         signature: &Signature,
         real: &KernelType,
         help: String,
@@ -242,7 +242,7 @@ impl Checker<'_> {
 
     /// The kernel takes a pointer only if it is null or owns an object of the member's own type, and a script cannot own
     /// one. Source: kernel/bpf/verifier.c, `check_return_code`, v6.18.
-    fn refuse_pointer_result(&mut self, method: &ast::Function, signature: &Signature) {
+    fn refuse_pointer_result(&mut self, method: &ast::AstFunction, signature: &Signature) {
         let TypeKind::Ptr(_) = self.types.kind(signature.ret) else { return };
         let span = method.ret.as_ref().map_or(method.name.span, |returns| returns.ty.span);
         let text = format!("`{}` gives the kernel a pointer", method.name.name);
@@ -256,7 +256,7 @@ impl Checker<'_> {
     /// A method against the member as the script declares it, where it declares a function.
     fn compare_declared(
         &mut self,
-        method: &ast::Function,
+        method: &ast::AstFunction,
         signature: &Signature,
         declared: Option<&StructDef>,
     ) {
@@ -400,7 +400,7 @@ impl Checker<'_> {
     }
 
     /// Methods that nobody calls: neither the kernel nor another method.
-    pub(super) fn check_unused_methods(&mut self, functions: &IndexVec<FuncId, Function>) {
+    pub(super) fn check_unused_methods(&mut self, functions: &IndexVec<FuncId, HirFunction>) {
         for id in self.impls.ids() {
             let Some(table) = self.kernel().struct_ops(&self.impls[id].ops) else { continue };
             let declared = self.declared_struct(&self.impls[id].ops);
@@ -555,7 +555,7 @@ fn misfit(member: &OpsMemberKind, value: &StaticValue) -> Option<&'static str> {
 }
 
 /// Whether a function calls another.
-fn calls(function: &Function, wanted: FuncId) -> bool {
+fn calls(function: &HirFunction, wanted: FuncId) -> bool {
     struct Finder {
         wanted: FuncId,
         found: bool,

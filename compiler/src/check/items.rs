@@ -13,7 +13,7 @@ pub(super) const MAX_OBJECT_BYTES: u64 = 16 << 20;
 
 impl<'a> Checker<'a> {
     /// Declares all items. Gives the functions whose bodies are to be checked.
-    pub(super) fn declare<'f>(&mut self, file: &'f ast::File) -> Vec<(FuncId, &'f ast::Function)> {
+    pub(super) fn declare<'f>(&mut self, file: &'f ast::File) -> Vec<(FuncId, &'f ast::AstFunction)> {
         self.half = Half::Kernel;
         self.not_constant = file.items.iter().filter_map(run_time_name).collect();
         self.declare_types(&file.items);

@@ -12,7 +12,7 @@ use super::function::Body;
 use super::names::Symbol;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, Half, KernelMember, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, Half, KernelMember, Lvalue, LvalueKind};
 use crate::kernel_types::{KernelType, Member, Pointee, Spelling};
 use crate::source::Span;
 use crate::types::{Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
@@ -129,7 +129,7 @@ impl Checker<'_> {
             def.origin = StructOrigin::Kernel;
             let def = self.types.struct_def(id);
             for field in &def.fields {
-                let Some(inner) = self.struct_behind(field.ty) else { continue };
+                let Some(inner) = self.underlying_struct(field.ty) else { continue };
                 let is_kernels = match self.kernel().member(&def.name, &field.name) {
                     Some(real) => struct_name(&real.ty) == Some(&self.types.struct_def(inner).name),
                     // Without the kernel's types the declaration is all that is known.
@@ -143,7 +143,7 @@ impl Checker<'_> {
     }
 
     /// The struct that a type is, an array of, or leads to.
-    fn struct_behind(&self, mut ty: TypeId) -> Option<StructId> {
+    fn underlying_struct(&self, mut ty: TypeId) -> Option<StructId> {
         loop {
             match self.types.kind(ty) {
                 TypeKind::Ptr(inner) | TypeKind::Array(inner, _) => ty = *inner,
@@ -314,14 +314,14 @@ impl Checker<'_> {
 
 impl Body<'_, '_> {
     /// Looks at the members of a struct whose value is read out of the kernel's memory.
-    pub(super) fn check_copy(&mut self, place: &Place) {
-        let TypeKind::Struct(id) = *self.checker.types.kind(place.ty) else { return };
-        let mut root = place;
-        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+    pub(super) fn check_copy(&mut self, lvalue: &Lvalue) {
+        let TypeKind::Struct(id) = *self.checker.types.kind(lvalue.ty) else { return };
+        let mut root = lvalue;
+        while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {
             root = base;
         }
-        if matches!(root.kind, PlaceKind::Deref(_)) && self.is_kernels_struct(root.ty) {
-            self.checker.copied_struct(id, place.span);
+        if matches!(root.kind, LvalueKind::Deref(_)) && self.is_kernels_struct(root.ty) {
+            self.checker.copied_struct(id, lvalue.span);
         }
     }
 

@@ -7,7 +7,7 @@ use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{
-    Expr, ExprKind, FuncId, FunctionKind, LocalId, PlaceKind, ProgramKind, Target, UserBuiltin,
+    Expr, ExprKind, FuncId, FunctionKind, LocalId, LvalueKind, ProgramKind, Target, UserBuiltin,
 };
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -30,8 +30,8 @@ impl Body<'_, '_> {
     pub(super) fn program_of(&self, handle: &Expr) -> Option<FuncId> {
         match &handle.kind {
             ExprKind::User(UserBuiltin::Load { program, .. }) => Some(*program),
-            ExprKind::Load(place) => match place.kind {
-                PlaceKind::Local(local) => self.handles.get(&local).copied().flatten(),
+            ExprKind::Load(lvalue) => match lvalue.kind {
+                LvalueKind::Local(local) => self.handles.get(&local).copied().flatten(),
                 _ => None,
             },
             _ => None,
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_may_repeat_the_attribute_in_other_words() {
+    fn a_target_may_repeat_the_attribute() {
         let probe = Target::Function { name: "vfs_read".into(), offset: Some(16) };
         assert_eq!(other_target(&probe, None, "vfs_read+0x10"), None);
         assert_eq!(other_target(&probe, None, "vfs_read+16"), None);

@@ -114,13 +114,13 @@ impl Body<'_, '_> {
         fields: &[(ast::Ident, ast::Expr)],
     ) -> Vec<Option<Expr>> {
         let mut given: Vec<Option<Expr>> = vec![None; declared.len()];
-        let mut places: Vec<Option<Span>> = vec![None; declared.len()];
+        let mut spans: Vec<Option<Span>> = vec![None; declared.len()];
         for (field, value) in fields {
             let Some(index) = self.checker.types.struct_def(id).field(&field.name) else {
                 self.unknown_field(&name.name, field, declared);
                 continue;
             };
-            if let Some(first) = places[index].replace(field.span) {
+            if let Some(first) = spans[index].replace(field.span) {
                 self.report(
                     Diagnostic::error(409, field.span, format!("field `{}` given twice", field.name))
                         .also(first, "first given here"),

@@ -9,7 +9,7 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Block, Expr, ExprKind, Half, MapKind, Place, PlaceKind, StmtKind, Walk};
+use crate::hir::{Block, Expr, ExprKind, Half, Lvalue, LvalueKind, MapIteration, MapKind, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -119,21 +119,21 @@ impl Body<'_, '_> {
         span: Span,
     ) -> Option<StmtKind> {
         self.checker.strict(Span { end: over.span.end, ..span }, "loop over a map or an array");
-        let walk = self.not_last(|body| body.walk(over));
+        let iteration = self.not_last(|body| body.iteration(over));
         let error = self.checker.types.common().error;
-        let (key_ty, value_ty) = walk.as_ref().map_or((error, error), |(_, key, value)| (*key, *value));
+        let (key_ty, value_ty) = iteration.as_ref().map_or((error, error), |(_, key, value)| (*key, *value));
         let (key, value, body) = self.scoped(|scope| {
             let key = scope.declare_local(key, key_ty);
             let value = scope.declare_local(value, value_ty);
             scope.fixed.push(key);
             (key, value, scope.loop_body(body))
         });
-        let (walk, ..) = walk?;
-        Some(StmtKind::ForEach { key, value, walk, body })
+        let (iteration, ..) = iteration?;
+        Some(StmtKind::ForEach { key, value, iteration, body })
     }
 
     /// What is walked, with the types of its keys and values.
-    fn walk(&mut self, over: &ast::Expr) -> Option<(Walk, TypeId, TypeId)> {
+    fn iteration(&mut self, over: &ast::Expr) -> Option<(MapIteration, TypeId, TypeId)> {
         let u32 = self.checker.types.common().u32;
         if let Some(Symbol::Map(map)) = self.named_symbol(over) {
             let one = &self.checker.maps[map];
@@ -141,11 +141,11 @@ impl Body<'_, '_> {
             let (key, value) = (one.key, one.value);
             let kernel = matches!(kind, MapKind::Hash | MapKind::Array | MapKind::LruHash)
                 || (kind.is_keyed() && kind.is_per_cpu());
-            let walked = match self.half() {
+            let iterable = match self.half() {
                 Half::Kernel => kernel,
                 Half::User => kind.is_keyed() || kind == MapKind::StackTrace,
             };
-            if !walked {
+            if !iterable {
                 let text = format!(
                     "the entries of `{name}`, a `{}`, cannot be walked in the {} half",
                     kind.name(),
@@ -155,7 +155,7 @@ impl Body<'_, '_> {
                 return None;
             }
             self.check_readable(map, over.span);
-            return Some((Walk::Map(map), key, value));
+            return Some((MapIteration::Map(map), key, value));
         }
         if let ast::ExprKind::Call { callee, args } = &strip(over).kind
             && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
@@ -165,7 +165,7 @@ impl Body<'_, '_> {
             && self.half() == Half::User
         {
             let key = self.map_key(map, key);
-            return Some((Walk::PerCpu { map, key }, u32, self.checker.maps[map].value));
+            return Some((MapIteration::PerCpu { map, key }, u32, self.checker.maps[map].value));
         }
         let value = self.expr(over, None).expr;
         if self.checker.types.is_error(value.ty) {
@@ -174,11 +174,11 @@ impl Body<'_, '_> {
         match *self.checker.types.kind(value.ty) {
             TypeKind::Array(element, _) => {
                 let (ty, span) = (value.ty, value.span);
-                let place = match value.kind {
-                    ExprKind::Load(place) => place,
-                    _ => Place { kind: PlaceKind::Value(Box::new(value)), ty, span },
+                let lvalue = match value.kind {
+                    ExprKind::Load(lvalue) => lvalue,
+                    _ => Lvalue { kind: LvalueKind::Value(Box::new(value)), ty, span },
                 };
-                Some((Walk::Array(place), u32, element))
+                Some((MapIteration::Array(lvalue), u32, element))
             }
             _ => {
                 let text = format!("`{}` has no entries to walk", self.type_name(value.ty));

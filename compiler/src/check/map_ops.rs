@@ -126,7 +126,7 @@ impl Body<'_, '_> {
 
     /// `clear(m)`.
     pub(super) fn clear_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        let Some(map) = self.walked_map("clear", &args[0]) else { return self.error_expr(span) };
+        let Some(map) = self.iterable_map("clear", &args[0]) else { return self.error_expr(span) };
         let one = &self.checker.maps[map];
         if one.kind.is_array() {
             let declared = one.span;
@@ -143,7 +143,7 @@ impl Body<'_, '_> {
 
     /// `count(m)`.
     pub(super) fn count_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
-        match self.walked_map("count", &args[0]) {
+        match self.iterable_map("count", &args[0]) {
             Some(map) => {
                 self.check_readable(map, span);
                 self.user_builtin(UserBuiltin::Count(map), self.common().u32, span)
@@ -153,7 +153,7 @@ impl Body<'_, '_> {
     }
 
     /// A map whose entries can be walked from userspace.
-    fn walked_map(&mut self, call: &str, arg: &ast::Expr) -> Option<MapId> {
+    fn iterable_map(&mut self, call: &str, arg: &ast::Expr) -> Option<MapId> {
         let map = self.map_arg(arg)?;
         let one = &self.checker.maps[map];
         if one.kind.is_keyed() || one.kind == MapKind::StackTrace {

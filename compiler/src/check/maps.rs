@@ -29,7 +29,7 @@ const WRONLY: u32 = 16;
 
 /// A flag of a map.
 struct MapFlag {
-    word: &'static str,
+    keyword: &'static str,
     /// Its bit (`include/uapi/linux/bpf.h`, BPF_F_...).
     bit: u32,
     /// A number in parentheses follows.
@@ -38,8 +38,8 @@ struct MapFlag {
     fits: fn(MapKind) -> bool,
 }
 
-const fn flag(word: &'static str, bit: u32, fits: fn(MapKind) -> bool) -> MapFlag {
-    MapFlag { word, bit, numbered: false, fits }
+const fn flag(keyword: &'static str, bit: u32, fits: fn(MapKind) -> bool) -> MapFlag {
+    MapFlag { keyword, bit, numbered: false, fits }
 }
 
 const FLAGS: &[MapFlag] = &[
@@ -60,13 +60,13 @@ impl Checker<'_> {
     pub(super) fn declare_map(
         &mut self,
         global: &ast::Global,
-        word: &ast::Ident,
+        keyword: &ast::Ident,
         (key, value): (&TypeExpr, &TypeExpr),
         size: &Size,
     ) {
         let key_ty = self.type_expr(key, Position::Value);
         let value_ty = self.type_expr(value, Position::Value);
-        let kind = self.map_kind(word).filter(|kind| {
+        let kind = self.map_kind(keyword).filter(|kind| {
             if !kind.is_keyed() {
                 let help = format!("write `{}`", shape(*kind));
                 let text = format!("`{}` has no key", kind.name());
@@ -88,20 +88,20 @@ impl Checker<'_> {
     pub(super) fn declare_keyless(
         &mut self,
         global: &ast::Global,
-        word: &ast::Ident,
+        keyword: &ast::Ident,
         value: Option<&TypeExpr>,
         size: Option<&Size>,
     ) {
         let value_ty = value.map(|value| (self.type_expr(value, Position::Value), value.span));
         let entries = size.map(|size| self.entries(size));
-        let kind = self.map_kind(word).filter(|kind| {
+        let kind = self.map_kind(keyword).filter(|kind| {
             let (wants_value, wants_size) = (*kind != MapKind::StackTrace, !kind.is_storage());
             let fits = !kind.is_keyed() && wants_value == value.is_some() && wants_size == size.is_some();
             if !fits {
                 let code = if kind.is_keyed() || wants_value != value.is_some() { 602 } else { 204 };
                 let text = format!("`{}` is declared otherwise", kind.name());
                 self.report(
-                    Diagnostic::error(code, word.span, text).help(format!("write `{}`", shape(*kind))),
+                    Diagnostic::error(code, keyword.span, text).help(format!("write `{}`", shape(*kind))),
                 );
             }
             fits
@@ -130,7 +130,7 @@ impl Checker<'_> {
     }
 
     fn add_map(&mut self, global: &ast::Global, kind: MapKind, types: (TypeId, TypeId), max_entries: u32) {
-        self.check_map_words(global);
+        self.check_map_modifiers(global);
         let (mut flags, numa_node) = self.map_flags(global.flags.as_ref(), kind);
         if kind == MapKind::LpmTrie || kind.is_storage() {
             // The kernel takes these kinds with this flag only.
@@ -155,7 +155,7 @@ impl Checker<'_> {
         self.declare_name(&global.name, Symbol::Map(id));
     }
 
-    fn check_map_words(&mut self, global: &ast::Global) {
+    fn check_map_modifiers(&mut self, global: &ast::Global) {
         if let Some(local) = global.local {
             self.report(Diagnostic::error(604, local, "`local` stands before a variable, not before a map"));
         }
@@ -277,12 +277,12 @@ impl Checker<'_> {
     fn map_flags(&mut self, flags: Option<&ast::MapFlags>, kind: MapKind) -> (u32, u32) {
         let (mut bits, mut node) = (0, 0);
         for (name, number) in flags.into_iter().flat_map(|flags| &flags.flags) {
-            let Some(flag) = FLAGS.iter().find(|flag| flag.word == name.name) else {
+            let Some(flag) = FLAGS.iter().find(|flag| flag.keyword == name.name) else {
                 let text = format!("there is no map flag `{}`", name.name);
-                let words = FLAGS.iter().map(|flag| flag.word);
+                let names = FLAGS.iter().map(|flag| flag.keyword);
                 self.report(
                     Diagnostic::error(203, name.span, text)
-                        .suggest_near(name.span, "flag", &name.name, words),
+                        .suggest_near(name.span, "flag", &name.name, names),
                 );
                 continue;
             };

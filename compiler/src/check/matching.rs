@@ -7,7 +7,7 @@ use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{
-    Arm, ArmBody, Block, Expr, ExprKind, LocalId, Match, Pattern, Place, PlaceKind, SharedBuiltin, Stmt,
+    Arm, ArmBody, Block, Expr, ExprKind, LocalId, Lvalue, LvalueKind, Match, Pattern, SharedBuiltin, Stmt,
     StmtKind,
 };
 use crate::source::Span;
@@ -27,7 +27,7 @@ enum Tail {
 
 /// What is known of the value of an arm.
 #[derive(Clone, Copy)]
-struct Given {
+struct ArmValue {
     ty: TypeId,
     literal: bool,
     span: Span,
@@ -58,9 +58,9 @@ impl Body<'_, '_> {
         let (value, arms) = self.arms(value, arms);
         let mut missing = None;
         arms.iter().for_each(|arm| first_missing(&arm.branch.tail, &mut missing));
-        if let Some(place) = missing {
+        if let Some(span) = missing {
             self.report(
-                Diagnostic::error(708, place, "arm gives no value")
+                Diagnostic::error(708, span, "arm gives no value")
                     .also(Span { end: span.start + 5, ..span }, "this match is used as a value")
                     .help("end the arm with an expression, `return` or `throw`"),
             );
@@ -97,9 +97,9 @@ impl Body<'_, '_> {
             return self.assemble(value, arms, wanted.unwrap_or(ty), span).expr;
         }
         if self.checker.options.strict_011
-            && let Some(place) = missing
+            && let Some(span) = missing
         {
-            self.report(Diagnostic::error(708, place, "arm gives no value").note("0.1.1 demands one"));
+            self.report(Diagnostic::error(708, span, "arm gives no value").note("0.1.1 demands one"));
         }
         self.assemble(value, arms, void, span).expr
     }
@@ -347,13 +347,13 @@ impl Body<'_, '_> {
                 );
                 return None;
             };
-            common = Given { ty, literal: common.literal && next.literal, span: next.span };
+            common = ArmValue { ty, literal: common.literal && next.literal, span: next.span };
         }
         Some(common.ty)
     }
 
     /// The type of two arms together.
-    fn meet(&mut self, a: Given, b: Given) -> Option<TypeId> {
+    fn meet(&mut self, a: ArmValue, b: ArmValue) -> Option<TypeId> {
         let types = &self.checker.types;
         let (left, right) = (a.ty, b.ty);
         if left == right || types.is_error(right) {
@@ -431,8 +431,8 @@ impl Body<'_, '_> {
         let ArmBody { mut block, value } = self.arm_body(branch, ty);
         if let (Some(local), Some(value)) = (local, value) {
             let span = value.span;
-            let place = Place { kind: PlaceKind::Local(local), ty, span };
-            block.push(Stmt { kind: StmtKind::Assign { place, value }, span });
+            let lvalue = Lvalue { kind: LvalueKind::Local(local), ty, span };
+            block.push(Stmt { kind: StmtKind::Assign { lvalue, value }, span });
         }
         block
     }
@@ -465,10 +465,10 @@ fn has_value(tail: &Tail) -> bool {
     }
 }
 
-fn collect_values(tail: &Tail, out: &mut Vec<Given>) {
+fn collect_values(tail: &Tail, out: &mut Vec<ArmValue>) {
     match tail {
         Tail::Value(Typed { expr, literal, .. }) => {
-            out.push(Given { ty: expr.ty, literal: *literal, span: expr.span });
+            out.push(ArmValue { ty: expr.ty, literal: *literal, span: expr.span });
         }
         Tail::Branches(then, otherwise) => {
             collect_values(&then.tail, out);

@@ -6,20 +6,20 @@ use super::prescan::strip;
 use crate::ast;
 use crate::builtins::context_members::{self, Access, SkbProgram};
 use crate::diag::Diagnostic;
-use crate::hir::{ConfigId, FunctionKind, Place, PlaceKind, ProgramKind};
+use crate::hir::{ConfigId, FunctionKind, Lvalue, LvalueKind, ProgramKind};
 use crate::source::Span;
 use crate::types::{StructId, StructOrigin, TypeKind};
 
 impl Body<'_, '_> {
-    pub(super) fn field_place(
+    pub(super) fn field_lvalue(
         &mut self,
         base: &ast::Expr,
         arrow: bool,
         name: &ast::Ident,
         span: Span,
-    ) -> Option<Place> {
+    ) -> Option<Lvalue> {
         match self.owner_symbol(base) {
-            Some(Symbol::Config(config)) => return self.config_place(config, arrow, name, span),
+            Some(Symbol::Config(config)) => return self.config_lvalue(config, arrow, name, span),
             Some(symbol @ (Symbol::Map(_) | Symbol::Ring(_))) => {
                 self.no_member(base, symbol, name);
                 return None;
@@ -38,9 +38,9 @@ impl Body<'_, '_> {
             _ => {}
         }
         if arrow {
-            return self.arrow_place(base, name, span);
+            return self.arrow_lvalue(base, name, span);
         }
-        let base = self.place(base)?;
+        let base = self.lvalue(base)?;
         let structure = match self.checker.types.kind(base.ty) {
             TypeKind::Struct(id) => *id,
             TypeKind::Ptr(_) => {
@@ -61,7 +61,7 @@ impl Body<'_, '_> {
     }
 
     /// `pointer->name`.
-    fn arrow_place(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Option<Place> {
+    fn arrow_lvalue(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Option<Lvalue> {
         let pointer = self.expr(base, None).expr;
         if self.checker.types.is_error(pointer.ty) {
             return None;
@@ -86,12 +86,12 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(304, name.span, text));
             return None;
         };
-        let place = Place { kind: PlaceKind::Deref(Box::new(pointer)), ty, span };
-        self.member(place, structure, name, span)
+        let lvalue = Lvalue { kind: LvalueKind::Deref(Box::new(pointer)), ty, span };
+        self.member(lvalue, structure, name, span)
     }
 
     /// A member of a struct.
-    fn member(&mut self, base: Place, structure: StructId, name: &ast::Ident, span: Span) -> Option<Place> {
+    fn member(&mut self, base: Lvalue, structure: StructId, name: &ast::Ident, span: Span) -> Option<Lvalue> {
         if self.checker.types.struct_def(structure).origin == StructOrigin::Context {
             self.check_context_member(structure, name)?;
         }
@@ -101,8 +101,8 @@ impl Body<'_, '_> {
             return None;
         };
         let ty = self.checker.types.struct_def(structure).fields[field].ty;
-        (!self.checker.types.is_error(ty)).then_some(Place {
-            kind: PlaceKind::Field { base: Box::new(base), field },
+        (!self.checker.types.is_error(ty)).then_some(Lvalue {
+            kind: LvalueKind::Field { base: Box::new(base), field },
             ty,
             span,
         })
@@ -140,13 +140,13 @@ impl Body<'_, '_> {
         Some(())
     }
 
-    fn config_place(
+    fn config_lvalue(
         &mut self,
         config: ConfigId,
         arrow: bool,
         name: &ast::Ident,
         span: Span,
-    ) -> Option<Place> {
+    ) -> Option<Lvalue> {
         if arrow {
             self.report(Diagnostic::error(410, span, "use `.` on a config block"));
             return None;
@@ -160,8 +160,8 @@ impl Body<'_, '_> {
             return None;
         };
         let ty = def.fields[field].ty;
-        (!self.checker.types.is_error(ty)).then_some(Place {
-            kind: PlaceKind::Config(config, field),
+        (!self.checker.types.is_error(ty)).then_some(Lvalue {
+            kind: LvalueKind::Config(config, field),
             ty,
             span,
         })

@@ -34,6 +34,7 @@ mod kernel_structs;
 mod lifecycle;
 mod literal;
 mod loops;
+mod lvalue;
 mod map_ops;
 mod maps;
 mod matching;
@@ -44,7 +45,6 @@ mod objects;
 mod operator;
 mod options;
 mod perf;
-mod place;
 mod pointer;
 mod predeclared;
 mod prescan;
@@ -62,15 +62,15 @@ use std::collections::{HashMap, HashSet};
 use crate::ast;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{
-    Config, ConfigId, Counter, CounterId, Extern, ExternId, FuncId, Function, FunctionKind, Global, GlobalId,
-    Half, Hir, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
+    Config, ConfigId, Counter, CounterId, Extern, ExternId, FuncId, FunctionKind, Global, GlobalId, Half,
+    Hir, HirFunction, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
 };
 use crate::index::IndexVec;
 use crate::options::Options;
 use crate::resolve::{Import, ImportTarget, Program};
 use crate::source::{FileId, Span};
 use crate::types::{StructId, TypeId, Types};
-use names::{Names, Symbol};
+use names::{Symbol, SymbolTable};
 
 /// What a function looks like from outside.
 #[derive(Debug, Clone)]
@@ -91,11 +91,11 @@ struct Checker<'a> {
     types: Types,
     known: KnownTypes,
     /// The names of the unit at hand.
-    names: Names,
+    names: SymbolTable,
     /// The name of the unit at hand, if it is a module.
     module: Option<String>,
     /// The names of units that are done, by their position in the program.
-    modules: Vec<Names>,
+    modules: Vec<SymbolTable>,
     /// Paths of imported Python files.
     python: Vec<String>,
     /// Imports of the unit at hand that were used, by name.
@@ -178,7 +178,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         dispatched: Vec::new(),
         diagnostics,
     };
-    let mut functions: IndexVec<FuncId, Function> = IndexVec::new();
+    let mut functions: IndexVec<FuncId, HirFunction> = IndexVec::new();
     let mut main = None;
     for unit in &program.units {
         checker.names = predeclared.fresh();

@@ -71,7 +71,7 @@ struct Predeclared {
 
 /// All names at top level of one unit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names {
+pub(super) struct SymbolTable {
     predeclared: Rc<FastMap<&'static str, Predeclared>>,
     own: FastMap<String, (Symbol, Span)>,
 }
@@ -84,14 +84,14 @@ pub(super) enum Taken {
     At(Span),
 }
 
-impl Names {
+impl SymbolTable {
     pub(super) fn predeclare(&mut self, name: &'static str, symbol: Symbol, weak: bool) {
         Rc::make_mut(&mut self.predeclared).insert(name, Predeclared { symbol, weak });
     }
 
     /// The names of another unit: predeclared ones only.
-    pub(super) fn fresh(&self) -> Names {
-        Names { predeclared: Rc::clone(&self.predeclared), own: FastMap::default() }
+    pub(super) fn fresh(&self) -> SymbolTable {
+        SymbolTable { predeclared: Rc::clone(&self.predeclared), own: FastMap::default() }
     }
 
     pub(super) fn declare(&mut self, name: &str, symbol: Symbol, span: Span) -> Result<(), Taken> {

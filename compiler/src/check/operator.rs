@@ -56,9 +56,9 @@ impl Body<'_, '_> {
     }
 
     fn deref(&mut self, operand: &ast::Expr, span: Span) -> Typed {
-        let Some(place) = self.deref_place(operand, span) else { return self.error_expr(span) };
-        let ty = place.ty;
-        self.make(ExprKind::Load(place), ty, span)
+        let Some(lvalue) = self.deref_lvalue(operand, span) else { return self.error_expr(span) };
+        let ty = lvalue.ty;
+        self.make(ExprKind::Load(lvalue), ty, span)
     }
 
     /// Refuses operators that 0.1.1 does not have.

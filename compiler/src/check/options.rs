@@ -16,9 +16,9 @@ const OLD_FIELDS: &[&str] = &["perf_type", "perf_config", "group_fd"];
 const ALL: &str = "all";
 
 /// What a literal gives, by the position of the field.
-struct Given {
+struct GivenOptions {
     values: Vec<Option<Expr>>,
-    places: Vec<Option<Span>>,
+    spans: Vec<Option<Span>>,
     /// Nothing was reported.
     sound: bool,
 }
@@ -60,29 +60,32 @@ impl Body<'_, '_> {
         self.make(ExprKind::Struct(values), ty, span)
     }
 
-    fn given_options(&mut self, declared: &[Field], fields: &[(ast::Ident, ast::Expr)]) -> Given {
-        let mut given =
-            Given { values: vec![None; declared.len()], places: vec![None; declared.len()], sound: true };
+    fn given_options(&mut self, declared: &[Field], fields: &[(ast::Ident, ast::Expr)]) -> GivenOptions {
+        let mut given = GivenOptions {
+            values: vec![None; declared.len()],
+            spans: vec![None; declared.len()],
+            sound: true,
+        };
         for (field, value) in fields {
             if OLD_FIELDS.contains(&field.name.as_str()) {
                 continue;
             }
             let position = declared.iter().position(|one| one.name == field.name);
             let Some(position) = position.filter(|position| !options::is_hidden(*position)) else {
-                let shown: Vec<Field> = declared
+                let visible: Vec<Field> = declared
                     .iter()
                     .enumerate()
                     .filter(|(position, _)| !options::is_hidden(*position))
                     .map(|(_, field)| field.clone())
                     .collect();
-                self.unknown_field("perf_options", field, &shown);
+                self.unknown_field("perf_options", field, &visible);
                 given.sound = false;
                 continue;
             };
             if position >= options::OURS {
                 self.checker.strict(field.span, &format!("field `{}` in `perf_options`", field.name));
             }
-            if let Some(first) = given.places[position].replace(field.span) {
+            if let Some(first) = given.spans[position].replace(field.span) {
                 self.report(
                     Diagnostic::error(409, field.span, format!("field `{}` given twice", field.name))
                         .also(first, "first given here"),
@@ -186,7 +189,7 @@ impl Body<'_, '_> {
     }
 
     /// Reports options that cannot work whatever the machine.
-    fn check_combinations(&mut self, given: &Given, span: Span) {
+    fn check_combinations(&mut self, given: &GivenOptions, span: Span) {
         let constant = |field: usize, default: i32| match &given.values[field] {
             Some(Expr { kind: ExprKind::Const(bits), .. }) => Some(*bits as u32 as i32),
             Some(_) => None,
@@ -202,7 +205,7 @@ impl Body<'_, '_> {
                     .help("give `pid: 0` for this plugin's own thread, or a `cpu`"),
             );
         }
-        if let (Some(period), Some(freq)) = (given.places[options::PERIOD], given.places[options::FREQ]) {
+        if let (Some(period), Some(freq)) = (given.spans[options::PERIOD], given.spans[options::FREQ]) {
             let (first, second) = if period < freq { (period, freq) } else { (freq, period) };
             self.report(
                 Diagnostic::error(905, second, "`period` and `freq` exclude each other")
@@ -251,7 +254,7 @@ impl Body<'_, '_> {
 }
 
 /// Whether tasks are named by something else than `pid`.
-fn names_a_task(given: &Given) -> bool {
+fn names_a_task(given: &GivenOptions) -> bool {
     [options::PROCESS, options::COMMAND].iter().any(|field| given.values[*field].is_some())
 }
 

@@ -18,9 +18,9 @@ const OLD_CALLS: &[(&str, &str)] = &[("read_raw", ".raw"), ("read_details", ""),
 
 impl Body<'_, '_> {
     /// Reports a call of the old perf interface.
-    pub(super) fn old_call(&mut self, name: &str, args: &[ast::Expr], place: Span, span: Span) -> bool {
+    pub(super) fn old_call(&mut self, name: &str, args: &[ast::Expr], name_span: Span, span: Span) -> bool {
         let Some((_, member)) = OLD_CALLS.iter().find(|(old, _)| *old == name) else { return false };
-        let diagnostic = Diagnostic::error(902, place, format!("old spelling `{name}`"));
+        let diagnostic = Diagnostic::error(902, name_span, format!("old spelling `{name}`"));
         self.report(match args {
             [arg] if let ast::ExprKind::Name(attachment) = &strip(arg).kind => {
                 diagnostic.suggest(span, format!("read({attachment}){member}"), "now written")

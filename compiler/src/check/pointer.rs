@@ -7,7 +7,7 @@ use super::prescan::strip;
 use crate::ast;
 use crate::builtins::context_members::{self, Access};
 use crate::diag::Diagnostic;
-use crate::hir::{BinaryOp, Expr, ExprKind, FunctionKind, Half, Place, PlaceKind};
+use crate::hir::{BinaryOp, Expr, ExprKind, FunctionKind, Half, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -15,7 +15,7 @@ const I64: IntType = IntType { bits: 64, signed: true };
 
 impl Body<'_, '_> {
     /// The place that a pointer points to; `None` if it was reported.
-    pub(super) fn follow(&mut self, pointer: Expr, span: Span) -> Option<Place> {
+    pub(super) fn follow(&mut self, pointer: Expr, span: Span) -> Option<Lvalue> {
         if self.checker.types.is_error(pointer.ty) {
             return None;
         }
@@ -31,20 +31,20 @@ impl Body<'_, '_> {
             );
             return None;
         }
-        Some(Place { kind: PlaceKind::Deref(Box::new(pointer)), ty: to, span })
+        Some(Lvalue { kind: LvalueKind::Deref(Box::new(pointer)), ty: to, span })
     }
 
     /// `*p` as a place.
-    pub(super) fn deref_place(&mut self, operand: &ast::Expr, span: Span) -> Option<Place> {
+    pub(super) fn deref_lvalue(&mut self, operand: &ast::Expr, span: Span) -> Option<Lvalue> {
         let pointer = self.expr(operand, None).expr;
-        let place = self.follow(pointer, span)?;
+        let lvalue = self.follow(pointer, span)?;
         // A struct of the kernel is copied member by member; of a context only members can be read.
-        if self.is_opaque(place.ty) && (!self.is_kernels_struct(place.ty) || self.is_record(place.ty)) {
-            let text = format!("`{}` cannot be read as a whole", self.type_name(place.ty));
+        if self.is_opaque(lvalue.ty) && (!self.is_kernels_struct(lvalue.ty) || self.is_record(lvalue.ty)) {
+            let text = format!("`{}` cannot be read as a whole", self.type_name(lvalue.ty));
             self.report(Diagnostic::error(407, span, text).help("read its members with `->`"));
             return None;
         }
-        Some(place)
+        Some(lvalue)
     }
 
     /// A struct that is only ever behind a pointer.
@@ -92,17 +92,17 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(407, span, "a context member has no address"));
             return self.error_expr(span);
         }
-        let Some(place) = self.place(operand) else { return self.error_expr(span) };
-        if !self.has_address(&place, span) {
+        let Some(lvalue) = self.lvalue(operand) else { return self.error_expr(span) };
+        if !self.has_address(&lvalue, span) {
             return self.error_expr(span);
         }
-        let pointer = self.checker.types.intern(TypeKind::Ptr(place.ty));
-        self.make(ExprKind::AddrOf(place), pointer, span)
+        let pointer = self.checker.types.intern(TypeKind::Ptr(lvalue.ty));
+        self.make(ExprKind::AddrOf(lvalue), pointer, span)
     }
 
-    fn has_address(&mut self, place: &Place, span: Span) -> bool {
-        let mut root = place;
-        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+    fn has_address(&mut self, lvalue: &Lvalue, span: Span) -> bool {
+        let mut root = lvalue;
+        while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {
             if matches!(self.checker.types.kind(base.ty), TypeKind::Str(_)) {
                 self.report(
                     Diagnostic::error(407, span, "cannot take the address of a byte of a string")
@@ -113,7 +113,7 @@ impl Body<'_, '_> {
             root = base;
         }
         match root.kind {
-            PlaceKind::Element { .. } if self.half() == Half::User => {
+            LvalueKind::Element { .. } if self.half() == Half::User => {
                 self.report(
                     Diagnostic::error(611, span, "a map entry has no address in userspace")
                         .note("the entry lives in the kernel; a pointer would lead to a copy")
@@ -121,11 +121,11 @@ impl Body<'_, '_> {
                 );
                 false
             }
-            PlaceKind::Value(_) | PlaceKind::Config(..) => {
+            LvalueKind::Value(_) | LvalueKind::Config(..) => {
                 self.report(Diagnostic::error(407, span, "cannot take the address of this"));
                 false
             }
-            PlaceKind::Deref(_) if self.is_context(root.ty) && !std::ptr::eq(root, place) => {
+            LvalueKind::Deref(_) if self.is_context(root.ty) && !std::ptr::eq(root, lvalue) => {
                 self.report(Diagnostic::error(407, span, "a context member has no address"));
                 false
             }
@@ -270,15 +270,15 @@ impl Body<'_, '_> {
     /// Whether a pointer is one that the kernel gave: a parameter of a program that is no context, or what lies behind one.
     pub(super) fn is_kernel_pointer(&self, pointer: &Expr) -> bool {
         match &pointer.kind {
-            ExprKind::Load(place) => self.is_kernel_place(place),
+            ExprKind::Load(lvalue) => self.is_kernel_lvalue(lvalue),
             ExprKind::Offset(pointer, _) | ExprKind::Convert(pointer) => self.is_kernel_pointer(pointer),
             _ => false,
         }
     }
 
-    fn is_kernel_place(&self, place: &Place) -> bool {
-        match &place.kind {
-            PlaceKind::Local(local) => {
+    fn is_kernel_lvalue(&self, lvalue: &Lvalue) -> bool {
+        match &lvalue.kind {
+            LvalueKind::Local(local) => {
                 let given = matches!(self.kind, FunctionKind::Program(_) | FunctionKind::Method(_));
                 let context = match self.checker.types.kind(self.locals[*local].ty) {
                     TypeKind::Ptr(to) => self.is_context(*to),
@@ -289,16 +289,16 @@ impl Body<'_, '_> {
                     && !context
                     && !self.prescan.uses(self.locals[*local].span).assigned
             }
-            PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => self.is_kernel_place(base),
-            PlaceKind::Deref(pointer) => self.is_kernel_pointer(pointer),
+            LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => self.is_kernel_lvalue(base),
+            LvalueKind::Deref(pointer) => self.is_kernel_pointer(pointer),
             _ => false,
         }
     }
 
     /// Whether what a pointer leads to may be written; reports why not.
-    pub(super) fn check_write_through(&mut self, place: &Place, span: Span) -> bool {
-        let PlaceKind::Field { base, field } = &place.kind else { return true };
-        let PlaceKind::Deref(_) = base.kind else { return true };
+    pub(super) fn check_write_through(&mut self, lvalue: &Lvalue, span: Span) -> bool {
+        let LvalueKind::Field { base, field } = &lvalue.kind else { return true };
+        let LvalueKind::Deref(_) = base.kind else { return true };
         let TypeKind::Struct(id) = *self.checker.types.kind(base.ty) else { return true };
         self.check_member_write(id, *field, span)
     }

@@ -1,6 +1,6 @@
 //! The types and enumerators that every script finds declared.
 
-use super::names::{Names, Symbol};
+use super::names::{Symbol, SymbolTable};
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
 use crate::builtins::perf::{EVENTS, OPTION_TEXT, SNAPSHOT_ENTRIES};
@@ -9,9 +9,9 @@ use crate::types::{EnumDef, Field, IntType, StructDef, StructOrigin, TypeId, Typ
 
 const U64: IntType = IntType { bits: 64, signed: false };
 
-pub(super) fn declare() -> (Types, KnownTypes, Names) {
+pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
     let mut types = Types::new();
-    let mut names = Names::default();
+    let mut names = SymbolTable::default();
     let common = types.common();
     names.predeclare("size_t", Symbol::Type(common.u64), false);
     let regs = registers(&mut types, &mut names);
@@ -71,7 +71,7 @@ const GFP_FLAGS: &[(&str, i32)] = &[("GFP_KERNEL", 1), ("GFP_ATOMIC", 2)];
 
 fn enumeration(
     types: &mut Types,
-    names: &mut Names,
+    names: &mut SymbolTable,
     name: &'static str,
     enumerators: &[(&'static str, i32)],
 ) -> TypeId {
@@ -87,7 +87,7 @@ fn enumeration(
 }
 
 /// `pt_regs`: the registers by the names that `builtins::context` gives them.
-fn registers(types: &mut Types, names: &mut Names) -> TypeId {
+fn registers(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let u64 = types.common().u64;
     let fields: Vec<_> = REGISTERS.iter().map(|register| (register.name, u64)).collect();
     let ty = context(types, names, "pt_regs", &fields);
@@ -96,7 +96,7 @@ fn registers(types: &mut Types, names: &mut Names) -> TypeId {
 }
 
 /// The context of programs on packets and sockets.
-fn packet_context(types: &mut Types, names: &mut Names, found: &ContextStruct, weak: bool) -> TypeId {
+fn packet_context(types: &mut Types, names: &mut SymbolTable, found: &ContextStruct, weak: bool) -> TypeId {
     let fields: Vec<_> =
         found.fields.iter().map(|field| (field.name, member_type(types, field.ty))).collect();
     let ty = context(types, names, found.name, &fields);
@@ -125,7 +125,7 @@ fn member_type(types: &mut Types, ty: MemberType) -> TypeId {
     }
 }
 
-fn perf_event(types: &mut Types, names: &mut Names) -> TypeId {
+fn perf_event(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let enumerators = EVENTS.iter().map(|event| (event.name.to_owned(), event.value)).collect();
     let id = types.add_enum(EnumDef { name: "perf_event".into(), repr: U64, enumerators });
     let ty = types.intern(TypeKind::Enum(id));
@@ -137,7 +137,7 @@ fn perf_event(types: &mut Types, names: &mut Names) -> TypeId {
 }
 
 /// The order of the fields is that of `builtins::perf::options`.
-fn options(types: &mut Types, names: &mut Names, known: KnownTypes) -> TypeId {
+fn options(types: &mut Types, names: &mut SymbolTable, known: KnownTypes) -> TypeId {
     let common = types.common();
     let text = types.str_type(OPTION_TEXT);
     let fields = [
@@ -174,7 +174,7 @@ fn options(types: &mut Types, names: &mut Names, known: KnownTypes) -> TypeId {
 }
 
 /// The order of the fields is that of `builtins::perf::reading`.
-fn reading(types: &mut Types, names: &mut Names) -> TypeId {
+fn reading(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let common = types.common();
     let values = types.intern(TypeKind::Array(common.i64, SNAPSHOT_ENTRIES));
     let ids = types.intern(TypeKind::Array(common.u64, SNAPSHOT_ENTRIES));
@@ -190,17 +190,27 @@ fn reading(types: &mut Types, names: &mut Names) -> TypeId {
     structure(types, names, "perf_read", &fields)
 }
 
-fn structure(types: &mut Types, names: &mut Names, name: &'static str, fields: &[(&str, TypeId)]) -> TypeId {
+fn structure(
+    types: &mut Types,
+    names: &mut SymbolTable,
+    name: &'static str,
+    fields: &[(&str, TypeId)],
+) -> TypeId {
     of_origin(types, names, StructOrigin::Predeclared, name, fields)
 }
 
-fn context(types: &mut Types, names: &mut Names, name: &'static str, fields: &[(&str, TypeId)]) -> TypeId {
+fn context(
+    types: &mut Types,
+    names: &mut SymbolTable,
+    name: &'static str,
+    fields: &[(&str, TypeId)],
+) -> TypeId {
     of_origin(types, names, StructOrigin::Context, name, fields)
 }
 
 fn of_origin(
     types: &mut Types,
-    names: &mut Names,
+    names: &mut SymbolTable,
     origin: StructOrigin,
     name: &'static str,
     fields: &[(&str, TypeId)],

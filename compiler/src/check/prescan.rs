@@ -41,16 +41,16 @@ pub(super) struct NamedType {
 impl Prescan {
     /// `is_map` tells whether a name at top level is a map.
     pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
-        let mut walk = Walk {
+        let mut visitor = PrescanVisitor {
             uses: HashMap::new(),
             has_nulls: false,
             named: Vec::new(),
             scopes: vec![HashMap::new()],
             is_map,
         };
-        params.iter().for_each(|param| walk.declare(&param.name.name, param.name.span));
-        walk.stmts(body);
-        Prescan { uses: walk.uses, has_nulls: walk.has_nulls, named: walk.named }
+        params.iter().for_each(|param| visitor.declare(&param.name.name, param.name.span));
+        visitor.stmts(body);
+        Prescan { uses: visitor.uses, has_nulls: visitor.has_nulls, named: visitor.named }
     }
 
     /// The types that the body names.
@@ -69,7 +69,7 @@ impl Prescan {
     }
 }
 
-struct Walk<'a> {
+struct PrescanVisitor<'a> {
     uses: HashMap<Span, Uses>,
     has_nulls: bool,
     named: Vec<NamedType>,
@@ -77,7 +77,7 @@ struct Walk<'a> {
     is_map: &'a dyn Fn(&str) -> bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PrescanVisitor<'a> {
     fn declare(&mut self, name: &'a str, span: Span) {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name, span);
@@ -105,7 +105,7 @@ impl<'a> Walk<'a> {
     }
 
     fn block(&mut self, block: &'a Block) {
-        self.scoped(|walk| walk.stmts(block));
+        self.scoped(|visitor| visitor.stmts(block));
     }
 
     fn stmts(&mut self, block: &'a Block) {
@@ -125,9 +125,9 @@ impl<'a> Walk<'a> {
                 self.expr(value);
                 self.declare(&name.name, name.span);
             }
-            StmtKind::Assign { place, op, value } => {
+            StmtKind::Assign { lvalue, op, value } => {
                 self.expr(value);
-                match (&strip(place).kind, op) {
+                match (&strip(lvalue).kind, op) {
                     (ExprKind::Name(name), None) => {
                         self.set(name, value);
                         self.variable(name).into_iter().for_each(|uses| uses.assigned = true);
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
                             uses.from_other = true;
                         });
                     }
-                    _ => self.expr(place),
+                    _ => self.expr(lvalue),
                 }
             }
             StmtKind::If(one) => self.conditional(one),
@@ -149,27 +149,27 @@ impl<'a> Walk<'a> {
             StmtKind::For { name, start, end, body } => {
                 self.expr(start);
                 self.expr(end);
-                self.scoped(|walk| {
-                    walk.declare(&name.name, name.span);
-                    walk.block(body);
+                self.scoped(|visitor| {
+                    visitor.declare(&name.name, name.span);
+                    visitor.block(body);
                 });
             }
             StmtKind::ForEach { key, value, over, body } => {
                 self.expr(over);
-                self.scoped(|walk| {
-                    walk.declare(&key.name, key.span);
-                    walk.declare(&value.name, value.span);
-                    walk.block(body);
+                self.scoped(|visitor| {
+                    visitor.declare(&key.name, key.span);
+                    visitor.declare(&value.name, value.span);
+                    visitor.block(body);
                 });
             }
             StmtKind::Try { body, catches } => {
                 self.block(body);
                 for catch in catches {
-                    self.scoped(|walk| {
+                    self.scoped(|visitor| {
                         if let CatchPattern::Name(name) = &catch.pattern {
-                            walk.declare(&name.name, name.span);
+                            visitor.declare(&name.name, name.span);
                         }
-                        walk.block(&catch.body);
+                        visitor.block(&catch.body);
                     });
                 }
             }
@@ -190,10 +190,10 @@ impl<'a> Walk<'a> {
             }
             Cond::Var { name, value } => {
                 self.expr(value);
-                self.scoped(|walk| {
-                    walk.declare(&name.name, name.span);
-                    walk.set(&name.name, value);
-                    walk.block(&one.then);
+                self.scoped(|visitor| {
+                    visitor.declare(&name.name, name.span);
+                    visitor.set(&name.name, value);
+                    visitor.block(&one.then);
                 });
             }
         }

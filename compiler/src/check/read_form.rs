@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::builtins::perf::reading;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::visit_mut::{self, VisitorMut};
-use crate::hir::{Block, Expr, ExprKind, LocalId, Place, PlaceKind, ReadForm, Stmt, StmtKind, UserBuiltin};
+use crate::hir::{Block, Expr, ExprKind, LocalId, Lvalue, LvalueKind, ReadForm, Stmt, StmtKind, UserBuiltin};
 
 /// Sets the form of every `read` in a body.
 pub(super) fn choose(block: &mut Block) {
@@ -21,8 +21,8 @@ struct WholeUses {
 
 impl Visitor for WholeUses {
     fn expr(&mut self, expr: &Expr) {
-        if let ExprKind::Load(place) | ExprKind::AddrOf(place) = &expr.kind
-            && let Some(local) = used_beyond_scalars(place)
+        if let ExprKind::Load(lvalue) | ExprKind::AddrOf(lvalue) = &expr.kind
+            && let Some(local) = used_beyond_scalars(lvalue)
         {
             self.whole.insert(local);
         }
@@ -30,13 +30,15 @@ impl Visitor for WholeUses {
 }
 
 /// The local of a place that is not one of the scalar fields of it.
-fn used_beyond_scalars(place: &Place) -> Option<LocalId> {
-    match &place.kind {
-        PlaceKind::Local(local) => Some(*local),
-        PlaceKind::Field { base, field } if is_scalar(*field) && matches!(base.kind, PlaceKind::Local(_)) => {
+fn used_beyond_scalars(lvalue: &Lvalue) -> Option<LocalId> {
+    match &lvalue.kind {
+        LvalueKind::Local(local) => Some(*local),
+        LvalueKind::Field { base, field }
+            if is_scalar(*field) && matches!(base.kind, LvalueKind::Local(_)) =>
+        {
             None
         }
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => used_beyond_scalars(base),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => used_beyond_scalars(base),
         _ => None,
     }
 }
@@ -61,7 +63,7 @@ impl VisitorMut for Narrow {
     fn stmt(&mut self, stmt: &mut Stmt) {
         match &mut stmt.kind {
             StmtKind::Let { local, init: Some(init) } => self.value(*local, init),
-            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                 self.value(*local, value);
             }
             _ => {}
@@ -69,9 +71,9 @@ impl VisitorMut for Narrow {
     }
 
     /// `read(x).raw` wherever it stands.
-    fn place(&mut self, place: &mut Place) {
-        if let PlaceKind::Field { base, field } = &mut place.kind
-            && let (PlaceKind::Value(value), true) = (&mut base.kind, is_scalar(*field))
+    fn lvalue(&mut self, lvalue: &mut Lvalue) {
+        if let LvalueKind::Field { base, field } = &mut lvalue.kind
+            && let (LvalueKind::Value(value), true) = (&mut base.kind, is_scalar(*field))
         {
             make_scalar(value);
         }

@@ -12,7 +12,7 @@ use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
 impl Checker<'_> {
-    pub(super) fn declare_function(&mut self, function: &ast::Function) -> FuncId {
+    pub(super) fn declare_function(&mut self, function: &ast::AstFunction) -> FuncId {
         let found = self.attributes(function);
         let signature = self.signature(function, found);
         if signature.kind.is_some() {
@@ -27,7 +27,7 @@ impl Checker<'_> {
     /// The signature as written.
     pub(super) fn signature(
         &mut self,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         found: Option<(FunctionKind, Target)>,
     ) -> Signature {
         let span = function.name.span;
@@ -52,7 +52,7 @@ impl Checker<'_> {
     }
 
     /// Notes the structs that pointers in a body of the kernel half lead to, as far as it names types.
-    fn find_pointees(&mut self, function: &ast::Function) {
+    fn find_pointees(&mut self, function: &ast::AstFunction) {
         let prescan = Prescan::of(&function.params, &function.body, &|_| false);
         for named in prescan.named() {
             let Some(Symbol::Type(ty)) = self.names.get(&named.name) else { continue };
@@ -69,14 +69,14 @@ impl Checker<'_> {
     }
 
     /// The declared result. Without one, as in 0.1.1, a call has a value: 0 if none is returned.
-    fn result_type(&mut self, function: &ast::Function) -> TypeId {
+    fn result_type(&mut self, function: &ast::AstFunction) -> TypeId {
         match &function.ret {
             Some(returns) => self.type_expr(&returns.ty, Position::Result),
             None => self.types.common().u32,
         }
     }
 
-    fn check_builtin_name(&mut self, function: &ast::Function) {
+    fn check_builtin_name(&mut self, function: &ast::AstFunction) {
         let name = function.name.name.as_str();
         let builtin = super::builtin::is_strong(name);
         if builtin {
@@ -91,7 +91,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_signature(&mut self, function: &ast::Function, signature: &Signature) {
+    fn check_signature(&mut self, function: &ast::AstFunction, signature: &Signature) {
         let error = |ty: &TypeId| self.types.is_error(*ty);
         if signature.params.iter().any(error) || error(&signature.ret) {
             return;
@@ -104,7 +104,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_program(&mut self, kind: ProgramKind, function: &ast::Function, signature: &Signature) {
+    fn check_program(&mut self, kind: ProgramKind, function: &ast::AstFunction, signature: &Signature) {
         let common = self.types.common();
         let known = self.known;
         match kind {
@@ -147,7 +147,7 @@ impl Checker<'_> {
     /// A program with one parameter that points to its context.
     fn check_context(
         &mut self,
-        function: &ast::Function,
+        function: &ast::AstFunction,
         signature: &Signature,
         context: TypeId,
         ret: TypeId,
@@ -169,14 +169,14 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn report_signature(&mut self, function: &ast::Function, kind: ProgramKind, form: &str) {
+    pub(super) fn report_signature(&mut self, function: &ast::AstFunction, kind: ProgramKind, form: &str) {
         let ret = function.ret.as_ref().filter(|_| !function.params.is_empty() || form.starts_with("()"));
         let span = ret.map_or(function.name.span, |returns| returns.ty.span);
         self.report(Diagnostic::error(503, span, expected(kind, form)));
     }
 
     /// `(ctx: *trace_event_raw_X)`, an integer or nothing as result.
-    fn check_tracepoint(&mut self, function: &ast::Function, signature: &Signature) {
+    fn check_tracepoint(&mut self, function: &ast::AstFunction, signature: &Signature) {
         let Target::Tracepoint { category, event } = &signature.target else { return };
         let declared = match signature.params.as_slice() {
             [ty] => match self.types.kind(*ty) {
@@ -226,7 +226,7 @@ impl Checker<'_> {
     }
 
     /// A kfunc takes structs by pointer.
-    fn check_kfunc(&mut self, function: &ast::Function, signature: &Signature) {
+    fn check_kfunc(&mut self, function: &ast::AstFunction, signature: &Signature) {
         for (param, ty) in function.params.iter().zip(&signature.params) {
             if let TypeKind::Struct(_) = self.types.kind(*ty) {
                 let name = self.types.name(*ty);
@@ -244,7 +244,7 @@ impl Checker<'_> {
         }
     }
 
-    fn check_test(&mut self, function: &ast::Function, signature: &Signature) {
+    fn check_test(&mut self, function: &ast::AstFunction, signature: &Signature) {
         let result = self.types.int(signature.ret).is_some() || function.ret.is_none();
         if !signature.params.is_empty() || !result {
             let span = match (function.params.first(), &function.ret) {

@@ -9,7 +9,7 @@ use super::prescan::{is_null, strip};
 use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Block, Expr, ExprKind, FunctionKind, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Block, Expr, ExprKind, FunctionKind, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -56,8 +56,8 @@ impl Body<'_, '_> {
                 self.constant(name, ty.as_ref(), value);
                 None
             }
-            ast::StmtKind::Assign { place, op: None, value } => self.assign(place, value),
-            ast::StmtKind::Assign { place, op: Some(op), value } => self.compound(place, *op, value, span),
+            ast::StmtKind::Assign { lvalue, op: None, value } => self.assign(lvalue, value),
+            ast::StmtKind::Assign { lvalue, op: Some(op), value } => self.compound(lvalue, *op, value, span),
             ast::StmtKind::Expr(expr) => self.expression(expr),
             ast::StmtKind::Return(value) => self.returns(value.as_ref(), span),
             ast::StmtKind::If(one) => {
@@ -205,27 +205,27 @@ impl Body<'_, '_> {
         self.declare(name, Scoped::Const(value, ty));
     }
 
-    fn assign(&mut self, place: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
-        if !self.assignable_name(place) {
+    fn assign(&mut self, lvalue: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
+        if !self.assignable_name(lvalue) {
             self.expr(value, None);
             return None;
         }
-        let target = self.target(place);
-        if let Some(Place { kind: PlaceKind::Local(local), ty, .. }) = &target
+        let target = self.target(lvalue);
+        if let Some(Lvalue { kind: LvalueKind::Local(local), ty, .. }) = &target
             && let Some(source) = self.source(value)
             && self.source_type(&source, value.span) == *ty
         {
             return Some(self.bind(*local, source));
         }
         let outer = self.target.take();
-        if let Some(Place { kind: PlaceKind::Local(local), .. }) = &target {
+        if let Some(Lvalue { kind: LvalueKind::Local(local), .. }) = &target {
             self.target = Some(self.locals[*local].span);
         }
         let value = match &target {
             Some(target) if target.ty == self.checker.known.perf_event => self.assigned_event(target, value),
             Some(target) => {
                 let found = self.expr(value, Some(target.ty));
-                if let PlaceKind::Local(local) = target.kind {
+                if let LvalueKind::Local(local) = target.kind {
                     self.find_null_type(local, found.expr.ty);
                 }
                 self.coerce(found, target.ty)
@@ -233,22 +233,22 @@ impl Body<'_, '_> {
             None => self.expr(value, None).expr,
         };
         self.target = outer;
-        let place = target?;
-        if let PlaceKind::Local(local) = place.kind {
+        let lvalue = target?;
+        if let LvalueKind::Local(local) = lvalue.kind {
             self.remember_handle(local, &value);
         }
-        Some(StmtKind::Assign { place, value })
+        Some(StmtKind::Assign { lvalue, value })
     }
 
     /// Refuses constants and names of programs on the left.
-    fn assignable_name(&mut self, place: &ast::Expr) -> bool {
-        let ast::ExprKind::Name(name) = &strip(place).kind else { return true };
-        let what = match (self.lookup(name), self.named_symbol(place)) {
+    fn assignable_name(&mut self, lvalue: &ast::Expr) -> bool {
+        let ast::ExprKind::Name(name) = &strip(lvalue).kind else { return true };
+        let what = match (self.lookup(name), self.named_symbol(lvalue)) {
             (Some(Scoped::Const(..)), _) | (None, Some(Symbol::Const(..))) => "a constant",
             (None, Some(Symbol::Enumerator(..))) => "an enumerator",
             (Some(Scoped::Program(_)), _) => {
                 self.report(
-                    Diagnostic::error(426, place.span, "which program this stands for must be known")
+                    Diagnostic::error(426, lvalue.span, "which program this stands for must be known")
                         .label("it is set again here")
                         .help("declare another variable for the other program"),
                 );
@@ -256,23 +256,23 @@ impl Body<'_, '_> {
             }
             _ => return true,
         };
-        self.report(Diagnostic::error(412, place.span, format!("`{name}` cannot be assigned")).label(what));
+        self.report(Diagnostic::error(412, lvalue.span, format!("`{name}` cannot be assigned")).label(what));
         false
     }
 
     fn compound(
         &mut self,
-        place: &ast::Expr,
+        lvalue: &ast::Expr,
         op: ast::BinaryOp,
         value: &ast::Expr,
         span: Span,
     ) -> Option<StmtKind> {
-        if !self.assignable_name(place) {
+        if !self.assignable_name(lvalue) {
             self.expr(value, None);
             return None;
         }
         self.strict_operator(op, span);
-        let target = self.target(place);
+        let target = self.target(lvalue);
         let value = self.expr(value, None);
         let target = target?;
         let current = self.make(ExprKind::Load(target.clone()), target.ty, target.span);
@@ -288,7 +288,7 @@ impl Body<'_, '_> {
         {
             let moved = self.arithmetic(op, current, value, span);
             let value = self.coerce(moved, target.ty);
-            return Some(StmtKind::Assign { place: target, value });
+            return Some(StmtKind::Assign { lvalue: target, value });
         }
         // The operator is checked as if it were written out; its right operand is what the statement keeps.
         let result = self.arithmetic(op, current, value, span);
@@ -296,7 +296,7 @@ impl Body<'_, '_> {
         let ExprKind::Binary(_, _, value) = result.expr.kind else { return None };
         let fits = Expr { kind: ExprKind::Const(0), ty: result.expr.ty, span: result_span };
         self.coerce(Typed::of(fits), target.ty);
-        Some(StmtKind::Compound { place: target, op: arithmetic_op(op), value: *value })
+        Some(StmtKind::Compound { lvalue: target, op: arithmetic_op(op), value: *value })
     }
 
     fn expression(&mut self, expr: &ast::Expr) -> Option<StmtKind> {
@@ -364,9 +364,9 @@ impl Body<'_, '_> {
         out.push(Stmt { kind: StmtKind::If { cond, then, otherwise }, span });
     }
 
-    fn jump(&mut self, kind: StmtKind, word: &str, span: Span) -> Option<StmtKind> {
+    fn jump(&mut self, kind: StmtKind, keyword: &str, span: Span) -> Option<StmtKind> {
         if self.loops == 0 {
-            self.report(Diagnostic::error(704, span, format!("`{word}` outside a loop")));
+            self.report(Diagnostic::error(704, span, format!("`{keyword}` outside a loop")));
             return None;
         }
         Some(kind)

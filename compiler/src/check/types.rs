@@ -225,18 +225,18 @@ impl Checker<'_> {
     }
 
     /// A kind of map by its word.
-    pub(super) fn map_kind(&mut self, word: &ast::Ident) -> Option<MapKind> {
-        if let Some(kind) = MapKind::ALL.iter().copied().find(|kind| kind.name() == word.name) {
+    pub(super) fn map_kind(&mut self, keyword: &ast::Ident) -> Option<MapKind> {
+        if let Some(kind) = MapKind::ALL.iter().copied().find(|kind| kind.name() == keyword.name) {
             const OF_011: &[MapKind] =
                 &[MapKind::Hash, MapKind::Array, MapKind::PercpuHash, MapKind::PercpuArray, MapKind::LruHash];
             if !OF_011.contains(&kind) {
-                self.strict(word.span, &format!("map kind `{}`", kind.name()));
+                self.strict(keyword.span, &format!("map kind `{}`", kind.name()));
             }
             return Some(kind);
         }
         let kinds = MapKind::ALL.iter().map(|kind| kind.name()).chain(["ringbuf"]);
-        let error = Diagnostic::error(202, word.span, format!("there is no map kind `{}`", word.name))
-            .suggest_near(word.span, "kind", &word.name, kinds);
+        let error = Diagnostic::error(202, keyword.span, format!("there is no map kind `{}`", keyword.name))
+            .suggest_near(keyword.span, "kind", &keyword.name, kinds);
         self.report(error);
         None
     }

@@ -22,13 +22,13 @@
 //! (as `ks test` reads it), `module` (with a kernel module), `file=NAME` (the file's name, else `main.ks`). A block with only `file=NAME` is a further
 //! file of the example before it. Tests hold every example to what it says.
 
-use super::Code;
+use super::DiagnosticCode;
 
 /// What is known about one code.
 #[derive(Debug)]
 pub struct Page {
     /// The code.
-    pub code: Code,
+    pub code: DiagnosticCode,
     text: &'static str,
 }
 
@@ -83,10 +83,10 @@ impl Page {
             let Some(info) = line.strip_prefix("```ks") else { continue };
             let text: String =
                 lines.by_ref().take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
-            let mut words = info.split_whitespace().peekable();
-            let wrong = words.next_if(|word| matches!(*word, "wrong" | "right")).map(|word| word == "wrong");
-            let (names, flags): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with("file="));
-            let name = names.first().map_or("main.ks", |word| &word["file=".len()..]).to_owned();
+            let mut parts = info.split_whitespace().peekable();
+            let wrong = parts.next_if(|part| matches!(*part, "wrong" | "right")).map(|part| part == "wrong");
+            let (names, flags): (Vec<_>, Vec<_>) = parts.partition(|part| part.starts_with("file="));
+            let name = names.first().map_or("main.ks", |part| &part["file=".len()..]).to_owned();
             let file = ExampleFile { name, text };
             match (wrong, examples.last_mut()) {
                 (None, Some(example)) => example.files.push(file),
@@ -102,7 +102,7 @@ impl Page {
 }
 
 /// The page of a code.
-pub fn page(code: Code) -> Option<&'static Page> {
+pub fn page(code: DiagnosticCode) -> Option<&'static Page> {
     PAGES.binary_search_by_key(&code, |page| page.code).ok().map(|at| &PAGES[at])
 }
 
@@ -112,19 +112,19 @@ pub fn pages() -> &'static [Page] {
 }
 
 /// Reads a code as people write it: `KS0123`, `ks123`, `123`.
-pub fn parse(text: &str) -> Option<Code> {
+pub fn parse(text: &str) -> Option<DiagnosticCode> {
     let digits = match text.get(..2) {
         Some(prefix) if prefix.eq_ignore_ascii_case("ks") => &text[2..],
         _ => text,
     };
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|number| plain && *number <= 9999).map(Code)
+    digits.parse().ok().filter(|number| plain && *number <= 9999).map(DiagnosticCode)
 }
 
 macro_rules! pages {
     ($($number:literal)*) => {
         &[$(Page {
-            code: Code($number),
+            code: DiagnosticCode($number),
             text: include_str!(concat!("codes/KS", stringify!($number), ".md")),
         }),*]
     };
@@ -144,12 +144,12 @@ static PAGES: &[Page] = pages![
 
 #[cfg(test)]
 mod tests {
-    use super::{Code, page, pages, parse};
+    use super::{DiagnosticCode, page, pages, parse};
 
     #[test]
     fn codes_are_read_as_people_write_them() {
         for text in ["KS0101", "ks101", "Ks0101", "101", "0101"] {
-            assert_eq!(parse(text), Some(Code(101)), "{text}");
+            assert_eq!(parse(text), Some(DiagnosticCode(101)), "{text}");
         }
         for text in ["", "KS", "KS-1", "+101", "KS01x", "10000", "99999999", "\u{e9}1"] {
             assert_eq!(parse(text), None, "{text}");

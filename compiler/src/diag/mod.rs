@@ -15,9 +15,9 @@ pub const MAX_KEPT: usize = 100;
 /// The number of a diagnostic, `KS0417`. The first two digits are the stage: 01 scanner, 02 grammar, 03 names,
 /// 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99 mistakes of the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Code(pub u16);
+pub struct DiagnosticCode(pub u16);
 
-impl std::fmt::Display for Code {
+impl std::fmt::Display for DiagnosticCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KS{:04}", self.0)
     }
@@ -57,7 +57,7 @@ pub struct Suggestion {
 #[must_use = "a diagnostic that nobody reports is lost"]
 pub struct Diagnostic {
     /// Its number.
-    pub code: Code,
+    pub code: DiagnosticCode,
     /// Error or warning.
     pub severity: Severity,
     /// The headline: makes sense alone, in one line.
@@ -78,7 +78,7 @@ impl Diagnostic {
     /// An error at a place.
     pub fn error(code: u16, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
-            code: Code(code),
+            code: DiagnosticCode(code),
             severity: Severity::Error,
             message: message.into(),
             primary: Label { span, text: String::new() },

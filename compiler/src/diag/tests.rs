@@ -3,7 +3,7 @@
 use super::{Diagnostic, Diagnostics, MAX_KEPT};
 use crate::source::{SourceMap, Span};
 
-fn places(count: u32) -> Vec<Span> {
+fn some_spans(count: u32) -> Vec<Span> {
     let mut sources = SourceMap::default();
     let file = sources.add("t.ks", vec![b'x'; count as usize]).expect("short");
     (0..count).map(|at| Span { file, start: at, end: at + 1 }).collect()
@@ -12,7 +12,7 @@ fn places(count: u32) -> Vec<Span> {
 #[test]
 fn what_is_not_kept_is_counted() {
     let mut diagnostics = Diagnostics::default();
-    for span in places(MAX_KEPT as u32 + 7) {
+    for span in some_spans(MAX_KEPT as u32 + 7) {
         diagnostics.report(Diagnostic::error(301, span, "no name `x` here"));
     }
     assert_eq!(diagnostics.iter().count(), MAX_KEPT);
@@ -22,9 +22,9 @@ fn what_is_not_kept_is_counted() {
 }
 
 #[test]
-fn errors_are_kept_beside_many_warnings() {
+fn errors_are_kept_despite_many_warnings() {
     let mut diagnostics = Diagnostics::default();
-    let spans = places(MAX_KEPT as u32 + 1);
+    let spans = some_spans(MAX_KEPT as u32 + 1);
     for span in &spans {
         diagnostics.report(Diagnostic::warning(213, *span, "this has no effect"));
     }
@@ -37,7 +37,7 @@ fn errors_are_kept_beside_many_warnings() {
 
 #[test]
 fn near_names_become_suggestions() {
-    let span = places(1)[0];
+    let span = some_spans(1)[0];
     let one = Diagnostic::error(305, span, "no function `prnt`").suggest_near(
         span,
         "function",

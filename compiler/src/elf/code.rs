@@ -1,6 +1,6 @@
 //! Functions: their places in the code sections, and their references turned into relocations.
 
-use super::{CodeSection, ElfError, Function, FunctionBody, FunctionDecl, GlobalDef, to_u32};
+use super::{CodeSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, ObjectFunction, to_u32};
 use crate::bpf::{
     self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, Operand, SLOT_BYTES,
     Symbol, slot_offsets,
@@ -8,10 +8,10 @@ use crate::bpf::{
 use crate::btf::{BtfBuilder, CoreReloKind, FuncLinkage, Line, TypeId, ext};
 
 /// The code sections as they will be in the file, in the order in which they were first used.
-pub(super) struct Code {
+pub(super) struct CodeLayout {
     pub sections: Vec<Section>,
     /// For each function, its section's index, and its offset and size in bytes.
-    pub places: Vec<Place>,
+    pub placements: Vec<FunctionPlacement>,
     pub ext: Vec<ext::Section>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Section {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FunctionPlacement {
     pub section: usize,
     pub offset: u32,
     pub bytes: u32,
@@ -51,21 +51,21 @@ const TEXT: &str = ".text";
 
 pub(super) fn lay_out(
     btf: &mut BtfBuilder,
-    functions: &[Function],
+    functions: &[ObjectFunction],
     globals: &[GlobalDef],
-) -> Result<Code, ElfError> {
+) -> Result<CodeLayout, ElfError> {
     check_line_tables(functions)?;
-    let mut code = place(functions)?;
-    for (function, place) in functions.iter().zip(code.places.clone()) {
+    let mut code = placement(functions)?;
+    for (function, placement) in functions.iter().zip(code.placements.clone()) {
         let FunctionDecl { name, proto, linkage, .. } = &function.decl;
         let body = body(function)?;
         let func = btf.func(name, *proto, *linkage);
-        let lowering = Lowering { name, place, code: &code, functions, globals };
+        let lowering = Lowering { name, placement, code: &code, functions, globals };
         let (bytes, relocations) = lowering.lower(&body.code)?;
         if let (Some(section), Some(ext)) =
-            (code.sections.get_mut(place.section), code.ext.get_mut(place.section))
+            (code.sections.get_mut(placement.section), code.ext.get_mut(placement.section))
         {
-            describe(ext, name, place, func, body)?;
+            describe(ext, name, placement, func, body)?;
             section.bytes.extend_from_slice(&bytes);
             section.relocations.extend(relocations);
         }
@@ -73,7 +73,7 @@ pub(super) fn lay_out(
     Ok(code)
 }
 
-fn body(function: &Function) -> Result<&FunctionBody, ElfError> {
+fn body(function: &ObjectFunction) -> Result<&FunctionBody, ElfError> {
     let error = |reason| ElfError::Function { name: function.decl.name.clone(), reason };
     match &function.body {
         None => Err(error("was declared and has no body")),
@@ -84,8 +84,8 @@ fn body(function: &Function) -> Result<&FunctionBody, ElfError> {
 
 /// The kernel wants line information at the start of every function of a program, or nowhere
 /// (kernel/bpf/verifier.c, `check_btf_line`, v6.12).
-fn check_line_tables(functions: &[Function]) -> Result<(), ElfError> {
-    let lines = |function: &Function| function.body.as_ref().is_some_and(|body| !body.lines.is_empty());
+fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), ElfError> {
+    let lines = |function: &ObjectFunction| function.body.as_ref().is_some_and(|body| !body.lines.is_empty());
     if !functions.iter().any(lines) {
         return Ok(());
     }
@@ -99,9 +99,9 @@ fn check_line_tables(functions: &[Function]) -> Result<(), ElfError> {
 }
 
 /// Gives every function its place; the sections are still empty.
-fn place(functions: &[Function]) -> Result<Code, ElfError> {
+fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, ElfError> {
     let mut code =
-        Code { sections: Vec::new(), places: Vec::with_capacity(functions.len()), ext: Vec::new() };
+        CodeLayout { sections: Vec::new(), placements: Vec::with_capacity(functions.len()), ext: Vec::new() };
     let mut ends: Vec<u32> = Vec::new();
     for function in functions {
         let name = section_name(&function.decl)?;
@@ -126,10 +126,10 @@ fn place(functions: &[Function]) -> Result<Code, ElfError> {
         let bytes = slots.checked_mul(to_u32(SLOT_BYTES)?).ok_or(ElfError::TooLarge)?;
         let offset = ends.get(section).copied().unwrap_or_default();
         let end = offset.checked_add(bytes).ok_or(ElfError::TooLarge)?;
-        if let Some(place) = ends.get_mut(section) {
-            *place = end;
+        if let Some(last) = ends.get_mut(section) {
+            *last = end;
         }
-        code.places.push(Place { section, offset, bytes });
+        code.placements.push(FunctionPlacement { section, offset, bytes });
     }
     Ok(code)
 }
@@ -151,9 +151,9 @@ fn section_name(decl: &FunctionDecl) -> Result<&str, ElfError> {
 /// Turns one function's references into relocations.
 struct Lowering<'a> {
     name: &'a str,
-    place: Place,
-    code: &'a Code,
-    functions: &'a [Function],
+    placement: FunctionPlacement,
+    code: &'a CodeLayout,
+    functions: &'a [ObjectFunction],
     globals: &'a [GlobalDef],
 }
 
@@ -174,7 +174,7 @@ impl Lowering<'_> {
             if matches!(target, Target::Function(_) | Target::Kfunc(_)) {
                 calls.push(slot as usize);
             }
-            relocations.push(Relocation { offset: self.place.offset + byte_offset(slot), target });
+            relocations.push(Relocation { offset: self.placement.offset + byte_offset(slot), target });
         }
         let mut bytes = bpf::encode(&plain).map_err(encode_error)?;
         for slot in calls {
@@ -234,17 +234,17 @@ impl Lowering<'_> {
 
     /// The offset of a callback in `.text`.
     fn callback(&self, at: InsnIndex, function: FunctionRef) -> Result<u32, ElfError> {
-        let (decl, place) = self.function(function)?;
+        let (decl, placement) = self.function(function)?;
         match (&decl.section, decl.linkage) {
-            (CodeSection::Text, FuncLinkage::Static) => Ok(place.offset),
+            (CodeSection::Text, FuncLinkage::Static) => Ok(placement.offset),
             _ => Err(self.insn_error(at, "takes the address of a function that is not static in .text")),
         }
     }
 
-    fn function(&self, function: FunctionRef) -> Result<(&FunctionDecl, Place), ElfError> {
+    fn function(&self, function: FunctionRef) -> Result<(&FunctionDecl, FunctionPlacement), ElfError> {
         let index = function.0 as usize;
-        match (self.functions.get(index), self.code.places.get(index)) {
-            (Some(function), Some(&place)) => Ok((&function.decl, place)),
+        match (self.functions.get(index), self.code.placements.get(index)) {
+            (Some(function), Some(&placement)) => Ok((&function.decl, placement)),
             _ => Err(ElfError::Foreign(Symbol::Function(function))),
         }
     }
@@ -277,7 +277,7 @@ fn byte_offset(slot: u32) -> u32 {
 fn describe(
     ext: &mut ext::Section,
     name: &str,
-    place: Place,
+    placement: FunctionPlacement,
     func: TypeId,
     body: &FunctionBody,
 ) -> Result<(), ElfError> {
@@ -285,10 +285,10 @@ fn describe(
         slot_offsets(&body.code).map_err(|source| ElfError::Encode { name: name.to_owned(), source })?;
     let error = |at, reason| ElfError::Insn { name: name.to_owned(), at, reason };
     let offset = |at: InsnIndex| match (body.code.get(at.0 as usize), slots.get(at.0 as usize)) {
-        (Some(insn), Some(&slot)) => Ok((insn, place.offset + byte_offset(slot))),
+        (Some(insn), Some(&slot)) => Ok((insn, placement.offset + byte_offset(slot))),
         _ => Err(error(at, "is named by a line or relocation and does not exist")),
     };
-    ext.funcs.push((place.offset, func));
+    ext.funcs.push((placement.offset, func));
     for line in last_at_each_instruction(&body.lines) {
         let (_, at) = offset(line.at)?;
         check_line(line, name)?;

@@ -41,7 +41,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, globals: &[GlobalDef]) -> Result<Dat
             initial: Vec::new(),
             entries: Vec::new(),
         });
-        let offset = section.place(global)?;
+        let offset = section.append(global)?;
         let var = btf.var(&global.name, global.ty, VarLinkage::Global);
         section.entries.push(DatasecEntry { var, offset, size: global.bytes });
         data.offsets.push(offset);
@@ -54,7 +54,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, globals: &[GlobalDef]) -> Result<Dat
 
 impl Section {
     /// Appends a variable and returns its offset.
-    fn place(&mut self, global: &GlobalDef) -> Result<u32, ElfError> {
+    fn append(&mut self, global: &GlobalDef) -> Result<u32, ElfError> {
         let offset = self.bytes.checked_next_multiple_of(global.align).ok_or(ElfError::TooLarge)?;
         self.bytes = offset.checked_add(global.bytes).ok_or(ElfError::TooLarge)?;
         self.align = self.align.max(global.align);

@@ -54,14 +54,14 @@ pub struct MapDef {
 /// `.maps` as it will be in the file.
 pub(super) struct Maps {
     /// Offset and size of each map's variable.
-    pub places: Vec<(u32, u32)>,
+    pub placements: Vec<(u32, u32)>,
     pub bytes: u32,
 }
 
 const POINTER_BYTES: u32 = 8;
 
 pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, ElfError> {
-    let mut places = Vec::with_capacity(maps.len());
+    let mut placements = Vec::with_capacity(maps.len());
     let mut entries = Vec::with_capacity(maps.len());
     let mut end = 0u32;
     for map in maps {
@@ -71,13 +71,13 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, Elf
         let size = bytes.checked_add(filled).ok_or(ElfError::TooLarge)?;
         let var = btf.var(&map.name, ty, VarLinkage::Global);
         entries.push(DatasecEntry { var, offset: end, size });
-        places.push((end, size));
+        placements.push((end, size));
         end = end.checked_add(size).ok_or(ElfError::TooLarge)?;
     }
     if !entries.is_empty() {
         btf.datasec(".maps", end, &entries);
     }
-    Ok(Maps { places, bytes: end })
+    Ok(Maps { placements, bytes: end })
 }
 
 /// The struct type of a map's variable, and its size.

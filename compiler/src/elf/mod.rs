@@ -155,7 +155,7 @@ pub struct FunctionBody {
 /// BPF_MAP_TYPE_PROG_ARRAY. Source: include/uapi/linux/bpf.h, v6.12.
 const PROG_ARRAY: u32 = 3;
 
-struct Function {
+struct ObjectFunction {
     decl: FunctionDecl,
     body: Option<FunctionBody>,
 }
@@ -181,7 +181,7 @@ pub struct ObjectBuilder {
     maps: Vec<MapDef>,
     globals: Vec<GlobalDef>,
     kfuncs: Vec<Kfunc>,
-    functions: Vec<Function>,
+    functions: Vec<ObjectFunction>,
     struct_ops: Vec<StructOpsDef>,
     sections: Vec<(&'static str, Vec<u8>)>,
     error: Option<ElfError>,
@@ -259,18 +259,18 @@ impl ObjectBuilder {
 
     /// Adds a function whose body follows, so that functions can refer to each other.
     pub fn declare_function(&mut self, decl: FunctionDecl) -> FunctionRef {
-        self.functions.push(Function { decl, body: None });
+        self.functions.push(ObjectFunction { decl, body: None });
         FunctionRef(last_index(self.functions.len()))
     }
 
     /// Gives a declared function its body. [`ObjectBuilder::finish`] reports a second body.
     pub fn define_function(&mut self, function: FunctionRef, body: FunctionBody) {
-        let Some(place) = self.functions.get_mut(function.0 as usize) else {
+        let Some(declared) = self.functions.get_mut(function.0 as usize) else {
             self.error.get_or_insert(ElfError::Foreign(Symbol::Function(function)));
             return;
         };
-        if place.body.replace(body).is_some() {
-            let name = place.decl.name.clone();
+        if declared.body.replace(body).is_some() {
+            let name = declared.decl.name.clone();
             self.error.get_or_insert(ElfError::Function { name, reason: "has two bodies" });
         }
     }

@@ -51,13 +51,13 @@ pub enum StructOpsValue {
 pub(super) struct StructOps {
     pub content: Vec<u8>,
     /// For each struct, its offset and size in bytes.
-    pub places: Vec<(u32, u32)>,
+    pub placements: Vec<(u32, u32)>,
     /// Which program's address goes where.
     pub programs: Vec<(u32, FunctionRef)>,
 }
 
 pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<StructOps, ElfError> {
-    let mut laid_out = StructOps { content: Vec::new(), places: Vec::new(), programs: Vec::new() };
+    let mut laid_out = StructOps { content: Vec::new(), placements: Vec::new(), programs: Vec::new() };
     let mut entries = Vec::new();
     for def in defs {
         let offset = laid_out.align_to(ALIGN)?;
@@ -81,7 +81,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<Str
         let ty = btf.structure(&def.ops, bytes, &members);
         let var = btf.var(&def.name, ty, VarLinkage::Global);
         entries.push(DatasecEntry { var, offset, size: bytes });
-        laid_out.places.push((offset, bytes));
+        laid_out.placements.push((offset, bytes));
     }
     if !entries.is_empty() {
         btf.datasec(SECTION, to_u32(laid_out.content.len())?, &entries);

@@ -6,7 +6,7 @@ use object::{
     SymbolScope, elf,
 };
 
-use super::code::{Code, Target};
+use super::code::{CodeLayout, Target};
 use super::data::Data;
 use super::map::Maps;
 use super::struct_ops::{self, StructOps};
@@ -29,7 +29,7 @@ pub(super) struct Parts {
     pub data: Data,
     pub maps: Maps,
     pub struct_ops: StructOps,
-    pub code: Code,
+    pub code: CodeLayout,
 }
 
 pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>, ElfError> {
@@ -83,18 +83,18 @@ impl File {
         section
     }
 
-    fn add_code(&mut self, builder: &ObjectBuilder, code: &Code) {
+    fn add_code(&mut self, builder: &ObjectBuilder, code: &CodeLayout) {
         for section in &code.sections {
             let id = self.append(&section.name, SectionKind::Text, &section.bytes, SLOT_ALIGN);
             self.code_sections.push(id);
         }
-        for (function, place) in builder.functions.iter().zip(&code.places) {
+        for (function, placement) in builder.functions.iter().zip(&code.placements) {
             let FunctionDecl { name, linkage, .. } = &function.decl;
-            let section = self.code_sections.get(place.section).copied();
+            let section = self.code_sections.get(placement.section).copied();
             let symbol = self.object.add_symbol(ElfSymbol {
                 name: name.as_bytes().to_vec(),
-                value: place.offset.into(),
-                size: place.bytes.into(),
+                value: placement.offset.into(),
+                size: placement.bytes.into(),
                 kind: SymbolKind::Text,
                 scope: match linkage {
                     FuncLinkage::Static => SymbolScope::Compilation,
@@ -137,7 +137,7 @@ impl File {
         }
         let content = vec![0; maps.bytes as usize];
         let section = self.append(".maps", SectionKind::Data, &content, SLOT_ALIGN);
-        for (map, &(offset, bytes)) in builder.maps.iter().zip(&maps.places) {
+        for (map, &(offset, bytes)) in builder.maps.iter().zip(&maps.placements) {
             let symbol = self.add_variable(&map.name, Some(section), offset, bytes);
             self.maps.push(symbol);
             let filled = map.programs.len() as u64 * SLOT_ALIGN;
@@ -155,7 +155,7 @@ impl File {
         }
         let align = struct_ops::ALIGN.into();
         let section = self.append(struct_ops::SECTION, SectionKind::Data, &struct_ops.content, align);
-        for (def, &(offset, bytes)) in builder.struct_ops.iter().zip(&struct_ops.places) {
+        for (def, &(offset, bytes)) in builder.struct_ops.iter().zip(&struct_ops.placements) {
             self.add_variable(&def.name, Some(section), offset, bytes);
         }
         for &(offset, program) in &struct_ops.programs {
@@ -203,7 +203,7 @@ impl File {
     }
 
     /// The addends are in the instructions already, in the form libbpf reads them.
-    fn relocate(&mut self, code: &Code) -> Result<(), ElfError> {
+    fn relocate(&mut self, code: &CodeLayout) -> Result<(), ElfError> {
         for (section, &id) in code.sections.iter().zip(&self.code_sections.clone()) {
             for relocation in &section.relocations {
                 let (symbol, r_type) = self.resolve(code, relocation.target)?;
@@ -220,7 +220,7 @@ impl File {
     }
 
     /// The symbol and type of a relocation.
-    fn resolve(&mut self, code: &Code, target: Target) -> Result<(SymbolId, u32), ElfError> {
+    fn resolve(&mut self, code: &CodeLayout, target: Target) -> Result<(SymbolId, u32), ElfError> {
         let symbol = |ids: &[SymbolId], index: u32| ids.get(index as usize).copied();
         let (found, r_type, named) = match target {
             Target::Map(map) => (symbol(&self.maps, map.0), elf::R_BPF_64_64, Symbol::Map(map)),
@@ -232,8 +232,9 @@ impl File {
             }
             // libbpf takes the address of a static function only as .text plus an offset.
             Target::Callback(function) => {
-                let place = code.places.get(function.0 as usize);
-                let section = place.and_then(|place| self.code_sections.get(place.section).copied());
+                let placement = code.placements.get(function.0 as usize);
+                let section =
+                    placement.and_then(|placement| self.code_sections.get(placement.section).copied());
                 let found = section.map(|id| self.object.section_symbol(id));
                 (found, elf::R_BPF_64_64, Symbol::Function(function))
             }

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::{DefId, DefKind, Definition, Facts, Found, Ty};
+use super::{DefId, DefKind, Definition, Facts, FoundSymbol, Ty};
 use crate::source::{FileId, Span};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     /// By place.
-    pub(super) refs: Vec<Found>,
+    pub(super) refs: Vec<FoundSymbol>,
     /// By definition, then place.
-    pub(super) by_def: Vec<Found>,
+    pub(super) by_def: Vec<FoundSymbol>,
     /// By place.
     pub(super) types: Vec<(Span, String)>,
     pub(super) children: HashMap<DefId, Vec<DefId>>,

@@ -127,7 +127,7 @@ impl Definition {
 
 /// What stands at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundSymbol {
     /// The name's bytes.
     pub span: Span,
     /// What it means.
@@ -139,7 +139,7 @@ pub struct Found {
 pub struct Facts {
     recording: bool,
     defs: Vec<Definition>,
-    refs: Vec<Found>,
+    refs: Vec<FoundSymbol>,
     types: Vec<(Span, String)>,
     index: OnceLock<Index>,
 }
@@ -167,7 +167,7 @@ impl Facts {
         }
         let (definition, id) = (make(), DefId(self.defs.len() as u32));
         if let Some(span) = definition.span {
-            self.refs.push(Found { span, def: id });
+            self.refs.push(FoundSymbol { span, def: id });
         }
         self.defs.push(definition);
         self.index.take();
@@ -177,7 +177,7 @@ impl Facts {
     /// Says that the name at `span` means `def`.
     pub fn refer(&mut self, span: Span, def: DefId) {
         if self.recording && def != DefId::NOTHING {
-            self.refs.push(Found { span, def });
+            self.refs.push(FoundSymbol { span, def });
             self.index.take();
         }
     }
@@ -209,7 +209,7 @@ impl Facts {
     }
 
     /// The name at a byte, or that ends there, and what it means.
-    pub fn at(&self, file: FileId, offset: u32) -> Option<Found> {
+    pub fn at(&self, file: FileId, offset: u32) -> Option<FoundSymbol> {
         let refs = &self.index().refs;
         let after = refs.partition_point(|found| (found.span.file, found.span.start) <= (file, offset));
         // Names do not overlap: the last one that starts here or before is the only one that can reach.

@@ -6,9 +6,9 @@ use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 impl Writer<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) {
         match &expr.kind {
-            ExprKind::Int(value) => self.word(|| value.to_string().into_bytes()),
-            ExprKind::Str(bytes) => self.word(|| quoted(b'"', bytes)),
-            ExprKind::Char(byte) => self.word(|| quoted(b'\'', &[*byte])),
+            ExprKind::Int(value) => self.verbatim(|| value.to_string().into_bytes()),
+            ExprKind::Str(bytes) => self.verbatim(|| quoted(b'"', bytes)),
+            ExprKind::Char(byte) => self.verbatim(|| quoted(b'\'', &[*byte])),
             ExprKind::Bool(true) => self.token("true"),
             ExprKind::Bool(false) => self.token("false"),
             ExprKind::Null => self.token("null"),
@@ -19,20 +19,20 @@ impl Writer<'_> {
                 self.indent();
                 self.expr(inner);
                 self.dedent();
-                self.beside(")");
+                self.same_line(")");
             }
             ExprKind::Field { base, arrow, name } => {
                 self.expr(base);
-                self.beside(if *arrow { "->" } else { "." });
+                self.same_line(if *arrow { "->" } else { "." });
                 self.name(&name.name);
             }
             ExprKind::Index(base, index) => {
                 self.expr(base);
-                self.beside("[");
+                self.same_line("[");
                 self.indent();
                 self.expr(index);
                 self.dedent();
-                self.beside("]");
+                self.same_line("]");
             }
             ExprKind::Call { callee, args } => {
                 self.expr(callee);
@@ -42,9 +42,9 @@ impl Writer<'_> {
                 self.token("new");
                 self.space();
                 self.ty(ty);
-                self.beside("(");
+                self.same_line("(");
                 flag.iter().for_each(|flag| self.expr(flag));
-                self.beside(")");
+                self.same_line(")");
             }
             ExprKind::Struct { module, name, fields } => self.struct_literal(module.as_ref(), name, fields),
             ExprKind::Match { value, arms } => self.match_expr(value, arms),
@@ -78,9 +78,9 @@ impl Writer<'_> {
         }
         self.space();
         match op {
-            BinaryOp::Shl => ["<", "<"].into_iter().for_each(|half| self.beside(half)),
-            BinaryOp::Shr => [">", ">"].into_iter().for_each(|half| self.beside(half)),
-            _ => self.beside(op.text()),
+            BinaryOp::Shl => ["<", "<"].into_iter().for_each(|half| self.same_line(half)),
+            BinaryOp::Shr => [">", ">"].into_iter().for_each(|half| self.same_line(half)),
+            _ => self.same_line(op.text()),
         }
         self.line();
         self.expr(right);
@@ -113,7 +113,7 @@ impl Writer<'_> {
                 if at == 0 {
                     writer.soft();
                 } else {
-                    writer.beside(",");
+                    writer.same_line(",");
                     writer.group(false, Writer::line);
                 }
                 writer.expr(element);
@@ -132,17 +132,17 @@ impl Writer<'_> {
         let hugs = args.iter().filter(|arg| !is_short(arg)).count() == 1
             && args.iter().all(|arg| is_short(arg) || breaks_itself(arg))
             && !self.comments_in_brackets();
-        self.beside("(");
+        self.same_line("(");
         if hugs {
             for (at, arg) in args.iter().enumerate() {
                 if at > 0 {
-                    self.beside(",");
+                    self.same_line(",");
                     self.space();
                 }
                 self.expr(arg);
             }
             self.trailing_comma(false);
-            self.beside(")");
+            self.same_line(")");
             return;
         }
         self.group(false, |writer| {
@@ -154,13 +154,13 @@ impl Writer<'_> {
     fn struct_literal(&mut self, module: Option<&Ident>, name: &Ident, fields: &[(Ident, Expr)]) {
         if let Some(module) = module {
             self.name(&module.name);
-            self.beside(".");
+            self.same_line(".");
         }
         self.name(&name.name);
         self.space();
         self.braces(fields, false, |writer, (name, value)| {
             writer.name(&name.name);
-            writer.beside(":");
+            writer.same_line(":");
             writer.space();
             writer.expr(value);
         });
@@ -169,18 +169,18 @@ impl Writer<'_> {
     fn match_expr(&mut self, value: &Expr, arms: &[Arm]) {
         self.token("match");
         self.space();
-        self.beside("(");
+        self.same_line("(");
         self.indent();
         self.expr(value);
         self.dedent();
-        self.beside(")");
+        self.same_line(")");
         self.space();
         self.braces(arms, true, |writer, arm| {
             match &arm.pattern {
                 Some(pattern) => writer.expr(pattern),
                 None => writer.token("default"),
             }
-            writer.beside(":");
+            writer.same_line(":");
             writer.space();
             match &arm.result {
                 ArmResult::Expr(result) => {

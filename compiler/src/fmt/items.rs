@@ -3,14 +3,14 @@
 use super::exprs::quoted;
 use super::writer::Writer;
 use crate::ast::{
-    Attribute, Expr, FieldDecl, File, Function, Global, Ident, Item, ItemKind, MapFlags, Param, StrLit,
+    AstFunction, Attribute, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags, Param, StrLit,
     TypeExpr,
 };
 
 /// A member of an impl block.
 enum Member<'a> {
     Field(&'a (Ident, Expr)),
-    Method(&'a Function),
+    Method(&'a AstFunction),
 }
 
 impl Writer<'_> {
@@ -39,7 +39,7 @@ impl Writer<'_> {
             ItemKind::Import { name, path } => {
                 self.named("import", name);
                 self.space();
-                self.beside("from");
+                self.same_line("from");
                 self.space();
                 self.string(path);
             }
@@ -50,7 +50,7 @@ impl Writer<'_> {
             ItemKind::Alias { name, ty } => {
                 self.named("type", name);
                 self.space();
-                self.beside("=");
+                self.same_line("=");
                 self.space();
                 self.ty(ty);
             }
@@ -61,7 +61,7 @@ impl Writer<'_> {
                     writer.name(&name.name);
                     if let Some(value) = value {
                         writer.space();
-                        writer.beside("=");
+                        writer.same_line("=");
                         writer.space();
                         writer.int(value);
                     }
@@ -89,14 +89,14 @@ impl Writer<'_> {
         }
     }
 
-    fn named(&mut self, word: &'static str, name: &Ident) {
-        self.token(word);
+    fn named(&mut self, keyword: &'static str, name: &Ident) {
+        self.token(keyword);
         self.space();
         self.name(&name.name);
     }
 
     fn string(&mut self, string: &StrLit) {
-        self.word(|| quoted(b'"', &string.bytes));
+        self.verbatim(|| quoted(b'"', &string.bytes));
     }
 
     fn attributes(&mut self, attributes: &[Attribute]) {
@@ -104,9 +104,9 @@ impl Writer<'_> {
             self.token("@");
             self.name(&attribute.name.name);
             if let Some(argument) = &attribute.argument {
-                self.beside("(");
+                self.same_line("(");
                 self.string(argument);
-                self.beside(")");
+                self.same_line(")");
             }
             self.hard();
         }
@@ -149,21 +149,21 @@ impl Writer<'_> {
     fn flags(&mut self, flags: &MapFlags) {
         self.token("@");
         self.name("flags");
-        self.beside("(");
+        self.same_line("(");
         for (at, (name, number)) in flags.flags.iter().enumerate() {
             if at > 0 {
                 self.space();
-                self.beside("|");
+                self.same_line("|");
                 self.space();
             }
             self.name(&name.name);
             if let Some(number) = number {
-                self.beside("(");
+                self.same_line("(");
                 self.int(number);
-                self.beside(")");
+                self.same_line(")");
             }
         }
-        self.beside(")");
+        self.same_line(")");
     }
 
     fn counter(&mut self, name: &Ident, event: &Expr, leader: Option<&Ident>) {
@@ -171,19 +171,19 @@ impl Writer<'_> {
         self.space();
         self.name(&name.name);
         self.space();
-        self.beside(":");
+        self.same_line(":");
         self.space();
         self.expr(event);
         if let Some(leader) = leader {
             self.space();
-            self.beside("group");
+            self.same_line("group");
             self.space();
             self.name(&leader.name);
         }
     }
 
     fn params(&mut self, params: &[Param]) {
-        self.beside("(");
+        self.same_line("(");
         self.group(false, |writer| {
             writer.list(params, Writer::soft, false, |writer, param| {
                 writer.name(&param.name.name);
@@ -196,7 +196,7 @@ impl Writer<'_> {
     fn result(&mut self, name: Option<&Ident>, ty: Option<&TypeExpr>) {
         let Some(ty) = ty else { return };
         self.space();
-        self.beside("->");
+        self.same_line("->");
         self.space();
         match name {
             Some(name) => {
@@ -207,7 +207,7 @@ impl Writer<'_> {
         }
     }
 
-    fn function(&mut self, function: &Function) {
+    fn function(&mut self, function: &AstFunction) {
         self.docs(function.docs.as_deref());
         self.attributes(&function.attributes);
         self.named("fn", &function.name);
@@ -219,7 +219,7 @@ impl Writer<'_> {
     }
 
     /// The tree keeps fields and methods apart; they are written in the order of the source.
-    fn members(&mut self, methods: &[Function], fields: &[(Ident, Expr)]) {
+    fn members(&mut self, methods: &[AstFunction], fields: &[(Ident, Expr)]) {
         let mut members: Vec<Member> = fields.iter().map(Member::Field).collect();
         members.extend(methods.iter().map(Member::Method));
         members.sort_by_key(|member| match member {
@@ -227,7 +227,7 @@ impl Writer<'_> {
             Member::Method(method) => method.name.span,
         });
         self.space();
-        self.beside("{");
+        self.same_line("{");
         self.indent();
         for (at, member) in members.iter().enumerate() {
             self.hard();
@@ -248,7 +248,7 @@ impl Writer<'_> {
 
     fn static_field(&mut self, name: &Ident, value: &Expr) {
         self.name(&name.name);
-        self.beside(":");
+        self.same_line(":");
         self.space();
         self.expr(value);
         self.comma();

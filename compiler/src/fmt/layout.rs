@@ -99,7 +99,7 @@ fn break_around_lines(ops: &mut [Op<'_>]) {
 fn fits(ops: &[Op<'_>], column: usize) -> bool {
     let mut left = WIDTH.saturating_sub(column);
     let mut depth = 0usize;
-    let mut behind = false;
+    let mut past_end = false;
     for op in ops {
         let width = match op {
             Op::Open(_) => {
@@ -108,15 +108,15 @@ fn fits(ops: &[Op<'_>], column: usize) -> bool {
             }
             Op::Close => {
                 depth = depth.saturating_sub(1);
-                behind |= depth == 0;
+                past_end |= depth == 0;
                 0
             }
-            Op::Line | Op::Soft | Op::Hard | Op::Comment { .. } if behind => return true,
+            Op::Line | Op::Soft | Op::Hard | Op::Comment { .. } if past_end => return true,
             Op::Text(text) => match text.iter().position(|byte| *byte == b'\n') {
                 Some(line) => return line <= left,
                 None => text.len(),
             },
-            Op::IfBroken(text) if behind && depth == 0 => text.len(),
+            Op::IfBroken(text) if past_end && depth == 0 => text.len(),
             Op::Space | Op::Line => 1,
             _ => 0,
         };

@@ -6,7 +6,7 @@ use crate::ast::{Block, Stmt, StmtKind};
 impl Writer<'_> {
     /// `{ a, b, }`: on one line if the author had it so and it fits. `long` breaks it where there is no author.
     pub(super) fn braces<T>(&mut self, elements: &[T], long: bool, write: impl FnMut(&mut Self, &T)) {
-        self.beside("{");
+        self.same_line("{");
         let broken = !elements.is_empty() && self.breaks_here(long);
         self.group(broken, |writer| {
             writer.list(elements, Writer::line, true, write);
@@ -16,7 +16,7 @@ impl Writer<'_> {
 
     /// `{ ... }`: a single plain statement stays on the line if the author had it there.
     pub(super) fn block(&mut self, block: &Block) {
-        self.beside("{");
+        self.same_line("{");
         if block.stmts.is_empty() {
             self.indent();
             self.element(true);

@@ -14,7 +14,7 @@ mod stmts;
 mod types;
 mod writer;
 
-use crate::ast::{File, places};
+use crate::ast::{File, without_spans};
 use crate::diag::Diagnostics;
 use crate::lex::{self, Token};
 use crate::parse;
@@ -50,5 +50,5 @@ pub fn print(file: &File) -> Vec<u8> {
 fn reads_as(text: &[u8], file: &File) -> bool {
     let mut diagnostics = Diagnostics::default();
     let again = parse::parse(&lex::scan(file.end.file, text), text, &mut diagnostics);
-    !diagnostics.has_errors() && places::same(file, &again)
+    !diagnostics.has_errors() && without_spans::same(file, &again)
 }

@@ -8,8 +8,8 @@ impl Writer<'_> {
         match &stmt.kind {
             StmtKind::Var { name, ty, init } => self.binding("var", name, ty.as_ref(), init.as_ref()),
             StmtKind::Const { name, ty, value } => self.binding("const", name, ty.as_ref(), Some(value)),
-            StmtKind::Assign { place, op, value } => {
-                self.expr(place);
+            StmtKind::Assign { lvalue, op, value } => {
+                self.expr(lvalue);
                 self.space();
                 self.assign_op(*op);
                 self.space();
@@ -17,10 +17,10 @@ impl Writer<'_> {
             }
             StmtKind::Expr(expr) => self.expr(expr),
             StmtKind::Return(None) => self.token("return"),
-            StmtKind::Return(Some(value)) => self.with_word("return", value),
-            StmtKind::Delete(expr) => self.with_word("delete", expr),
-            StmtKind::Throw(expr) => self.with_word("throw", expr),
-            StmtKind::Defer(expr) => self.with_word("defer", expr),
+            StmtKind::Return(Some(value)) => self.with_keyword("return", value),
+            StmtKind::Delete(expr) => self.with_keyword("delete", expr),
+            StmtKind::Throw(expr) => self.with_keyword("throw", expr),
+            StmtKind::Defer(expr) => self.with_keyword("defer", expr),
             StmtKind::Break => self.token("break"),
             StmtKind::Continue => self.token("continue"),
             StmtKind::If(branch) => self.branch(branch),
@@ -32,11 +32,11 @@ impl Writer<'_> {
                 self.head("for", |writer| {
                     writer.name(&name.name);
                     writer.space();
-                    writer.beside("in");
+                    writer.same_line("in");
                     writer.space();
                     writer.expr(start);
-                    writer.beside(".");
-                    writer.beside(".");
+                    writer.same_line(".");
+                    writer.same_line(".");
                     writer.expr(end);
                 });
                 self.block(body);
@@ -44,11 +44,11 @@ impl Writer<'_> {
             StmtKind::ForEach { key, value, over, body } => {
                 self.head("for", |writer| {
                     writer.name(&key.name);
-                    writer.beside(",");
+                    writer.same_line(",");
                     writer.space();
                     writer.name(&value.name);
                     writer.space();
-                    writer.beside("in");
+                    writer.same_line("in");
                     writer.space();
                     writer.expr(over);
                 });
@@ -66,12 +66,12 @@ impl Writer<'_> {
     /// `var name: type = value`.
     pub(super) fn binding(
         &mut self,
-        word: &'static str,
+        keyword: &'static str,
         name: &Ident,
         ty: Option<&TypeExpr>,
         value: Option<&Expr>,
     ) {
-        self.token(word);
+        self.token(keyword);
         self.space();
         self.name(&name.name);
         ty.into_iter().for_each(|ty| self.of_type(ty));
@@ -81,7 +81,7 @@ impl Writer<'_> {
     /// ` = value`.
     pub(super) fn value(&mut self, value: &Expr) {
         self.space();
-        self.beside("=");
+        self.same_line("=");
         self.space();
         self.expr(value);
     }
@@ -99,24 +99,24 @@ impl Writer<'_> {
             Some(BinaryOp::Shr) => &[">", ">="],
             Some(other) => &[other.text(), "="],
         };
-        tokens.iter().for_each(|token| self.beside(token));
+        tokens.iter().for_each(|token| self.same_line(token));
     }
 
-    fn with_word(&mut self, word: &'static str, expr: &Expr) {
-        self.token(word);
+    fn with_keyword(&mut self, keyword: &'static str, expr: &Expr) {
+        self.token(keyword);
         self.space();
         self.expr(expr);
     }
 
     /// `word (inner) `.
-    fn head(&mut self, word: &'static str, inner: impl FnOnce(&mut Self)) {
-        self.token(word);
+    fn head(&mut self, keyword: &'static str, inner: impl FnOnce(&mut Self)) {
+        self.token(keyword);
         self.space();
-        self.beside("(");
+        self.same_line("(");
         self.indent();
         inner(self);
         self.dedent();
-        self.beside(")");
+        self.same_line(")");
         self.space();
     }
 
@@ -129,7 +129,7 @@ impl Writer<'_> {
             self.block(&branch.then);
             let Some(otherwise) = &branch.otherwise else { return };
             self.space();
-            self.beside("else");
+            self.same_line("else");
             self.space();
             match otherwise {
                 Else::Block(block) => return self.block(block),
@@ -140,7 +140,7 @@ impl Writer<'_> {
 
     fn catch(&mut self, catch: &Catch) {
         self.space();
-        self.beside("catch");
+        self.same_line("catch");
         self.space();
         match &catch.pattern {
             CatchPattern::Int(code) => self.int(code),

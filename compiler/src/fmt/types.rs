@@ -9,20 +9,20 @@ impl Writer<'_> {
             TypeExprKind::Name(name) => self.name(name),
             TypeExprKind::Qualified { module, name } => {
                 self.name(&module.name);
-                self.beside(".");
+                self.same_line(".");
                 self.name(&name.name);
             }
             TypeExprKind::Str(size) => {
                 self.token("str");
-                self.beside("(");
+                self.same_line("(");
                 self.int(size);
-                self.beside(")");
+                self.same_line(")");
             }
             TypeExprKind::Array(of, size) => {
                 self.ty(of);
                 self.stick("[");
                 self.size(size);
-                self.beside("]");
+                self.same_line("]");
             }
             TypeExprKind::Ptr(to) => {
                 self.token("*");
@@ -31,28 +31,28 @@ impl Writer<'_> {
             TypeExprKind::Fn(params, ret) => self.fn_type(params, ret),
             TypeExprKind::Map { kind, key, value, size } => {
                 self.name(&kind.name);
-                self.beside("<");
+                self.same_line("<");
                 self.ty(key);
-                self.beside(",");
+                self.same_line(",");
                 self.space();
                 self.ty(value);
-                self.beside(">");
+                self.same_line(">");
                 self.size_in_parentheses(size);
             }
             TypeExprKind::Keyless { kind, value, size } => {
                 self.name(&kind.name);
                 if let Some(value) = value {
-                    self.beside("<");
+                    self.same_line("<");
                     self.ty(value);
-                    self.beside(">");
+                    self.same_line(">");
                 }
                 size.iter().for_each(|size| self.size_in_parentheses(size));
             }
             TypeExprKind::Ring(record, size) => {
                 self.token("ringbuf");
-                self.beside("<");
+                self.same_line("<");
                 self.ty(record);
-                self.beside(">");
+                self.same_line(">");
                 self.size_in_parentheses(size);
             }
         }
@@ -61,12 +61,12 @@ impl Writer<'_> {
     /// The tree has no names for the parameters of a function type; the source may.
     fn fn_type(&mut self, params: &[TypeExpr], ret: &TypeExpr) {
         self.token("fn");
-        self.beside("(");
+        self.same_line("(");
         self.group(false, |writer| {
             writer.list(params, Writer::soft, false, |writer, param| {
                 if writer.ahead_is(1, ":") {
                     writer.name("");
-                    writer.beside(":");
+                    writer.same_line(":");
                     writer.space();
                 }
                 writer.ty(param);
@@ -74,15 +74,15 @@ impl Writer<'_> {
             writer.token(")");
         });
         self.space();
-        self.beside("->");
+        self.same_line("->");
         self.space();
         self.ty(ret);
     }
 
     fn size_in_parentheses(&mut self, size: &Size) {
-        self.beside("(");
+        self.same_line("(");
         self.size(size);
-        self.beside(")");
+        self.same_line(")");
     }
 
     fn size(&mut self, size: &Size) {
@@ -96,12 +96,12 @@ impl Writer<'_> {
         if int.negative {
             self.token("-");
         }
-        self.word(|| int.value.to_string().into_bytes());
+        self.verbatim(|| int.value.to_string().into_bytes());
     }
 
     /// `: type`.
     pub(super) fn of_type(&mut self, ty: &TypeExpr) {
-        self.beside(":");
+        self.same_line(":");
         self.space();
         self.ty(ty);
     }

@@ -12,7 +12,7 @@ pub(super) struct Writer<'a> {
     /// The text that the tree was read from; none if the tree alone is printed.
     source: Option<Source<'a>>,
     /// Comments to be written behind the next token instead of before it.
-    carried: Vec<Comment<'a>>,
+    pending: Vec<Comment<'a>>,
     /// What becomes of empty lines before the next token and its comments.
     blanks: Blanks,
     /// The source does not say what the tree says.
@@ -62,7 +62,7 @@ impl Comment<'_> {
 impl<'a> Writer<'a> {
     /// Writes a tree alone.
     pub fn plain() -> Writer<'a> {
-        Writer { ops: Vec::new(), source: None, carried: Vec::new(), blanks: Blanks::Drop, lost: false }
+        Writer { ops: Vec::new(), source: None, pending: Vec::new(), blanks: Blanks::Drop, lost: false }
     }
 
     /// Writes a tree as it stands in a text.
@@ -98,7 +98,7 @@ impl<'a> Writer<'a> {
     pub fn separator(&mut self, first: &Stmt, second: &Stmt) {
         let Some(next) = self.ahead(0).filter(|token| token.separated) else { return };
         let is_store =
-            matches!(&second.kind, StmtKind::Assign { place, .. } if next.text == b"*" && is_deref(place));
+            matches!(&second.kind, StmtKind::Assign { lvalue, .. } if next.text == b"*" && is_deref(lvalue));
         let continues = matches!(next.text, b"-" | b"*" | b"&" | b"(" | b"[" | b"as") && !is_store;
         let is_returned =
             matches!(first.kind, StmtKind::Return(None)) && !matches!(next.kind, TokenKind::Keyword(_));
@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
                 break;
             }
         }
-        !self.carried.is_empty()
+        !self.pending.is_empty()
     }
 
     /// A token, with the comments before it.
@@ -139,9 +139,9 @@ impl<'a> Writer<'a> {
     }
 
     /// A token that stands on the line of the one before: comments between the two go behind it.
-    pub fn beside(&mut self, text: &'static str) {
+    pub fn same_line(&mut self, text: &'static str) {
         let doc = |comments: &[Comment]| comments.iter().any(Comment::is_doc);
-        let docs = doc(&self.carried) || self.ahead(0).is_some_and(|token| doc(&token.comments));
+        let docs = doc(&self.pending) || self.ahead(0).is_some_and(|token| doc(&token.comments));
         if docs { self.token(text) } else { self.stick(text) }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
     pub fn stick(&mut self, text: &'static str) {
         if let Some(token) = self.ahead(0) {
             let comments = token.comments.clone();
-            self.carried.extend(comments);
+            self.pending.extend(comments);
         }
         self.advance(text);
     }
@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A name or literal: as written, or `canonical` without a source.
-    pub fn word(&mut self, canonical: impl FnOnce() -> Vec<u8>) {
+    pub fn verbatim(&mut self, canonical: impl FnOnce() -> Vec<u8>) {
         self.comments();
         let text = match self.ahead(0) {
             Some(token) => {
@@ -190,14 +190,14 @@ impl<'a> Writer<'a> {
     }
 
     pub fn name(&mut self, name: &str) {
-        self.word(|| name.as_bytes().to_vec());
+        self.verbatim(|| name.as_bytes().to_vec());
     }
 
     /// A comma that the source may have here; then [`Op::IfBroken`] writes it if it is wanted.
     pub fn trailing_comma(&mut self, wanted: bool) {
         if self.next_is(",") {
             let comments = self.ahead(0).map(|token| token.comments.clone()).unwrap_or_default();
-            self.carried.extend(comments);
+            self.pending.extend(comments);
             self.step();
         }
         if wanted {
@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
         if self.has_source() && !self.next_is(",") {
             self.ops.push(Op::Text(Cow::Borrowed(b",")));
         } else {
-            self.beside(",");
+            self.same_line(",");
         }
     }
 
@@ -259,7 +259,7 @@ impl<'a> Writer<'a> {
     }
 
     fn some_comments(&mut self, wanted: impl Fn(&Comment) -> bool) {
-        let mut waiting = std::mem::take(&mut self.carried);
+        let mut waiting = std::mem::take(&mut self.pending);
         let own = match &mut self.source {
             Some(Source { tokens, at }) => {
                 tokens.get_mut(*at).map(|token| std::mem::take(&mut token.comments))
@@ -272,7 +272,7 @@ impl<'a> Writer<'a> {
         waiting.splice(0..0, own.drain(..usize::from(stays)));
         waiting.append(&mut own);
         let count = waiting.iter().position(|comment| !wanted(comment)).unwrap_or(waiting.len());
-        self.carried = waiting.split_off(count);
+        self.pending = waiting.split_off(count);
         for comment in waiting {
             if self.blanks == Blanks::Keep && comment.blank_before {
                 self.ops.push(Op::Blank);
@@ -332,7 +332,7 @@ impl<'a> Writer<'a> {
             if at == 0 {
                 edge(self);
             } else {
-                self.beside(",");
+                self.same_line(",");
                 self.line();
             }
             if keep_blanks {
@@ -355,8 +355,8 @@ impl<'a> Writer<'a> {
 }
 
 /// `*p`, or a part of what it leads to.
-fn is_deref(place: &Expr) -> bool {
-    match &place.kind {
+fn is_deref(lvalue: &Expr) -> bool {
+    match &lvalue.kind {
         ExprKind::Unary(UnaryOp::Deref, _) => true,
         ExprKind::Field { base, .. } | ExprKind::Index(base, _) => is_deref(base),
         _ => false,

@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    Counter, CounterId, Expr, ExprKind, Function, FunctionKind, Global, GlobalId, Half, Hir, Place,
-    PlaceKind, ReadForm, Stmt, StmtKind, Target, UserBuiltin,
+    Counter, CounterId, Expr, ExprKind, FunctionKind, Global, GlobalId, Half, Hir, HirFunction, Lvalue,
+    LvalueKind, ReadForm, Stmt, StmtKind, Target, UserBuiltin,
 };
 use crate::builtins::perf::{options, reading};
 use crate::index::IndexVec;
@@ -56,7 +56,7 @@ pub fn rewrite(hir: &mut Hir) {
     }
     let counters = hir.counters.iter_enumerated();
     let body = counters.flat_map(|(id, counter)| opening(id, counter, &variables, hir)).collect();
-    hir.open_counters = Some(hir.functions.push(Function {
+    hir.open_counters = Some(hir.functions.push(HirFunction {
         name: format!("{PREFIX}s"),
         span,
         kind: FunctionKind::Plain,
@@ -78,13 +78,13 @@ struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    fn place(&self, counter: CounterId, span: Span) -> Place {
+    fn lvalue(&self, counter: CounterId, span: Span) -> Lvalue {
         use crate::index::Id as _;
-        Place { kind: PlaceKind::Global(self.globals[counter.index()]), ty: self.ty, span }
+        Lvalue { kind: LvalueKind::Global(self.globals[counter.index()]), ty: self.ty, span }
     }
 
     fn value(&self, counter: CounterId, span: Span) -> Expr {
-        Expr { kind: ExprKind::Load(self.place(counter, span)), ty: self.ty, span }
+        Expr { kind: ExprKind::Load(self.lvalue(counter, span)), ty: self.ty, span }
     }
 }
 
@@ -99,7 +99,7 @@ fn opening(id: CounterId, counter: &Counter, variables: &Variables<'_>, hir: &Hi
     let value = Expr { kind: ExprKind::User(attach), ty: variables.ty, span };
     let show = UserBuiltin::ShowCounter(id, Box::new(variables.value(id, span)));
     let show = Expr { kind: ExprKind::User(show), ty: hir.types.common().void, span };
-    let assign = StmtKind::Assign { place: variables.place(id, span), value };
+    let assign = StmtKind::Assign { lvalue: variables.lvalue(id, span), value };
     [Stmt { kind: assign, span }, Stmt { kind: StmtKind::Expr(show), span }]
 }
 
@@ -109,9 +109,9 @@ struct Rewriter<'a> {
 
 impl VisitorMut for Rewriter<'_> {
     /// `read(NAME).raw` and the like need no group.
-    fn place(&mut self, place: &mut Place) {
-        if let PlaceKind::Field { base, field } = &mut place.kind
-            && let PlaceKind::Value(value) = &mut base.kind
+    fn lvalue(&mut self, lvalue: &mut Lvalue) {
+        if let LvalueKind::Field { base, field } = &mut lvalue.kind
+            && let LvalueKind::Value(value) = &mut base.kind
             && *field < reading::COUNT
         {
             self.replace(value, ReadForm::Scalar);

@@ -1,7 +1,7 @@
 //! Expressions.
 
 use super::{
-    Block, ExternId, FuncId, KernelBuiltin, LocalId, MapId, Place, SharedBuiltin, TakeOp, UserBuiltin,
+    Block, ExternId, FuncId, KernelBuiltin, LocalId, Lvalue, MapId, SharedBuiltin, TakeOp, UserBuiltin,
 };
 use crate::source::Span;
 use crate::types::TypeId;
@@ -26,9 +26,9 @@ pub enum ExprKind {
     /// With a pointer type: the address of the bytes with a terminator, as an argument of a helper or kfunc.
     Bytes(Vec<u8>),
     /// The value at a place.
-    Load(Place),
+    Load(Lvalue),
     /// The address of a place: of a local, parameter, global, field, element or map entry (null if absent).
-    AddrOf(Place),
+    AddrOf(Lvalue),
     /// An operator on one operand of the same type. The operand of `Not` is a bool, of the others an integer.
     Unary(UnaryOp, Box<Expr>),
     /// Arithmetic: both operands and the result have one integer type. Comparisons: the operands have one scalar type,

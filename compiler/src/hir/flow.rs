@@ -15,14 +15,14 @@ pub fn stops(stmt: &Stmt) -> bool {
         StmtKind::If { then, otherwise, .. } => ends(then) && ends(otherwise),
         StmtKind::While { cond, body } => matches!(cond.kind, ExprKind::Const(1)) && !breaks(body),
         StmtKind::Try { body, catches } => ends(body) && catches.iter().all(|catch| ends(&catch.body)),
-        StmtKind::Expr(expr) => never_gives(expr),
+        StmtKind::Expr(expr) => diverges(expr),
         _ => false,
     }
 }
 
 /// Whether an expression that stands alone is never done.
-fn never_gives(expr: &Expr) -> bool {
-    let arm = |body: &ArmBody| ends(&body.block) || body.value.as_ref().is_some_and(never_gives);
+fn diverges(expr: &Expr) -> bool {
+    let arm = |body: &ArmBody| ends(&body.block) || body.value.as_ref().is_some_and(diverges);
     match &expr.kind {
         ExprKind::User(UserBuiltin::Exit(_) | UserBuiltin::Daemon) => true,
         ExprKind::Match(one) => one.otherwise.is_some() && one.bodies().all(arm),

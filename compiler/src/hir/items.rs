@@ -191,7 +191,7 @@ pub enum Target {
 
 /// A function.
 #[derive(Debug, Clone)]
-pub struct Function {
+pub struct HirFunction {
     /// Its name; with its module's before a `.` if it belongs to one. Methods: unique in their impl block.
     pub name: String,
     /// The name in the source.
@@ -539,7 +539,7 @@ pub struct Counter {
 
 /// What a `for (a, b in ..)` walks.
 #[derive(Debug, Clone)]
-pub enum Walk {
+pub enum MapIteration {
     /// Keys and values of a map.
     Map(MapId),
     /// CPUs and their slots of one entry: `per_cpu(m, k)`.
@@ -550,5 +550,5 @@ pub enum Walk {
         key: Expr,
     },
     /// Indices and elements of an array.
-    Array(super::Place),
+    Array(super::Lvalue),
 }

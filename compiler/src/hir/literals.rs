@@ -6,7 +6,7 @@
 //! ```
 
 use super::visit_mut::{self, VisitorMut};
-use super::{Expr, ExprKind, Half, Hir, Local, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use super::{Expr, ExprKind, Half, Hir, Local, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::index::IndexVec;
 use crate::types::{TypeKind, Types};
 
@@ -39,6 +39,6 @@ impl VisitorMut for Rewriter<'_> {
         let local = self.locals.push(Local { name: String::new(), ty, span, binding: false });
         let init = Some(Expr { kind: ExprKind::Bytes(bytes), ty, span });
         self.texts.push(Stmt { kind: StmtKind::Let { local, init }, span });
-        expr.kind = ExprKind::AddrOf(Place { kind: PlaceKind::Local(local), ty, span });
+        expr.kind = ExprKind::AddrOf(Lvalue { kind: LvalueKind::Local(local), ty, span });
     }
 }

@@ -12,6 +12,7 @@ pub mod format;
 pub mod hooks;
 mod items;
 pub mod literals;
+pub mod map_iteration;
 pub mod module;
 pub mod names;
 pub mod objects;
@@ -20,7 +21,6 @@ pub mod print;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;
-pub mod walks;
 pub mod zeros;
 
 pub use builtin::*;
@@ -63,7 +63,7 @@ pub struct Hir {
     /// All types.
     pub types: Types,
     /// All functions, in source order, those of modules first.
-    pub functions: IndexVec<FuncId, Function>,
+    pub functions: IndexVec<FuncId, HirFunction>,
     /// All global variables, in source order.
     pub globals: IndexVec<GlobalId, Global>,
     /// All maps, in source order.

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use super::visit::{self, Visitor};
 use super::{
-    Block, Expr, ExprKind, Extern, ExternId, FuncId, Function, FunctionKind, Global, GlobalId, Hir, Place,
-    PlaceKind, ProgramKind, Stmt, StmtKind, Target,
+    Block, Expr, ExprKind, Extern, ExternId, FuncId, FunctionKind, Global, GlobalId, Hir, HirFunction,
+    Lvalue, LvalueKind, ProgramKind, Stmt, StmtKind, Target,
 };
 use crate::diag::Diagnostic;
 use crate::source::Span;
@@ -25,7 +25,7 @@ pub const PROGRAM_TYPES: &[&str] =
     &["BPF_PROG_TYPE_XDP", "BPF_PROG_TYPE_SCHED_CLS", "BPF_PROG_TYPE_TRACING", "BPF_PROG_TYPE_STRUCT_OPS"];
 
 /// Whether programs of a kind have one of [`PROGRAM_TYPES`].
-fn calls_modules(function: &Function) -> bool {
+fn calls_modules(function: &HirFunction) -> bool {
     match function.kind {
         FunctionKind::Program(kind) => match kind {
             ProgramKind::Xdp | ProgramKind::Tc | ProgramKind::Retprobe | ProgramKind::RawTracepoint => true,
@@ -130,10 +130,10 @@ fn prefer(hir: &Hir, id: FuncId, external: ExternId, loaded: GlobalId) -> Stmt {
     let function = &hir.functions[id];
     let span = function.span;
     let declared = &hir.externs[external];
-    let load = |kind: PlaceKind, ty| Expr { kind: ExprKind::Load(Place { kind, ty, span }), ty, span };
+    let load = |kind: LvalueKind, ty| Expr { kind: ExprKind::Load(Lvalue { kind, ty, span }), ty, span };
     let argument = |(local, ty): (_, &TypeId)| {
         let own = function.locals[local].ty;
-        converted(load(PlaceKind::Local(local), own), *ty)
+        converted(load(LvalueKind::Local(local), own), *ty)
     };
     let args = function.params.iter().copied().zip(&declared.params).map(argument).collect();
     let call = Expr { kind: ExprKind::CallExtern { function: external, args }, ty: declared.ret, span };
@@ -142,7 +142,7 @@ fn prefer(hir: &Hir, id: FuncId, external: ExternId, loaded: GlobalId) -> Stmt {
         TypeKind::Void => vec![statement(StmtKind::Expr(call)), statement(StmtKind::Return(None))],
         _ => vec![statement(StmtKind::Return(Some(converted(call, function.ret))))],
     };
-    let cond = load(PlaceKind::Global(loaded), hir.globals[loaded].ty);
+    let cond = load(LvalueKind::Global(loaded), hir.globals[loaded].ty);
     statement(StmtKind::If { cond, then, otherwise: Vec::new() })
 }
 

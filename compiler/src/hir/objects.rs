@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::flow::{Origin, hidden_local, origins, own, variable};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    BinaryOp, Block, Expr, ExprKind, Function, Half, Hir, LocalId, MapId, MapKind, Place, PlaceKind, Stmt,
-    StmtKind, Walk,
+    BinaryOp, Block, Expr, ExprKind, Half, Hir, HirFunction, LocalId, Lvalue, LvalueKind, MapId,
+    MapIteration, MapKind, Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -74,17 +74,17 @@ fn owned(hir: &Hir, id: MapId) -> Option<Owned> {
 }
 
 /// Whether a place is a variable or a field of one.
-fn is_variable(place: &Place) -> bool {
-    match &place.kind {
-        PlaceKind::Local(_) | PlaceKind::Global(_) => true,
-        PlaceKind::Field { base, .. } => is_variable(base),
+fn is_variable(lvalue: &Lvalue) -> bool {
+    match &lvalue.kind {
+        LvalueKind::Local(_) | LvalueKind::Global(_) => true,
+        LvalueKind::Field { base, .. } => is_variable(base),
         _ => false,
     }
 }
 
 struct Rewriter<'a> {
     maps: &'a Maps,
-    function: &'a mut Function,
+    function: &'a mut HirFunction,
     origins: BTreeMap<LocalId, Origin>,
     /// The locals whose pointers nobody else has.
     own: BTreeSet<LocalId>,
@@ -99,10 +99,10 @@ impl VisitorMut for Rewriter<'_> {
         }
     }
 
-    fn place(&mut self, place: &mut Place) {
-        let PlaceKind::Deref(pointer) = &place.kind else { return };
+    fn lvalue(&mut self, lvalue: &mut Lvalue) {
+        let LvalueKind::Deref(pointer) = &lvalue.kind else { return };
         if let Some((map, key)) = self.element(pointer) {
-            *place = Place { kind: PlaceKind::Element { map, key: Box::new(key) }, ..*place };
+            *lvalue = Lvalue { kind: LvalueKind::Element { map, key: Box::new(key) }, ..*lvalue };
         }
     }
 
@@ -121,14 +121,14 @@ impl Rewriter<'_> {
     /// The map and the key if an expression is the value of an element.
     fn element(&self, expr: &Expr) -> Option<(MapId, Expr)> {
         match &expr.kind {
-            ExprKind::Load(place) => self.element_place(place),
+            ExprKind::Load(lvalue) => self.element_lvalue(lvalue),
             _ => None,
         }
     }
 
-    fn element_place(&self, place: &Place) -> Option<(MapId, Expr)> {
-        match &place.kind {
-            PlaceKind::Element { map, key } if self.maps.get(map)?.pointer == place.ty => {
+    fn element_lvalue(&self, lvalue: &Lvalue) -> Option<(MapId, Expr)> {
+        match &lvalue.kind {
+            LvalueKind::Element { map, key } if self.maps.get(map)?.pointer == lvalue.ty => {
                 Some((*map, (**key).clone()))
             }
             _ => None,
@@ -142,15 +142,15 @@ impl Rewriter<'_> {
                 self.bind(*local, *map, key.clone(), span, out);
             }
             StmtKind::Let { local, init: Some(value) }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value }
+            | StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value }
                 if self.element(value).is_some() =>
             {
                 if let Some((map, key)) = self.element(value) {
                     self.bind(*local, map, key, span, out);
                 }
             }
-            StmtKind::Assign { place, value } if self.element_place(place).is_some() => {
-                if let Some((map, key)) = self.element_place(place) {
+            StmtKind::Assign { lvalue, value } if self.element_lvalue(lvalue).is_some() => {
+                if let Some((map, key)) = self.element_lvalue(lvalue) {
                     self.store(map, key, value.clone(), span, out);
                 }
             }
@@ -161,7 +161,7 @@ impl Rewriter<'_> {
                 }
             }
             StmtKind::Let { local, init: Some(value) }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+            | StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                 self.set_origin(*local, value, span, out);
                 out.push(stmt);
             }
@@ -170,9 +170,9 @@ impl Rewriter<'_> {
                 self.set_origin(*local, &null, span, out);
                 out.push(stmt);
             }
-            StmtKind::ForEach { walk: Walk::Map(map), .. } if self.maps.contains_key(map) => {
+            StmtKind::ForEach { iteration: MapIteration::Map(map), .. } if self.maps.contains_key(map) => {
                 let map = *map;
-                out.push(self.walk(stmt, map));
+                out.push(self.iteration(stmt, map));
             }
             _ => out.push(stmt),
         }
@@ -208,7 +208,9 @@ impl Rewriter<'_> {
         }
         // A variable of another kind that held the object holds the entry's address afterwards, as a local does.
         let holder = match &value.kind {
-            ExprKind::Load(place) if variable(&value).is_none() && is_variable(place) => Some(place.clone()),
+            ExprKind::Load(lvalue) if variable(&value).is_none() && is_variable(lvalue) => {
+                Some(lvalue.clone())
+            }
             _ => None,
         };
         let copied = match (&value.kind, variable(&value)) {
@@ -222,11 +224,11 @@ impl Rewriter<'_> {
             local
         });
         let pointer = self.load(local, span);
-        let target = Place { kind: PlaceKind::Deref(Box::new(pointer.clone())), ty: owned.object, span };
+        let target = Lvalue { kind: LvalueKind::Deref(Box::new(pointer.clone())), ty: owned.object, span };
         let object = Expr { kind: ExprKind::Load(target), ty: owned.object, span };
-        let kind = PlaceKind::Element { map, key: Box::new(key.clone()) };
-        let place = Place { kind, ty: owned.object, span };
-        let mut some = vec![Stmt { kind: StmtKind::Assign { place, value: object }, span }];
+        let kind = LvalueKind::Element { map, key: Box::new(key.clone()) };
+        let lvalue = Lvalue { kind, ty: owned.object, span };
+        let mut some = vec![Stmt { kind: StmtKind::Assign { lvalue, value: object }, span }];
         match self.function.kind.half() {
             Half::Kernel => {
                 some.push(Stmt { kind: StmtKind::Release(pointer.clone()), span });
@@ -237,8 +239,8 @@ impl Rewriter<'_> {
                 some.push(Stmt { kind: StmtKind::Give { local, map, key, copied }, span });
             }
         }
-        if let Some(place) = holder {
-            some.push(Stmt { kind: StmtKind::Assign { place, value: pointer.clone() }, span });
+        if let Some(lvalue) = holder {
+            some.push(Stmt { kind: StmtKind::Assign { lvalue, value: pointer.clone() }, span });
         }
         let null = ExprKind::IsNull(Box::new(pointer));
         let cond = Expr { kind: null, ty: self.bool, span };
@@ -263,7 +265,7 @@ impl Rewriter<'_> {
     /// A local is set to what is no element.
     fn set_origin(&self, local: LocalId, value: &Expr, span: Span, out: &mut Block) {
         let Some(origin) = self.origins.get(&local) else { return };
-        if let ExprKind::AddrOf(Place { kind: PlaceKind::Element { map, .. }, ty, .. }) = &value.kind
+        if let ExprKind::AddrOf(Lvalue { kind: LvalueKind::Element { map, .. }, ty, .. }) = &value.kind
             && self.maps.get(map).is_some_and(|owned| owned.object == *ty)
         {
             // Made by `bind`, which has set it.
@@ -282,22 +284,22 @@ impl Rewriter<'_> {
     }
 
     /// The value of each turn is the entry's address.
-    fn walk(&mut self, stmt: Stmt, map: MapId) -> Stmt {
+    fn iteration(&mut self, stmt: Stmt, map: MapId) -> Stmt {
         let span = stmt.span;
-        let StmtKind::ForEach { key, value, walk, mut body } = stmt.kind else { return stmt };
+        let StmtKind::ForEach { key, value, iteration, mut body } = stmt.kind else { return stmt };
         let copy = hidden_local(self.function, self.maps[&map].object, span);
         let entry = self.load(key, span);
         let mut first = Block::new();
         self.bind(value, map, entry, span, &mut first);
         body.splice(0..0, first);
-        Stmt { kind: StmtKind::ForEach { key, value: copy, walk, body }, span }
+        Stmt { kind: StmtKind::ForEach { key, value: copy, iteration, body }, span }
     }
 
     /// `&m[key]`.
     fn address(&self, map: MapId, key: Expr, span: Span) -> Expr {
         let owned = self.maps[&map];
-        let place = Place { kind: PlaceKind::Element { map, key: Box::new(key) }, ty: owned.object, span };
-        Expr { kind: ExprKind::AddrOf(place), ty: owned.pointer, span }
+        let lvalue = Lvalue { kind: LvalueKind::Element { map, key: Box::new(key) }, ty: owned.object, span };
+        Expr { kind: ExprKind::AddrOf(lvalue), ty: owned.pointer, span }
     }
 
     /// The map as a number, from 1.
@@ -308,6 +310,6 @@ impl Rewriter<'_> {
 
     fn load(&self, local: LocalId, span: Span) -> Expr {
         let ty = self.function.locals[local].ty;
-        Expr { kind: ExprKind::Load(Place { kind: PlaceKind::Local(local), ty, span }), ty, span }
+        Expr { kind: ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), ty, span }), ty, span }
     }
 }

@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 
 use super::{
     ArmBody, BinaryOp, Block, BreakpointAddress, CatchPattern, ContextMember, CounterId, EventSpec, Expr,
-    ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, LocalId, LogicOp, MapId, Match, Pattern,
-    Place, PlaceKind, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind, TakeOp, UnaryOp, UserBuiltin, Walk,
+    ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, LocalId, LogicOp, Lvalue, LvalueKind,
+    MapId, MapIteration, Match, Pattern, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind, TakeOp, UnaryOp,
+    UserBuiltin,
 };
 use crate::builtins::context;
 use crate::index::Id as _;
@@ -27,24 +28,24 @@ pub fn hir(hir: &Hir) -> String {
 
 fn declarations(hir: &Hir, out: &mut String) {
     let ty = |id: TypeId| hir.types.name(id);
-    let word = |holds: bool, word: &'static str| if holds { word } else { "" };
+    let keyword = |holds: bool, keyword: &'static str| if holds { keyword } else { "" };
     for map in &hir.maps {
-        let (pin, objects) = (word(map.pinned, "pin "), word(map.objects, " // values are objects"));
+        let (pin, objects) = (keyword(map.pinned, "pin "), keyword(map.objects, " // values are objects"));
         let (name, kind, entries) = (&map.name, map.kind.name(), map.max_entries);
         let _ =
             writeln!(out, "{pin}map {name}: {kind}<{}, {}>({entries}){objects}", ty(map.key), ty(map.value));
     }
     for ring in &hir.rings {
-        let pin = word(ring.pinned, "pin ");
+        let pin = keyword(ring.pinned, "pin ");
         let _ = writeln!(out, "{pin}ring {}: {}, {} bytes", ring.name, ty(ring.record), ring.bytes);
     }
     for config in &hir.configs {
         let _ = writeln!(out, "config {} = {}", config.name, hex(&config.init));
     }
     for global in &hir.globals {
-        let pin = word(global.pinned, "pin ");
-        let scope = word(global.kernel_only, "local ");
-        let constant = word(global.constant, "constant ");
+        let pin = keyword(global.pinned, "pin ");
+        let scope = keyword(global.kernel_only, "local ");
+        let constant = keyword(global.constant, "constant ");
         let init = hex(&global.init);
         let _ = writeln!(out, "{pin}{scope}{constant}global {}: {} = {init}", global.name, ty(global.ty));
     }
@@ -69,7 +70,7 @@ fn declarations(hir: &Hir, out: &mut String) {
 /// Prints functions; `depth` is the number of blocks around a line.
 struct Printer<'a> {
     hir: &'a Hir,
-    function: Option<&'a Function>,
+    function: Option<&'a HirFunction>,
 }
 
 /// A line of its own.
@@ -82,7 +83,7 @@ impl Printer<'_> {
         self.hir.types.name(id)
     }
 
-    fn function(&self, id: FuncId, function: &Function) -> String {
+    fn function(&self, id: FuncId, function: &HirFunction) -> String {
         let params: Vec<_> = function.params.iter().map(|local| self.declared(*local)).collect();
         let mut remarks = vec![self.kind(function.kind)];
         if self.hir.main == Some(id) {
@@ -130,10 +131,12 @@ impl Printer<'_> {
                 let first = format!("for {} in {}..{} {{", self.declared(*local), expr(start), expr(end));
                 return around(first, body) + &line(depth, "}");
             }
-            StmtKind::ForEach { key, value, walk, body } => {
+            StmtKind::ForEach { key, value, iteration, body } => {
                 let (key, value) = (self.declared(*key), self.declared(*value));
-                return around(format!("for {key}, {value} in {} {{", self.walk(depth, walk)), body)
-                    + &line(depth, "}");
+                return around(
+                    format!("for {key}, {value} in {} {{", self.iteration(depth, iteration)),
+                    body,
+                ) + &line(depth, "}");
             }
             StmtKind::Try { body, catches } => {
                 let mut out = around("try {".to_owned(), body);
@@ -157,9 +160,9 @@ impl Printer<'_> {
             StmtKind::Take { local, map, op } => {
                 format!("bind {} = {}", self.local(*local), self.take(*map, *op))
             }
-            StmtKind::Assign { place, value } => format!("{} = {}", self.place(depth, place), expr(value)),
-            StmtKind::Compound { place, op, value } => {
-                format!("{} {}= {}", self.place(depth, place), binary(*op), expr(value))
+            StmtKind::Assign { lvalue, value } => format!("{} = {}", self.lvalue(depth, lvalue), expr(value)),
+            StmtKind::Compound { lvalue, op, value } => {
+                format!("{} {}= {}", self.lvalue(depth, lvalue), binary(*op), expr(value))
             }
             StmtKind::Expr(one) => expr(one),
             StmtKind::Remove { map, key } => format!("delete {}[{}]", self.map(*map), expr(key)),
@@ -215,31 +218,33 @@ impl Printer<'_> {
         format!("{}.{op}()", self.map(map))
     }
 
-    fn walk(&self, depth: usize, walk: &Walk) -> String {
-        match walk {
-            Walk::Map(map) => self.map(*map).to_owned(),
-            Walk::PerCpu { map, key } => format!("per_cpu({}, {})", self.map(*map), self.expr(depth, key)),
-            Walk::Array(place) => self.place(depth, place),
+    fn iteration(&self, depth: usize, iteration: &MapIteration) -> String {
+        match iteration {
+            MapIteration::Map(map) => self.map(*map).to_owned(),
+            MapIteration::PerCpu { map, key } => {
+                format!("per_cpu({}, {})", self.map(*map), self.expr(depth, key))
+            }
+            MapIteration::Array(lvalue) => self.lvalue(depth, lvalue),
         }
     }
 
-    fn place(&self, depth: usize, place: &Place) -> String {
-        match &place.kind {
-            PlaceKind::Local(local) => self.local(*local),
-            PlaceKind::Global(global) => self.hir.globals[*global].name.clone(),
-            PlaceKind::Config(config, field) => {
+    fn lvalue(&self, depth: usize, lvalue: &Lvalue) -> String {
+        match &lvalue.kind {
+            LvalueKind::Local(local) => self.local(*local),
+            LvalueKind::Global(global) => self.hir.globals[*global].name.clone(),
+            LvalueKind::Config(config, field) => {
                 let config = &self.hir.configs[*config];
                 format!("{}.{}", config.name, self.field(config.ty, *field))
             }
-            PlaceKind::Element { map, key } => format!("{}[{}]", self.map(*map), self.expr(depth, key)),
-            PlaceKind::Field { base, field } => {
-                format!("{}.{}", self.place(depth, base), self.field(base.ty, *field))
+            LvalueKind::Element { map, key } => format!("{}[{}]", self.map(*map), self.expr(depth, key)),
+            LvalueKind::Field { base, field } => {
+                format!("{}.{}", self.lvalue(depth, base), self.field(base.ty, *field))
             }
-            PlaceKind::Index { base, index } => {
-                format!("{}[{}]", self.place(depth, base), self.expr(depth, index))
+            LvalueKind::Index { base, index } => {
+                format!("{}[{}]", self.lvalue(depth, base), self.expr(depth, index))
             }
-            PlaceKind::Deref(pointer) => format!("(*{})", self.expr(depth, pointer)),
-            PlaceKind::Value(value) => format!("({})", self.expr(depth, value)),
+            LvalueKind::Deref(pointer) => format!("(*{})", self.expr(depth, pointer)),
+            LvalueKind::Value(value) => format!("({})", self.expr(depth, value)),
         }
     }
 
@@ -261,8 +266,8 @@ impl Printer<'_> {
         match &expr.kind {
             ExprKind::Const(bits) => self.constant(expr.ty, *bits),
             ExprKind::Bytes(text) => format!("{}: {}", quoted(text), self.ty(expr.ty)),
-            ExprKind::Load(place) => self.place(depth, place),
-            ExprKind::AddrOf(place) => format!("&{}", self.place(depth, place)),
+            ExprKind::Load(lvalue) => self.lvalue(depth, lvalue),
+            ExprKind::AddrOf(lvalue) => format!("&{}", self.lvalue(depth, lvalue)),
             ExprKind::Unary(op, one) => format!("{}{}", unary(*op), of(one)),
             ExprKind::Binary(op, a, b) => format!("({} {} {})", of(a), binary(*op), of(b)),
             ExprKind::Logic(LogicOp::And, a, b) => format!("({} && {})", of(a), of(b)),
@@ -304,8 +309,8 @@ impl Printer<'_> {
             ExprKind::Bytes(text) => text.is_empty(),
             _ => false,
         };
-        let shown = values.iter().enumerate().filter(|(_, value)| !is_zero(value));
-        let mut fields: Vec<_> = shown
+        let nonzero = values.iter().enumerate().filter(|(_, value)| !is_zero(value));
+        let mut fields: Vec<_> = nonzero
             .map(|(field, value)| format!("{}: {}", self.field(ty, field), self.expr(depth, value)))
             .collect();
         if fields.len() < values.len() {

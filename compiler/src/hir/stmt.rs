@@ -1,6 +1,6 @@
 //! Statements and places.
 
-use super::{BinaryOp, ConfigId, Expr, GlobalId, LocalId, MapId, TakeOp, Walk};
+use super::{BinaryOp, ConfigId, Expr, GlobalId, LocalId, MapId, MapIteration, TakeOp};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -69,7 +69,7 @@ pub enum StmtKind {
     /// pointer that is null or out of range: kernel half no effect, userspace half a trap.
     Assign {
         /// Where to.
-        place: Place,
+        lvalue: Lvalue,
         /// What.
         value: Expr,
     },
@@ -78,7 +78,7 @@ pub enum StmtKind {
     /// half `+=` and `-=` on 4 or 8 bytes of a global, a map entry or a bound struct are atomic.
     Compound {
         /// Where; an integer.
-        place: Place,
+        lvalue: Lvalue,
         /// The arithmetic operator.
         op: BinaryOp,
         /// The right operand; its type is the type of the arithmetic.
@@ -122,7 +122,7 @@ pub enum StmtKind {
         /// The value.
         value: LocalId,
         /// What is walked.
-        walk: Walk,
+        iteration: MapIteration,
         /// The body.
         body: Block,
     },
@@ -194,9 +194,9 @@ pub enum CatchPattern {
 
 /// Something that can be read and, mostly, written.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Lvalue {
     /// Which.
-    pub kind: PlaceKind,
+    pub kind: LvalueKind,
     /// The type of what is there.
     pub ty: TypeId,
     /// Where it stands.
@@ -205,7 +205,7 @@ pub struct Place {
 
 /// Which place.
 #[derive(Debug, Clone)]
-pub enum PlaceKind {
+pub enum LvalueKind {
     /// A local.
     Local(LocalId),
     /// A global.
@@ -223,7 +223,7 @@ pub enum PlaceKind {
     /// (`types::StructOrigin`): the script's own layout, a context's table, or the running kernel's.
     Field {
         /// The struct.
-        base: Box<Place>,
+        base: Box<Lvalue>,
         /// The position of the field.
         field: usize,
     },
@@ -231,7 +231,7 @@ pub enum PlaceKind {
     /// Out of range: in the kernel half reads as zero; in the userspace half an array traps, a string reads as zero.
     Index {
         /// The array or string.
-        base: Box<Place>,
+        base: Box<Lvalue>,
         /// An integer of any type; a negative one is out of range. Constant indices are in range.
         index: Box<Expr>,
     },

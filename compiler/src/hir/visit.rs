@@ -2,8 +2,8 @@
 
 use super::{
     ArmBody, Block, BreakpointAddress, CatchPattern, ConfigId, CounterId, EventSpec, Expr, ExprKind,
-    ExternId, FuncId, GlobalId, KernelBuiltin, LocalId, MapId, Match, Place, PlaceKind, RingId,
-    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+    ExternId, FuncId, GlobalId, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, MapIteration, Match,
+    RingId, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
 
 /// Receives what a walk meets, in source order. Every method does nothing unless it is written.
@@ -29,7 +29,7 @@ pub trait Visitor {
     /// A member of a perf program's context.
     fn context(&mut self) {}
     /// A place, before its parts.
-    fn place(&mut self, _place: &Place) {}
+    fn lvalue(&mut self, _lvalue: &Lvalue) {}
     /// An expression, before its parts.
     fn expr(&mut self, _expr: &Expr) {}
     /// A statement, before its parts.
@@ -70,8 +70,8 @@ pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
             visitor.local(*local);
             visitor.map(*map);
         }
-        StmtKind::Assign { place: to, value } | StmtKind::Compound { place: to, value, .. } => {
-            place(visitor, to);
+        StmtKind::Assign { lvalue: to, value } | StmtKind::Compound { lvalue: to, value, .. } => {
+            lvalue(visitor, to);
             expr(visitor, value);
         }
         StmtKind::Expr(one)
@@ -96,10 +96,10 @@ pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
             expr(visitor, start);
             expr(visitor, end);
         }
-        StmtKind::ForEach { key, value, walk: over, .. } => {
+        StmtKind::ForEach { key, value, iteration: over, .. } => {
             visitor.local(*key);
             visitor.local(*value);
-            walk(visitor, over);
+            iteration(visitor, over);
         }
         StmtKind::Try { catches, .. } => {
             for catch in catches {
@@ -112,34 +112,34 @@ pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
     }
 }
 
-fn walk(visitor: &mut dyn Visitor, over: &Walk) {
+fn iteration(visitor: &mut dyn Visitor, over: &MapIteration) {
     match over {
-        Walk::Map(map) => visitor.map(*map),
-        Walk::PerCpu { map, key } => {
+        MapIteration::Map(map) => visitor.map(*map),
+        MapIteration::PerCpu { map, key } => {
             visitor.map(*map);
             expr(visitor, key);
         }
-        Walk::Array(array) => place(visitor, array),
+        MapIteration::Array(array) => lvalue(visitor, array),
     }
 }
 
 /// Walks a place.
-pub fn place(visitor: &mut dyn Visitor, place: &Place) {
-    visitor.place(place);
-    match &place.kind {
-        PlaceKind::Local(id) => visitor.local(*id),
-        PlaceKind::Global(id) => visitor.global(*id),
-        PlaceKind::Config(id, _) => visitor.config(*id),
-        PlaceKind::Element { map, key } => {
+pub fn lvalue(visitor: &mut dyn Visitor, lvalue: &Lvalue) {
+    visitor.lvalue(lvalue);
+    match &lvalue.kind {
+        LvalueKind::Local(id) => visitor.local(*id),
+        LvalueKind::Global(id) => visitor.global(*id),
+        LvalueKind::Config(id, _) => visitor.config(*id),
+        LvalueKind::Element { map, key } => {
             visitor.map(*map);
             expr(visitor, key);
         }
-        PlaceKind::Field { base, .. } => self::place(visitor, base),
-        PlaceKind::Index { base, index } => {
-            self::place(visitor, base);
+        LvalueKind::Field { base, .. } => self::lvalue(visitor, base),
+        LvalueKind::Index { base, index } => {
+            self::lvalue(visitor, base);
             expr(visitor, index);
         }
-        PlaceKind::Deref(value) | PlaceKind::Value(value) => expr(visitor, value),
+        LvalueKind::Deref(value) | LvalueKind::Value(value) => expr(visitor, value),
     }
 }
 
@@ -148,7 +148,7 @@ pub fn expr(visitor: &mut dyn Visitor, one: &Expr) {
     visitor.expr(one);
     match &one.kind {
         ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::New => {}
-        ExprKind::Load(from) | ExprKind::AddrOf(from) => place(visitor, from),
+        ExprKind::Load(from) | ExprKind::AddrOf(from) => lvalue(visitor, from),
         ExprKind::Unary(_, operand)
         | ExprKind::Convert(operand)
         | ExprKind::Truth(operand)

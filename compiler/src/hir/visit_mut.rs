@@ -1,8 +1,8 @@
 //! A walk that may change what it meets.
 
 use super::{
-    ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, KernelBuiltin, Place, PlaceKind,
-    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+    ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, KernelBuiltin, Lvalue, LvalueKind,
+    MapIteration, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
 
 /// Receives what a walk meets, before its parts. Every method does nothing unless it is written.
@@ -12,7 +12,7 @@ pub trait VisitorMut {
     /// A statement.
     fn stmt(&mut self, _stmt: &mut Stmt) {}
     /// A place.
-    fn place(&mut self, _place: &mut Place) {}
+    fn lvalue(&mut self, _lvalue: &mut Lvalue) {}
     /// An expression.
     fn expr(&mut self, _expr: &mut Expr) {}
 }
@@ -32,8 +32,8 @@ fn stmt(visitor: &mut dyn VisitorMut, stmt: &mut Stmt) {
         StmtKind::Bind { key, .. } | StmtKind::Remove { key, .. } | StmtKind::Give { key, .. } => {
             expr(visitor, key);
         }
-        StmtKind::Assign { place: to, value } | StmtKind::Compound { place: to, value, .. } => {
-            place(visitor, to);
+        StmtKind::Assign { lvalue: to, value } | StmtKind::Compound { lvalue: to, value, .. } => {
+            lvalue(visitor, to);
             expr(visitor, value);
         }
         StmtKind::Expr(one)
@@ -56,11 +56,11 @@ fn stmt(visitor: &mut dyn VisitorMut, stmt: &mut Stmt) {
             expr(visitor, end);
             block(visitor, body);
         }
-        StmtKind::ForEach { walk, body, .. } => {
-            match walk {
-                Walk::Map(_) => {}
-                Walk::PerCpu { key, .. } => expr(visitor, key),
-                Walk::Array(array) => place(visitor, array),
+        StmtKind::ForEach { iteration, body, .. } => {
+            match iteration {
+                MapIteration::Map(_) => {}
+                MapIteration::PerCpu { key, .. } => expr(visitor, key),
+                MapIteration::Array(array) => lvalue(visitor, array),
             }
             block(visitor, body);
         }
@@ -72,17 +72,17 @@ fn stmt(visitor: &mut dyn VisitorMut, stmt: &mut Stmt) {
     }
 }
 
-fn place(visitor: &mut dyn VisitorMut, one: &mut Place) {
-    visitor.place(one);
+fn lvalue(visitor: &mut dyn VisitorMut, one: &mut Lvalue) {
+    visitor.lvalue(one);
     match &mut one.kind {
-        PlaceKind::Local(_) | PlaceKind::Global(_) | PlaceKind::Config(..) => {}
-        PlaceKind::Element { key, .. } => expr(visitor, key),
-        PlaceKind::Field { base, .. } => place(visitor, base),
-        PlaceKind::Index { base, index } => {
-            place(visitor, base);
+        LvalueKind::Local(_) | LvalueKind::Global(_) | LvalueKind::Config(..) => {}
+        LvalueKind::Element { key, .. } => expr(visitor, key),
+        LvalueKind::Field { base, .. } => lvalue(visitor, base),
+        LvalueKind::Index { base, index } => {
+            lvalue(visitor, base);
             expr(visitor, index);
         }
-        PlaceKind::Deref(value) | PlaceKind::Value(value) => expr(visitor, value),
+        LvalueKind::Deref(value) | LvalueKind::Value(value) => expr(visitor, value),
     }
 }
 
@@ -97,7 +97,7 @@ fn expr(visitor: &mut dyn VisitorMut, one: &mut Expr) {
         | ExprKind::Bound(_)
         | ExprKind::TailCall(_)
         | ExprKind::Function(_) => {}
-        ExprKind::Load(from) | ExprKind::AddrOf(from) => place(visitor, from),
+        ExprKind::Load(from) | ExprKind::AddrOf(from) => lvalue(visitor, from),
         ExprKind::Unary(_, operand)
         | ExprKind::Convert(operand)
         | ExprKind::Truth(operand)

@@ -2,7 +2,7 @@
 //! the object: values may be larger than the stack.
 
 use super::visit::{self, Visitor};
-use super::{Global, Half, Hir, Map, MapId, Place, PlaceKind, Stmt, StmtKind};
+use super::{Global, Half, Hir, Lvalue, LvalueKind, Map, MapId, Stmt, StmtKind};
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -30,7 +30,7 @@ fn is_taken(hir: &Hir, name: &str) -> bool {
 }
 
 /// Whether an entry of the map is there only once somebody makes it, with its whole value at once.
-pub fn are_made(map: &Map) -> bool {
+pub fn entries_are_created(map: &Map) -> bool {
     !map.kind.is_array() && !map.kind.is_storage()
 }
 
@@ -42,9 +42,10 @@ struct Needs<'a> {
 
 impl Visitor for Needs<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
-        let StmtKind::Compound { place, .. } = &stmt.kind else { return };
-        let (PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. }) = &place.kind else { return };
-        let Some(map) = element_map(base).map(|id| &self.hir.maps[id]).filter(|map| are_made(map)) else {
+        let StmtKind::Compound { lvalue, .. } = &stmt.kind else { return };
+        let (LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. }) = &lvalue.kind else { return };
+        let Some(map) = element_map(base).map(|id| &self.hir.maps[id]).filter(|map| entries_are_created(map))
+        else {
             return;
         };
         let bytes = self.hir.types.size(map.value);
@@ -55,10 +56,10 @@ impl Visitor for Needs<'_> {
 }
 
 /// The map whose element, or a part of it, a place is.
-fn element_map(place: &Place) -> Option<MapId> {
-    match &place.kind {
-        PlaceKind::Element { map, .. } => Some(*map),
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => element_map(base),
+fn element_map(lvalue: &Lvalue) -> Option<MapId> {
+    match &lvalue.kind {
+        LvalueKind::Element { map, .. } => Some(*map),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => element_map(base),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::kind::Kind;
+use super::kind::ScriptKind;
 use super::language::{is_name, params_text, type_text};
 use super::script::Script;
 use crate::kernel_types::{KernelType, KernelTypes, Proto};
@@ -13,22 +13,24 @@ use crate::kernel_types::{KernelType, KernelTypes, Proto};
 const MOST_PARAMS: usize = 5;
 
 /// How the names begin for a kind.
-fn prefixes(kind: &Kind) -> &'static [&'static str] {
+fn prefixes(kind: &ScriptKind) -> &'static [&'static str] {
     match kind {
-        Kind::Xdp => &["bpf_xdp_", "bpf_dynptr_"],
-        Kind::Tc(_) | Kind::Cgroup(_, "__sk_buff") | Kind::SocketFilter => &["bpf_skb_", "bpf_dynptr_"],
-        Kind::StructOps(name) if name == "tcp_congestion_ops" => {
+        ScriptKind::Xdp => &["bpf_xdp_", "bpf_dynptr_"],
+        ScriptKind::Tc(_) | ScriptKind::Cgroup(_, "__sk_buff") | ScriptKind::SocketFilter => {
+            &["bpf_skb_", "bpf_dynptr_"]
+        }
+        ScriptKind::StructOps(name) if name == "tcp_congestion_ops" => {
             &["tcp_reno_", "tcp_slow_start", "tcp_cong_avoid_ai", "cubictcp_", "dctcp_", "bbr_"]
         }
-        Kind::StructOps(name) if name == "sched_ext_ops" => &["scx_bpf_", "bpf_cpumask_", "bpf_task_"],
-        Kind::Lsm(_) => &["bpf_path_", "bpf_get_file_", "bpf_get_dentry_", "bpf_task_", "bpf_cgroup_"],
-        Kind::Counting => &[],
+        ScriptKind::StructOps(name) if name == "sched_ext_ops" => &["scx_bpf_", "bpf_cpumask_", "bpf_task_"],
+        ScriptKind::Lsm(_) => &["bpf_path_", "bpf_get_file_", "bpf_get_dentry_", "bpf_task_", "bpf_cgroup_"],
+        ScriptKind::Counting => &[],
         _ => &["bpf_task_", "bpf_cgroup_", "bpf_cpumask_", "bpf_rcu_"],
     }
 }
 
 /// A header of `extern`s, named after the kind; `None` if the BTF marks none of them, or all are declared already.
-pub(super) fn header(kind: &Kind, kernel: &KernelTypes, script: &Script) -> Option<(String, String)> {
+pub(super) fn header(kind: &ScriptKind, kernel: &KernelTypes, script: &Script) -> Option<(String, String)> {
     let prefixes = prefixes(kind);
     let wanted = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let mut externs = String::new();
@@ -43,7 +45,7 @@ pub(super) fn header(kind: &Kind, kernel: &KernelTypes, script: &Script) -> Opti
     }
     let text =
         format!("// Kernel functions that the kernel's BTF names for this kind of program.\n\n{externs}");
-    Some((format!("{}_kfuncs.kh", word(kind)), text))
+    Some((format!("{}_kfuncs.kh", header_prefix(kind)), text))
 }
 
 /// Whether the script or one of its headers has this `extern`: a second one is an error.
@@ -65,20 +67,21 @@ fn extern_text(name: &str, proto: &Proto) -> Option<String> {
     Some(format!("extern {name}({params}){result}"))
 }
 
-fn word(kind: &Kind) -> &str {
+fn header_prefix(kind: &ScriptKind) -> &str {
     match kind {
-        Kind::Xdp => "xdp",
-        Kind::Tc(_) => "tc",
-        Kind::Probe(..) | Kind::Retprobe(_) => "probe",
-        Kind::Tracepoint(..) | Kind::RawTracepoint(_) | Kind::SyscallEnter(_) | Kind::SyscallExit(_) => {
-            "tracepoint"
-        }
-        Kind::PerfEvent | Kind::Counting => "perf_event",
-        Kind::Uprobe(_) => "uprobe",
-        Kind::Lsm(_) => "lsm",
-        Kind::Cgroup(..) => "cgroup",
-        Kind::SocketFilter => "socket_filter",
-        Kind::Timer => "timer",
-        Kind::StructOps(name) => name,
+        ScriptKind::Xdp => "xdp",
+        ScriptKind::Tc(_) => "tc",
+        ScriptKind::Probe(..) | ScriptKind::Retprobe(_) => "probe",
+        ScriptKind::Tracepoint(..)
+        | ScriptKind::RawTracepoint(_)
+        | ScriptKind::SyscallEnter(_)
+        | ScriptKind::SyscallExit(_) => "tracepoint",
+        ScriptKind::PerfEvent | ScriptKind::Counting => "perf_event",
+        ScriptKind::Uprobe(_) => "uprobe",
+        ScriptKind::Lsm(_) => "lsm",
+        ScriptKind::Cgroup(..) => "cgroup",
+        ScriptKind::SocketFilter => "socket_filter",
+        ScriptKind::Timer => "timer",
+        ScriptKind::StructOps(name) => name,
     }
 }

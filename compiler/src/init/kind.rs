@@ -1,6 +1,6 @@
 //! What `ks init` can be asked for.
 
-use ks_wit::place::{FilePlace, Spot};
+use ks_wit::target::{Spot, UprobeTarget};
 
 use super::InitError;
 use crate::diag::nears;
@@ -31,7 +31,7 @@ pub const KINDS: &[(&str, &str)] = &[
 
 /// A kind of script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ScriptKind {
     Xdp,
     Tc(&'static str),
     /// A function, and the offset in it as it was written, with `+`.
@@ -52,47 +52,47 @@ pub(super) enum Kind {
     StructOps(String),
 }
 
-impl Kind {
-    pub(super) fn parse(kind: &str, kernel: &KernelTypes) -> Result<Kind, InitError> {
-        let (word, target) = kind.split_once('/').unwrap_or((kind, ""));
+impl ScriptKind {
+    pub(super) fn parse(kind: &str, kernel: &KernelTypes) -> Result<ScriptKind, InitError> {
+        let (kind_name, target) = kind.split_once('/').unwrap_or((kind, ""));
         let incomplete = |form| Err(InitError::Incomplete { kind: kind.to_owned(), form });
-        Ok(match (word, target) {
-            ("xdp", "") => Kind::Xdp,
-            ("tc", "ingress") => Kind::Tc("ingress"),
-            ("tc", "egress") => Kind::Tc("egress"),
+        Ok(match (kind_name, target) {
+            ("xdp", "") => ScriptKind::Xdp,
+            ("tc", "ingress") => ScriptKind::Tc("ingress"),
+            ("tc", "egress") => ScriptKind::Tc("egress"),
             ("tc", _) => return incomplete("tc/ingress or tc/egress"),
             ("probe", "") => return incomplete("probe/FUNCTION"),
             ("probe", target) => probe(target)?,
             ("retprobe", "") => return incomplete("retprobe/FUNCTION"),
-            ("retprobe", target) => Kind::Retprobe(target.to_owned()),
+            ("retprobe", target) => ScriptKind::Retprobe(target.to_owned()),
             ("tracepoint", target) => match target.split_once('/') {
                 Some((category, event)) if !category.is_empty() && !event.is_empty() => {
-                    Kind::Tracepoint(category.to_owned(), event.to_owned())
+                    ScriptKind::Tracepoint(category.to_owned(), event.to_owned())
                 }
                 _ => return incomplete("tracepoint/CATEGORY/EVENT"),
             },
             ("raw_tracepoint", "") => return incomplete("raw_tracepoint/EVENT"),
-            ("raw_tracepoint", event) => Kind::RawTracepoint(event.to_owned()),
+            ("raw_tracepoint", event) => ScriptKind::RawTracepoint(event.to_owned()),
             ("syscall_enter", "") => return incomplete("syscall_enter/CALL"),
-            ("syscall_enter", call) => Kind::SyscallEnter(call.to_owned()),
+            ("syscall_enter", call) => ScriptKind::SyscallEnter(call.to_owned()),
             ("syscall_exit", "") => return incomplete("syscall_exit/CALL"),
-            ("syscall_exit", call) => Kind::SyscallExit(call.to_owned()),
-            ("perf_event", "") => Kind::PerfEvent,
-            ("counting", "") => Kind::Counting,
-            ("uprobe", target) if is_user_target(target) => Kind::Uprobe(target.to_owned()),
+            ("syscall_exit", call) => ScriptKind::SyscallExit(call.to_owned()),
+            ("perf_event", "") => ScriptKind::PerfEvent,
+            ("counting", "") => ScriptKind::Counting,
+            ("uprobe", target) if is_user_target(target) => ScriptKind::Uprobe(target.to_owned()),
             ("uprobe", _) => {
                 return incomplete("uprobe/PATH:SYMBOL, for example uprobe//usr/bin/bash:readline");
             }
             ("lsm", "") => return incomplete("lsm/HOOK"),
-            ("lsm", hook) => Kind::Lsm(hook.to_owned()),
+            ("lsm", hook) => ScriptKind::Lsm(hook.to_owned()),
             ("cgroup", "") => return incomplete("cgroup/ingress, cgroup/egress, cgroup/connect4, ..."),
             ("cgroup", hook) => cgroup(hook)?,
-            ("socket_filter", "") => Kind::SocketFilter,
-            ("timer", "") => Kind::Timer,
+            ("socket_filter", "") => ScriptKind::SocketFilter,
+            ("timer", "") => ScriptKind::Timer,
             (ops, "") if kernel.struct_ops(ops).is_some_and(|ops| ops.registrable) || is_known_ops(ops) => {
-                Kind::StructOps(ops.to_owned())
+                ScriptKind::StructOps(ops.to_owned())
             }
-            _ => return Err(unknown(kind, word, kernel)),
+            _ => return Err(unknown(kind, kind_name, kernel)),
         })
     }
 }
@@ -102,9 +102,9 @@ fn is_known_ops(name: &str) -> bool {
     KernelTypes::bundled().struct_ops(name).is_some()
 }
 
-fn probe(target: &str) -> Result<Kind, InitError> {
+fn probe(target: &str) -> Result<ScriptKind, InitError> {
     let Some((function, offset)) = target.split_once('+') else {
-        return Ok(Kind::Probe(target.to_owned(), None));
+        return Ok(ScriptKind::Probe(target.to_owned(), None));
     };
     let (digits, radix) = match offset.strip_prefix("0x") {
         Some(digits) => (digits, 16),
@@ -117,21 +117,21 @@ fn probe(target: &str) -> Result<Kind, InitError> {
         let form = "probe/FUNCTION+OFFSET, the offset in bytes as 16 or 0x10";
         return Err(InitError::Incomplete { kind: format!("probe/{target}"), form });
     }
-    Ok(Kind::Probe(function.to_owned(), Some(format!("+{offset}"))))
+    Ok(ScriptKind::Probe(function.to_owned(), Some(format!("+{offset}"))))
 }
 
 fn is_user_target(target: &str) -> bool {
     // What could end the string literal that it is written into is no path anybody has.
     let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
-    plain && FilePlace::parse(target).is_ok_and(|place| !matches!(place.spot, Spot::Line { .. }))
+    plain && UprobeTarget::parse(target).is_ok_and(|target| !matches!(target.spot, Spot::Line { .. }))
 }
 
-fn cgroup(hook: &str) -> Result<Kind, InitError> {
+fn cgroup(hook: &str) -> Result<ScriptKind, InitError> {
     if PACKET_HOOKS.contains(&hook) {
-        return Ok(Kind::Cgroup(hook.to_owned(), "__sk_buff"));
+        return Ok(ScriptKind::Cgroup(hook.to_owned(), "__sk_buff"));
     }
     if ADDRESS_HOOKS.contains(&hook) {
-        return Ok(Kind::Cgroup(hook.to_owned(), "bpf_sock_addr"));
+        return Ok(ScriptKind::Cgroup(hook.to_owned(), "bpf_sock_addr"));
     }
     let near = nears(hook, ADDRESS_HOOKS.into_iter().chain(PACKET_HOOKS));
     let near = near.into_iter().map(|hook| format!("cgroup/{hook}")).collect();
@@ -139,8 +139,8 @@ fn cgroup(hook: &str) -> Result<Kind, InitError> {
 }
 
 /// Kinds like a wrong one: by its first word, or a struct_ops type.
-fn unknown(kind: &str, word: &str, kernel: &KernelTypes) -> InitError {
-    let old = match word {
+fn unknown(kind: &str, kind_name: &str, kernel: &KernelTypes) -> InitError {
+    let old = match kind_name {
         "kprobe" | "fentry" => Some("probe/FUNCTION"),
         "kretprobe" | "fexit" => Some("retprobe/FUNCTION"),
         "tp_btf" => Some("raw_tracepoint/EVENT"),
@@ -151,15 +151,16 @@ fn unknown(kind: &str, word: &str, kernel: &KernelTypes) -> InitError {
         return InitError::UnknownKind { kind: kind.to_owned(), near: vec![own.to_owned()] };
     }
     let ops = kernel.struct_ops_names();
-    let words = KINDS.iter().map(|(form, _)| form.split_once('/').map_or(*form, |(word, _)| word));
-    let found = nears(word, words.chain(ops.iter().map(String::as_str)));
-    let full = |word: &str| {
-        let same = |form: &&(&str, &str)| form.0.split('/').next() == Some(word);
-        KINDS.iter().find(same).map_or(word, |(form, _)| *form).to_owned()
+    let kind_names =
+        KINDS.iter().map(|(form, _)| form.split_once('/').map_or(*form, |(kind_name, _)| kind_name));
+    let found = nears(kind_name, kind_names.chain(ops.iter().map(String::as_str)));
+    let full = |kind_name: &str| {
+        let same = |form: &&(&str, &str)| form.0.split('/').next() == Some(kind_name);
+        KINDS.iter().find(same).map_or(kind_name, |(form, _)| *form).to_owned()
     };
     // A kind that takes no target was given one.
-    let near = if KINDS.iter().any(|(form, _)| *form == word) {
-        vec![word.to_owned()]
+    let near = if KINDS.iter().any(|(form, _)| *form == kind_name) {
+        vec![kind_name.to_owned()]
     } else {
         found.into_iter().map(full).collect()
     };

@@ -19,10 +19,10 @@ mod struct_ops;
 pub use kind::KINDS;
 
 use crate::diag::Diagnostics;
-use crate::kernel_types::{KernelTypes, Unfound};
+use crate::kernel_types::{KernelLookupError, KernelTypes};
 use crate::source::SourceMap;
 use crate::{fmt, lex, parse};
-use kind::Kind;
+use kind::ScriptKind;
 use script::Script;
 
 /// What the user may choose besides kind and name.
@@ -95,12 +95,12 @@ fn suggest(near: &[String]) -> String {
 
 impl InitError {
     /// From the answer to a question about the kernel.
-    fn unfound(why: Unfound, what: &'static str, name: &str) -> InitError {
+    fn unfound(why: KernelLookupError, what: &'static str, name: &str) -> InitError {
         let name = name.to_owned();
         match why {
-            Unfound::Missing { near } => InitError::Missing { what, name, near },
-            Unfound::CannotTell => InitError::NeedsBtf(name),
-            Unfound::Unreadable => InitError::Unusable { name, why: "its BTF makes no sense" },
+            KernelLookupError::Missing { near } => InitError::Missing { what, name, near },
+            KernelLookupError::NoBtf => InitError::NeedsBtf(name),
+            KernelLookupError::Unreadable => InitError::Unusable { name, why: "its BTF makes no sense" },
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn starter(
     if !is_script_name(name) {
         return Err(InitError::Name(name.to_owned()));
     }
-    let parsed = Kind::parse(kind, kernel)?;
+    let parsed = ScriptKind::parse(kind, kernel)?;
     let mut script = programs::script(&parsed, name, kernel)?;
     if options.kfuncs
         && let Some((path, text)) = kfuncs::header(&parsed, kernel, &script)

@@ -2,36 +2,36 @@
 
 use super::InitError;
 use super::header;
-use super::kind::Kind;
+use super::kind::ScriptKind;
 use super::language::{free_name, params_text, type_text};
 use super::script::{INTERFACE_USAGE, Program, Script, counter, interface_main, watching_main};
 use super::struct_ops;
 use crate::headers;
-use crate::kernel_types::{Entry, KernelType, KernelTypes, Param};
+use crate::kernel_types::{ArgumentPassing, KernelType, KernelTypes, Param};
 
 /// Most parameters of a program (4.5).
 const MOST_PARAMS: usize = 6;
 
 /// The script for a kind; `name` is the script's own.
-pub(super) fn script(kind: &Kind, name: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
+pub(super) fn script(kind: &ScriptKind, name: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     match kind {
-        Kind::Xdp => Ok(xdp()),
-        Kind::Tc(direction) => Ok(tc(direction)),
-        Kind::Probe(function, None) => probe(function, kernel),
-        Kind::Probe(function, Some(offset)) => probe_inside(function, offset, kernel),
-        Kind::Retprobe(function) => retprobe(function, kernel),
-        Kind::Tracepoint(category, event) => tracepoint(category, event, kernel),
-        Kind::RawTracepoint(event) => raw_tracepoint(event, kernel),
-        Kind::PerfEvent => Ok(perf_event()),
-        Kind::Counting => Ok(counting()),
-        Kind::Uprobe(target) => Ok(uprobe(target)),
-        Kind::Lsm(hook) => lsm(hook, kernel),
-        Kind::Cgroup(hook, context) => Ok(cgroup(hook, context)),
-        Kind::SocketFilter => Ok(socket_filter()),
-        Kind::Timer => Ok(timer()),
-        Kind::StructOps(ops) => struct_ops::script(ops, name, kernel),
-        Kind::SyscallEnter(call) => syscall_enter(call, kernel),
-        Kind::SyscallExit(call) => syscall_exit(call, kernel),
+        ScriptKind::Xdp => Ok(xdp()),
+        ScriptKind::Tc(direction) => Ok(tc(direction)),
+        ScriptKind::Probe(function, None) => probe(function, kernel),
+        ScriptKind::Probe(function, Some(offset)) => probe_inside(function, offset, kernel),
+        ScriptKind::Retprobe(function) => retprobe(function, kernel),
+        ScriptKind::Tracepoint(category, event) => tracepoint(category, event, kernel),
+        ScriptKind::RawTracepoint(event) => raw_tracepoint(event, kernel),
+        ScriptKind::PerfEvent => Ok(perf_event()),
+        ScriptKind::Counting => Ok(counting()),
+        ScriptKind::Uprobe(target) => Ok(uprobe(target)),
+        ScriptKind::Lsm(hook) => lsm(hook, kernel),
+        ScriptKind::Cgroup(hook, context) => Ok(cgroup(hook, context)),
+        ScriptKind::SocketFilter => Ok(socket_filter()),
+        ScriptKind::Timer => Ok(timer()),
+        ScriptKind::StructOps(ops) => struct_ops::script(ops, name, kernel),
+        ScriptKind::SyscallEnter(call) => syscall_enter(call, kernel),
+        ScriptKind::SyscallExit(call) => syscall_exit(call, kernel),
     }
 }
 
@@ -63,8 +63,8 @@ fn on_packet(ctx: *__sk_buff) -> i32 {{
     return TC_ACT_OK
 }}"#
     );
-    let way = if direction == "ingress" { "come in at" } else { "go out at" };
-    packets(&format!("Counts the packets that {way} a network interface."), &program, "tc.kh")
+    let verb = if direction == "ingress" { "come in at" } else { "go out at" };
+    packets(&format!("Counts the packets that {verb} a network interface."), &program, "tc.kh")
 }
 
 fn packets(about: &str, program: &str, header: &str) -> Script {
@@ -83,7 +83,7 @@ fn probe(function: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
         .then_some("the kernel has several functions of this name, and they differ in the next"));
     let note = match (left_out, found.entry) {
         (Some(why), _) => Some(format!("The function has more parameters: {why}.")),
-        (None, Entry::Syscall { known: false }) => Some(
+        (None, ArgumentPassing::Syscall { known: false }) => Some(
             "The parameters of this system call are not known: declare up to six integers or pointers."
                 .to_owned(),
         ),

@@ -13,7 +13,7 @@ use crate::kernel_types::{KernelType, KernelTypes, OpsMember, OpsMemberKind, Pro
 const MOST_PARAMS: usize = 5;
 
 /// What is known of a table beyond its type: which methods it needs, and what they should do.
-struct Known {
+struct OpsTemplate {
     name: &'static str,
     about: &'static str,
     /// Declarations above the impl block.
@@ -43,8 +43,8 @@ const PREDECLARED: [&str; 13] = [
 
 /// Source: net/ipv4/tcp_cong.c (`tcp_validate_congestion_control`), net/ipv4/bpf_tcp_ca.c (the functions it may call),
 /// kernel/sched/ext.c (v6.12).
-const KNOWN: [Known; 2] = [
-    Known {
+const TEMPLATES: [OpsTemplate; 2] = [
+    OpsTemplate {
         name: "tcp_congestion_ops",
         about: "A congestion control algorithm of TCP that does what Reno does.",
         items: &["extern tcp_reno_ssthresh(sk: *sock) -> u32\n\
@@ -57,7 +57,7 @@ const KNOWN: [Known; 2] = [
             ("undo_cwnd", "return tcp_reno_undo_cwnd(sk)"),
         ],
     },
-    Known {
+    OpsTemplate {
         name: "sched_ext_ops",
         about: "A scheduler that leaves every decision to the kernel and counts how often tasks run.",
         items: &["var runs : u64 = 0"],
@@ -69,7 +69,7 @@ const KNOWN: [Known; 2] = [
 pub(super) fn script(name: &str, script_name: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     let found = kernel.struct_ops(name).or_else(|| KernelTypes::bundled().struct_ops(name));
     let ops = found.filter(|ops| !ops.members.is_empty()).ok_or_else(|| absent(name, kernel))?;
-    let known = KNOWN.iter().find(|known| known.name == name);
+    let known = TEMPLATES.iter().find(|known| known.name == name);
     let header = header(&ops);
     let own = impl_name(script_name, &header, known);
     let about = known.map_or_else(|| format!("An implementation of {name}."), |known| known.about.to_owned());
@@ -96,10 +96,10 @@ fn absent(name: &str, kernel: &KernelTypes) -> InitError {
 }
 
 /// The impl block's name: the script's, if nothing else in the script has it.
-fn impl_name(script: &str, header: &str, known: Option<&Known>) -> String {
+fn impl_name(script: &str, header: &str, known: Option<&OpsTemplate>) -> String {
     let name = script.replace('-', "_");
     let uses = |text: &str| {
-        text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|word| word == name)
+        text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').any(|ident| ident == name)
     };
     let items = known.map_or(&[][..], |known| known.items);
     let taken = PREDECLARED.contains(&name.as_str())
@@ -109,7 +109,7 @@ fn impl_name(script: &str, header: &str, known: Option<&Known>) -> String {
     if is_name(&name) && !taken { name } else { format!("{name}_impl") }
 }
 
-fn impl_block(ops: &StructOps, known: Option<&Known>, own: &str) -> String {
+fn impl_block(ops: &StructOps, known: Option<&OpsTemplate>, own: &str) -> String {
     let mut fields = String::new();
     if has_name(ops) {
         // Fifteen bytes, and the zero that ends them.
@@ -172,7 +172,7 @@ fn comment(front: &str, names: &[&str]) -> String {
     text
 }
 
-fn main(known: Option<&Known>, own: &str) -> String {
+fn main(known: Option<&OpsTemplate>, own: &str) -> String {
     let watch = match known {
         Some(known) if known.name == "sched_ext_ops" => {
             "    while (sleep(1000) == 0) {\n        print(\"%llu runs\", runs)\n    }\n"

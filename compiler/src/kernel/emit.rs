@@ -1,13 +1,13 @@
 //! Machine instructions with their registers, to BPF instructions with branches resolved and lines attached.
 
-mod known;
+mod known_bounds;
 
 use super::isel::legal::is_below;
-use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
+use super::isel::{Base, Inst, InstKind, IselFunction, Rhs, Symbol, Target};
 use super::machine::Cpu;
 use super::mir::Size;
 use super::mir::core::{CoreField, CoreQuestion};
-use super::regalloc::{Move, Place, Registers};
+use super::regalloc::{Move, Registers, ValueLocation};
 use crate::bpf::{
     AluOp, Assembler, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError,
     Operand, Reg, Width,
@@ -28,7 +28,7 @@ pub trait Symbols {
 
 /// A function's instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Code {
+pub struct MachineCode {
     /// The instructions.
     pub insns: Vec<Insn>,
     /// Where each part of the script begins; ascending, the first at instruction 0.
@@ -44,12 +44,12 @@ pub struct Code {
 /// # Errors
 /// A branch without a target: a mistake of this compiler.
 pub fn emit(
-    function: &Function,
+    function: &IselFunction,
     registers: &Registers,
     cpu: Cpu,
     span: Span,
     symbols: &mut dyn Symbols,
-) -> Result<Code, LabelError> {
+) -> Result<MachineCode, LabelError> {
     let mut asm = Assembler::new();
     let labels = function.blocks.iter().map(|_| asm.label()).collect();
     let first_inst = first_insts(function);
@@ -62,7 +62,7 @@ pub fn emit(
         labels,
         spans: vec![(InsnIndex(0), span)],
         relos: Vec::new(),
-        needless: known::needless(function, registers, &first_inst),
+        needless: known_bounds::needless(function, registers, &first_inst),
         first_inst,
     };
     let spill_bytes = 8 * registers.spill_slots as u32;
@@ -74,10 +74,10 @@ pub fn emit(
     for (at, block) in order.iter().enumerate() {
         emitter.block(*block, order.get(at + 1).copied());
     }
-    Ok(Code { insns: emitter.asm.finish()?, spans: emitter.spans, relos: emitter.relos, frame_bytes })
+    Ok(MachineCode { insns: emitter.asm.finish()?, spans: emitter.spans, relos: emitter.relos, frame_bytes })
 }
 
-fn first_insts(function: &Function) -> Vec<usize> {
+fn first_insts(function: &IselFunction) -> Vec<usize> {
     let mut next = 0;
     let starts = function.blocks.iter().map(|block| {
         next += block.insts.len();
@@ -87,7 +87,7 @@ fn first_insts(function: &Function) -> Vec<usize> {
 }
 
 struct Emitter<'a> {
-    function: &'a Function,
+    function: &'a IselFunction,
     registers: &'a Registers,
     cpu: Cpu,
     symbols: &'a mut dyn Symbols,
@@ -123,7 +123,9 @@ impl Emitter<'_> {
             let moves =
                 |at: usize| !self.registers.before[at].is_empty() || !self.registers.after[at].is_empty();
             match (data.insts.as_slice(), data.successors.as_slice()) {
-                ([Inst { kind: Kind::Jump, .. }], [next]) if !moves(self.first_inst[block]) => block = *next,
+                ([Inst { kind: InstKind::Jump, .. }], [next]) if !moves(self.first_inst[block]) => {
+                    block = *next
+                }
                 _ => break,
             }
         }
@@ -164,118 +166,118 @@ impl Emitter<'_> {
     fn moves(&mut self, moves: &[Move]) {
         for moved in moves {
             match (moved.to, moved.from) {
-                (Place::Reg(to), Place::Reg(from)) => self.push(Insn::mov(to, from)),
-                (Place::Reg(to), Place::Spill(slot)) => {
+                (ValueLocation::Reg(to), ValueLocation::Reg(from)) => self.push(Insn::mov(to, from)),
+                (ValueLocation::Reg(to), ValueLocation::Spill(slot)) => {
                     let offset = self.spill_offset(slot);
                     self.push(Insn::load(Size::DW, to, Reg::R10, offset));
                 }
-                (Place::Spill(slot), Place::Reg(from)) => {
+                (ValueLocation::Spill(slot), ValueLocation::Reg(from)) => {
                     let offset = self.spill_offset(slot);
                     self.push(Insn::store(Size::DW, Reg::R10, offset, from));
                 }
-                (Place::Spill(_), Place::Spill(_)) => {
+                (ValueLocation::Spill(_), ValueLocation::Spill(_)) => {
                     unreachable!("the allocator moves through a register")
                 }
             }
         }
     }
 
-    fn inst(&mut self, kind: &Kind, number: usize, block: usize, next: Option<usize>) {
+    fn inst(&mut self, kind: &InstKind, number: usize, block: usize, next: Option<usize>) {
         let registers = self.registers;
         let mut regs = Operands { regs: &registers.operands[number], next: 0 };
         match kind {
-            Kind::Params(_) => {}
-            Kind::Const { value, .. } => self.constant(regs.reg(), *value),
-            Kind::Address { symbol, .. } => {
+            InstKind::Params(_) => {}
+            InstKind::Const { value, .. } => self.constant(regs.reg(), *value),
+            InstKind::Address { symbol, .. } => {
                 let value = self.symbols.address(*symbol);
                 let dst = regs.reg();
                 self.push(Insn::load_imm64(dst, value));
             }
-            Kind::FrameAddr { offset, .. } => {
+            InstKind::FrameAddr { offset, .. } => {
                 let dst = regs.reg();
                 self.push(Insn::mov(dst, Reg::R10));
                 if *offset != 0 {
                     self.push(Insn::alu(AluOp::Add, dst, *offset));
                 }
             }
-            Kind::Move { .. } => {
+            InstKind::Move { .. } => {
                 let (from, to) = (regs.reg(), regs.reg());
                 if from != to {
                     self.push(Insn::mov(to, from));
                 }
             }
-            Kind::Mov32 { .. } => {
+            InstKind::Mov32 { .. } => {
                 let (src, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::mov32(dst, src));
             }
-            Kind::Extend { width, from, .. } => {
+            InstKind::Extend { width, from, .. } => {
                 let (src, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::MovSx { width: *width, from: *from, dst, src });
             }
-            Kind::Alu { op, width, rhs, .. } => {
+            InstKind::Alu { op, width, rhs, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 let src = regs.rhs(rhs);
                 self.push(Insn::Alu { op: *op, width: *width, dst, src });
             }
-            Kind::Neg { width, .. } => {
+            InstKind::Neg { width, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Neg { width: *width, dst });
             }
-            Kind::SetIf { op, width, rhs, .. } => {
+            InstKind::SetIf { op, width, rhs, .. } => {
                 let (lhs, dst) = (regs.reg(), regs.reg());
                 let src = regs.rhs(rhs);
                 self.set_if(*op, *width, lhs, src, dst);
             }
-            Kind::Below { width, bound, .. } => {
+            InstKind::Below { width, bound, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 if self.needless.binary_search(&number).is_err() {
                     self.below(*width, dst, *bound);
                 }
             }
-            Kind::Swap { bits, .. } => {
+            InstKind::Swap { bits, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Endian { order: ByteOrder::Big, bits: *bits, dst });
             }
-            Kind::Core { field, question, .. } => {
+            InstKind::Core { field, question, .. } => {
                 let dst = regs.reg();
                 let at = self.asm.next_index();
                 let (value, relo) = self.symbols.core(at, field, *question);
                 self.relos.push(relo);
                 self.push(Insn::mov(dst, value));
             }
-            Kind::LoadField { size, field, .. } => {
+            InstKind::LoadField { size, field, .. } => {
                 let (dst, base) = (regs.reg(), regs.reg());
                 let at = self.asm.next_index();
                 let (offset, relo) = self.symbols.core(at, field, CoreQuestion::Offset);
                 self.relos.push(relo);
                 self.push(Insn::load(*size, dst, base, i16::try_from(offset).unwrap_or(i16::MAX)));
             }
-            Kind::Load { size, base, offset, .. } => {
+            InstKind::Load { size, base, offset, .. } => {
                 let dst = regs.reg();
                 let base = regs.base(base);
                 self.push(Insn::load(*size, dst, base, *offset));
             }
-            Kind::Store { size, base, offset, value } => {
+            InstKind::Store { size, base, offset, value } => {
                 let src = regs.rhs(value);
                 let base = regs.base(base);
                 self.push(Insn::Store { size: *size, base, offset: *offset, src });
             }
-            Kind::AtomicAdd { width, base, offset, .. } => {
+            InstKind::AtomicAdd { width, base, offset, .. } => {
                 let src = regs.reg();
                 let base = regs.base(base);
                 self.push(Insn::atomic(AtomicOp::Add, *width, base, *offset, src));
             }
-            Kind::Call { target, .. } => {
+            InstKind::Call { target, .. } => {
                 let target = self.symbols.callee(*target);
                 self.push(Insn::Call { target });
             }
-            Kind::Jump => self.jump(self.function.blocks[block].successors[0], next),
-            Kind::Branch { op, width, rhs, .. } => {
+            InstKind::Jump => self.jump(self.function.blocks[block].successors[0], next),
+            InstKind::Branch { op, width, rhs, .. } => {
                 let lhs = regs.reg();
                 let src = regs.rhs(rhs);
                 self.branch(*op, *width, lhs, src, block, next);
             }
-            Kind::Return { .. } => self.push(Insn::Exit),
+            InstKind::Return { .. } => self.push(Insn::Exit),
         }
     }
 

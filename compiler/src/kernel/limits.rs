@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir, Target};
-use crate::kernel::mir::{Function, Program};
+use crate::kernel::mir::{MirFunction, Program};
 use crate::kernel::scratch::callees;
 
 /// Bytes of stack, of one frame and of all frames of a chain of calls together.
@@ -26,8 +26,8 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
     for one in functions.iter().filter(|one| one.is_program) {
         let chain = calls.whole(one.id);
         if chain.bytes > STACK_BYTES {
-            let (bytes, is_beside_walk) = (chain.bytes, program.loops.beside_walks.contains(&one.id));
-            let error = match is_beside_walk {
+            let (bytes, iterates_map) = (chain.bytes, program.loops.with_map_iteration.contains(&one.id));
+            let error = match iterates_map {
                 true => {
                     let what =
                         format!("the kernel has no room for {bytes} bytes of stack of calls and loops");
@@ -52,9 +52,9 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
 /// Why a program beside a walk needs more frames than its text shows.
 const CALLED_LOOPS: &str = "in a program that loops over a map it calls a function for each loop";
 
-fn too_deep(one: &Function, frames: u32, program: &Program) -> Diagnostic {
+fn too_deep(one: &MirFunction, frames: u32, program: &Program) -> Diagnostic {
     let hint = format!("the kernel allows {MAX_FRAMES}");
-    if program.loops.beside_walks.contains(&one.id) {
+    if program.loops.with_map_iteration.contains(&one.id) {
         let what = format!("the kernel cannot run {frames} calls and loops within each other");
         return Diagnostic::error(719, one.span, what).note(CALLED_LOOPS).help(hint);
     }
@@ -81,7 +81,7 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    fn new<'a>(hir: &'a Hir, functions: &[Function], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
+    fn new<'a>(hir: &'a Hir, functions: &[MirFunction], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
         Calls { hir, frames, callees: functions.iter().map(|one| (one.id, callees(one).collect())).collect() }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ks_wit::section::Arch;
 
 use super::limits::Refusal;
-use super::mir::{Callee, Function, Helper, Inst, Kfunc, Op, Program};
+use super::mir::{Callee, Helper, Inst, Kfunc, MirFunction, Op, Program};
 use super::scratch::reached;
 use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Whether there are ordinary loops only: the verifier walks through each turn (Linux 5.3).
-    pub(super) fn walks_loops(self) -> bool {
+    pub(super) fn only_bounded_loops(self) -> bool {
         self.kernel.is_some_and(|kernel| kernel < LOOP_SINCE)
     }
 
@@ -130,7 +130,7 @@ impl Machine {
 }
 
 /// Whether a function has a loop that runs under an iterator over numbers.
-pub(super) fn uses_iterators(function: &Function) -> bool {
+pub(super) fn uses_iterators(function: &MirFunction) -> bool {
     let mut insts = function.insts();
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. }))
 }
@@ -142,7 +142,7 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<R
         let Some(caller) = Caller::of(&hir.functions[entry.id]) else { continue };
         let reached = reached(&program.functions, [&entry.id]);
         let functions = program.functions.iter().filter(|one| reached.contains(&one.id));
-        for inst in functions.flat_map(Function::insts) {
+        for inst in functions.flat_map(MirFunction::insts) {
             let Some((number, name)) = helper(hir, inst) else { continue };
             let Some(since) = later(number, caller).filter(|since| kernel < *since) else { continue };
             let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
@@ -154,14 +154,14 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<R
 }
 
 /// The programs that are timers.
-fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Function> {
+fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a MirFunction> {
     let functions = program.functions.iter().filter(|one| one.is_program);
-    let is_timer = |one: &&Function| matches!(hir.functions[one.id].target, Target::Period { .. });
+    let is_timer = |one: &&MirFunction| matches!(hir.functions[one.id].target, Target::Period { .. });
     functions.filter(is_timer)
 }
 
 /// The first kernel with `bpf_for_each_map_elem`.
-const WALKS_SINCE: KernelVersion = KernelVersion::new(5, 13);
+const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::new(5, 13);
 /// The first kernel with `bpf_timer_init` and its kin.
 const TIMERS_SINCE: KernelVersion = KernelVersion::new(5, 15);
 /// The first kernel with `bpf_loop`.
@@ -185,9 +185,9 @@ fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diag
     let headline =
         |what: &str, since| format!("{what} needs Linux {since}, and this is compiled for {kernel}");
     let Op::Call { callee, .. } = inst.op else { return None };
-    if callee == Callee::Helper(Helper::ForEachMapElem) && kernel < WALKS_SINCE {
+    if callee == Callee::Helper(Helper::ForEachMapElem) && kernel < FOR_EACH_MAP_ELEM_SINCE {
         return Some(
-            Diagnostic::error(1005, inst.span, headline("a loop over a map", WALKS_SINCE))
+            Diagnostic::error(1005, inst.span, headline("a loop over a map", FOR_EACH_MAP_ELEM_SINCE))
                 .note("it calls bpf_for_each_map_elem, which older kernels do not have"),
         );
     }

@@ -7,9 +7,9 @@
 //! In: a tree without errors. Out: an ELF object that libbpf loads and the kernel's verifier accepts, or diagnostics. Not
 //! here: how programs get attached, anything of the userspace half.
 
+mod call_clobbers;
 mod emit;
 mod isel;
-mod lasting;
 pub mod limits;
 mod lower;
 mod machine;
@@ -19,7 +19,7 @@ mod pass;
 mod regalloc;
 mod scratch;
 mod section;
-mod tries;
+mod strategies;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use limits::Refusal;
 use scratch::Plan;
-use tries::Tries;
+use strategies::Strategies;
 
 /// The kernel half in SSA form, after all passes.
 pub struct Mir<'a> {
@@ -46,7 +46,7 @@ pub struct Mir<'a> {
 }
 
 /// The kernel half as BPF instructions.
-struct Code<'a> {
+struct KernelCode<'a> {
     assembly: object::Assembly<'a>,
     /// Bytes of each function's stack frame.
     frames: BTreeMap<FuncId, u32>,
@@ -101,7 +101,7 @@ pub fn compile(
         return Err(diagnostics(refused));
     }
     let looping = programs_with_large_loops(&mir.program);
-    let mut tries = Tries::new(&looping);
+    let mut strategies = Strategies::new(&looping);
     // Without large loops it is what is tried first.
     let mut first = looping.is_empty().then_some(mir);
     let mut errors = Vec::new();
@@ -114,11 +114,11 @@ pub fn compile(
                     Some(lowered) => lowered,
                     None => plain.insert(lower::lower(hir, split, machine, None)?),
                 };
-                let (efforts, plan) = tries.chosen(lowered);
+                let (efforts, plan) = strategies.chosen(lowered);
                 lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?
             }
         };
-        let mut refused = pass::walks_refused(&mir.program);
+        let mut refused = pass::map_iteration_refusals(&mir.program);
         if refused.is_empty() {
             let code = mir.code(split, sources)?;
             refused = mir.refusals(&code);
@@ -130,7 +130,7 @@ pub fn compile(
         if !refused.is_empty() {
             errors = refused;
         }
-        if !tries.next(&mir.program.functions, &functions) {
+        if !strategies.next(&mir.program.functions, &functions) {
             return Err(diagnostics(errors));
         }
     }
@@ -155,7 +155,7 @@ fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
     programs.map(|one| one.id).collect()
 }
 
-fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
+fn object(mir: &Mir<'_>, code: KernelCode<'_>) -> Result<Object, Vec<Diagnostic>> {
     let uses_iterators = mir.program.functions.iter().any(machine::uses_iterators);
     let (mir, disassembly) = match mir.machine.listings {
         Listings::Text => (mir.text(), code.text()),
@@ -191,7 +191,7 @@ pub fn lower_apart_watched<'a>(
     let machine = machine.into();
     let plain = lower::lower(hir, split, machine, None)?;
     let programs = plain.functions.iter().filter(|one| one.is_program).map(|one| one.id).collect();
-    let (efforts, plan) = Tries::new(&programs).chosen(&plain);
+    let (efforts, plan) = Strategies::new(&programs).chosen(&plain);
     lower_with(hir, split, machine, &efforts, plan.as_ref(), watch)
 }
 
@@ -218,13 +218,13 @@ impl<'a> Mir<'a> {
     }
 
     /// What the machine's kernel would not take.
-    fn refusals(&self, code: &Code<'_>) -> Vec<Refusal> {
+    fn refusals(&self, code: &KernelCode<'_>) -> Vec<Refusal> {
         let refused = self.machine.refusals(self.hir, &self.program);
         if refused.is_empty() { limits::stack(self.hir, &self.program, &code.frames) } else { refused }
     }
 
     /// Selects instructions and registers.
-    fn code<'s>(&'s self, split: &Split, sources: &'s SourceMap) -> Result<Code<'s>, Vec<Diagnostic>> {
+    fn code<'s>(&'s self, split: &Split, sources: &'s SourceMap) -> Result<KernelCode<'s>, Vec<Diagnostic>> {
         let arch = self.machine.arch;
         let mut assembly = object::Assembly::new(self.hir, split, &self.program, arch, sources);
         let (prints, _) = lower::print::table(self.hir, split, Some(sources));
@@ -237,7 +237,7 @@ impl<'a> Mir<'a> {
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
             let mut selected = isel::select(function, self.machine.cpu);
-            lasting::copy_at_fixed(&mut selected);
+            call_clobbers::copy_at_fixed(&mut selected);
             let span = Some(function.span);
             let registers =
                 regalloc::allocate(&selected, self.machine.checks).map_err(|error| mistake(span, &error))?;
@@ -248,11 +248,11 @@ impl<'a> Mir<'a> {
                 .define(function.id, &function.name, code, sources)
                 .map_err(|error| mistake(span, &error))?;
         }
-        Ok(Code { assembly, frames })
+        Ok(KernelCode { assembly, frames })
     }
 }
 
-impl Code<'_> {
+impl KernelCode<'_> {
     /// As text, with the names of maps, variables and functions.
     fn text(&self) -> String {
         self.assembly.text()

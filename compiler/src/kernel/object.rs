@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ks_wit::object;
 use ks_wit::section::Arch;
 
-use super::emit::{Code, Symbols};
+use super::emit::{MachineCode, Symbols};
 use super::isel::{Symbol, Target};
 use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{self, Count, Kfunc, MapSymbol};
@@ -22,7 +22,7 @@ use crate::bpf::{
 };
 use crate::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::elf::{CodeSection, ElfError, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder};
-use crate::hir::{ExternId, FuncId, Function, GlobalId, Hir};
+use crate::hir::{ExternId, FuncId, GlobalId, Hir, HirFunction};
 use crate::index::Id;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
@@ -104,7 +104,7 @@ impl<'a> Assembly<'a> {
         name
     }
 
-    fn declare(&mut self, declared: &mir::Function, program: &mir::Program) {
+    fn declare(&mut self, declared: &mir::MirFunction, program: &mir::Program) {
         let id = declared.id;
         let Some(function) = self.hir.functions.get(id) else {
             return match program.loops.callbacks.contains(&id) {
@@ -142,7 +142,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The type of a helper's parameter; what lies in memory is passed by its address, as is what the script does not have.
-    fn param_type(&mut self, function: &Function, name: &str) -> btf::TypeId {
+    fn param_type(&mut self, function: &HirFunction, name: &str) -> btf::TypeId {
         let local = function.params.iter().map(|id| &function.locals[*id]).find(|local| local.name == name);
         let pointed = match local.map(|local| local.ty) {
             Some(ty) if self.hir.types.scalar(ty).is_some() => return self.ty(ty),
@@ -156,7 +156,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The function that `bpf_loop` calls in each turn. Source: include/uapi/linux/bpf.h, `bpf_loop`, v6.12.
-    fn declare_callback(&mut self, callback: &mir::Function) {
+    fn declare_callback(&mut self, callback: &mir::MirFunction) {
         let name = self.body_name(callback);
         let btf = self.builder.btf();
         let pointer = btf.ptr(btf::TypeId::VOID);
@@ -172,12 +172,12 @@ impl<'a> Assembly<'a> {
         self.functions.insert(callback.id, self.builder.declare_function(decl));
     }
 
-    fn body_name(&self, body: &mir::Function) -> String {
+    fn body_name(&self, body: &mir::MirFunction) -> String {
         self.unused_name(&format!("{}_{}", body.name, body.id.index() - self.hir.functions.len()))
     }
 
     /// The function of a loop's body, which the verifier looks at on its own: it needs to know the parameters.
-    fn declare_body(&mut self, body: &mir::Function, program: &mir::Program) {
+    fn declare_body(&mut self, body: &mir::MirFunction, program: &mir::Program) {
         let name = self.body_name(body);
         let btf = self.builder.btf();
         let byte = btf.int("u8", 1, IntEncoding::Unsigned);
@@ -187,12 +187,12 @@ impl<'a> Assembly<'a> {
             false => btf.ptr(scratch),
         };
         let mut types = vec![scratch];
-        let handed = program.loops.handed.get(&body.id).map_or(&[][..], Vec::as_slice);
-        if body.params.len() > 1 + handed.len() {
+        let pointee_bytes = program.loops.pointee_bytes.get(&body.id).map_or(&[][..], Vec::as_slice);
+        if body.params.len() > 1 + pointee_bytes.len() {
             let context = btf.structure(body.context.unwrap_or("__ctx"), 0, &[]);
             types.push(btf.ptr(context));
         }
-        for bytes in handed {
+        for bytes in pointee_bytes {
             let memory = btf.array(byte, *bytes);
             types.push(btf.ptr(memory));
         }
@@ -216,7 +216,7 @@ impl<'a> Assembly<'a> {
         &mut self,
         id: FuncId,
         name: &str,
-        code: Code,
+        code: MachineCode,
         sources: &SourceMap,
     ) -> Result<(), LabelError> {
         let Some(function) = self.functions.get(&id).copied() else { return Ok(()) };
@@ -274,8 +274,8 @@ impl<'a> Assembly<'a> {
         let proto = match kfunc {
             Kfunc::IterNumNew => btf.func_proto(int, &[("it", iterator), ("start", int), ("end", int)]),
             Kfunc::IterNumNext => {
-                let turn = btf.ptr(int);
-                btf.func_proto(turn, &[("it", iterator)])
+                let counter = btf.ptr(int);
+                btf.func_proto(counter, &[("it", iterator)])
             }
             Kfunc::IterNumDestroy => btf.func_proto(btf::TypeId::VOID, &[("it", iterator)]),
         };
@@ -314,7 +314,7 @@ impl Symbols for Assembly<'_> {
 
 /// The script's place of an instruction; the file without its folders, which differ from machine to machine.
 fn line(sources: &SourceMap, at: crate::bpf::InsnIndex, span: Span) -> Line {
-    let (name, line, column) = sources.place(span);
+    let (name, line, column) = sources.position(span);
     let file = name.rsplit('/').next().unwrap_or(name).replace('\0', " ");
     let text = sources.file(span.file).line_text(line);
     let text = String::from_utf8_lossy(text).replace('\0', " ");

@@ -10,7 +10,7 @@ use regalloc2::{
 use smallvec::SmallVec;
 
 use super::Checks;
-use super::isel::{Base, Function, Inst, Kind, Rhs};
+use super::isel::{Base, Inst, InstKind, IselFunction, Rhs};
 use crate::bpf::Reg;
 
 /// Why no registers could be found: a mistake of this compiler.
@@ -26,7 +26,7 @@ pub enum AllocationError {
 
 /// Where a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueLocation {
     /// In a register.
     Reg(Reg),
     /// In a spill slot.
@@ -37,9 +37,9 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Where to.
-    pub to: Place,
+    pub to: ValueLocation,
     /// Where from.
-    pub from: Place,
+    pub from: ValueLocation,
 }
 
 /// The result for one function. Instructions are counted through all blocks.
@@ -59,7 +59,7 @@ pub struct Registers {
 ///
 /// # Errors
 /// See [`AllocationError`].
-pub fn allocate(function: &Function, checks: Checks) -> Result<Registers, AllocationError> {
+pub fn allocate(function: &IselFunction, checks: Checks) -> Result<Registers, AllocationError> {
     let graph = Graph::new(function);
     let environment = environment();
     let checked = checks == Checks::EveryStage;
@@ -107,7 +107,7 @@ fn registers(graph: &Graph<'_>, output: &Output) -> Registers {
         } else {
             &mut registers.after
         };
-        moves[point.inst().index()].push(Move { to: place(*to), from: place(*from) });
+        moves[point.inst().index()].push(Move { to: location(*to), from: location(*from) });
     }
     registers
 }
@@ -116,17 +116,17 @@ fn reg(preg: PReg) -> Reg {
     Reg::new(preg.hw_enc() as u8).expect("only r0 to r9 are handed to the allocator")
 }
 
-fn place(allocation: Allocation) -> Place {
+fn location(allocation: Allocation) -> ValueLocation {
     match (allocation.as_reg(), allocation.as_stack()) {
-        (Some(preg), _) => Place::Reg(reg(preg)),
-        (None, Some(slot)) => Place::Spill(slot.index()),
+        (Some(preg), _) => ValueLocation::Reg(reg(preg)),
+        (None, Some(slot)) => ValueLocation::Spill(slot.index()),
         (None, None) => unreachable!("the allocator moves between registers and spill slots only"),
     }
 }
 
 /// A function as the allocator sees it.
 struct Graph<'a> {
-    function: &'a Function,
+    function: &'a IselFunction,
     insts: Vec<&'a Inst>,
     operands: Vec<Operands>,
     ranges: Vec<InstRange>,
@@ -135,7 +135,7 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(function: &'a Function) -> Graph<'a> {
+    fn new(function: &'a IselFunction) -> Graph<'a> {
         let insts: Vec<_> = function.blocks.iter().flat_map(|block| &block.insts).collect();
         let mut ranges = Vec::new();
         let mut start = 0;
@@ -159,7 +159,7 @@ impl<'a> Graph<'a> {
 pub type Operands = SmallVec<[Operand; 6]>;
 
 /// The operands of an instruction with their constraints. `emit` reads their registers in the same order.
-pub fn operands(kind: &Kind) -> Operands {
+pub fn operands(kind: &InstKind) -> Operands {
     let mut operands = Operands::new();
     let rhs = |rhs: &Rhs| match rhs {
         Rhs::Reg(register) => Some(Operand::reg_use(*register)),
@@ -170,57 +170,59 @@ pub fn operands(kind: &Kind) -> Operands {
         Base::Frame => None,
     };
     match kind {
-        Kind::Params(params) => {
+        InstKind::Params(params) => {
             let fixed = params.iter().enumerate();
             operands.extend(fixed.map(|(at, param)| Operand::reg_fixed_def(*param, preg(at + 1))));
         }
-        Kind::Const { dst, .. }
-        | Kind::Core { dst, .. }
-        | Kind::Address { dst, .. }
-        | Kind::FrameAddr { dst, .. } => {
+        InstKind::Const { dst, .. }
+        | InstKind::Core { dst, .. }
+        | InstKind::Address { dst, .. }
+        | InstKind::FrameAddr { dst, .. } => {
             operands.push(Operand::reg_def(*dst));
         }
-        Kind::Move { dst, src } | Kind::Mov32 { dst, src } | Kind::Extend { dst, src, .. } => {
+        InstKind::Move { dst, src } | InstKind::Mov32 { dst, src } | InstKind::Extend { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)])
         }
-        Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } | Kind::Swap { dst, src, .. } => {
+        InstKind::Neg { dst, src, .. }
+        | InstKind::Below { dst, src, .. }
+        | InstKind::Swap { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_reuse_def(*dst, 0)]);
         }
-        Kind::Alu { dst, lhs, rhs: right, .. } => {
+        InstKind::Alu { dst, lhs, rhs: right, .. } => {
             operands.extend([Operand::reg_use(*lhs), Operand::reg_reuse_def(*dst, 0)]);
             operands.extend(rhs(right));
         }
         // The result is written before the operands are compared.
-        Kind::SetIf { dst, lhs, rhs: right, .. } => {
+        InstKind::SetIf { dst, lhs, rhs: right, .. } => {
             operands.extend([Operand::reg_use(*lhs), Operand::reg_def_at_start(*dst)]);
             operands.extend(rhs(right));
         }
-        Kind::LoadField { dst, base, .. } => {
+        InstKind::LoadField { dst, base, .. } => {
             operands.extend([Operand::reg_def(*dst), Operand::reg_use(*base)]);
         }
-        Kind::Load { dst, base: from, .. } => {
+        InstKind::Load { dst, base: from, .. } => {
             operands.push(Operand::reg_def(*dst));
             operands.extend(base(from));
         }
-        Kind::Store { base: to, value, .. } => {
+        InstKind::Store { base: to, value, .. } => {
             operands.extend(rhs(value));
             operands.extend(base(to));
         }
-        Kind::AtomicAdd { base: to, value, .. } => {
+        InstKind::AtomicAdd { base: to, value, .. } => {
             operands.push(Operand::reg_use(*value));
             operands.extend(base(to));
         }
-        Kind::Call { args, result, .. } => {
+        InstKind::Call { args, result, .. } => {
             let fixed = args.iter().enumerate();
             operands.extend(fixed.map(|(at, arg)| Operand::reg_fixed_use(*arg, preg(at + 1))));
             operands.extend(result.map(|result| Operand::reg_fixed_def(result, preg(0))));
         }
-        Kind::Jump => {}
-        Kind::Branch { lhs, rhs: right, .. } => {
+        InstKind::Jump => {}
+        InstKind::Branch { lhs, rhs: right, .. } => {
             operands.push(Operand::reg_use(*lhs));
             operands.extend(rhs(right));
         }
-        Kind::Return { value } => operands.push(Operand::reg_fixed_use(*value, preg(0))),
+        InstKind::Return { value } => operands.push(Operand::reg_fixed_use(*value, preg(0))),
     }
     operands
 }
@@ -255,11 +257,11 @@ impl regalloc2::Function for Graph<'_> {
     }
 
     fn is_ret(&self, inst: regalloc2::Inst) -> bool {
-        matches!(self.insts[inst.index()].kind, Kind::Return { .. })
+        matches!(self.insts[inst.index()].kind, InstKind::Return { .. })
     }
 
     fn is_branch(&self, inst: regalloc2::Inst) -> bool {
-        matches!(self.insts[inst.index()].kind, Kind::Jump | Kind::Branch { .. })
+        matches!(self.insts[inst.index()].kind, InstKind::Jump | InstKind::Branch { .. })
     }
 
     fn branch_blockparams(&self, block: regalloc2::Block, _: regalloc2::Inst, successor: usize) -> &[VReg] {
@@ -271,7 +273,7 @@ impl regalloc2::Function for Graph<'_> {
     }
 
     fn inst_clobbers(&self, inst: regalloc2::Inst) -> PRegSet {
-        let Kind::Call { result, .. } = &self.insts[inst.index()].kind else {
+        let InstKind::Call { result, .. } = &self.insts[inst.index()].kind else {
             return PRegSet::empty();
         };
         let first = usize::from(result.is_some());

@@ -15,7 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mir::{
-    Block, Callee, Function, Helper, Inst, Op, Origin, Program, Size, Slot, SlotData, Terminator, Type, Value,
+    Block, Callee, Helper, Inst, MirFunction, Op, Origin, Program, Size, Slot, SlotData, Terminator, Type,
+    Value,
 };
 use crate::hir::{ExternId, FuncId};
 use crate::index::IndexVec;
@@ -72,14 +73,14 @@ impl Plan {
     /// Moves slots out of the frames of functions. `None` if there is no such slot.
     pub fn new(program: &Program, moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
         let functions = &program.functions;
-        let is_moved = |one: &&Function| match moves.get(&one.id) {
+        let is_moved = |one: &&MirFunction| match moves.get(&one.id) {
             Some(Moves::Whole) => true,
             Some(Moves::From(least)) => !movable(one, *least, None, &program.need_stack).is_empty(),
             None => false,
         };
         let mut users: BTreeSet<_> = functions.iter().filter(is_moved).map(|one| one.id).collect();
         let calls_user =
-            |one: &&Function, users: &BTreeSet<FuncId>| callees(one).any(|id| users.contains(&id));
+            |one: &&MirFunction, users: &BTreeSet<FuncId>| callees(one).any(|id| users.contains(&id));
         while let Some(one) = functions.iter().find(|one| !users.contains(&one.id) && calls_user(one, &users))
         {
             users.insert(one.id);
@@ -125,7 +126,7 @@ pub fn move_slots(program: &mut Program, bases: &BTreeMap<FuncId, Base>, plan: &
 }
 
 /// The functions of the object that a function calls, itself or through a helper, in order.
-pub fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
+pub fn callees(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
     function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
         Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => Some(id),
         _ => None,
@@ -133,8 +134,11 @@ pub fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
 }
 
 /// Functions and those that they call, and so on.
-pub fn reached<'a>(functions: &[Function], from: impl IntoIterator<Item = &'a FuncId>) -> BTreeSet<FuncId> {
-    let functions: BTreeMap<FuncId, &Function> = functions.iter().map(|one| (one.id, one)).collect();
+pub fn reached<'a>(
+    functions: &[MirFunction],
+    from: impl IntoIterator<Item = &'a FuncId>,
+) -> BTreeSet<FuncId> {
+    let functions: BTreeMap<FuncId, &MirFunction> = functions.iter().map(|one| (one.id, one)).collect();
     let mut found = BTreeSet::new();
     let mut open: Vec<FuncId> = from.into_iter().copied().collect();
     while let Some(id) = open.pop() {
@@ -147,7 +151,7 @@ pub fn reached<'a>(functions: &[Function], from: impl IntoIterator<Item = &'a Fu
 
 /// The slots of so many bytes that may be anywhere: the kernel keeps pointers, and the state of iterators, on the stack only.
 fn movable(
-    function: &Function,
+    function: &MirFunction,
     least: u32,
     before: Option<Slot>,
     need_stack: &BTreeSet<ExternId>,
@@ -171,7 +175,7 @@ fn movable(
             Op::Store { base, value, .. } if matches!(function.values[*value], Type::Ptr(_)) => {
                 slot_of(*base)
             }
-            Op::Call { callee: Callee::Kfunc(_) | Callee::Walk(_), args } => {
+            Op::Call { callee: Callee::Kfunc(_) | Callee::MapIter(_), args } => {
                 args.first().and_then(|arg| slot_of(*arg))
             }
             _ => None,
@@ -194,7 +198,7 @@ pub struct Compact {
 
 impl Compact {
     /// Looks at the slots that are wanted.
-    pub fn new(function: &Function, wanted: impl Fn(Slot) -> bool) -> Compact {
+    pub fn new(function: &MirFunction, wanted: impl Fn(Slot) -> bool) -> Compact {
         let mut used = vec![false; function.slot_bytes as usize];
         for (_, data) in function.slots.iter_enumerated().filter(|(slot, _)| wanted(*slot)) {
             let end = data.position.saturating_add(data.size.next_multiple_of(8));
@@ -225,7 +229,7 @@ struct Moved {
 }
 
 impl Moved {
-    fn apply(&self, function: &mut Function) {
+    fn apply(&self, function: &mut MirFunction) {
         let rest = Compact::new(function, |slot| !self.slots.contains(&slot));
         let mut scratch: IndexVec<Slot, u32> = IndexVec::new();
         for slot in function.slots.ids() {
@@ -257,7 +261,7 @@ impl Moved {
 }
 
 /// Pointers that were made from moved slots point to a map's entry now.
-fn retype(function: &mut Function) {
+fn retype(function: &mut MirFunction) {
     let stack = Type::Ptr(Origin::Stack);
     loop {
         let mut changed = false;
@@ -290,7 +294,7 @@ fn retype(function: &mut Function) {
 }
 
 /// Gives a program's scratch slot back wherever it ends, but for the block where it ends without one.
-pub fn release(function: &mut Function, base: Base, without: Block) {
+pub fn release(function: &mut MirFunction, base: Base, without: Block) {
     let span = function.span;
     for id in function.reverse_postorder() {
         if id == without || !matches!(function.blocks[id].term, Terminator::Return(_)) {

@@ -2,10 +2,10 @@
 
 use ks_wit::section::Arch;
 
-use crate::hir::{Function, FunctionKind, ProgramKind, Target};
+use crate::hir::{FunctionKind, HirFunction, ProgramKind, Target};
 
 /// The section of a program. Source: libbpf 1.7, `section_defs`.
-pub(super) fn of(function: &Function, arch: Arch) -> String {
+pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
     let kind = match function.kind {
         FunctionKind::Program(kind) => kind,
         // What follows the slash is for people.
@@ -38,8 +38,8 @@ pub(super) fn of(function: &Function, arch: Arch) -> String {
         (ProgramKind::Lsm, Target::Name(hook)) => format!("lsm/{hook}"),
         (ProgramKind::SyscallEnter, Target::Name(call)) => format!("tracepoint/syscalls/sys_enter_{call}"),
         (ProgramKind::SyscallExit, Target::Name(call)) => format!("tracepoint/syscalls/sys_exit_{call}"),
-        (ProgramKind::Uprobe, target) => format!("uprobe/{}", place(target)),
-        (ProgramKind::Uretprobe, target) => format!("uretprobe/{}", place(target)),
+        (ProgramKind::Uprobe, target) => format!("uprobe/{}", attach_point(target)),
+        (ProgramKind::Uretprobe, target) => format!("uretprobe/{}", attach_point(target)),
         _ => "perf_event".into(),
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn of(function: &Function, arch: Arch) -> String {
 /// The programs that one array may hold: the kernel wants all of them to be of one type and, since Linux 6.17, loaded for
 /// one place of attachment. What a program of the traffic control is loaded for does not matter, and the host says
 /// nothing of it. Source: kernel/bpf/core.c, `bpf_prog_map_compatible`, v6.18.
-pub(super) fn array(function: &Function) -> String {
+pub(super) fn array(function: &HirFunction) -> String {
     let section = of(function, Arch::Any);
     let type_alone = ["tcx", "tracepoint", "kprobe", "uprobe", "uretprobe"];
     match section.split_once('/') {
@@ -57,7 +57,7 @@ pub(super) fn array(function: &Function) -> String {
 }
 
 /// The function that a probe is put on; of a system call the wrapper, whose name the architecture makes.
-fn symbol(function: &Function, name: &str, arch: Arch) -> String {
+fn symbol(function: &HirFunction, name: &str, arch: Arch) -> String {
     match &function.system_call {
         Some(call) if call.wrapped => {
             let prefix = if arch == Arch::Aarch64 { "__arm64_" } else { "__x64_" };
@@ -69,7 +69,7 @@ fn symbol(function: &Function, name: &str, arch: Arch) -> String {
 }
 
 /// `PATH:SYMBOL+OFFSET`, or `PATH:+OFFSET` in the file.
-fn place(target: &Target) -> String {
+fn attach_point(target: &Target) -> String {
     match target {
         Target::User { path, symbol: Some(symbol), offset } => format!("{path}:{symbol}+{offset}"),
         Target::User { path, symbol: None, offset } => format!("{path}:+{offset}"),
@@ -78,6 +78,6 @@ fn place(target: &Target) -> String {
 }
 
 /// The name of a method without that of its block.
-pub(super) fn method_name(function: &Function) -> &str {
+pub(super) fn method_name(function: &HirFunction) -> &str {
     function.name.rsplit('.').next().unwrap_or_default()
 }

@@ -106,19 +106,19 @@ pub(super) fn ops_member(line: &str) -> Option<OpsMember> {
         Some((front, result)) => (front, type_of(result)?),
         None => (line, KernelType::Void),
     };
-    let mut words = front.split(' ');
-    let name = words.next()?.to_owned();
-    let params = words.map(param).collect::<Option<_>>()?;
+    let mut tokens = front.split(' ');
+    let name = tokens.next()?.to_owned();
+    let params = tokens.map(param).collect::<Option<_>>()?;
     Some(OpsMember { name, kind: OpsMemberKind::Function(Proto { params, result, variadic: false }) })
 }
 
-fn param(word: &str) -> Option<Param> {
-    let (name, ty) = word.split_once(':')?;
+fn param(token: &str) -> Option<Param> {
+    let (name, ty) = token.split_once(':')?;
     Some(Param { name: name.to_owned(), ty: type_of(ty)? })
 }
 
-fn type_of(word: &str) -> Option<KernelType> {
-    if let Some(to) = word.strip_prefix('*') {
+fn type_of(token: &str) -> Option<KernelType> {
+    if let Some(to) = token.strip_prefix('*') {
         return Some(KernelType::Pointer(match to {
             "" => Pointee::Other,
             "void" => Pointee::Void,
@@ -126,11 +126,11 @@ fn type_of(word: &str) -> Option<KernelType> {
             name => Pointee::Struct(name.to_owned()),
         }));
     }
-    if let Some((element, rest)) = word.split_once('[') {
+    if let Some((element, rest)) = token.split_once('[') {
         let len = rest.strip_suffix(']')?.parse().ok()?;
         return Some(KernelType::Array { element: Box::new(type_of(element)?), len });
     }
-    Some(match word {
+    Some(match token {
         "u8" => KernelType::int(1, false),
         "u16" => KernelType::int(2, false),
         "u32" => KernelType::int(4, false),

@@ -1,7 +1,7 @@
 //! From BTF's records to [`KernelType`]. Every walk is bounded: hostile types may contain themselves.
 
 use super::types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling};
-use crate::btf::{Btf, IntEncoding, Kind, Members, Signedness, Type, TypeId};
+use crate::btf::{Btf, BtfKind, IntEncoding, Members, Signedness, Type, TypeId};
 
 /// Longest chain of typedefs and modifiers, deepest nesting of arrays and anonymous members.
 const MAX_DEPTH: usize = 32;
@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 32;
 const MAX_MEMBERS: usize = 20_000;
 
 /// A type behind its typedefs and modifiers, and the name that they gave it.
-struct Behind<'a> {
+struct UnderlyingType<'a> {
     ty: Type<'a>,
     /// The typedef nearest to the type: the name of a struct that has none itself.
     typedef: &'a str,
@@ -17,8 +17,8 @@ struct Behind<'a> {
     size_t: bool,
 }
 
-fn behind(btf: &Btf, id: TypeId) -> Option<Behind<'_>> {
-    let mut found = Behind { ty: Type::Void, typedef: "", size_t: false };
+fn underlying_type(btf: &Btf, id: TypeId) -> Option<UnderlyingType<'_>> {
+    let mut found = UnderlyingType { ty: Type::Void, typedef: "", size_t: false };
     let mut current = id;
     for _ in 0..MAX_DEPTH {
         match btf.get(current).ok()? {
@@ -28,7 +28,7 @@ fn behind(btf: &Btf, id: TypeId) -> Option<Behind<'_>> {
                 current = ty;
             }
             Type::Modifier(ty) => current = ty,
-            ty => return Some(Behind { ty, ..found }),
+            ty => return Some(UnderlyingType { ty, ..found }),
         }
     }
     None
@@ -40,7 +40,9 @@ pub(super) fn kernel_type(btf: &Btf, id: TypeId) -> KernelType {
 }
 
 fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
-    let Some(Behind { ty, typedef, size_t }) = behind(btf, id) else { return KernelType::Unknown };
+    let Some(UnderlyingType { ty, typedef, size_t }) = underlying_type(btf, id) else {
+        return KernelType::Unknown;
+    };
     let named = |name: &str| if name.is_empty() { typedef.to_owned() } else { name.to_owned() };
     match ty {
         Type::Void => KernelType::Void,
@@ -70,7 +72,7 @@ fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
 }
 
 fn pointee(btf: &Btf, id: TypeId, depth: usize) -> Pointee {
-    let Some(Behind { ty, typedef, .. }) = behind(btf, id) else { return Pointee::Other };
+    let Some(UnderlyingType { ty, typedef, .. }) = underlying_type(btf, id) else { return Pointee::Other };
     match ty {
         Type::Void => Pointee::Void,
         Type::Int { name: "char", .. } => Pointee::Char,
@@ -111,7 +113,7 @@ pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, Typ
     let mut current = id;
     // FUNC -> FUNC_PROTO, or typedef -> pointer -> FUNC_PROTO.
     for _ in 0..3 {
-        match behind(btf, current)?.ty {
+        match underlying_type(btf, current)?.ty {
             Type::Ptr(to) => current = to,
             Type::Func { proto, .. } => current = proto,
             Type::FuncProto { result, params } => {
@@ -125,9 +127,9 @@ pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, Typ
 
 /// The struct or union of a name, which may be that of a typedef.
 pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
-    let tagged = btf.find_struct(name).or_else(|| btf.find(name, Kind::Union));
+    let tagged = btf.find_struct(name).or_else(|| btf.find(name, BtfKind::Union));
     tagged.or_else(|| {
-        let id = btf.resolve(btf.find(name, Kind::Typedef)?).ok()?;
+        let id = btf.resolve(btf.find(name, BtfKind::Typedef)?).ok()?;
         matches!(btf.get(id), Ok(Type::Struct { .. } | Type::Union { .. })).then_some(id)
     })
 }
@@ -135,7 +137,7 @@ pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
 /// Whether a struct or union goes by the name of a typedef only.
 pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
     btf.find_struct(name).is_none()
-        && btf.find(name, Kind::Union).is_none()
+        && btf.find(name, BtfKind::Union).is_none()
         && find_composite(btf, name).is_some_and(|id| match btf.get(id) {
             Ok(Type::Struct { name, .. } | Type::Union { name, .. }) => name.is_empty(),
             _ => false,
@@ -149,22 +151,27 @@ pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)>
         Type::Union { members, bytes, .. } => (members, bytes, true),
         _ => return None,
     };
-    let mut walk = Walk { btf, found: Vec::new(), budget: MAX_MEMBERS };
-    walk.members(members, 0, false, 0)?;
-    Some((walk.found, bytes, is_union))
+    let mut collector = MemberCollector { btf, found: Vec::new(), budget: MAX_MEMBERS };
+    collector.members(members, 0, false, 0)?;
+    Some((collector.found, bytes, is_union))
 }
 
 /// Whether one of the anonymous members on the way to a member is a union.
 pub(super) fn through_union(btf: &Btf, structure: &str, path: &[u32]) -> bool {
     let mut current = find_composite(btf, structure);
     for &index in path.split_last().map_or(path, |(_, outer)| outer) {
-        let Some(Behind { ty: Type::Struct { mut members, .. } | Type::Union { mut members, .. }, .. }) =
-            current.and_then(|id| behind(btf, id))
+        let Some(UnderlyingType {
+            ty: Type::Struct { mut members, .. } | Type::Union { mut members, .. },
+            ..
+        }) = current.and_then(|id| underlying_type(btf, id))
         else {
             return false;
         };
         let inner = members.nth(index as usize).and_then(Result::ok).map(|member| member.ty);
-        if inner.and_then(|id| behind(btf, id)).is_some_and(|inner| matches!(inner.ty, Type::Union { .. })) {
+        if inner
+            .and_then(|id| underlying_type(btf, id))
+            .is_some_and(|inner| matches!(inner.ty, Type::Union { .. }))
+        {
             return true;
         }
         current = inner;
@@ -172,13 +179,13 @@ pub(super) fn through_union(btf: &Btf, structure: &str, path: &[u32]) -> bool {
     false
 }
 
-struct Walk<'a> {
+struct MemberCollector<'a> {
     btf: &'a Btf,
     found: Vec<Member>,
     budget: usize,
 }
 
-impl Walk<'_> {
+impl MemberCollector<'_> {
     fn members(&mut self, members: Members<'_>, base: u32, in_union: bool, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
@@ -188,7 +195,7 @@ impl Walk<'_> {
             let member = member.ok()?;
             let first_bit = base.checked_add(member.bit_offset)?;
             if member.name.is_empty() {
-                match behind(self.btf, member.ty).map(|inner| inner.ty) {
+                match underlying_type(self.btf, member.ty).map(|inner| inner.ty) {
                     Some(Type::Struct { members, .. }) => {
                         self.members(members, first_bit, in_union, depth + 1)?;
                     }

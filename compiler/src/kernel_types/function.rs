@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::types::{KernelType, Param, Pointee, Proto};
 use super::{KernelTypes, bundled, convert, names};
-use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, Type, TypeId};
 
 /// What a system call's wrapper is called before the call's name, by architecture: x86-64, aarch64.
 ///
@@ -15,7 +15,7 @@ const BODIES: [&str; 2] = ["__do_sys_", "__se_sys_"];
 
 /// Why a name has no answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unfound {
+pub enum KernelLookupError {
     /// The kernel has nothing of this name (`KS0509`). Names like it, nearest first.
     #[error("the kernel has nothing of this name")]
     Missing {
@@ -24,7 +24,7 @@ pub enum Unfound {
     },
     /// Without BTF nobody can tell (a warning, 9.4).
     #[error("without BTF this cannot be verified")]
-    CannotTell,
+    NoBtf,
     /// There is such a function, and its type cannot be read.
     #[error("the BTF of this function makes no sense")]
     Unreadable,
@@ -32,7 +32,7 @@ pub enum Unfound {
 
 /// How a probe gets a function's arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum ArgumentPassing {
     /// They are the function's own.
     Direct,
     /// The function is a system call's wrapper: its one argument leads to the registers that hold the call's arguments.
@@ -44,7 +44,7 @@ pub enum Entry {
 
 /// A function that a probe can be put on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Function {
+pub struct ProbeTarget {
     /// Its name in the kernel: that of the wrapper for `sys_NAME`.
     pub target: String,
     /// Its signature, or the system call's.
@@ -53,7 +53,7 @@ pub struct Function {
     /// may share a name: more parameters than these are `KS0508`.
     pub agreed: usize,
     /// How arguments are passed.
-    pub entry: Entry,
+    pub entry: ArgumentPassing,
 }
 
 /// A function that kernel halves may call.
@@ -71,13 +71,13 @@ impl KernelTypes {
     ///
     /// # Errors
     /// No such function, no BTF, or BTF that makes no sense.
-    pub fn function(&self, name: &str) -> Result<Function, Unfound> {
-        let btf = self.btf().ok_or(Unfound::CannotTell)?;
+    pub fn function(&self, name: &str) -> Result<ProbeTarget, KernelLookupError> {
+        let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
         if let Some(function) = plain_function(btf, name) {
             return function;
         }
         let syscall = name.strip_prefix("sys_").and_then(|call| self.syscall_function(btf, call));
-        syscall.ok_or_else(|| Unfound::Missing { near: self.near_targets(name) })
+        syscall.ok_or_else(|| KernelLookupError::Missing { near: self.near_targets(name) })
     }
 
     /// The parameters of a system call, for `sys_NAME` (4.5) and `@syscall_enter("NAME")` (11.8): from the BTF of the function
@@ -106,23 +106,23 @@ impl KernelTypes {
     ///
     /// # Errors
     /// No such hook, no BTF, or BTF that makes no sense.
-    pub fn lsm_hook(&self, name: &str) -> Result<Proto, Unfound> {
-        let btf = self.btf().ok_or(Unfound::CannotTell)?;
-        let id = btf.find(&format!("bpf_lsm_{name}"), Kind::Func);
-        let id = id.ok_or_else(|| Unfound::Missing { near: self.near_lsm_hooks(name) })?;
-        convert::proto(btf, id).ok_or(Unfound::Unreadable)
+    pub fn lsm_hook(&self, name: &str) -> Result<Proto, KernelLookupError> {
+        let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
+        let id = btf.find(&format!("bpf_lsm_{name}"), BtfKind::Func);
+        let id = id.ok_or_else(|| KernelLookupError::Missing { near: self.near_lsm_hooks(name) })?;
+        convert::proto(btf, id).ok_or(KernelLookupError::Unreadable)
     }
 
     /// The function that an `extern` names which is no helper (6.12).
     ///
     /// # Errors
     /// No such function, no BTF, or BTF that makes no sense.
-    pub fn kfunc(&self, name: &str) -> Result<Kfunc, Unfound> {
-        let btf = self.btf().ok_or(Unfound::CannotTell)?;
-        let marked = btf.find_all(name, Kind::Func).find(|id| self.marked_kfuncs(btf).contains(id));
-        let id = marked.or_else(|| btf.find(name, Kind::Func));
-        let id = id.ok_or_else(|| Unfound::Missing { near: self.near_kfuncs(name) })?;
-        let proto = convert::proto(btf, id).ok_or(Unfound::Unreadable)?;
+    pub fn kfunc(&self, name: &str) -> Result<Kfunc, KernelLookupError> {
+        let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
+        let marked = btf.find_all(name, BtfKind::Func).find(|id| self.marked_kfuncs(btf).contains(id));
+        let id = marked.or_else(|| btf.find(name, BtfKind::Func));
+        let id = id.ok_or_else(|| KernelLookupError::Missing { near: self.near_kfuncs(name) })?;
+        let proto = convert::proto(btf, id).ok_or(KernelLookupError::Unreadable)?;
         Ok(Kfunc { proto, marked: marked.is_some() })
     }
 
@@ -145,7 +145,7 @@ impl KernelTypes {
 
     fn marked_kfuncs(&self, btf: &Btf) -> &HashSet<TypeId> {
         self.kfuncs.get_or_init(|| {
-            let tags = btf.named(Kind::DeclTag).filter(|(_, name)| *name == "bpf_kfunc");
+            let tags = btf.named(BtfKind::DeclTag).filter(|(_, name)| *name == "bpf_kfunc");
             tags.filter_map(|(id, _)| match btf.get(id) {
                 Ok(Type::DeclTag { ty, component: None, .. }) => Some(ty),
                 _ => None,
@@ -154,14 +154,14 @@ impl KernelTypes {
         })
     }
 
-    fn syscall_function(&self, btf: &Btf, call: &str) -> Option<Function> {
+    fn syscall_function(&self, btf: &Btf, call: &str) -> Option<ProbeTarget> {
         let target = syscall_target(btf, call)?;
         let known = self.syscall(call);
-        let entry = Entry::Syscall { known: known.is_some() };
+        let entry = ArgumentPassing::Syscall { known: known.is_some() };
         let params = known.unwrap_or_default();
         let agreed = params.len();
         let proto = Proto { params, result: KernelType::int(8, true), variadic: false };
-        Some(Function { target, proto, agreed, entry })
+        Some(ProbeTarget { target, proto, agreed, entry })
     }
 
     /// Functions like a wrong target; system calls if it looks like one.
@@ -176,8 +176,9 @@ impl KernelTypes {
     pub(super) fn syscall_names(&self) -> impl Iterator<Item = &str> {
         let bundled = self.btf().is_none().then(bundled::syscall_names);
         let prefixes = || WRAPPERS.iter().chain(&BODIES[..1]);
-        let own =
-            self.names(Kind::Func).filter_map(move |name| prefixes().find_map(|one| name.strip_prefix(one)));
+        let own = self
+            .names(BtfKind::Func)
+            .filter_map(move |name| prefixes().find_map(|one| name.strip_prefix(one)));
         own.chain(bundled.into_iter().flatten())
     }
 }
@@ -190,27 +191,29 @@ fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
 }
 
 /// The functions of exactly this name; `None` if there is none.
-fn plain_function(btf: &Btf, name: &str) -> Option<Result<Function, Unfound>> {
-    let mut ids = btf.find_all(name, Kind::Func);
-    let Some(proto) = convert::proto(btf, ids.next()?) else { return Some(Err(Unfound::Unreadable)) };
+fn plain_function(btf: &Btf, name: &str) -> Option<Result<ProbeTarget, KernelLookupError>> {
+    let mut ids = btf.find_all(name, BtfKind::Func);
+    let Some(proto) = convert::proto(btf, ids.next()?) else {
+        return Some(Err(KernelLookupError::Unreadable));
+    };
     let mut agreed = proto.params.len();
     for other in ids.filter_map(|id| convert::proto(btf, id)) {
         let pairs = proto.params.iter().zip(&other.params);
         agreed = agreed.min(pairs.take_while(|(own, other)| own.ty == other.ty).count());
     }
-    Some(Ok(Function { target: name.to_owned(), proto, agreed, entry: Entry::Direct }))
+    Some(Ok(ProbeTarget { target: name.to_owned(), proto, agreed, entry: ArgumentPassing::Direct }))
 }
 
 /// The function to put a probe on for a system call: its wrapper, or its body where that is what the BTF describes of the
 /// two (calls without arguments have one address for both).
 fn syscall_target(btf: &Btf, call: &str) -> Option<String> {
     let names = WRAPPERS.iter().chain(&BODIES).map(|prefix| format!("{prefix}{call}"));
-    names.into_iter().find(|name| btf.find(name, Kind::Func).is_some())
+    names.into_iter().find(|name| btf.find(name, BtfKind::Func).is_some())
 }
 
 /// The parameters of a system call from the function behind its wrapper.
 fn syscall_body(btf: &Btf, call: &str) -> Option<Vec<Param>> {
-    let mut bodies = BODIES.iter().filter_map(|prefix| btf.find(&format!("{prefix}{call}"), Kind::Func));
+    let mut bodies = BODIES.iter().filter_map(|prefix| btf.find(&format!("{prefix}{call}"), BtfKind::Func));
     let params = bodies.find_map(|id| convert::proto(btf, id))?.params;
     // A call without arguments gets the registers all the same, and does not use them.
     let unused = |param: &Param| param.ty == KernelType::Pointer(Pointee::Struct("pt_regs".into()));

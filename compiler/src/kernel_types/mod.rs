@@ -21,7 +21,7 @@ mod struct_ops;
 mod tracepoint;
 mod types;
 
-pub use function::{Entry, Function, Kfunc, Unfound};
+pub use function::{ArgumentPassing, KernelLookupError, Kfunc, ProbeTarget};
 pub use struct_ops::{OpsMember, OpsMemberKind, StructOps};
 pub use tracepoint::{Record, Tracepoint};
 pub use types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling, Struct};

@@ -1,7 +1,7 @@
 //! Names close to a wrong one, among the 60,000 of a kernel.
 
 use super::{KernelTypes, struct_ops};
-use crate::btf::Kind;
+use crate::btf::BtfKind;
 use crate::diag::nears;
 
 /// The names nearest to `wanted`, nearest first.
@@ -13,19 +13,19 @@ impl KernelTypes {
     /// Functions with a name like this one.
     #[must_use]
     pub fn near_functions(&self, name: &str) -> Vec<String> {
-        nearest(name, self.names(Kind::Func))
+        nearest(name, self.names(BtfKind::Func))
     }
 
     /// Structs with a name like this one.
     #[must_use]
     pub fn near_structures(&self, name: &str) -> Vec<String> {
-        nearest(name, self.names(Kind::Struct))
+        nearest(name, self.names(BtfKind::Struct))
     }
 
     /// LSM hooks with a name like this one, for `@lsm` (11.8).
     #[must_use]
     pub fn near_lsm_hooks(&self, name: &str) -> Vec<String> {
-        nearest(name, self.names(Kind::Func).filter_map(|name| name.strip_prefix("bpf_lsm_")))
+        nearest(name, self.names(BtfKind::Func).filter_map(|name| name.strip_prefix("bpf_lsm_")))
     }
 
     /// Struct_ops types with a name like this one (4.9).
@@ -41,7 +41,7 @@ impl KernelTypes {
         let Some(btf) = self.btf() else {
             return struct_ops::BUNDLED.iter().map(|(name, _)| (*name).to_owned()).collect();
         };
-        let wrapped = self.names(Kind::Struct).filter_map(|name| name.strip_prefix("bpf_struct_ops_"));
+        let wrapped = self.names(BtfKind::Struct).filter_map(|name| name.strip_prefix("bpf_struct_ops_"));
         let mut names: Vec<_> =
             wrapped.filter(|name| struct_ops::is_registrable(btf, name)).map(str::to_owned).collect();
         names.sort();
@@ -49,7 +49,7 @@ impl KernelTypes {
     }
 
     /// The names of all types of a kind; none without BTF.
-    pub(super) fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self, kind: BtfKind) -> impl Iterator<Item = &str> {
         self.btf().into_iter().flat_map(move |btf| btf.named(kind).map(|(_, name)| name))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::types::{KernelType, Param, Proto};
 use super::{KernelTypes, bundled, convert};
-use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, Type, TypeId};
 
 /// What `register` of 0.1.1 knows, with the members that do not change, for when no BTF is there. Those of the last two are
 /// tests of the kernel and have none here.
@@ -98,7 +98,7 @@ fn member_kind(btf: &Btf, ty: TypeId) -> OpsMemberKind {
 /// `STRUCT__MEMBER` has them, and so does the table of this crate.
 fn with_names(kind: OpsMemberKind, btf: &Btf, structure: &str, member: &str) -> OpsMemberKind {
     let OpsMemberKind::Function(mut proto) = kind else { return kind };
-    let stub = btf.find(&format!("{structure}__{member}"), Kind::Func);
+    let stub = btf.find(&format!("{structure}__{member}"), BtfKind::Func);
     let stub = stub.and_then(|stub| convert::proto(btf, stub));
     let bundled = || match bundled_ops(structure)?.member(member)?.kind {
         OpsMemberKind::Function(ref proto) => Some(proto.clone()),

@@ -8,10 +8,10 @@
 //!   arguments. Mostly C is E. If not, C is a class whose function takes E's arguments: often only one does.
 //! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if the call X does.
 
-use super::function::Unfound;
+use super::function::KernelLookupError;
 use super::types::Param;
 use super::{KernelTypes, bundled, convert, names};
-use crate::btf::{Btf, Kind, TypeId};
+use crate::btf::{Btf, BtfKind, TypeId};
 
 const RECORD: &str = "trace_event_raw_";
 const FILLS: &str = "trace_event_raw_event_";
@@ -41,11 +41,11 @@ impl KernelTypes {
     ///
     /// # Errors
     /// No such event; or neither BTF nor a list of events, and not one of the events with a fixed layout.
-    pub fn tracepoint(&self, category: &str, event: &str) -> Result<Tracepoint, Unfound> {
+    pub fn tracepoint(&self, category: &str, event: &str) -> Result<Tracepoint, KernelLookupError> {
         if let Some(known) = self.listed(category, event)
             && !known
         {
-            return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
+            return Err(KernelLookupError::Missing { near: self.near_tracepoints(category, event) });
         }
         if category == "syscalls"
             && let Some((record, call)) = syscall_record(event)
@@ -54,7 +54,7 @@ impl KernelTypes {
         }
         let Some(btf) = self.btf() else {
             let name = format!("{RECORD}{event}");
-            let bundled = bundled::structure(&name).ok_or(Unfound::CannotTell)?;
+            let bundled = bundled::structure(&name).ok_or(KernelLookupError::NoBtf)?;
             return Ok(Tracepoint { record: Record::Struct(bundled.name) });
         };
         let own = format!("{RECORD}{event}");
@@ -62,8 +62,8 @@ impl KernelTypes {
             return Ok(Tracepoint { record: Record::Struct(own) });
         }
         // The events of modules are in the list and not in the kernel's own BTF.
-        if self.events.is_none() && btf.find(&format!("{RAW}{event}"), Kind::Typedef).is_none() {
-            return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
+        if self.events.is_none() && btf.find(&format!("{RAW}{event}"), BtfKind::Typedef).is_none() {
+            return Err(KernelLookupError::Missing { near: self.near_tracepoints(category, event) });
         }
         Ok(Tracepoint { record: Record::Class })
     }
@@ -82,18 +82,18 @@ impl KernelTypes {
     #[must_use]
     pub fn class_records(&self, event: &str) -> Vec<String> {
         let Some(btf) = self.btf() else { return Vec::new() };
-        let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
+        let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), BtfKind::Typedef)) else {
             return Vec::new();
         };
         let mut found: Vec<&str> = btf
-            .starting(Kind::Func, FILLS)
+            .starting(BtfKind::Func, FILLS)
             .filter(|&(id, _)| arguments(btf, Some(id)).as_ref() == Some(&wanted))
             .filter_map(|(_, name)| name.strip_prefix(FILLS))
             .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
             .collect();
         let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
         // A class that is an event as well mostly has no other event.
-        let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
+        let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), BtfKind::Typedef).is_some();
         found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
         found.dedup();
         found.iter().map(|class| format!("{RECORD}{class}")).collect()
@@ -103,14 +103,18 @@ impl KernelTypes {
     ///
     /// # Errors
     /// No such event, no BTF, or BTF that makes no sense.
-    pub fn raw_tracepoint(&self, event: &str) -> Result<Vec<Param>, Unfound> {
-        let btf = self.btf().ok_or(Unfound::CannotTell)?;
-        let missing = || Unfound::Missing {
-            near: names::nearest(event, self.names(Kind::Typedef).filter_map(|name| name.strip_prefix(RAW))),
+    pub fn raw_tracepoint(&self, event: &str) -> Result<Vec<Param>, KernelLookupError> {
+        let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
+        let missing = || KernelLookupError::Missing {
+            near: names::nearest(
+                event,
+                self.names(BtfKind::Typedef).filter_map(|name| name.strip_prefix(RAW)),
+            ),
         };
-        let typedef = btf.find(&format!("{RAW}{event}"), Kind::Typedef).ok_or_else(missing)?;
-        let unnamed = convert::proto(btf, typedef).ok_or(Unfound::Unreadable)?;
-        let stub = btf.find(&format!("{STUB}{event}"), Kind::Func).and_then(|stub| convert::proto(btf, stub));
+        let typedef = btf.find(&format!("{RAW}{event}"), BtfKind::Typedef).ok_or_else(missing)?;
+        let unnamed = convert::proto(btf, typedef).ok_or(KernelLookupError::Unreadable)?;
+        let stub =
+            btf.find(&format!("{STUB}{event}"), BtfKind::Func).and_then(|stub| convert::proto(btf, stub));
         let named = stub.filter(|stub| {
             stub.params.iter().map(|param| &param.ty).eq(unnamed.params.iter().map(|param| &param.ty))
         });
@@ -142,7 +146,7 @@ impl KernelTypes {
             return self.near_syscalls(call).iter().map(|call| format!("syscalls/{prefix}{call}")).collect();
         }
         let found =
-            names::nearest(event, self.names(Kind::Typedef).filter_map(|name| name.strip_prefix(RAW)));
+            names::nearest(event, self.names(BtfKind::Typedef).filter_map(|name| name.strip_prefix(RAW)));
         found.iter().map(|event| format!("{category}/{event}")).collect()
     }
 
@@ -158,13 +162,13 @@ impl KernelTypes {
         event: &str,
         record: &str,
         call: &str,
-    ) -> Result<Tracepoint, Unfound> {
+    ) -> Result<Tracepoint, KernelLookupError> {
         if self.events.is_some() || self.has_syscall(call) {
             return Ok(Tracepoint { record: Record::Struct(record.to_owned()) });
         }
         match self.btf() {
-            Some(_) => Err(Unfound::Missing { near: self.near_tracepoints(category, event) }),
-            None => Err(Unfound::CannotTell),
+            Some(_) => Err(KernelLookupError::Missing { near: self.near_tracepoints(category, event) }),
+            None => Err(KernelLookupError::NoBtf),
         }
     }
 }

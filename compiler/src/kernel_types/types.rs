@@ -179,8 +179,8 @@ fn write_int(f: &mut fmt::Formatter<'_>, bytes: u32, signed: bool) -> fmt::Resul
     write!(f, "{}{}", if signed { 'i' } else { 'u' }, u64::from(bytes) * 8)
 }
 
-fn write_tagged(f: &mut fmt::Formatter<'_>, word: &str, name: &str) -> fmt::Result {
-    if name.is_empty() { write!(f, "{word} without a name") } else { write!(f, "{word} {name}") }
+fn write_tagged(f: &mut fmt::Formatter<'_>, keyword: &str, name: &str) -> fmt::Result {
+    if name.is_empty() { write!(f, "{keyword} without a name") } else { write!(f, "{keyword} {name}") }
 }
 
 /// A parameter.

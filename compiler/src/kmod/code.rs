@@ -6,8 +6,8 @@ use super::types::Definitions;
 use super::{refused, symbol};
 use crate::diag::Diagnostic;
 use crate::hir::{
-    BinaryOp, Block, Expr, ExprKind, Function, FunctionKind, Hir, Local, LocalId, Place, PlaceKind, Stmt,
-    StmtKind, Walk,
+    BinaryOp, Block, Expr, ExprKind, FunctionKind, Hir, HirFunction, Local, LocalId, Lvalue, LvalueKind,
+    MapIteration, Stmt, StmtKind,
 };
 use crate::index::{Id as _, IndexVec};
 use crate::source::Span;
@@ -17,13 +17,17 @@ use crate::types::{TypeId, TypeKind};
 pub(super) type Written<T = String> = Result<T, Box<Diagnostic>>;
 
 /// A function: what stands before its body, and the body.
-pub(super) struct Code {
+pub(super) struct CFunction {
     pub(super) head: String,
     pub(super) body: String,
 }
 
 /// Writes one function.
-pub(super) fn function(hir: &Hir, function: &Function, definitions: &mut Definitions<'_>) -> Written<Code> {
+pub(super) fn function(
+    hir: &Hir,
+    function: &HirFunction,
+    definitions: &mut Definitions<'_>,
+) -> Written<CFunction> {
     let mut writer = Writer { hir, locals: &function.locals, ret: function.ret, definitions };
     let mut params = Vec::new();
     for id in &function.params {
@@ -42,7 +46,7 @@ pub(super) fn function(hir: &Hir, function: &Function, definitions: &mut Definit
     let id = hir.functions.iter_enumerated().find(|(_, one)| std::ptr::eq(*one, function));
     let name = id.map_or_else(String::new, |(id, _)| symbol(hir, id));
     let head = format!("{linkage} {} {name}({params})", writer.ty(function.ret, function.span)?);
-    Ok(Code { head, body })
+    Ok(CFunction { head, body })
 }
 
 /// The C name of a local.
@@ -78,8 +82,8 @@ impl Writer<'_, '_, '_> {
                 let ty = self.ty(self.locals[*local].ty, span)?;
                 format!("{} = ({ty}){};\n", variable(*local), self.zero_of(self.locals[*local].ty))
             }
-            StmtKind::Assign { place, value } => self.assign(place, value)?,
-            StmtKind::Compound { place, op, value } => self.compound(place, *op, value)?,
+            StmtKind::Assign { lvalue, value } => self.assign(lvalue, value)?,
+            StmtKind::Compound { lvalue, op, value } => self.compound(lvalue, *op, value)?,
             StmtKind::Expr(one) => format!("(void)({});\n", self.expr(one)?),
             StmtKind::If { cond, then, otherwise } => {
                 let (cond, then) = (self.expr(cond)?, self.block(then)?);
@@ -93,8 +97,8 @@ impl Writer<'_, '_, '_> {
                 format!("{{\nu32 ks_turns = 0;\n\nwhile ({cond}) {{\n{give_up}{body}}}\n}}\n")
             }
             StmtKind::For { local, start, end, body } => self.for_loop(*local, start, end, body)?,
-            StmtKind::ForEach { key, value, walk: Walk::Array(array), body } => {
-                self.walk_array(*key, *value, array, body)?
+            StmtKind::ForEach { key, value, iteration: MapIteration::Array(array), body } => {
+                self.for_array(*key, *value, array, body)?
             }
             StmtKind::Break => "break;\n".into(),
             StmtKind::Continue => "continue;\n".into(),
@@ -123,7 +127,7 @@ impl Writer<'_, '_, '_> {
         ))
     }
 
-    fn walk_array(&mut self, key: LocalId, value: LocalId, array: &Place, body: &Block) -> Written {
+    fn for_array(&mut self, key: LocalId, value: LocalId, array: &Lvalue, body: &Block) -> Written {
         let TypeKind::Array(_, len) = *self.hir.types.kind(array.ty) else {
             return refused(array.span, "walking this is");
         };
@@ -150,56 +154,56 @@ impl Writer<'_, '_, '_> {
         if self.hir.types.scalar(ty).is_some() { "0" } else { "{}" }
     }
 
-    fn assign(&mut self, place: &Place, value: &Expr) -> Written {
+    fn assign(&mut self, lvalue: &Lvalue, value: &Expr) -> Written {
         let value = self.expr(value)?;
-        if let Some(direct) = self.direct(place)? {
+        if let Some(direct) = self.direct(lvalue)? {
             return Ok(format!("{direct} = {value};\n"));
         }
-        let (ty, address) = (self.ty(place.ty, place.span)?, self.address(place)?);
+        let (ty, address) = (self.ty(lvalue.ty, lvalue.span)?, self.address(lvalue)?);
         Ok(format!("{{\n{ty} ks_v = {value}, *ks_p = {address};\n\nif (ks_p)\n*ks_p = ks_v;\n}}\n"))
     }
 
-    fn compound(&mut self, place: &Place, op: BinaryOp, value: &Expr) -> Written {
-        let (from, arithmetic) = (self.ty(place.ty, place.span)?, self.ty(value.ty, value.span)?);
-        let address = self.address(place)?;
+    fn compound(&mut self, lvalue: &Lvalue, op: BinaryOp, value: &Expr) -> Written {
+        let (from, arithmetic) = (self.ty(lvalue.ty, lvalue.span)?, self.ty(value.ty, value.span)?);
+        let address = self.address(lvalue)?;
         let value = self.expr(value)?;
         let result = self.arithmetic(op, value.as_str(), &format!("(({arithmetic})*ks_p)"), &arithmetic);
         Ok(format!("{{\n{from} *ks_p = {address};\n\nif (ks_p)\n*ks_p = ({from})({result});\n}}\n"))
     }
 
     /// A place as C reads and writes it, if it is there whatever happens.
-    pub(super) fn direct(&mut self, place: &Place) -> Written<Option<String>> {
-        Ok(match &place.kind {
-            PlaceKind::Local(id) => Some(variable(*id)),
-            PlaceKind::Field { base, field } => self.direct(base)?.map(|base| format!("{base}.f{field}")),
-            PlaceKind::Index { base, index } => match index.kind {
+    pub(super) fn direct(&mut self, lvalue: &Lvalue) -> Written<Option<String>> {
+        Ok(match &lvalue.kind {
+            LvalueKind::Local(id) => Some(variable(*id)),
+            LvalueKind::Field { base, field } => self.direct(base)?.map(|base| format!("{base}.f{field}")),
+            LvalueKind::Index { base, index } => match index.kind {
                 ExprKind::Const(index) => self.direct(base)?.map(|base| format!("{base}.e[{index}]")),
                 _ => None,
             },
-            PlaceKind::Value(value) => Some(format!("({})", self.expr(value)?)),
-            PlaceKind::Global(_) | PlaceKind::Config(..) => {
-                return refused(place.span, "a variable that programs share is");
+            LvalueKind::Value(value) => Some(format!("({})", self.expr(value)?)),
+            LvalueKind::Global(_) | LvalueKind::Config(..) => {
+                return refused(lvalue.span, "a variable that programs share is");
             }
-            PlaceKind::Element { .. } => return refused(place.span, "a map is"),
-            PlaceKind::Deref(_) => return refused(place.span, "a pointer is"),
+            LvalueKind::Element { .. } => return refused(lvalue.span, "a map is"),
+            LvalueKind::Deref(_) => return refused(lvalue.span, "a pointer is"),
         })
     }
 
     /// The address of a place, null if it is out of range.
-    fn address(&mut self, place: &Place) -> Written {
-        if let Some(direct) = self.direct(place)? {
+    fn address(&mut self, lvalue: &Lvalue) -> Written {
+        if let Some(direct) = self.direct(lvalue)? {
             return Ok(format!("&{direct}"));
         }
-        match &place.kind {
-            PlaceKind::Field { base, field } => {
+        match &lvalue.kind {
+            LvalueKind::Field { base, field } => {
                 let (ty, base) = (self.ty(base.ty, base.span)?, self.address(base)?);
                 Ok(format!("({{ {ty} *ks_q = {base}; ks_q ? &ks_q->f{field} : NULL; }})"))
             }
-            PlaceKind::Index { base, index } => {
+            LvalueKind::Index { base, index } => {
                 let len = match *self.hir.types.kind(base.ty) {
                     TypeKind::Array(_, len) => len,
                     TypeKind::Str(size) => u64::from(size),
-                    _ => return refused(place.span, "indexing this is"),
+                    _ => return refused(lvalue.span, "indexing this is"),
                 };
                 let (ty, base) = (self.ty(base.ty, base.span)?, self.address(base)?);
                 // A negative index becomes a large one.
@@ -208,17 +212,17 @@ impl Writer<'_, '_, '_> {
                     "({{ {ty} *ks_q = {base}; u64 ks_i = {index}; ks_q && ks_i < {len} ? &ks_q->e[ks_i] : NULL; }})"
                 ))
             }
-            _ => refused(place.span, "this place is"),
+            _ => refused(lvalue.span, "this place is"),
         }
     }
 
     /// The value at a place; zero if it is out of range.
-    pub(super) fn read(&mut self, place: &Place) -> Written {
-        if let Some(direct) = self.direct(place)? {
+    pub(super) fn read(&mut self, lvalue: &Lvalue) -> Written {
+        if let Some(direct) = self.direct(lvalue)? {
             return Ok(direct);
         }
-        let (ty, address) = (self.ty(place.ty, place.span)?, self.address(place)?);
-        let zero = self.zero_of(place.ty);
+        let (ty, address) = (self.ty(lvalue.ty, lvalue.span)?, self.address(lvalue)?);
+        let zero = self.zero_of(lvalue.ty);
         Ok(format!("({{ {ty} *ks_p = {address}; ks_p ? *ks_p : ({ty}){zero}; }})"))
     }
 }

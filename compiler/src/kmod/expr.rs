@@ -22,7 +22,7 @@ impl Writer<'_, '_, '_> {
                 let bytes: Vec<_> = bytes.iter().map(u8::to_string).collect();
                 format!("({ty}){{ .e = {{ {} }} }}", bytes.join(", "))
             }
-            ExprKind::Load(place) => self.read(place)?,
+            ExprKind::Load(lvalue) => self.read(lvalue)?,
             ExprKind::Unary(op, operand) => {
                 let (ty, operand) = (self.ty(expr.ty, span)?, self.expr(operand)?);
                 match op {

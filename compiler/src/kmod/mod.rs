@@ -113,7 +113,7 @@ fn nothing_to_export(hir: &Hir) -> Option<Diagnostic> {
 
 /// The functions and all that they call, in source order.
 fn reached(hir: &Hir, from: &[FuncId]) -> BTreeSet<FuncId> {
-    let mut found = Found::default();
+    let mut found = ReachedFunctions::default();
     found.open.extend(from);
     while let Some(id) = found.open.pop() {
         if found.seen.insert(id) {
@@ -124,12 +124,12 @@ fn reached(hir: &Hir, from: &[FuncId]) -> BTreeSet<FuncId> {
 }
 
 #[derive(Default)]
-struct Found {
+struct ReachedFunctions {
     seen: BTreeSet<FuncId>,
     open: Vec<FuncId>,
 }
 
-impl Visitor for Found {
+impl Visitor for ReachedFunctions {
     fn function(&mut self, id: FuncId) {
         self.open.push(id);
     }

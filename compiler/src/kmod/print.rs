@@ -14,8 +14,8 @@ impl Writer<'_, '_, '_> {
         let mut values = Vec::new();
         let mut left = args.iter();
         let mut rest = format;
-        while let Some((first, behind)) = rest.split_first() {
-            let taken = match (first, behind.first()) {
+        while let Some((first, tail)) = rest.split_first() {
+            let taken = match (first, tail.first()) {
                 (b'%', Some(b'%')) => {
                     out.extend_from_slice(b"%%");
                     2

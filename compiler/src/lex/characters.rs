@@ -81,7 +81,7 @@ const NAMED: &[Named] = &[
 
 /// Full-width forms of ASCII: this far behind it.
 const FULL_WIDTH: std::ops::RangeInclusive<char> = '\u{ff01}'..='\u{ff5e}';
-const FULL_WIDTH_BEHIND: u32 = 0xfee0;
+const FULL_WIDTH_OFFSET: u32 = 0xfee0;
 
 /// What people who write other languages mean by characters that this one does not have.
 const HABITS: &[(&[u8], &str)] = &[
@@ -94,12 +94,12 @@ const HABITS: &[(&[u8], &str)] = &[
 
 /// A byte sequence that has no meaning.
 pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
-    let shown = String::from_utf8_lossy(bytes);
+    let printable = String::from_utf8_lossy(bytes);
     let known = std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next());
     let Some(known) = known else {
         let text = "this byte has no meaning here, and is no UTF-8";
-        let shown: Vec<_> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
-        return Diagnostic::error(101, span, text).label(shown.join(" "));
+        let printable: Vec<_> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
+        return Diagnostic::error(101, span, text).label(printable.join(" "));
     };
     let named = NAMED.iter().find(|one| one.character == known);
     let number = u32::from(known);
@@ -107,10 +107,10 @@ pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
         Some(one) if one.meant.trim_ascii().is_empty() => format!("U+{number:04X} ({})", one.name),
         Some(one) => format!("`{known}`, U+{number:04X} ({})", one.name),
         None if known.is_control() => format!("U+{number:04X}, a control character"),
-        None => format!("`{shown}`"),
+        None => format!("`{printable}`"),
     };
     let error = Diagnostic::error(101, span, format!("this character has no meaning here: {what}"));
-    let wide = FULL_WIDTH.contains(&known).then(|| number - FULL_WIDTH_BEHIND).and_then(char::from_u32);
+    let wide = FULL_WIDTH.contains(&known).then(|| number - FULL_WIDTH_OFFSET).and_then(char::from_u32);
     match (named, wide) {
         (Some(Named { meant: "", .. }), _) => error.suggest(span, "", "remove it"),
         (Some(Named { meant: " ", .. }), _) => error.suggest(span, " ", "write a space"),

@@ -152,9 +152,10 @@ fn runs_on(token: &Token, text: &[u8]) -> bool {
     match token.kind {
         TokenKind::Error(LexError::OpenString) => true,
         TokenKind::Str => {
-            let behind = text.get(token.span.end as usize).copied().unwrap_or(b' ');
-            let is_text =
-                behind.is_ascii_alphanumeric() || !behind.is_ascii() || b"_\"'%\\{<#$@".contains(&behind);
+            let next_byte = text.get(token.span.end as usize).copied().unwrap_or(b' ');
+            let is_text = next_byte.is_ascii_alphanumeric()
+                || !next_byte.is_ascii()
+                || b"_\"'%\\{<#$@".contains(&next_byte);
             is_text && text[token.span.range()].iter().any(|byte| matches!(byte, b'\r' | b'\n'))
         }
         _ => false,
@@ -204,7 +205,7 @@ fn token(rest: &[u8], strings: Strings) -> (TokenKind, usize) {
         b'\r' if rest.get(1) == Some(&b'\n') => (TokenKind::LineEnd, 2),
         b'\r' | b'\n' => (TokenKind::LineEnd, 1),
         b'/' if rest.get(1) == Some(&b'/') => (TokenKind::Comment, line(rest)),
-        b'A'..=b'Z' | b'a'..=b'z' | b'_' => word(rest),
+        b'A'..=b'Z' | b'a'..=b'z' | b'_' => ident_or_keyword(rest),
         b'0'..=b'9' => (TokenKind::Int, number(rest)),
         b'"' => string(rest, strings),
         b'\'' => character(rest),
@@ -221,7 +222,7 @@ fn run(rest: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     rest.iter().position(|byte| !belongs(*byte)).unwrap_or(rest.len())
 }
 
-fn word(rest: &[u8]) -> (TokenKind, usize) {
+fn ident_or_keyword(rest: &[u8]) -> (TokenKind, usize) {
     let len = run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let text = &rest[..len];
     // No reserved word is longer than eight letters or has a capital: most names need no search.
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_45_reserved_words() {
+    fn there_are_45_keywords() {
         assert_eq!(Keyword::ALL.len(), 45);
         assert_eq!(kinds("loop")[0].0, TokenKind::Ident);
         assert_eq!(kinds("local")[0].0, TokenKind::Keyword(Keyword::Local));

@@ -68,7 +68,7 @@ pub(super) fn capabilities(bytes: bool) -> ServerCapabilities {
 }
 
 /// A place in a text that the server knows.
-pub(super) struct Place {
+pub(super) struct TextPosition {
     /// The text's path.
     pub path: String,
     /// The byte.
@@ -77,40 +77,40 @@ pub(super) struct Place {
 
 impl Server {
     /// The byte of a position; none if the text is not open and cannot be read.
-    fn place(&mut self, given: &TextDocumentPositionParams) -> Option<Place> {
+    fn position(&mut self, given: &TextDocumentPositionParams) -> Option<TextPosition> {
         let path = uri::path(&given.text_document.uri);
         let source = self.workspace.source(&path)?;
         let offset = source.lines.offset(&source.unit.text, given.position);
-        Some(Place { path, offset })
+        Some(TextPosition { path, offset })
     }
 }
 
 fn at<T: Serialize>(
     server: &mut Server,
     given: Value,
-    answer: fn(&mut Server, &Place) -> Option<T>,
+    answer: fn(&mut Server, &TextPosition) -> Option<T>,
 ) -> Result<Value, Refusal> {
     let given: TextDocumentPositionParams = params(given)?;
-    Ok(server.place(&given).and_then(|place| answer(server, &place)).map_or(Value::Null, value))
+    Ok(server.position(&given).and_then(|position| answer(server, &position)).map_or(Value::Null, value))
 }
 
 fn completion(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     let given: lsp_types::CompletionParams = params(given)?;
-    let place = server.place(&given.text_document_position);
-    Ok(place.map_or(Value::Null, |place| value(complete::complete(server, &place))))
+    let position = server.position(&given.text_document_position);
+    Ok(position.map_or(Value::Null, |position| value(complete::complete(server, &position))))
 }
 
 fn references(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     let given: lsp_types::ReferenceParams = params(given)?;
-    let place = server.place(&given.text_document_position);
+    let position = server.position(&given.text_document_position);
     let own = given.context.include_declaration;
-    Ok(place.map_or(Value::Null, |place| value(navigate::references(server, &place, own))))
+    Ok(position.map_or(Value::Null, |position| value(navigate::references(server, &position, own))))
 }
 
 fn rename(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     let given: lsp_types::RenameParams = params(given)?;
-    match server.place(&given.text_document_position) {
-        Some(place) => navigate::rename(server, &place, &given.new_name).map(value),
+    match server.position(&given.text_document_position) {
+        Some(position) => navigate::rename(server, &position, &given.new_name).map(value),
         None => Ok(Value::Null),
     }
 }

@@ -11,7 +11,7 @@ pub struct Cursor<'a> {
     /// The cursor's byte.
     pub offset: u32,
     /// Where the word that is being written begins; the cursor, if there is none.
-    pub word_start: u32,
+    pub ident_start: u32,
     /// The tokens with a meaning, all before the word.
     pub before: Vec<Token>,
     /// Positions in `before` of the brackets that are open.
@@ -25,11 +25,11 @@ impl<'a> Cursor<'a> {
     pub fn new(unit: &'a Unit, offset: u32) -> Cursor<'a> {
         let end = unit.tokens.partition_point(|token| token.span.start < offset);
         let mut tokens = &unit.tokens[..end];
-        let (mut word_start, mut inside) = (offset, None);
+        let (mut ident_start, mut inside) = (offset, None);
         if let Some((last, rest)) = tokens.split_last() {
             match last.kind {
                 TokenKind::Ident | TokenKind::Keyword(_) if last.span.end >= offset => {
-                    (word_start, tokens) = (last.span.start, rest);
+                    (ident_start, tokens) = (last.span.start, rest);
                 }
                 TokenKind::Comment | TokenKind::Error(LexError::OpenString) if last.span.end >= offset => {
                     (inside, tokens) = (Some(*last), rest);
@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         };
         let before: Vec<Token> = tokens.iter().filter(meaning).copied().collect();
         let open = open_brackets(unit, &before);
-        Cursor { unit, offset, word_start, before, open, inside }
+        Cursor { unit, offset, ident_start, before, open, inside }
     }
 
     /// What a token says.
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether the word is the first on its line.
     pub fn starts_line(&self) -> bool {
-        self.begins_line(self.word_start)
+        self.begins_line(self.ident_start)
     }
 
     /// Whether only blanks stand before a byte on its line.

@@ -10,16 +10,16 @@ use super::position::{Encoding, Lines};
 use super::workspace::Workspace;
 use super::{protocol, uri};
 use crate::ast::{self, ItemKind};
-use crate::diag::{Code, Diagnostic, Severity, Suggestion};
+use crate::diag::{Diagnostic, DiagnosticCode, Severity, Suggestion};
 use crate::facts::{Facts, typed};
 use crate::pipeline::{self, Checked, Target};
 use crate::source::{FileId, SourceMap, Span};
 
 /// Something that is declared and never used.
-const UNUSED: Code = Code(312);
+const UNUSED: DiagnosticCode = DiagnosticCode(312);
 
 /// What is said of a file because nothing in it starts, and so nothing reaches the rest.
-const ENTRIES: &[Code] = &[Code(307), Code(309), UNUSED];
+const ENTRIES: &[DiagnosticCode] = &[DiagnosticCode(307), DiagnosticCode(309), UNUSED];
 
 /// What a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Role {
         }
         let entry = |item: &ast::Item| match &item.kind {
             ItemKind::Function(function) => {
-                let starts = |word: &str| !matches!(word, "helper" | "kfunc" | "private");
+                let starts = |name: &str| !matches!(name, "helper" | "kfunc" | "private");
                 function.name.name == "main"
                     || function.attributes.iter().any(|attribute| starts(&attribute.name.name))
             }
@@ -56,7 +56,7 @@ pub struct Report {
     /// Which state of the text was checked.
     pub version: i32,
     /// As the editor shows it.
-    pub shown: Vec<lsp_types::Diagnostic>,
+    pub published: Vec<lsp_types::Diagnostic>,
     /// The same, as the compiler found it; only what lies in the text itself.
     pub found: Vec<Diagnostic>,
     /// Types of the text, if it has no errors.
@@ -96,13 +96,13 @@ impl Compilation {
             borrowed,
         };
         let types = checked.hir.as_ref().map(|hir| typed::types_of(hir, file));
-        let mut report = Report { version: *version, shown: Vec::new(), found: Vec::new(), types, file };
+        let mut report = Report { version: *version, published: Vec::new(), found: Vec::new(), types, file };
         for one in checked.diagnostics.sorted() {
             if *role == Role::Module && ENTRIES.contains(&one.code) {
                 continue;
             }
             let here = one.primary.span.file == file;
-            report.shown.extend(view.diagnostic(one, here));
+            report.published.extend(view.diagnostic(one, here));
             if here {
                 report.found.push(one.clone());
             }
@@ -165,7 +165,7 @@ fn title(suggestion: &Suggestion) -> String {
 fn borrowed_from(ast: &crate::ast::File, main: &str) -> Vec<(String, Span)> {
     let named = ast.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Include(path) | ItemKind::Import { path, .. } => {
-            Some((uri::beside(main, &String::from_utf8_lossy(&path.bytes)), path.span))
+            Some((uri::sibling_path(main, &String::from_utf8_lossy(&path.bytes)), path.span))
         }
         _ => None,
     });
@@ -255,9 +255,9 @@ mod tests {
         let uri = uri::of_path("/a.ks").expect("an address");
         let lines = Lines::of(text, Encoding::Utf16);
         let actions = actions(&uri, text, &lines, &one);
-        let shown: Vec<_> =
+        let published: Vec<_> =
             actions.iter().map(|action| (action.title.as_str(), action.is_preferred)).collect();
-        assert_eq!(shown, [("a similar name exists: `dd`", Some(false)), ("remove it", Some(false))]);
+        assert_eq!(published, [("a similar name exists: `dd`", Some(false)), ("remove it", Some(false))]);
         #[expect(clippy::mutable_key_type, reason = "the protocol's own type; its key does not change")]
         let changes = actions[0].edit.as_ref().and_then(|edit| edit.changes.as_ref()).expect("changes");
         let edit = &changes[&uri][0];

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_carried_out_one_after_the_other() {
+    fn changes_are_applied_in_order() {
         let uri = Uri::from_str("file:///a.ks").expect("an address");
         let mut document = Document::new(uri, 1, "one\ntwo\u{1f600}x\n".into(), Encoding::Utf16);
         document.change(

@@ -3,28 +3,28 @@
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
 
 use super::Server;
-use super::answer::Place;
+use super::answer::TextPosition;
 use super::cursor::Cursor;
 use super::workspace::Analysis;
 use crate::diag::{Diagnostic, codes};
-use crate::facts::tables::words;
-use crate::facts::{DefKind, Definition, Found};
+use crate::facts::tables::keywords;
+use crate::facts::{DefKind, Definition, FoundSymbol};
 use crate::lex::{Token, TokenKind};
 
 /// How many fields or enumerators of a type are shown with it.
-const MEMBERS_SHOWN: usize = 16;
+const MAX_MEMBERS: usize = 16;
 
 /// Type and meaning of what stands at a place.
-pub(super) fn hover(server: &mut Server, place: &Place) -> Option<Hover> {
-    let analysis = server.workspace.analysis(&place.path)?;
-    let token = token_at(&analysis, place.offset)?;
-    let meaning = match (found(server, &analysis, place), token.kind) {
+pub(super) fn hover(server: &mut Server, position: &TextPosition) -> Option<Hover> {
+    let analysis = server.workspace.analysis(&position.path)?;
+    let token = token_at(&analysis, position.offset)?;
+    let meaning = match (found(server, &analysis, position), token.kind) {
         (Some((analysis, found)), _) => described(server, &analysis, found),
-        (None, TokenKind::Keyword(word)) => words::word_docs(word.text()).map(str::to_owned),
+        (None, TokenKind::Keyword(keyword)) => keywords::keyword_docs(keyword.text()).map(str::to_owned),
         (None, TokenKind::Blank | TokenKind::LineEnd | TokenKind::Comment) => None,
-        (None, _) => server.type_at(&place.path, place.offset).map(fence),
+        (None, _) => server.type_at(&position.path, position.offset).map(fence),
     };
-    let errors = server.found_at(&place.path, place.offset).map(explained);
+    let errors = server.found_at(&position.path, position.offset).map(explained);
     let parts: Vec<String> = meaning.into_iter().chain(errors).collect();
     if parts.is_empty() {
         return None;
@@ -41,17 +41,17 @@ pub(super) fn hover(server: &mut Server, place: &Place) -> Option<Hover> {
 pub(super) fn found(
     server: &mut Server,
     analysis: &std::rc::Rc<Analysis>,
-    place: &Place,
-) -> Option<(std::rc::Rc<Analysis>, Found)> {
+    position: &TextPosition,
+) -> Option<(std::rc::Rc<Analysis>, FoundSymbol)> {
     let unit = &analysis.main.unit;
-    if let Some(found) = analysis.facts.at(unit.file, place.offset) {
+    if let Some(found) = analysis.facts.at(unit.file, position.offset) {
         return Some((std::rc::Rc::clone(analysis), found));
     }
     let token =
-        token_at(analysis, place.offset).filter(|token| unit.broken && token.kind == TokenKind::Ident)?;
+        token_at(analysis, position.offset).filter(|token| unit.broken && token.kind == TokenKind::Ident)?;
     let text = Cursor::new(unit, token.span.end).repaired(token.span.end);
-    let repaired = server.workspace.analysis_of(&place.path, text)?;
-    let found = repaired.facts.at(unit.file, place.offset)?;
+    let repaired = server.workspace.analysis_of(&position.path, text)?;
+    let found = repaired.facts.at(unit.file, position.offset)?;
     Some((std::rc::Rc::new(repaired), found))
 }
 
@@ -59,14 +59,14 @@ pub(super) fn found(
 pub(super) fn token_at(analysis: &Analysis, offset: u32) -> Option<Token> {
     let tokens = &analysis.main.unit.tokens;
     let after = tokens.partition_point(|token| token.span.start <= offset);
-    let is_word = |token: &&Token| matches!(token.kind, TokenKind::Ident | TokenKind::Keyword(_));
+    let is_name = |token: &&Token| matches!(token.kind, TokenKind::Ident | TokenKind::Keyword(_));
     let here = tokens.get(after.checked_sub(1)?)?;
-    let before = after.checked_sub(2).and_then(|at| tokens.get(at)).filter(is_word);
-    let touching = before.filter(|token| token.span.end == offset && !is_word(&here));
+    let before = after.checked_sub(2).and_then(|at| tokens.get(at)).filter(is_name);
+    let touching = before.filter(|token| token.span.end == offset && !is_name(&here));
     Some(*touching.unwrap_or(here))
 }
 
-fn described(server: &Server, analysis: &Analysis, found: Found) -> Option<String> {
+fn described(server: &Server, analysis: &Analysis, found: FoundSymbol) -> Option<String> {
     let one = analysis.facts.definition(found.def)?;
     let mut parts = vec![fence(&heading(server, analysis, found, one))];
     if !one.docs.is_empty() {
@@ -79,15 +79,15 @@ fn described(server: &Server, analysis: &Analysis, found: Found) -> Option<Strin
 }
 
 /// The declaration; of a type with what it holds, of a variable with the type that the checker found.
-fn heading(server: &Server, analysis: &Analysis, found: Found, one: &Definition) -> String {
+fn heading(server: &Server, analysis: &Analysis, found: FoundSymbol, one: &Definition) -> String {
     match one.kind {
         DefKind::Struct | DefKind::Enum | DefKind::Config => {
             let members = analysis.facts.children(found.def);
-            let shown = members.iter().take(MEMBERS_SHOWN).filter_map(|id| analysis.facts.definition(*id));
+            let listed = members.iter().take(MAX_MEMBERS).filter_map(|id| analysis.facts.definition(*id));
             let mut text = format!("{} {{\n", one.detail);
-            shown.for_each(|member| text += &format!("    {},\n", member.detail));
-            if members.len() > MEMBERS_SHOWN {
-                text += &format!("    // and {} more\n", members.len() - MEMBERS_SHOWN);
+            listed.for_each(|member| text += &format!("    {},\n", member.detail));
+            if members.len() > MAX_MEMBERS {
+                text += &format!("    // and {} more\n", members.len() - MAX_MEMBERS);
             }
             text + "}"
         }

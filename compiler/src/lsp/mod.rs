@@ -118,7 +118,7 @@ impl Server {
     pub fn compiled(&mut self, text: &Compilation) -> Option<Value> {
         let report = text.report(&self.workspace)?;
         let uri = self.workspace.document(&text.path)?.uri.clone();
-        let known = self.report(&text.path).is_some_and(|known| known.shown == report.shown);
+        let known = self.report(&text.path).is_some_and(|known| known.published == report.published);
         (!known).then(|| self.show(&text.path, &uri, report))
     }
 
@@ -236,7 +236,7 @@ impl Server {
     }
 
     fn show(&mut self, path: &str, uri: &Uri, report: Report) -> Value {
-        let message = diagnose::publish(uri, Some(report.version), report.shown.clone());
+        let message = diagnose::publish(uri, Some(report.version), report.published.clone());
         self.reports.insert(path.to_owned(), report);
         message
     }

@@ -9,25 +9,25 @@ use lsp_types::{
 };
 
 use super::Server;
-use super::answer::Place;
+use super::answer::TextPosition;
 use super::hover::{found, noun};
 use super::protocol::{INVALID_REQUEST, Refusal};
 use super::uri;
-use super::workspace::{Analysis, beside};
+use super::workspace::{Analysis, sibling_path};
 use crate::ast::ItemKind;
 use crate::facts::Facts;
 use crate::lex::{self, TokenKind};
 use crate::source::Span;
 
 /// Where the name at a place is declared. The path of a module or header leads to the file.
-pub(super) fn definition(server: &mut Server, place: &Place) -> Option<GotoDefinitionResponse> {
-    let analysis = server.workspace.analysis(&place.path)?;
-    if let Some(path) = named_file(&analysis, place.offset) {
+pub(super) fn definition(server: &mut Server, position: &TextPosition) -> Option<GotoDefinitionResponse> {
+    let analysis = server.workspace.analysis(&position.path)?;
+    if let Some(path) = named_file(&analysis, position.offset) {
         server.workspace.read(&path)?;
         let location = Location::new(uri::of_path(&path)?, Range::default());
         return Some(GotoDefinitionResponse::Scalar(location));
     }
-    let (analysis, found) = found(server, &analysis, place)?;
+    let (analysis, found) = found(server, &analysis, position)?;
     let span = analysis.facts.definition(found.def)?.span?;
     Some(GotoDefinitionResponse::Scalar(location(&analysis, span)?))
 }
@@ -40,43 +40,47 @@ fn named_file(analysis: &Analysis, offset: u32) -> Option<String> {
             ItemKind::Import { name, path } => (path, name.span.start),
             _ => return None,
         };
-        (from <= offset && offset <= path.span.end).then(|| beside(&analysis.main, &path.bytes))
+        (from <= offset && offset <= path.span.end).then(|| sibling_path(&analysis.main, &path.bytes))
     })
 }
 
 /// The uses of the name at a place in its own file.
-pub(super) fn highlight(server: &mut Server, place: &Place) -> Option<Vec<DocumentHighlight>> {
-    let analysis = server.workspace.analysis(&place.path)?;
+pub(super) fn highlight(server: &mut Server, position: &TextPosition) -> Option<Vec<DocumentHighlight>> {
+    let analysis = server.workspace.analysis(&position.path)?;
     let main = &analysis.main;
-    let found = analysis.facts.at(main.unit.file, place.offset)?;
+    let found = analysis.facts.at(main.unit.file, position.offset)?;
     let here = analysis.facts.references(found.def).into_iter().filter(|span| span.file == main.unit.file);
     Some(here.map(|span| DocumentHighlight { range: main.range(span), kind: None }).collect())
 }
 
 /// Every use of the name at a place, in the open texts and in what they include and import.
-pub(super) fn references(server: &mut Server, place: &Place, own: bool) -> Option<Vec<Location>> {
-    let uses = uses(server, place)?;
+pub(super) fn references(server: &mut Server, position: &TextPosition, own: bool) -> Option<Vec<Location>> {
+    let uses = uses(server, position)?;
     let declared = uses.declared;
     let wanted = uses.found.into_iter().filter(|(span, _)| own || Some(*span) != declared);
     Some(wanted.map(|(_, location)| location).collect())
 }
 
 /// The range and the name that would be renamed.
-pub(super) fn prepare_rename(server: &mut Server, place: &Place) -> Option<PrepareRenameResponse> {
-    let analysis = server.workspace.analysis(&place.path)?;
-    let found = analysis.facts.at(analysis.main.unit.file, place.offset)?;
+pub(super) fn prepare_rename(server: &mut Server, position: &TextPosition) -> Option<PrepareRenameResponse> {
+    let analysis = server.workspace.analysis(&position.path)?;
+    let found = analysis.facts.at(analysis.main.unit.file, position.offset)?;
     let one = analysis.facts.definition(found.def).filter(|one| one.span.is_some())?;
     let range = analysis.main.range(found.span);
     Some(PrepareRenameResponse::RangeWithPlaceholder { range, placeholder: one.name.clone() })
 }
 
 /// Gives the name at a place another name, everywhere.
-pub(super) fn rename(server: &mut Server, place: &Place, name: &str) -> Result<WorkspaceEdit, Refusal> {
+pub(super) fn rename(
+    server: &mut Server,
+    position: &TextPosition,
+    name: &str,
+) -> Result<WorkspaceEdit, Refusal> {
     let refuse = |text: String| Err(Refusal::new(INVALID_REQUEST, text));
     if !is_name(name) {
         return refuse(format!("`{name}` cannot be a name"));
     }
-    let Some(uses) = uses(server, place) else { return refuse("there is no name here".into()) };
+    let Some(uses) = uses(server, position) else { return refuse("there is no name here".into()) };
     let Some(declared) = uses.declared else { return refuse("the language declares this name".into()) };
     if let Some(other) = uses.taken(name) {
         return refuse(format!("`{name}` is a {other} there"));
@@ -112,9 +116,9 @@ impl Uses {
     }
 }
 
-fn uses(server: &mut Server, place: &Place) -> Option<Uses> {
-    let analysis = server.workspace.analysis(&place.path)?;
-    let at = analysis.facts.at(analysis.main.unit.file, place.offset)?;
+fn uses(server: &mut Server, position: &TextPosition) -> Option<Uses> {
+    let analysis = server.workspace.analysis(&position.path)?;
+    let at = analysis.facts.at(analysis.main.unit.file, position.offset)?;
     let one = analysis.facts.definition(at.def)?;
     let (declared, scope, name) = (one.span, one.scope, one.name.clone());
     let mut analyses = vec![Rc::clone(&analysis)];
@@ -123,7 +127,7 @@ fn uses(server: &mut Server, place: &Place) -> Option<Uses> {
         let paths: BTreeSet<String> = server.workspace.open_paths().into_iter().collect();
         let others = analysis.others.iter().map(|source| source.path.clone());
         let paths: BTreeSet<String> =
-            paths.into_iter().chain(others).filter(|path| *path != place.path).collect();
+            paths.into_iter().chain(others).filter(|path| *path != position.path).collect();
         analyses.extend(paths.iter().filter_map(|path| server.workspace.analysis(path)));
     }
     let mut found = BTreeMap::new();

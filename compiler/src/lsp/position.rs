@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn places_outside_the_text_are_moved_inside() {
+    fn positions_outside_the_text_are_clamped() {
         assert_eq!(both(Encoding::Utf16, 0, 99), (2, Position::new(0, 2)));
         assert_eq!(both(Encoding::Utf16, 2, 99), (16, Position::new(2, 4)));
         assert_eq!(both(Encoding::Utf16, 99, 0), (16, Position::new(2, 4)));

@@ -6,15 +6,15 @@ use lsp_types::{
 };
 
 use super::Server;
-use super::answer::Place;
+use super::answer::TextPosition;
 use super::cursor::Cursor;
 use crate::facts::{DefKind, Definition};
 use crate::lex::{Punct, TokenKind};
 
 /// The call around a place: each way of calling it, and which argument is being written.
-pub(super) fn help(server: &mut Server, place: &Place) -> Option<SignatureHelp> {
-    let source = server.workspace.source(&place.path)?;
-    let cursor = Cursor::new(&source.unit, place.offset);
+pub(super) fn help(server: &mut Server, position: &TextPosition) -> Option<SignatureHelp> {
+    let source = server.workspace.source(&position.path)?;
+    let cursor = Cursor::new(&source.unit, position.offset);
     let is_paren = |at: &&usize| cursor.before[**at].kind == TokenKind::Punct(Punct::OpenParen);
     let open = *cursor.open.iter().rev().find(is_paren)?;
     let start = cursor.chain_start(open);
@@ -22,11 +22,11 @@ pub(super) fn help(server: &mut Server, place: &Place) -> Option<SignatureHelp> 
         return None;
     }
     let analysis = match source.unit.broken {
-        false => server.workspace.analysis(&place.path)?,
+        false => server.workspace.analysis(&position.path)?,
         true => {
             let cut = cursor.before[start].span.start;
             let text = cursor.repaired(cut);
-            server.workspace.analysis_of(&place.path, text)?.into()
+            server.workspace.analysis_of(&position.path, text)?.into()
         }
     };
     let (id, _) = cursor.value(&analysis.facts, start, open);

@@ -3,15 +3,15 @@
 /// A piece of text.
 pub(super) struct Snippet {
     /// What is typed to get it.
-    pub word: &'static str,
+    pub keyword: &'static str,
     /// What it is.
     pub detail: &'static str,
     /// The text, with `${1:word}` where something is to be filled in.
     pub text: &'static str,
 }
 
-const fn snippet(word: &'static str, detail: &'static str, text: &'static str) -> Snippet {
-    Snippet { word, detail, text }
+const fn snippet(keyword: &'static str, detail: &'static str, text: &'static str) -> Snippet {
+    Snippet { keyword, detail, text }
 }
 
 /// Declarations that begin with a word. Those that begin with an attribute are in the table of attributes.

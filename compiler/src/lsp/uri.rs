@@ -31,7 +31,7 @@ pub fn of_path(path: &str) -> Option<Uri> {
 }
 
 /// The path that `relative` means in a file at `from`.
-pub fn beside(from: &str, relative: &str) -> String {
+pub fn sibling_path(from: &str, relative: &str) -> String {
     if relative.starts_with('/') {
         return relative.to_owned();
     }
@@ -81,10 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_start_beside_the_file() {
-        assert_eq!(beside("/a/b/main.ks", "lib/m.ks"), "/a/b/lib/m.ks");
-        assert_eq!(beside("/a/b/main.ks", "../m.ks"), "/a/m.ks");
-        assert_eq!(beside("/a/b/main.ks", "./m.ks"), "/a/b/m.ks");
-        assert_eq!(beside("/main.ks", "../../m.ks"), "/m.ks");
+    fn relative_paths_start_in_the_folder_of_the_file() {
+        assert_eq!(sibling_path("/a/b/main.ks", "lib/m.ks"), "/a/b/lib/m.ks");
+        assert_eq!(sibling_path("/a/b/main.ks", "../m.ks"), "/a/m.ks");
+        assert_eq!(sibling_path("/a/b/main.ks", "./m.ks"), "/a/b/m.ks");
+        assert_eq!(sibling_path("/main.ks", "../../m.ks"), "/m.ks");
     }
 }

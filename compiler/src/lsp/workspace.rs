@@ -25,7 +25,7 @@ struct Overlay {
 
 impl Files for Overlay {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let path = uri::beside(&self.main, path);
+        let path = uri::sibling_path(&self.main, path);
         self.open.get(&path).map(|text| text.to_vec()).or_else(|| self.disk.read(&path))
     }
 }
@@ -228,10 +228,14 @@ impl Workspace {
 
     /// A header: beside the file that names it, in a folder for headers, or of the compiler.
     fn header(&mut self, include: &Include) -> Option<Rc<Source>> {
-        let Include { beside, written } = include;
-        let elsewhere: Vec<_> =
-            self.options.include.iter().map(|folder| uri::beside(&format!("{folder}/"), written)).collect();
-        let found = std::iter::once(beside).chain(&elsewhere).find_map(|path| self.source(path));
+        let Include { sibling_path, written } = include;
+        let elsewhere: Vec<_> = self
+            .options
+            .include
+            .iter()
+            .map(|folder| uri::sibling_path(&format!("{folder}/"), written))
+            .collect();
+        let found = std::iter::once(sibling_path).chain(&elsewhere).find_map(|path| self.source(path));
         found.or_else(|| self.bundled(written))
     }
 
@@ -261,7 +265,7 @@ impl Workspace {
 /// A header that a file names.
 struct Include {
     /// Where it is looked for first.
-    beside: String,
+    sibling_path: String,
     written: String,
 }
 
@@ -269,7 +273,7 @@ struct Include {
 fn includes(source: &Source) -> Vec<Include> {
     let headers = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Include(path) => Some(Include {
-            beside: beside(source, &path.bytes),
+            sibling_path: sibling_path(source, &path.bytes),
             written: String::from_utf8_lossy(&path.bytes).into_owned(),
         }),
         _ => None,
@@ -282,7 +286,7 @@ fn imports(source: &Source) -> Vec<(String, String)> {
     let modules = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
         // A Python module has no declarations that are known here.
         ItemKind::Import { name, path } if path.bytes.ends_with(b".ks") => {
-            Some((name.name.clone(), beside(source, &path.bytes)))
+            Some((name.name.clone(), sibling_path(source, &path.bytes)))
         }
         _ => None,
     });
@@ -290,6 +294,6 @@ fn imports(source: &Source) -> Vec<(String, String)> {
 }
 
 /// The path that is written in a file.
-pub fn beside(source: &Source, written: &[u8]) -> String {
-    uri::beside(&source.path, &String::from_utf8_lossy(written))
+pub fn sibling_path(source: &Source, written: &[u8]) -> String {
+    uri::sibling_path(&source.path, &String::from_utf8_lossy(written))
 }

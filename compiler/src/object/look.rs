@@ -18,7 +18,7 @@ use super::write::WriteError;
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 
 /// A slot of an instruction, as the kernel gets it.
-pub type Slot = [u8; SLOT_BYTES];
+pub type SlotBytes = [u8; SLOT_BYTES];
 
 /// The descriptors of what the loader has made; none for what it has not.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,7 +33,7 @@ pub struct Descriptors {
 
 /// What the loader found of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Found {
+pub struct ResolvedKsyms {
     /// Types in the kernel's BTF by [`Object::ksyms`], each with the number by which the loader tells BTF of modules
     /// apart; 0 for the kernel itself.
     pub types: BTreeMap<KsymId, (u32, i32)>,
@@ -60,9 +60,9 @@ pub struct LookError {
 pub fn last_look(
     object: &Object,
     program: ProgramId,
-    slots: &[Slot],
+    slots: &[SlotBytes],
     descriptors: &Descriptors,
-    found: &mut Found,
+    found: &mut ResolvedKsyms,
 ) -> Result<(), LookError> {
     let Some(one) = object.programs.get(program.index()) else {
         return Err(LookError { program: String::new(), slot: 0, what: "the object has no such program" });
@@ -124,18 +124,18 @@ fn callee(instruction: &Instruction) -> Option<SubprogramId> {
 }
 
 /// What differs, and where.
-type Differs = (usize, &'static str);
+type Mismatch = (usize, &'static str);
 
 struct Look<'a> {
     object: &'a Object,
-    slots: &'a [Slot],
+    slots: &'a [SlotBytes],
     descriptors: &'a Descriptors,
-    found: &'a mut Found,
+    found: &'a mut ResolvedKsyms,
     layout: &'a Layout,
 }
 
 impl Look<'_> {
-    fn program(&mut self, body: &Body) -> Result<(), Differs> {
+    fn program(&mut self, body: &Body) -> Result<(), Mismatch> {
         if self.slots.len() != self.layout.slots {
             return Err((self.slots.len().min(self.layout.slots), "the program has another length"));
         }
@@ -149,7 +149,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn function(&mut self, body: &Body, start: usize) -> Result<(), Differs> {
+    fn function(&mut self, body: &Body, start: usize) -> Result<(), Mismatch> {
         let own = own_slots(body).map_err(|_| (start, "a function has no encoding"))?;
         let adjusted: BTreeSet<usize> = body.core.iter().map(|one| one.at.0 as usize).collect();
         let mut at = start;
@@ -165,7 +165,7 @@ impl Look<'_> {
     fn instruction(
         &mut self,
         instruction: &Instruction,
-        own: &[Slot],
+        own: &[SlotBytes],
         at: usize,
         is_adjusted: bool,
     ) -> Result<(), &'static str> {
@@ -263,8 +263,8 @@ impl Look<'_> {
     /// Whether an instruction with this head refers to the start of a function.
     fn refers_to(&self, id: SubprogramId, at: usize, slot: Parts, head: Head) -> Result<(), &'static str> {
         let start = self.layout.starts.get(&id).and_then(|start| i64::try_from(*start).ok());
-        let behind = i64::try_from(at).ok().and_then(|at| at.checked_add(1));
-        let target = behind.and_then(|behind| behind.checked_add(slot.constant.cast_signed().into()));
+        let next = i64::try_from(at).ok().and_then(|at| at.checked_add(1));
+        let target = next.and_then(|next| next.checked_add(slot.constant.cast_signed().into()));
         if slot.head == head && target.is_some() && target == start {
             Ok(())
         } else {
@@ -278,7 +278,7 @@ impl Look<'_> {
 }
 
 /// The instructions of a function without what they name.
-fn own_slots(body: &Body) -> Result<Vec<Slot>, WriteError> {
+fn own_slots(body: &Body) -> Result<Vec<SlotBytes>, WriteError> {
     let insn = |instruction: &Instruction| match *instruction {
         Instruction::Plain(plain) => plain.insn(),
         Instruction::Call(_) => Insn::call_helper(0),
@@ -301,7 +301,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(slot: &Slot) -> Parts {
+    fn of(slot: &SlotBytes) -> Parts {
         let [code, registers, o0, o1, c0, c1, c2, c3] = *slot;
         Parts {
             head: (code, registers, i16::from_le_bytes([o0, o1])),
@@ -310,13 +310,13 @@ impl Parts {
     }
 }
 
-fn same(own: &Slot, slot: Parts) -> Result<(), &'static str> {
+fn same(own: &SlotBytes, slot: Parts) -> Result<(), &'static str> {
     if Parts::of(own) == slot { Ok(()) } else { Err("it is another instruction") }
 }
 
 /// Whether a loader makes this of an instruction that is adjusted to the kernel's types: another constant, or another offset
 /// and size of an access, or a call that no kernel takes.
-fn is_adjustment(own: &Slot, slot: Parts) -> Result<(), &'static str> {
+fn is_adjustment(own: &SlotBytes, slot: Parts) -> Result<(), &'static str> {
     let own = Parts::of(own);
     let ((code, registers, offset), (own_code, own_registers, own_offset)) = (slot.head, own.head);
     let adjusts = match own_code & op::CLASS {

@@ -127,11 +127,11 @@ const QUOTED_CHARACTERS: usize = 64;
 
 /// Text of a file for a message: cut, with control characters and what is not ASCII as escapes.
 pub(super) fn visible(text: &str) -> String {
-    let mut shown: String = text.chars().take(QUOTED_CHARACTERS).flat_map(char::escape_default).collect();
+    let mut quoted: String = text.chars().take(QUOTED_CHARACTERS).flat_map(char::escape_default).collect();
     if text.chars().nth(QUOTED_CHARACTERS).is_some() {
-        shown.push_str("..");
+        quoted.push_str("..");
     }
-    shown
+    quoted
 }
 
 /// A source line, or the name of a source file: cut, control characters become spaces.

@@ -87,7 +87,7 @@ impl Part {
 }
 
 /// A range of an object's bytes.
-struct Range {
+struct PartRange {
     part: Part,
     start: usize,
     end: usize,
@@ -133,7 +133,7 @@ impl Mutator {
     }
 
     /// Changes a number of a range.
-    fn change(&mut self, mutant: &mut [u8], range: &Range) {
+    fn change(&mut self, mutant: &mut [u8], range: &PartRange) {
         const NUMBERS: [u32; 20] = [
             0,
             1,
@@ -202,8 +202,8 @@ impl Mutator {
             _ => {
                 let from = self.below(mutant.len());
                 let copied = mutant.get(from..(from + count).min(mutant.len())).unwrap_or_default().to_vec();
-                for (place, byte) in mutant.iter_mut().skip(at).zip(copied) {
-                    *place = byte;
+                for (target, byte) in mutant.iter_mut().skip(at).zip(copied) {
+                    *target = byte;
                 }
             }
         }
@@ -223,16 +223,16 @@ impl Mutator {
 }
 
 /// The parts of an object, as far as its headers can be followed.
-fn ranges(object: &[u8]) -> Vec<Range> {
+fn ranges(object: &[u8]) -> Vec<PartRange> {
     let word = |at: usize| Some(u32::from_le_bytes(*object.get(at..)?.first_chunk()?) as usize);
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*object.get(at..)?.first_chunk()?)));
-    let mut found = vec![Range { part: Part::Header, start: 0, end: object.len().min(64) }];
+    let mut found = vec![PartRange { part: Part::Header, start: 0, end: object.len().min(64) }];
     let (Some(table), Some(count), Some(names)) = (word(40), half(60), half(62)) else { return found };
     let field = |section: usize, at: usize| word(table + section * 64 + at);
     let strings = field(names, 24).unwrap_or_default();
     for section in 0..count {
         let start = table + section * 64;
-        found.push(Range { part: Part::Header, start, end: start + 64 });
+        found.push(PartRange { part: Part::Header, start, end: start + 64 });
         let (Some(name), Some(ty), Some(flags)) = (field(section, 0), field(section, 4), field(section, 8))
         else {
             continue;
@@ -240,7 +240,7 @@ fn ranges(object: &[u8]) -> Vec<Range> {
         let (Some(start), Some(size)) = (field(section, 24), field(section, 32)) else { continue };
         let name = object.get(strings + name..).and_then(|rest| rest.split(|&byte| byte == 0).next());
         let end = start.saturating_add(size).min(object.len());
-        let mut push = |part, start, end| found.push(Range { part, start, end });
+        let mut push = |part, start, end| found.push(PartRange { part, start, end });
         match (ty, name.unwrap_or_default()) {
             (8, _) => {}
             (2, _) => push(Part::Symbol, start, end),

@@ -88,20 +88,20 @@ impl Parser<'_> {
         // An operand: a name or parentheses, then members, calls and indices.
         ahead = match self.ahead(ahead).kind {
             TokenKind::Ident => ahead + 1,
-            TokenKind::Punct(Punct::OpenParen) => self.behind_brackets(ahead),
+            TokenKind::Punct(Punct::OpenParen) => self.after_brackets(ahead),
             _ => return false,
         };
         loop {
             ahead = match self.ahead(ahead).kind {
                 TokenKind::Punct(Punct::Dot | Punct::Arrow) => ahead + 2,
-                TokenKind::Punct(Punct::OpenParen | Punct::OpenBracket) => self.behind_brackets(ahead),
+                TokenKind::Punct(Punct::OpenParen | Punct::OpenBracket) => self.after_brackets(ahead),
                 _ => return self.assign_op_ahead(ahead).is_some(),
             };
         }
     }
 
     /// Where the brackets that open `ahead` tokens from here are closed again.
-    fn behind_brackets(&self, mut ahead: usize) -> usize {
+    fn after_brackets(&self, mut ahead: usize) -> usize {
         let mut open = 0u32;
         loop {
             match self.ahead(ahead).kind {
@@ -151,7 +151,7 @@ impl Parser<'_> {
     fn at_cast(&self) -> bool {
         let next = self.ahead(1);
         let before_type = !next.starts_line && matches!(next.kind, TokenKind::Ident | TokenKind::Keyword(_));
-        self.word_ahead(0, "as") && (!self.item().starts_line || before_type)
+        self.ident_ahead(0, "as") && (!self.item().starts_line || before_type)
     }
 
     fn unary(&mut self) -> Parsed<Expr> {
@@ -215,7 +215,7 @@ impl Parser<'_> {
     /// `.name` or `->name`, and `module.S { ... }`.
     fn member(&mut self, base: Expr, arrow: bool) -> Parsed<ExprKind> {
         self.advance();
-        if let (ExprKind::Name(module), false, true) = (&base.kind, arrow, self.struct_behind_name()) {
+        if let (ExprKind::Name(module), false, true) = (&base.kind, arrow, self.struct_literal_follows()) {
             let module = Ident { name: module.clone(), span: base.span };
             self.since_011(base.span, "types of a module");
             let name = self.ident("the name of a struct")?;
@@ -227,7 +227,7 @@ impl Parser<'_> {
         Ok(ExprKind::Field { base: boxed(base), arrow, name: self.field_name()? })
     }
 
-    fn struct_behind_name(&self) -> bool {
+    fn struct_literal_follows(&self) -> bool {
         self.kind() == TokenKind::Ident && self.punct_ahead(1, Punct::OpenBrace)
     }
 

@@ -30,15 +30,15 @@ impl Parser<'_> {
     }
 
     pub(super) fn global(&mut self, flags: Option<MapFlags>) -> Parsed<ItemKind> {
-        let word = |parser: &mut Self, keyword| {
+        let keyword_span = |parser: &mut Self, keyword| {
             let span = parser.span();
             parser.eat_keyword(keyword).then_some(span)
         };
-        let pin = word(self, Keyword::Pin);
+        let pin = keyword_span(self, Keyword::Pin);
         if self.at_punct(Punct::At) {
             return self.unexpected("`var` (@flags stands before `pin`)");
         }
-        let local = word(self, Keyword::Local);
+        let local = keyword_span(self, Keyword::Local);
         self.expect_keyword(Keyword::Var)?;
         let name = self.ident("the name of the variable")?;
         let ty = if self.eat_punct(Punct::Colon) { Some(self.global_type()?) } else { None };
@@ -54,7 +54,7 @@ impl Parser<'_> {
 
     /// A type, or one of the maps that are written without `<`.
     fn global_type(&mut self) -> Parsed<TypeExpr> {
-        if self.word_ahead(0, "map") && self.punct_ahead(1, Punct::Less) {
+        if self.ident_ahead(0, "map") && self.punct_ahead(1, Punct::Less) {
             self.report(
                 Diagnostic::error(202, self.span(), "there is no map kind `map`")
                     .help("write `hash<K, V>(size)`"),
@@ -73,8 +73,8 @@ impl Parser<'_> {
     }
 
     pub(super) fn top_level_const(&mut self) -> Parsed<ItemKind> {
-        let word = self.advance().span;
-        self.since_011(word, "`const` at top level");
+        let keyword_span = self.advance().span;
+        self.since_011(keyword_span, "`const` at top level");
         let name = self.ident("the name of the constant")?;
         let ty = if self.eat_punct(Punct::Colon) { Some(self.type_expr()?) } else { None };
         self.expect_punct(Punct::Eq)?;
@@ -83,12 +83,12 @@ impl Parser<'_> {
 
     /// `counter name : event group leader`.
     pub(super) fn counter(&mut self) -> Parsed<ItemKind> {
-        let word = self.advance().span;
-        self.since_011(word, "`counter`");
+        let keyword_span = self.advance().span;
+        self.since_011(keyword_span, "`counter`");
         let name = self.ident("the name of the counter")?;
         self.expect_punct(Punct::Colon)?;
         let event = self.expr()?;
-        let leader = if self.word_ahead(0, "group") {
+        let leader = if self.ident_ahead(0, "group") {
             self.advance();
             Some(self.ident("the counter that leads the group")?)
         } else {

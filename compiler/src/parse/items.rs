@@ -3,7 +3,7 @@
 use super::statements::C_TYPES;
 use super::{Parsed, Parser, Unreadable};
 use crate::ast::{
-    Attribute, Expr, ExprKind, FieldDecl, File, Function, Ident, Item, ItemKind, Param, Returns, UnaryOp,
+    AstFunction, Attribute, Expr, ExprKind, FieldDecl, File, Ident, Item, ItemKind, Param, Returns, UnaryOp,
 };
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
@@ -83,7 +83,7 @@ impl Parser<'_> {
             "use" | "mod" | "require" | "using" => Some("`import name from \"file.ks\"` names a module"),
             "typedef" => Some("write `type Name = u32`, or `struct Name { field: u32 }`"),
             "class" => Some("write `struct Name { field: u32 }`"),
-            word if C_TYPES.contains(&word) => {
+            name if C_TYPES.contains(&name) => {
                 Some("`var name: type = value` declares a variable, `fn name() -> type` a function")
             }
             _ => None,
@@ -240,7 +240,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    fn function(&mut self, attributes: Vec<Attribute>) -> Parsed<Function> {
+    fn function(&mut self, attributes: Vec<Attribute>) -> Parsed<AstFunction> {
         let docs = self.docs();
         self.expect_keyword(Keyword::Fn)?;
         let name = self.ident("the name of the function")?;
@@ -250,7 +250,7 @@ impl Parser<'_> {
             self.block()?;
             return Err(Unreadable);
         };
-        Ok(Function { docs, attributes, name, params, ret, body: self.block()? })
+        Ok(AstFunction { docs, attributes, name, params, ret, body: self.block()? })
     }
 
     fn signature(&mut self) -> Parsed<(Vec<Param>, Option<Returns>)> {

@@ -146,9 +146,9 @@ impl Parser<'_> {
     }
 
     /// Whether a name with this spelling stands `count` tokens ahead. For words that are not reserved.
-    fn word_ahead(&self, count: usize, word: &str) -> bool {
+    fn ident_ahead(&self, count: usize, name: &str) -> bool {
         let item = self.ahead(count);
-        item.kind == TokenKind::Ident && &self.text[item.span.range()] == word.as_bytes()
+        item.kind == TokenKind::Ident && &self.text[item.span.range()] == name.as_bytes()
     }
 
     fn eat_punct(&mut self, punct: Punct) -> bool {
@@ -317,7 +317,7 @@ impl Parser<'_> {
             }
             Punct::Plus if doubled || joined(Punct::Plus) => Some("there is no `++`: write `x += 1`"),
             Punct::Dot if joined(Punct::Dot) => Some("a range stands only in `for (i in a..b)`"),
-            Punct::Eq if self.at > 1 && self.behind_range() => {
+            Punct::Eq if self.at > 1 && self.after_range() => {
                 Some("the end of a range is not part of it: write `0..n + 1`")
             }
             Punct::Eq if joined(Punct::Greater) => Some("an arm is `pattern: value`"),
@@ -328,7 +328,7 @@ impl Parser<'_> {
     }
 
     /// Whether the two tokens before this one are those of a range.
-    fn behind_range(&self) -> bool {
+    fn after_range(&self) -> bool {
         self.tokens.items[self.at - 2..self.at].iter().all(|item| item.kind == TokenKind::Punct(Punct::Dot))
     }
 

@@ -43,14 +43,14 @@ impl Parser<'_> {
     fn starts_declaration(&self) -> bool {
         self.item().starts_line
             && match self.kind() {
-                TokenKind::Keyword(word) => DECLARATIONS.contains(&word),
+                TokenKind::Keyword(keyword) => DECLARATIONS.contains(&keyword),
                 TokenKind::Punct(Punct::At) => true,
                 _ => self.starts_counter(),
             }
     }
 
     pub(super) fn starts_counter(&self) -> bool {
-        self.word_ahead(0, "counter")
+        self.ident_ahead(0, "counter")
             && self.ahead(1).kind == TokenKind::Ident
             && self.punct_ahead(2, Punct::Colon)
     }
@@ -74,7 +74,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn starts_statement(&self) -> bool {
-        matches!(self.kind(), TokenKind::Keyword(word) if STATEMENTS.contains(&word))
+        matches!(self.kind(), TokenKind::Keyword(keyword) if STATEMENTS.contains(&keyword))
     }
 
     /// Goes on at the next declaration after the one that began with token `start`. After one at the start of a line
@@ -86,8 +86,8 @@ impl Parser<'_> {
         let flush = self.tokens.items[start].flush;
         let mut open = self.open_braces(start);
         while !self.at_end() {
-            let beside = self.item().flush || !flush;
-            if self.leaves_blocks() || (open == 0 && beside && self.starts_declaration()) {
+            let at_margin = self.item().flush || !flush;
+            if self.leaves_blocks() || (open == 0 && at_margin && self.starts_declaration()) {
                 return;
             }
             match self.kind() {

@@ -79,8 +79,8 @@ impl Parser<'_> {
                 self.advance();
                 StmtKind::Defer(self.expr()?)
             }
-            TokenKind::Keyword(word)
-                if Keyword::SCALARS.contains(&word)
+            TokenKind::Keyword(keyword)
+                if Keyword::SCALARS.contains(&keyword)
                     && self.ahead(1).kind == TokenKind::Ident
                     && !self.ahead(1).starts_line =>
             {
@@ -104,7 +104,7 @@ impl Parser<'_> {
                     .unexpected_because("a statement", Some("`catch` stands behind the `}` of a `try`"));
             }
             TokenKind::Ident => {
-                self.refuse_foreign_word()?;
+                self.refuse_foreign_keyword()?;
                 self.assign_or_expr()?
             }
             _ => self.assign_or_expr()?,
@@ -118,20 +118,20 @@ impl Parser<'_> {
     }
 
     /// A statement of another language. Its words may be names, so what follows decides.
-    fn refuse_foreign_word(&mut self) -> Parsed<()> {
-        let (word, next) = (self.span(), self.ahead(1));
+    fn refuse_foreign_keyword(&mut self) -> Parsed<()> {
+        let (keyword, next) = (self.span(), self.ahead(1));
         let block = next.kind == TokenKind::Punct(Punct::OpenBrace) && !self.punct_ahead(3, Punct::Colon);
         let name = next.kind == TokenKind::Ident && !next.starts_line;
         let parenthesis = next.kind == TokenKind::Punct(Punct::OpenParen);
-        let text = self.spelling(word);
+        let text = self.spelling(keyword);
         let help = match text.as_str() {
             "let" if name => "`var` declares a variable",
             "loop" if block => "write `while (condition) { ... }`",
             "do" if block => "the condition comes first: `while (condition) { ... }`",
-            "switch" if parenthesis && self.block_behind_parentheses() => {
+            "switch" if parenthesis && self.block_after_parentheses() => {
                 "write `match (value) { pattern: ... }`"
             }
-            "elif" | "elsif" if parenthesis && self.block_behind_parentheses() => {
+            "elif" | "elsif" if parenthesis && self.block_after_parentheses() => {
                 "write `else if (condition)`"
             }
             "def" | "func" | "function" if name => {
@@ -144,7 +144,9 @@ impl Parser<'_> {
             }
             _ => return Ok(()),
         };
-        self.report(Diagnostic::error(201, word, format!("expected a statement, found `{text}`")).help(help));
+        self.report(
+            Diagnostic::error(201, keyword, format!("expected a statement, found `{text}`")).help(help),
+        );
         if block {
             self.skip_foreign_loop();
         }
@@ -152,7 +154,7 @@ impl Parser<'_> {
     }
 
     /// Whether a `{` follows the parentheses after the word here.
-    fn block_behind_parentheses(&self) -> bool {
+    fn block_after_parentheses(&self) -> bool {
         let (mut open, mut ahead) = (0u32, 1);
         loop {
             match self.ahead(ahead).kind {
@@ -200,7 +202,7 @@ impl Parser<'_> {
     }
 
     fn return_stmt(&mut self) -> Parsed<StmtKind> {
-        let word = self.advance().span;
+        let keyword = self.advance().span;
         let next = self.item();
         let bare = match next.kind {
             TokenKind::Punct(Punct::CloseBrace | Punct::Comma | Punct::Semicolon) | TokenKind::End => true,
@@ -213,7 +215,7 @@ impl Parser<'_> {
         if next.starts_line {
             self.report(
                 Diagnostic::warning(214, next.span, "this line continues the statement above")
-                    .also(word, "this returns the value below"),
+                    .also(keyword, "this returns the value below"),
             );
         }
         Ok(StmtKind::Return(Some(self.expr()?)))
@@ -226,14 +228,14 @@ impl Parser<'_> {
         unread: impl FnOnce(Expr) -> T,
     ) -> Parsed<T> {
         let start = self.span();
-        let word = self.last_span();
+        let keyword = self.last_span();
         let read = (|| {
             if !self.at_punct(Punct::OpenParen) {
-                let hint = match self.spelling(word).as_str() {
+                let hint = match self.spelling(keyword).as_str() {
                     "for" => {
                         "write `for (i in 0..10) { .. }`, or `for (key, value in map) { .. }`".to_owned()
                     }
-                    word => format!("a condition stands in parentheses: `{word} (x == 1) {{ .. }}`"),
+                    keyword => format!("a condition stands in parentheses: `{keyword} (x == 1) {{ .. }}`"),
                 };
                 return self.unexpected_because("`(`", Some(hint.as_str()));
             }
@@ -316,7 +318,7 @@ impl Parser<'_> {
         let next = self.ahead(1).kind;
         let counts = match self.kind() {
             TokenKind::Punct(Punct::Semicolon) => true,
-            TokenKind::Keyword(word) => word == Keyword::Var || Keyword::SCALARS.contains(&word),
+            TokenKind::Keyword(keyword) => keyword == Keyword::Var || Keyword::SCALARS.contains(&keyword),
             _ => matches!(next, TokenKind::Ident | TokenKind::Punct(Punct::Eq)),
         };
         if counts {
@@ -371,20 +373,20 @@ impl Parser<'_> {
         let Some((op, tokens)) = self.assign_op() else { return Ok(StmtKind::Expr(left)) };
         self.check_assignment_since_011(&left, op);
         self.skip(tokens);
-        Ok(StmtKind::Assign { place: left, op, value: self.expr()? })
+        Ok(StmtKind::Assign { lvalue: left, op, value: self.expr()? })
     }
 
-    fn check_assignment_since_011(&mut self, place: &Expr, op: Option<BinaryOp>) {
+    fn check_assignment_since_011(&mut self, lvalue: &Expr, op: Option<BinaryOp>) {
         if op.is_some_and(|op| !op.is_arithmetic()) {
             self.since_011(self.span(), "operators on bits");
         }
-        match &place.kind {
-            ExprKind::Unary(UnaryOp::Deref, _) => self.since_011(place.span, "store through a pointer"),
+        match &lvalue.kind {
+            ExprKind::Unary(UnaryOp::Deref, _) => self.since_011(lvalue.span, "store through a pointer"),
             ExprKind::Field { name, .. } if op.is_none() && name.name == "type" => {
                 self.since_011(name.span, "assignment to a field `type`");
             }
             ExprKind::Field { base, .. } if op.is_some() && !matches!(base.kind, ExprKind::Index(..)) => {
-                self.since_011(place.span, "such assignment to a field");
+                self.since_011(lvalue.span, "such assignment to a field");
             }
             _ => {}
         }

@@ -25,9 +25,9 @@ impl Parser<'_> {
             }
             TokenKind::Keyword(Keyword::Str) => self.str_type()?,
             TokenKind::Keyword(Keyword::Fn) => self.fn_type()?,
-            TokenKind::Keyword(word) if Keyword::SCALARS.contains(&word) => {
+            TokenKind::Keyword(keyword) if Keyword::SCALARS.contains(&keyword) => {
                 self.advance();
-                TypeExprKind::Name(word.text().into())
+                TypeExprKind::Name(keyword.text().into())
             }
             TokenKind::Ident => self.named_type()?,
             _ => return self.unexpected("a type"),
@@ -165,7 +165,7 @@ impl Parser<'_> {
         }
         match self.ahead(ahead).kind {
             TokenKind::Keyword(Keyword::Str | Keyword::Fn) => true,
-            TokenKind::Keyword(word) => Keyword::SCALARS.contains(&word),
+            TokenKind::Keyword(keyword) => Keyword::SCALARS.contains(&keyword),
             _ => false,
         }
     }

@@ -16,7 +16,7 @@ use wasm_encoder::{
 use wasmparser::{Parser, Payload};
 
 use super::PluginError;
-use super::contract::{Function, INTERFACES, Interface, Needs, TypeId, TypeKind, World};
+use super::contract::{INTERFACES, Interface, Needs, TypeId, TypeKind, WitFunction, World};
 use super::shim::{self, TABLE};
 use super::types::{self, Instances};
 
@@ -24,7 +24,7 @@ use super::types::{self, Instances};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     /// A function, by its position in its interface.
-    Function(usize),
+    WitFunction(usize),
     /// The end of a handle.
     Drop(TypeId),
 }
@@ -40,15 +40,15 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn function(&self) -> Option<&'static Function> {
+    fn function(&self) -> Option<&'static WitFunction> {
         match self.item {
-            Item::Function(position) => Some(&INTERFACES[self.interface].functions[position]),
+            Item::WitFunction(position) => Some(&INTERFACES[self.interface].functions[position]),
             Item::Drop(_) => None,
         }
     }
 
     /// The function, if its arguments or its result lie in memory.
-    fn through_memory(&self) -> Option<&'static Function> {
+    fn through_memory(&self) -> Option<&'static WitFunction> {
         self.function()
             .filter(|function| function.needs != Needs { memory: false, realloc: false, text: false })
     }
@@ -58,7 +58,7 @@ impl Import<'_> {
         match (&self.item, self.function()) {
             (Item::Drop(id), _) => std::slice::from_ref(id),
             (_, Some(function)) => function.live,
-            (Item::Function(_), None) => &[],
+            (Item::WitFunction(_), None) => &[],
         }
     }
 }
@@ -134,7 +134,7 @@ fn find<'a>(module: &str, name: &'a str) -> Result<Import<'a>, String> {
             let found = types.iter().find(|(name, _)| *name == resource).map(|(_, id)| *id);
             found.filter(|id| matches!(id.def().kind, TypeKind::Resource)).map(Item::Drop)
         }
-        None => functions.iter().position(|one| one.name == name).map(Item::Function),
+        None => functions.iter().position(|one| one.name == name).map(Item::WitFunction),
     };
     Ok(Import { interface, name, item: item.ok_or_else(unknown)? })
 }
@@ -153,7 +153,7 @@ fn import_interfaces(builder: &mut ComponentBuilder, surface: &Surface<'_>) -> I
     for (position, interface) in INTERFACES.iter().enumerate() {
         let group = surface.imports.iter().find(|group| group[0].interface == position);
         let used =
-            |at: usize| group.is_some_and(|group| group.iter().any(|one| one.item == Item::Function(at)));
+            |at: usize| group.is_some_and(|group| group.iter().any(|one| one.item == Item::WitFunction(at)));
         let functions =
             interface.functions.iter().enumerate().filter(|(at, _)| used(*at)).map(|(_, one)| one);
         let ty = types::instance(builder, &instances, position, &live[position], functions);
@@ -176,9 +176,9 @@ struct Shims {
 /// A function that the shim stands for until it is lowered.
 struct Shim {
     interface: usize,
-    function: &'static Function,
+    function: &'static WitFunction,
     /// Its name in the names of the component.
-    shown: String,
+    debug_name: String,
 }
 
 /// The instance of the core module, and its memory if it exports one.
@@ -200,8 +200,8 @@ impl Maker<'_> {
     /// Adds the shim and the fixup, if a function needs them.
     fn shims(&mut self) -> Option<Shims> {
         let shim = |import: &Import<'_>| {
-            let shown = format!("indirect-{}-{}", INTERFACES[import.interface].id, import.name);
-            Some(Shim { interface: import.interface, function: import.through_memory()?, shown })
+            let debug_name = format!("indirect-{}-{}", INTERFACES[import.interface].id, import.name);
+            Some(Shim { interface: import.interface, function: import.through_memory()?, debug_name })
         };
         let functions: Vec<_> = self.surface.imports.iter().flatten().filter_map(shim).collect();
         if functions.is_empty() {
@@ -225,10 +225,15 @@ impl Maker<'_> {
             for import in group {
                 let index = match (shims, import.through_memory(), import.item) {
                     (Some(shims), Some(_), _) => {
-                        let shown = &shims.functions[number].shown;
+                        let debug_name = &shims.functions[number].debug_name;
                         number += 1;
                         let name = (number - 1).to_string();
-                        self.builder.core_alias_export(Some(shown), shims.instance, &name, ExportKind::Func)
+                        self.builder.core_alias_export(
+                            Some(debug_name),
+                            shims.instance,
+                            &name,
+                            ExportKind::Func,
+                        )
                     }
                     (_, _, Item::Drop(id)) => {
                         let resource = self.instances.alias(&mut self.builder, id);
@@ -253,10 +258,10 @@ impl Maker<'_> {
         let builder = &mut self.builder;
         let table = builder.core_alias_export(Some("shim table"), shims.instance, TABLE, ExportKind::Table);
         let mut exports = vec![(TABLE.to_owned(), ExportKind::Table, table)];
-        for (number, Shim { interface, function, shown }) in shims.functions.iter().enumerate() {
+        for (number, Shim { interface, function, debug_name }) in shims.functions.iter().enumerate() {
             let lifted = self.alias(*interface, function.name);
             let options = self.options(function, own, "realloc")?;
-            let lowered = self.builder.lower_func(Some(shown), lifted, options);
+            let lowered = self.builder.lower_func(Some(debug_name), lifted, options);
             exports.push((number.to_string(), ExportKind::Func, lowered));
         }
         let exports = exports.iter().map(|(name, kind, index)| (name.as_str(), *kind, *index));
@@ -267,7 +272,7 @@ impl Maker<'_> {
     }
 
     /// Exports a function of the core module that the host calls.
-    fn export(&mut self, function: &Function, own: Own) -> Result<(), PluginError> {
+    fn export(&mut self, function: &WitFunction, own: Own) -> Result<(), PluginError> {
         if !self.surface.exports.contains(function.name) {
             return Err(PluginError::Component(format!("the module does not export `{}`", function.name)));
         }
@@ -287,9 +292,9 @@ impl Maker<'_> {
     /// What a function needs of the core module. The allocator is named as it was asked for first.
     fn options(
         &mut self,
-        function: &Function,
+        function: &WitFunction,
         own: Own,
-        shown: &str,
+        debug_name: &str,
     ) -> Result<Vec<CanonicalOption>, PluginError> {
         let lacks = |what: &str| {
             PluginError::Component(format!(
@@ -300,7 +305,7 @@ impl Maker<'_> {
         if self.realloc.is_none() && self.surface.exports.contains("cabi_realloc") {
             let (instance, name) = (own.instance, "cabi_realloc");
             self.realloc =
-                Some(self.builder.core_alias_export(Some(shown), instance, name, ExportKind::Func));
+                Some(self.builder.core_alias_export(Some(debug_name), instance, name, ExportKind::Func));
         }
         let Needs { memory, realloc, text } = function.needs;
         let mut options = Vec::new();

@@ -17,7 +17,7 @@ pub enum World {
 
 impl World {
     /// What a plugin of this world exports.
-    pub fn exports(self) -> &'static [Function] {
+    pub fn exports(self) -> &'static [WitFunction] {
         EXPORTS[self as usize]
     }
 }
@@ -32,12 +32,12 @@ pub struct Interface {
     /// Its types by name, those that it uses of others included.
     pub types: &'static [(&'static str, TypeId)],
     /// Its functions.
-    pub functions: &'static [Function],
+    pub functions: &'static [WitFunction],
 }
 
 /// A function of an interface, or one that a plugin exports.
 #[derive(Debug)]
-pub struct Function {
+pub struct WitFunction {
     /// Spelled as the ABI does: `[method]attachment.read`.
     pub name: &'static str,
     /// Names and types.

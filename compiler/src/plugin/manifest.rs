@@ -31,8 +31,8 @@ pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -
     }
 }
 
-fn test(function: &crate::hir::Function, sources: &SourceMap) -> Test {
-    let (_, line, _) = sources.place(function.span);
+fn test(function: &crate::hir::HirFunction, sources: &SourceMap) -> Test {
+    let (_, line, _) = sources.position(function.span);
     Test { name: function.name.clone(), line }
 }
 
@@ -42,7 +42,7 @@ fn programs(hir: &Hir, split: &Split) -> Vec<Program> {
         FunctionKind::Program(kind) => Some(kind.name()),
         _ => None,
     };
-    let program = |function: &crate::hir::Function| {
+    let program = |function: &crate::hir::HirFunction| {
         Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned() })
     };
     functions.filter_map(program).collect()
@@ -102,8 +102,8 @@ struct Constants<'a> {
 impl Constants<'_> {
     /// The expression that a local always holds, if there is one; else the expression itself.
     fn resolve<'e>(&'e self, expr: &'e Expr) -> &'e Expr {
-        let ExprKind::Load(place) = &expr.kind else { return expr };
-        let crate::hir::PlaceKind::Local(id) = place.kind else { return expr };
+        let ExprKind::Load(lvalue) = &expr.kind else { return expr };
+        let crate::hir::LvalueKind::Local(id) = lvalue.kind else { return expr };
         let mut set = self.locals.iter().filter(|(local, _)| *local == id);
         match (set.next(), set.next()) {
             (Some((_, Some(init))), None) => init,
@@ -137,8 +137,8 @@ impl Visitor for Constants<'_> {
         match &stmt.kind {
             StmtKind::Let { local, init } => self.locals.push((*local, init.clone())),
             StmtKind::Bind { local, .. } | StmtKind::For { local, .. } => self.locals.push((*local, None)),
-            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
-                self.locals.extend(base_local(place).map(|local| (local, None)));
+            StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => {
+                self.locals.extend(base_local(lvalue).map(|local| (local, None)));
             }
             _ => {}
         }
@@ -146,11 +146,11 @@ impl Visitor for Constants<'_> {
 }
 
 /// The local that a place is, or is a part of.
-fn base_local(place: &crate::hir::Place) -> Option<LocalId> {
-    use crate::hir::PlaceKind;
-    match &place.kind {
-        PlaceKind::Local(id) => Some(*id),
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => base_local(base),
+fn base_local(lvalue: &crate::hir::Lvalue) -> Option<LocalId> {
+    use crate::hir::LvalueKind;
+    match &lvalue.kind {
+        LvalueKind::Local(id) => Some(*id),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => base_local(base),
         _ => None,
     }
 }
@@ -170,7 +170,7 @@ impl Visitor for Attaches<'_> {
         };
         let event = option(options::EVENT).and_then(|value| event_name(u64::try_from(value).ok()?));
         let program = program.as_deref().and_then(|handle| self.constants.program(handle));
-        let (_, line, _) = self.sources.place(expr.span);
+        let (_, line, _) = self.sources.position(expr.span);
         self.found.push(Event {
             event: event.map(str::to_owned),
             pid: option(options::PID).and_then(|value| i32::try_from(value).ok()),

@@ -13,7 +13,7 @@ use super::contract;
 pub const TABLE: &str = "$imports";
 
 /// The shim and the fixup for these functions, which are known by their numbers.
-pub fn modules<'a>(functions: impl Iterator<Item = &'a contract::Function>) -> (Module, Module) {
+pub fn modules<'a>(functions: impl Iterator<Item = &'a contract::WitFunction>) -> (Module, Module) {
     let (mut types, mut declared, mut code) =
         (TypeSection::new(), FunctionSection::new(), CodeSection::new());
     let (mut exports, mut imports) = (ExportSection::new(), ImportSection::new());

@@ -7,14 +7,14 @@ use ks_wit::manifest::{Holds, KeyPart};
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind,
+    Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind,
 };
 use crate::types::{StructId, TypeId, TypeKind};
 
 /// Where values lie. Members are told apart by their struct's type, not by the variable: what is a stack in one value of a
 /// struct is one in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Spot {
+enum FlowNode {
     Local(FuncId, LocalId),
     Member(StructId, usize),
     /// A map's scalar keys.
@@ -29,14 +29,14 @@ enum Spot {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Known(Holds),
-    Spot(Spot),
+    FlowNode(FlowNode),
     Unknown,
 }
 
 /// What programs put into the keys of maps.
 pub(super) struct Stacks<'a> {
     hir: &'a Hir,
-    sources: BTreeMap<Spot, BTreeSet<Source>>,
+    sources: BTreeMap<FlowNode, BTreeSet<Source>>,
 }
 
 impl Stacks<'_> {
@@ -55,7 +55,7 @@ impl Stacks<'_> {
         let key = self.hir.maps[map].key;
         match self.hir.types.kind(key) {
             TypeKind::Struct(_) => self.members(key, "", 0, &mut parts),
-            _ => parts.extend(self.part(Spot::Key(map), String::new(), 0, key)),
+            _ => parts.extend(self.part(FlowNode::Key(map), String::new(), 0, key)),
         }
         let is_stack =
             |part: &KeyPart| matches!(part.holds, Holds::KernelStack { .. } | Holds::UserStack { .. });
@@ -70,29 +70,29 @@ impl Stacks<'_> {
             let name = format!("{before}{}", field.name);
             match types.kind(field.ty) {
                 TypeKind::Struct(_) => self.members(field.ty, &format!("{name}."), offset, parts),
-                _ => parts.extend(self.part(Spot::Member(id, position), name, offset, field.ty)),
+                _ => parts.extend(self.part(FlowNode::Member(id, position), name, offset, field.ty)),
             }
         }
     }
 
-    fn part(&self, spot: Spot, name: String, offset: u64, ty: TypeId) -> Option<KeyPart> {
-        let holds = self.holds(spot)?;
+    fn part(&self, node: FlowNode, name: String, offset: u64, ty: TypeId) -> Option<KeyPart> {
+        let holds = self.holds(node)?;
         let bytes = u32::try_from(self.hir.types.size(ty)).ok()?;
         Some(KeyPart { name, offset: u32::try_from(offset).ok()?, bytes, holds })
     }
 
     /// The one thing that comes to a spot, by any way; none if something else comes there too.
-    fn holds(&self, spot: Spot) -> Option<Holds> {
+    fn holds(&self, node: FlowNode) -> Option<Holds> {
         let mut found = None;
-        let (mut seen, mut open) = (BTreeSet::from([spot]), vec![spot]);
-        while let Some(spot) = open.pop() {
-            for source in self.sources.get(&spot).into_iter().flatten() {
+        let (mut seen, mut open) = (BTreeSet::from([node]), vec![node]);
+        while let Some(node) = open.pop() {
+            for source in self.sources.get(&node).into_iter().flatten() {
                 match source {
                     Source::Known(holds) if found.as_ref().is_none_or(|other| other == holds) => {
                         found = Some(holds.clone());
                     }
-                    Source::Spot(from) if seen.insert(*from) => open.push(*from),
-                    Source::Spot(_) => {}
+                    Source::FlowNode(from) if seen.insert(*from) => open.push(*from),
+                    Source::FlowNode(_) => {}
                     Source::Known(_) | Source::Unknown => return None,
                 }
             }
@@ -108,16 +108,16 @@ struct Flow<'f, 'a> {
 }
 
 impl Flow<'_, '_> {
-    fn goes_to(&mut self, spot: Option<Spot>, value: &Expr) {
+    fn flows_to(&mut self, node: Option<FlowNode>, value: &Expr) {
         // Members of structs are noted where the struct is made; that a whole struct is copied changes nothing.
         let is_struct = matches!(self.stacks.hir.types.kind(value.ty), TypeKind::Struct(_));
-        if let (Some(spot), false) = (spot, is_struct) {
-            self.note(spot, self.source(value));
+        if let (Some(node), false) = (node, is_struct) {
+            self.note(node, self.source(value));
         }
     }
 
-    fn note(&mut self, spot: Spot, source: Option<Source>) {
-        self.stacks.sources.entry(spot).or_default().extend(source);
+    fn note(&mut self, node: FlowNode, source: Option<Source>) {
+        self.stacks.sources.entry(node).or_default().extend(source);
     }
 
     /// Constants are no source: they stand for "no stack" beside an id.
@@ -128,8 +128,8 @@ impl Flow<'_, '_> {
             ExprKind::Unary(_, of) if matches!(of.kind, ExprKind::Const(_)) => return None,
             // An id has 31 bits, a negative errno its sign.
             ExprKind::Convert(from) if hir.types.size(value.ty) >= 4 => return self.source(from),
-            ExprKind::Load(place) => self.spot(place).map_or(Source::Unknown, Source::Spot),
-            ExprKind::Call { func, .. } => Source::Spot(Spot::Result(*func)),
+            ExprKind::Load(lvalue) => self.node(lvalue).map_or(Source::Unknown, Source::FlowNode),
+            ExprKind::Call { func, .. } => Source::FlowNode(FlowNode::Result(*func)),
             ExprKind::Kernel(builtin) => match builtin {
                 KernelBuiltin::StackId { map, user, .. } => {
                     let map = hir.maps[*map].name.clone();
@@ -146,12 +146,12 @@ impl Flow<'_, '_> {
         })
     }
 
-    fn spot(&self, place: &Place) -> Option<Spot> {
-        match &place.kind {
-            PlaceKind::Local(local) => Some(Spot::Local(self.function, *local)),
-            PlaceKind::Element { map, .. } => Some(Spot::Value(*map)),
-            PlaceKind::Field { base, field } => match self.stacks.hir.types.kind(base.ty) {
-                TypeKind::Struct(id) => Some(Spot::Member(*id, *field)),
+    fn node(&self, lvalue: &Lvalue) -> Option<FlowNode> {
+        match &lvalue.kind {
+            LvalueKind::Local(local) => Some(FlowNode::Local(self.function, *local)),
+            LvalueKind::Element { map, .. } => Some(FlowNode::Value(*map)),
+            LvalueKind::Field { base, field } => match self.stacks.hir.types.kind(base.ty) {
+                TypeKind::Struct(id) => Some(FlowNode::Member(*id, *field)),
                 _ => None,
             },
             _ => None,
@@ -160,9 +160,9 @@ impl Flow<'_, '_> {
 }
 
 impl Visitor for Flow<'_, '_> {
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Element { map, key } = &place.kind {
-            self.goes_to(Some(Spot::Key(*map)), key);
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Element { map, key } = &lvalue.kind {
+            self.flows_to(Some(FlowNode::Key(*map)), key);
         }
     }
 
@@ -171,13 +171,13 @@ impl Visitor for Flow<'_, '_> {
             ExprKind::Struct(values) => {
                 let TypeKind::Struct(id) = *self.stacks.hir.types.kind(expr.ty) else { return };
                 for (position, value) in values.iter().enumerate() {
-                    self.goes_to(Some(Spot::Member(id, position)), value);
+                    self.flows_to(Some(FlowNode::Member(id, position)), value);
                 }
             }
             ExprKind::Call { func, args } => {
                 let params = self.stacks.hir.functions[*func].params.clone();
                 for (param, arg) in params.into_iter().zip(args) {
-                    self.goes_to(Some(Spot::Local(*func, param)), arg);
+                    self.flows_to(Some(FlowNode::Local(*func, param)), arg);
                 }
             }
             _ => {}
@@ -187,21 +187,24 @@ impl Visitor for Flow<'_, '_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Let { local, init: Some(init) } => {
-                self.goes_to(Some(Spot::Local(self.function, *local)), init);
+                self.flows_to(Some(FlowNode::Local(self.function, *local)), init);
             }
             StmtKind::Bind { local, map, key } => {
-                self.goes_to(Some(Spot::Key(*map)), key);
-                self.note(Spot::Local(self.function, *local), Some(Source::Spot(Spot::Value(*map))));
+                self.flows_to(Some(FlowNode::Key(*map)), key);
+                self.note(
+                    FlowNode::Local(self.function, *local),
+                    Some(Source::FlowNode(FlowNode::Value(*map))),
+                );
             }
-            StmtKind::Assign { place, value } => self.goes_to(self.spot(place), value),
-            StmtKind::Compound { place, .. } => {
-                if let Some(spot) = self.spot(place) {
-                    self.note(spot, Some(Source::Unknown));
+            StmtKind::Assign { lvalue, value } => self.flows_to(self.node(lvalue), value),
+            StmtKind::Compound { lvalue, .. } => {
+                if let Some(node) = self.node(lvalue) {
+                    self.note(node, Some(Source::Unknown));
                 }
             }
-            StmtKind::Return(Some(value)) => self.goes_to(Some(Spot::Result(self.function)), value),
+            StmtKind::Return(Some(value)) => self.flows_to(Some(FlowNode::Result(self.function)), value),
             StmtKind::For { local, .. } | StmtKind::Take { local, .. } => {
-                self.note(Spot::Local(self.function, *local), Some(Source::Unknown));
+                self.note(FlowNode::Local(self.function, *local), Some(Source::Unknown));
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use super::contract::{INTERFACES, Interface, TypeKind, World};
 type Import = (&'static str, String, Vec<wasm::ValType>, Vec<wasm::ValType>);
 
 fn imports_of(interface: &'static Interface) -> Vec<Import> {
-    let function = |one: &super::contract::Function| {
+    let function = |one: &super::contract::WitFunction| {
         (interface.id, one.name.to_owned(), one.core_params.to_vec(), one.core_results.to_vec())
     };
     let resources = interface.types.iter().filter(|(_, id)| matches!(id.def().kind, TypeKind::Resource));
@@ -86,10 +86,10 @@ fn assert_same(imports: &[Import], world: World) {
         .expect("a section");
     let encoder = ComponentEncoder::default().module(&module).expect("a module");
     let expected = encoder.validate(true).encode().expect("a component");
-    let made = component(&core, world).expect("a component");
-    wasmparser::Validator::new().validate_all(&made).expect("it is valid");
+    let actual = component(&core, world).expect("a component");
+    wasmparser::Validator::new().validate_all(&actual).expect("it is valid");
     let names: Vec<_> = imports.iter().map(|one| &one.1).collect();
-    assert_eq!(text(&made), text(&expected), "{names:?}");
+    assert_eq!(text(&actual), text(&expected), "{names:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use wasm_encoder::{
     ComponentValType, InstanceType, TypeBounds,
 };
 
-use super::contract::{Function, Type, TypeId, TypeKind};
+use super::contract::{Type, TypeId, TypeKind, WitFunction};
 
 /// The interfaces that the component has imported so far.
 #[derive(Debug, Default)]
@@ -47,17 +47,17 @@ pub fn instance(
     instances: &Instances,
     interface: usize,
     types: &[TypeId],
-    functions: impl Iterator<Item = &'static Function>,
+    functions: impl Iterator<Item = &'static WitFunction>,
 ) -> InstanceType {
     let mut writer =
         Writer { builder, instances, interface, ty: InstanceType::new(), written: FastMap::default() };
     for id in types {
         writer.named(*id);
     }
-    let mut known: Vec<(&Function, u32)> = Vec::new();
+    let mut known: Vec<(&WitFunction, u32)> = Vec::new();
     for function in functions {
         let same =
-            |one: &&(&Function, u32)| (one.0.params, one.0.result) == (function.params, function.result);
+            |one: &&(&WitFunction, u32)| (one.0.params, one.0.result) == (function.params, function.result);
         let index = match known.iter().find(same) {
             Some((_, index)) => *index,
             None => writer.function(function),
@@ -72,7 +72,7 @@ pub fn instance(
 ///
 /// # Panics
 /// If it is not made of primitive types; the tests of this module look at each.
-pub fn function(builder: &mut ComponentBuilder, function: &Function) -> u32 {
+pub fn function(builder: &mut ComponentBuilder, function: &WitFunction) -> u32 {
     let primitive = |ty: Type| match ty {
         Type::Primitive { ty, .. } => ComponentValType::Primitive(ty),
         Type::Id(_) => panic!("{} has primitive types", function.name),
@@ -92,7 +92,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn function(&mut self, function: &Function) -> u32 {
+    fn function(&mut self, function: &WitFunction) -> u32 {
         let params: Vec<_> = function.params.iter().map(|(name, ty)| (*name, self.ty(*ty))).collect();
         let result = function.result.map(|ty| self.ty(ty));
         let index = self.ty.type_count();

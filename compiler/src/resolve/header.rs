@@ -9,11 +9,11 @@ use crate::headers;
 use crate::source::FileId;
 
 /// A header that was found.
-struct Found {
+struct FoundHeader {
     /// Tells it from others.
     path: String,
     /// In messages.
-    shown: String,
+    display_path: String,
     text: Vec<u8>,
 }
 
@@ -21,14 +21,14 @@ impl Loader<'_> {
     /// Puts the items of a header behind those in `out`, unless this unit has them.
     pub(super) fn include(
         &mut self,
-        place: &StrLit,
+        literal: &StrLit,
         folder: &str,
         included: &mut HashSet<String>,
         out: &mut Vec<Item>,
     ) {
-        let written = String::from_utf8_lossy(&place.bytes).into_owned();
+        let written = String::from_utf8_lossy(&literal.bytes).into_owned();
         let cannot = |why: String| {
-            Diagnostic::error(804, place.span, format!("cannot include `{written}`")).label(why)
+            Diagnostic::error(804, literal.span, format!("cannot include `{written}`")).label(why)
         };
         if !written.ends_with(".kh") {
             let help = written.ends_with(".ks").then(|| "`import name from` brings in a module".to_owned());
@@ -48,7 +48,7 @@ impl Loader<'_> {
         };
         if let Some(chain) = self.cycle(&found.path) {
             self.diagnostics.report(
-                Diagnostic::error(803, place.span, format!("`{written}` includes itself")).note(chain),
+                Diagnostic::error(803, literal.span, format!("`{written}` includes itself")).note(chain),
             );
             return;
         }
@@ -74,30 +74,30 @@ impl Loader<'_> {
         let folder = path::folder(path).to_owned();
         for item in file.items {
             match &item.kind {
-                ItemKind::Include(place) => self.include(place, &folder, included, out),
+                ItemKind::Include(literal) => self.include(literal, &folder, included, out),
                 _ => out.push(item),
             }
         }
     }
 
-    fn find_header(&self, written: &str, folder: &str) -> Option<Found> {
-        let beside = [folder].into_iter().chain(self.search.include.iter().map(String::as_str));
-        let on_disk = beside.map(|folder| path::join(folder, written)).find_map(|path| {
+    fn find_header(&self, written: &str, folder: &str) -> Option<FoundHeader> {
+        let folders = [folder].into_iter().chain(self.search.include.iter().map(String::as_str));
+        let on_disk = folders.map(|folder| path::join(folder, written)).find_map(|path| {
             let text = self.search.files.read(&path)?;
-            Some(Found { shown: self.shown(&path), path, text })
+            Some(FoundHeader { display_path: self.display_path(&path), path, text })
         });
         on_disk.or_else(|| {
             let text = headers::bundled(written)?.as_bytes().to_vec();
-            Some(Found { path: format!("<{written}>"), shown: format!("<{written}>"), text })
+            Some(FoundHeader { path: format!("<{written}>"), display_path: format!("<{written}>"), text })
         })
     }
 
     /// The tree of a header, parsed and checked once; `None` if it is too long.
-    fn header(&mut self, found: Found) -> Option<File> {
+    fn header(&mut self, found: FoundHeader) -> Option<File> {
         if let Some(known) = self.headers.get(&found.path) {
             return known.clone();
         }
-        let ast = self.parse(found.shown, &found.text).map(|(_, mut ast)| {
+        let ast = self.parse(found.display_path, &found.text).map(|(_, mut ast)| {
             ast.items.retain(|item| self.only_declares(item));
             ast
         });

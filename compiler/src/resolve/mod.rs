@@ -145,13 +145,13 @@ impl Loader<'_> {
     }
 
     /// The name of a file in messages.
-    fn shown(&self, path: &str) -> String {
+    fn display_path(&self, path: &str) -> String {
         if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", self.folder) }
     }
 
     /// Adds a file and parses it; `None` if it is too long.
-    fn parse(&mut self, shown: String, text: &[u8]) -> Option<(FileId, ast::File)> {
-        let file = self.sources.add(shown, text)?;
+    fn parse(&mut self, display_path: String, text: &[u8]) -> Option<(FileId, ast::File)> {
+        let file = self.sources.add(display_path, text)?;
         let tokens = lex::scan(file, text);
         lex::report(&tokens, text, self.diagnostics);
         let grammar = parse::Options { strict_011: self.search.strict_011 };
@@ -163,6 +163,6 @@ impl Loader<'_> {
     fn cycle(&self, path: &str) -> Option<String> {
         let at = self.open.iter().position(|open| open == path)?;
         let chain = self.open[at..].iter().map(String::as_str).chain([path]);
-        Some(chain.map(|path| self.shown(path)).collect::<Vec<_>>().join(" -> "))
+        Some(chain.map(|path| self.display_path(path)).collect::<Vec<_>>().join(" -> "))
     }
 }

@@ -1,7 +1,7 @@
 //! Imports.
 
 use super::{Import, ImportTarget, Loader, MAX_DEPTH, Opened, path};
-use crate::ast::{Function, Ident, Item, ItemKind, StrLit};
+use crate::ast::{AstFunction, Ident, Item, ItemKind, StrLit};
 use crate::diag::Diagnostic;
 use crate::hir::ProgramKind;
 
@@ -23,29 +23,36 @@ impl Loader<'_> {
     }
 
     /// Its functions are not looked at, so it may come later.
-    fn python(&mut self, place: &StrLit, written: String, folder: &str) -> Option<ImportTarget> {
+    fn python(&mut self, literal: &StrLit, written: String, folder: &str) -> Option<ImportTarget> {
         if self.search.files.read(&path::join(folder, &written)).is_none() {
             self.diagnostics.report(
-                Diagnostic::warning(428, place.span, format!("there is no file `{written}` now"))
+                Diagnostic::warning(428, literal.span, format!("there is no file `{written}` now"))
                     .note("Python is decided by the host: what is missing when the plugin runs gives 0"),
             );
         }
         Some(ImportTarget::Python(written))
     }
 
-    fn module(&mut self, name: &Ident, place: &StrLit, written: &str, folder: &str) -> Option<ImportTarget> {
+    fn module(
+        &mut self,
+        name: &Ident,
+        literal: &StrLit,
+        written: &str,
+        folder: &str,
+    ) -> Option<ImportTarget> {
         let path = path::join(folder, written);
         if let Some(chain) = self.cycle(&path) {
             self.diagnostics.report(
-                Diagnostic::error(803, place.span, format!("`{written}` imports itself")).note(chain),
+                Diagnostic::error(803, literal.span, format!("`{written}` imports itself")).note(chain),
             );
             return None;
         }
         if let Some(unit) = self.modules.get(&path) {
             return Some(ImportTarget::Unit(*unit));
         }
-        let cannot =
-            |why: String| Diagnostic::error(801, place.span, format!("cannot import `{written}`")).label(why);
+        let cannot = |why: String| {
+            Diagnostic::error(801, literal.span, format!("cannot import `{written}`")).label(why)
+        };
         if self.open.len() >= MAX_DEPTH {
             self.diagnostics.report(cannot(format!("more than {MAX_DEPTH} files import each other")));
             return None;
@@ -57,7 +64,7 @@ impl Loader<'_> {
             );
             return None;
         };
-        let Some((file, ast)) = self.parse(self.shown(&path), &text) else {
+        let Some((file, ast)) = self.parse(self.display_path(&path), &text) else {
             self.diagnostics.report(cannot("the file is too long".into()));
             return None;
         };
@@ -91,7 +98,7 @@ impl Loader<'_> {
 }
 
 /// Whether an attribute makes the kernel enter a function.
-pub(super) fn is_program(function: &Function) -> bool {
+pub(super) fn is_program(function: &AstFunction) -> bool {
     let kinds = || ProgramKind::ALL.iter().map(|kind| kind.name());
     function.attributes.iter().any(|attribute| kinds().any(|kind| kind == attribute.name.name))
 }

@@ -131,7 +131,7 @@ impl Calls {
                 }
                 entered[callee] = Some((caller, span));
                 if callee == start {
-                    return Some(way(&entered, start));
+                    return Some(call_path(&entered, start));
                 }
                 open.push_back(callee);
             }
@@ -141,18 +141,18 @@ impl Calls {
 }
 
 /// The calls that lead to `start`, first to last.
-fn way(entered: &IndexVec<FuncId, Option<(FuncId, Span)>>, start: FuncId) -> Vec<(FuncId, Span)> {
-    let mut way = Vec::new();
+fn call_path(entered: &IndexVec<FuncId, Option<(FuncId, Span)>>, start: FuncId) -> Vec<(FuncId, Span)> {
+    let mut call_path = Vec::new();
     let mut at = start;
     while let Some((caller, span)) = entered[at] {
-        way.push((at, span));
+        call_path.push((at, span));
         at = caller;
         if at == start {
             break;
         }
     }
-    way.reverse();
-    way
+    call_path.reverse();
+    call_path
 }
 
 struct Sites<'a> {

@@ -8,8 +8,8 @@ use crate::builtins::helpers::{self, Caller};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, MapId, MapKind, Place, PlaceKind,
-    ProgramKind, Stmt, StmtKind,
+    Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, Lvalue, LvalueKind, MapId,
+    MapKind, ProgramKind, Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeKind, Types};
@@ -64,7 +64,7 @@ fn contexts_of_two_kinds(program: &Program<'_>, reached: &Reached, diagnostics: 
     }
 }
 
-fn takes_context(types: &Types, function: &Function) -> bool {
+fn takes_context(types: &Types, function: &HirFunction) -> bool {
     function.params.iter().any(|param| {
         let TypeKind::Ptr(to) = types.kind(function.locals[*param].ty) else { return false };
         matches!(types.kind(*to), TypeKind::Struct(id) if types.struct_def(*id).origin == StructOrigin::Context)
@@ -107,7 +107,7 @@ impl Visitor for Used<'_> {
                 let function = &hir.externs[*function];
                 function.helper.map(|number| (format!("helper `{}`", function.name), number))
             }
-            ExprKind::Kernel(builtin) => behind(builtin),
+            ExprKind::Kernel(builtin) => helper_of(builtin),
             _ => None,
         };
         self.helpers.extend(used.map(|(name, number)| (name, number, expr.span)));
@@ -116,9 +116,9 @@ impl Visitor for Used<'_> {
         }
     }
 
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Element { map, .. } = place.kind {
-            self.storage(map, place.span);
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Element { map, .. } = lvalue.kind {
+            self.storage(map, lvalue.span);
         }
     }
 
@@ -146,7 +146,7 @@ impl Used<'_> {
 }
 
 /// The helper behind a builtin, if not every kind of program has it.
-fn behind(builtin: &KernelBuiltin) -> Option<(String, u32)> {
+fn helper_of(builtin: &KernelBuiltin) -> Option<(String, u32)> {
     let (name, helper) = match builtin {
         KernelBuiltin::Uid => ("uid", "bpf_get_current_uid_gid"),
         KernelBuiltin::Comm => ("comm", "bpf_get_current_comm"),
@@ -194,8 +194,8 @@ struct Writes(Vec<(MapId, Span)>);
 impl Visitor for Writes {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
-            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
-                if let Place { kind: PlaceKind::Element { map, .. }, span, .. } = place {
+            StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => {
+                if let Lvalue { kind: LvalueKind::Element { map, .. }, span, .. } = lvalue {
                     self.0.push((*map, *span));
                 }
             }

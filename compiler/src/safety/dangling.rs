@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::walk::loaded;
+use super::dataflow::loaded;
 use super::{Program, locals, recursion};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, Function, FunctionKind, Half, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{
+    Expr, ExprKind, FunctionKind, Half, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind,
+};
 use crate::source::Span;
 
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
@@ -22,8 +24,8 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
 }
 
 /// Variables that hold the address of a local and nothing else ever.
-fn pointers(function: &Function) -> BTreeMap<LocalId, LocalId> {
-    struct Pointers<'a>(&'a Function, BTreeMap<LocalId, LocalId>);
+fn pointers(function: &HirFunction) -> BTreeMap<LocalId, LocalId> {
+    struct Pointers<'a>(&'a HirFunction, BTreeMap<LocalId, LocalId>);
     impl Visitor for Pointers<'_> {
         fn stmt(&mut self, stmt: &Stmt) {
             if let StmtKind::Let { local, init: Some(init) } = &stmt.kind
@@ -41,10 +43,10 @@ fn pointers(function: &Function) -> BTreeMap<LocalId, LocalId> {
 }
 
 /// The local to which a pointer surely points.
-fn address(function: &Function, pointers: &BTreeMap<LocalId, LocalId>, expr: &Expr) -> Option<LocalId> {
+fn address(function: &HirFunction, pointers: &BTreeMap<LocalId, LocalId>, expr: &Expr) -> Option<LocalId> {
     match &expr.kind {
         // In the kernel half a bound variable is another name of the map entry.
-        ExprKind::AddrOf(place) => locals::root(place)
+        ExprKind::AddrOf(lvalue) => locals::root(lvalue)
             .filter(|local| function.kind.half() == Half::User || !function.locals[*local].binding),
         ExprKind::Convert(inner) | ExprKind::Offset(inner, _) => address(function, pointers, inner),
         ExprKind::Match(one) => {
@@ -55,7 +57,7 @@ fn address(function: &Function, pointers: &BTreeMap<LocalId, LocalId>, expr: &Ex
 }
 
 struct Dangling<'a> {
-    function: &'a Function,
+    function: &'a HirFunction,
     /// It may return the address of a local.
     may_return: bool,
     pointers: BTreeMap<LocalId, LocalId>,
@@ -68,7 +70,7 @@ impl Visitor for Dangling<'_> {
             StmtKind::Return(Some(value)) if !self.may_return => {
                 self.outlives(value, "the function returns");
             }
-            StmtKind::Assign { place, value } if is_shared(place) => {
+            StmtKind::Assign { lvalue, value } if is_shared(lvalue) => {
                 self.outlives(value, "the function ends")
             }
             _ => {}
@@ -90,10 +92,10 @@ impl Dangling<'_> {
 }
 
 /// Whether a place outlives every function: a global, a map entry, or a part of one.
-fn is_shared(place: &Place) -> bool {
-    match &place.kind {
-        PlaceKind::Global(_) | PlaceKind::Element { .. } => true,
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => is_shared(base),
+fn is_shared(lvalue: &Lvalue) -> bool {
+    match &lvalue.kind {
+        LvalueKind::Global(_) | LvalueKind::Element { .. } => true,
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => is_shared(base),
         _ => false,
     }
 }

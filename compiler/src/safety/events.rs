@@ -10,7 +10,7 @@ use crate::builtins::perf::options;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    EventSpec, Expr, ExprKind, Function, Half, LocalId, Place, PlaceKind, Stmt, StmtKind, UserBuiltin,
+    EventSpec, Expr, ExprKind, Half, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind, UserBuiltin,
 };
 
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
@@ -41,7 +41,7 @@ impl Traced {
     }
 
     fn report(self, event: &Expr, call: &Expr) -> Diagnostic {
-        let (place, attribute) = match self {
+        let (traced, attribute) = match self {
             Traced::Tracepoint => ("a tracepoint", "@tracepoint(\"category/event\")"),
             Traced::Kprobe => ("a function of the kernel", "@probe(\"function\")"),
             Traced::Uprobe => ("a function of a program", "@uprobe(\"path:function\")"),
@@ -49,7 +49,7 @@ impl Traced {
         let error = Diagnostic::error(
             906,
             event.span,
-            format!("the kernel runs no `@perf_event` program at {place}"),
+            format!("the kernel runs no `@perf_event` program at {traced}"),
         )
         .help(format!("write a program with `{attribute}`"))
         .help("to count the event alone: `attach(perf_options { .. })`");
@@ -60,7 +60,7 @@ impl Traced {
 }
 
 /// The events that each variable with options is given; none for one that may have others.
-fn events_of(function: &Function) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
+fn events_of(function: &HirFunction) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
     struct Set(BTreeMap<LocalId, Option<Vec<Expr>>>);
     impl Set {
         fn set(&mut self, local: LocalId, event: Option<&Expr>) {
@@ -75,11 +75,14 @@ fn events_of(function: &Function) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
         fn stmt(&mut self, stmt: &Stmt) {
             match &stmt.kind {
                 StmtKind::Let { local, init: Some(init) } => self.set(*local, event_of(init)),
-                StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                     self.set(*local, event_of(value));
                 }
-                StmtKind::Assign { place: Place { kind: PlaceKind::Field { base, field }, .. }, value } => {
-                    if let (PlaceKind::Local(local), options::EVENT) = (&base.kind, *field) {
+                StmtKind::Assign {
+                    lvalue: Lvalue { kind: LvalueKind::Field { base, field }, .. },
+                    value,
+                } => {
+                    if let (LvalueKind::Local(local), options::EVENT) = (&base.kind, *field) {
                         self.set(*local, Some(value));
                     }
                 }
@@ -89,8 +92,8 @@ fn events_of(function: &Function) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
 
         fn expr(&mut self, expr: &Expr) {
             // Whoever has the address may set it.
-            if let ExprKind::AddrOf(place) = &expr.kind
-                && let Some(local) = super::locals::root(place)
+            if let ExprKind::AddrOf(lvalue) = &expr.kind
+                && let Some(local) = super::locals::root(lvalue)
             {
                 self.set(local, None);
             }
@@ -120,7 +123,7 @@ impl Visitor for Attaches<'_> {
             return;
         };
         let events: Vec<&Expr> = match &options.kind {
-            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.known.get(local) {
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => match self.known.get(local) {
                 Some(Some(events)) => events.iter().collect(),
                 _ => return,
             },

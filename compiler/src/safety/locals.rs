@@ -3,25 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, Function, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Expr, ExprKind, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 
 /// The local that a place is, or is a part of.
-pub(super) fn root(place: &Place) -> Option<LocalId> {
-    match &place.kind {
-        PlaceKind::Local(local) => Some(*local),
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => root(base),
+pub(super) fn root(lvalue: &Lvalue) -> Option<LocalId> {
+    match &lvalue.kind {
+        LvalueKind::Local(local) => Some(*local),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => root(base),
         _ => None,
     }
 }
 
 /// Locals whose address is taken.
-pub(super) fn addressed(function: &Function) -> BTreeSet<LocalId> {
+pub(super) fn addressed(function: &HirFunction) -> BTreeSet<LocalId> {
     #[derive(Default)]
     struct Addressed(BTreeSet<LocalId>);
     impl Visitor for Addressed {
         fn expr(&mut self, expr: &Expr) {
-            if let ExprKind::AddrOf(place) = &expr.kind {
-                self.0.extend(root(place));
+            if let ExprKind::AddrOf(lvalue) = &expr.kind {
+                self.0.extend(root(lvalue));
             }
         }
     }
@@ -31,7 +31,7 @@ pub(super) fn addressed(function: &Function) -> BTreeSet<LocalId> {
 }
 
 /// How often each local is set as a whole; parameters are set once by the caller.
-pub(super) fn times_set(function: &Function) -> BTreeMap<LocalId, u32> {
+pub(super) fn times_set(function: &HirFunction) -> BTreeMap<LocalId, u32> {
     struct Set(BTreeMap<LocalId, u32>);
     impl Visitor for Set {
         fn stmt(&mut self, stmt: &Stmt) {
@@ -41,8 +41,8 @@ pub(super) fn times_set(function: &Function) -> BTreeMap<LocalId, u32> {
                 | StmtKind::Take { local, .. }
                 | StmtKind::For { local, .. } => [Some(*local), None],
                 StmtKind::ForEach { key, value, .. } => [Some(*key), Some(*value)],
-                StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => match place.kind {
-                    PlaceKind::Local(local) => [Some(local), None],
+                StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => match lvalue.kind {
+                    LvalueKind::Local(local) => [Some(local), None],
                     _ => [None, None],
                 },
                 _ => [None, None],

@@ -1,11 +1,12 @@
 //! Rules that concern ways through a program rather than single expressions, one file per rule.
 //!
 //! In: a typed tree in which the checker found no error. Out: diagnostics, and which functions a throw may leave
-//! ([`Function::throws`](crate::hir::Function::throws)). Nothing else of the tree is changed.
+//! ([`HirFunction::throws`](crate::hir::HirFunction::throws)). Nothing else of the tree is changed.
 
 mod calls;
 mod contexts;
 mod dangling;
+mod dataflow;
 mod events;
 mod locals;
 mod null;
@@ -16,7 +17,6 @@ mod throws;
 mod unreachable;
 mod unused;
 mod values;
-mod walk;
 
 use crate::diag::Diagnostics;
 use crate::hir::Hir;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::walk::{self, Rule, is_null, loaded};
+use super::dataflow::{self, Rule, is_null, loaded};
 use super::{Program, locals};
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::hir::{Function, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeKind, Types};
 
@@ -13,38 +13,38 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     for function in program.hir.functions.iter() {
         let elsewhere = locals::addressed(function);
         let mut rule = Null { types: &program.hir.types, function, elsewhere, diagnostics };
-        walk::function(program, None, function, &mut rule);
+        dataflow::function(program, None, function, &mut rule);
     }
 }
 
 struct Null<'a> {
     types: &'a Types,
-    function: &'a Function,
+    function: &'a HirFunction,
     /// Locals that may be set through their address.
     elsewhere: BTreeSet<LocalId>,
     diagnostics: &'a mut Diagnostics,
 }
 
 /// Locals that are null, and where they became so.
-type Known = BTreeMap<LocalId, Span>;
+type FlowState = BTreeMap<LocalId, Span>;
 
 impl Rule for Null<'_> {
-    type Known = Known;
+    type FlowState = FlowState;
 
-    fn join(known: &mut Known, other: Known) {
+    fn join(known: &mut FlowState, other: FlowState) {
         known.retain(|local, _| other.contains_key(local));
     }
 
-    fn forget(known: &mut Known, local: LocalId) {
+    fn forget(known: &mut FlowState, local: LocalId) {
         known.remove(&local);
     }
 
-    fn tested(known: &mut Known, local: LocalId, _null: bool) {
+    fn tested(known: &mut FlowState, local: LocalId, _null: bool) {
         known.remove(&local);
     }
 
-    fn place(&mut self, known: &mut Known, place: &Place) {
-        let PlaceKind::Deref(pointer) = &place.kind else { return };
+    fn lvalue(&mut self, known: &mut FlowState, lvalue: &Lvalue) {
+        let LvalueKind::Deref(pointer) = &lvalue.kind else { return };
         // Once is enough: what follows is wrong for the same reason.
         let Some(local) = loaded(pointer) else { return };
         let Some(since) = known.remove(&local) else { return };
@@ -56,13 +56,13 @@ impl Rule for Null<'_> {
         );
     }
 
-    fn executed(&mut self, known: &mut Known, stmt: &Stmt) {
+    fn executed(&mut self, known: &mut FlowState, stmt: &Stmt) {
         let (local, value) = match &stmt.kind {
             StmtKind::Let { local, init } => (*local, init.as_ref()),
-            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                 (*local, Some(value))
             }
-            StmtKind::Compound { place: Place { kind: PlaceKind::Local(local), .. }, .. }
+            StmtKind::Compound { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. }
             | StmtKind::Bind { local, .. }
             | StmtKind::Take { local, .. } => {
                 known.remove(local);

@@ -7,97 +7,102 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Program;
-use super::walk::{self, Rule, loaded};
+use super::dataflow::{self, Rule, loaded};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    BinaryOp, Expr, ExprKind, FuncId, Function, Half, KernelBuiltin, LocalId, Place, PlaceKind, RingId, Stmt,
-    StmtKind,
+    BinaryOp, Expr, ExprKind, FuncId, Half, HirFunction, KernelBuiltin, LocalId, Lvalue, LvalueKind, RingId,
+    Stmt, StmtKind,
 };
 use crate::index::IndexVec;
 use crate::source::Span;
 
 pub(super) fn check(program: &Program<'_>, throwing: &IndexVec<FuncId, bool>, diagnostics: &mut Diagnostics) {
     for function in program.hir.functions.iter() {
-        let mut rule =
-            Ownership { program, function, unit: Unit::default(), reported: BTreeSet::new(), diagnostics };
-        walk::function(program, Some(throwing), function, &mut rule);
+        let mut rule = Ownership {
+            program,
+            function,
+            effects: Effects::default(),
+            reported: BTreeSet::new(),
+            diagnostics,
+        };
+        dataflow::function(program, Some(throwing), function, &mut rule);
     }
 }
 
 /// What a variable may hold at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owned {
-    what: What,
+    what: Resource,
     /// Where it came from.
     taken: Span,
     null: bool,
     live: bool,
     /// Where it was given back, and how, if it may have been.
-    given: Option<(Span, &'static str)>,
+    released: Option<(Span, &'static str)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Resource {
     Record(RingId),
     Object,
 }
 
 impl Owned {
     /// On every way that leads here it was given back.
-    fn is_gone(&self) -> Option<(Span, &'static str)> {
-        self.given.filter(|_| !self.live && !self.null)
+    fn is_released(&self) -> Option<(Span, &'static str)> {
+        self.released.filter(|_| !self.live && !self.null)
     }
 }
 
 /// What is told about the variables that hold something; about others nothing is known.
-type Known = BTreeMap<LocalId, Owned>;
+type FlowState = BTreeMap<LocalId, Owned>;
 
 /// What one expression does with variables.
 #[derive(Default)]
-struct Unit {
+struct Effects {
     /// How often the pointer in a variable is an operand.
     loads: BTreeMap<LocalId, u32>,
     /// How often it is only looked at.
     looks: BTreeMap<LocalId, u32>,
     /// Where what it points to is used.
     uses: Vec<(LocalId, Span)>,
-    gives: Vec<(LocalId, Span, &'static str)>,
+    releases: Vec<(LocalId, Span, &'static str)>,
     deferred: bool,
 }
 
 struct Ownership<'a> {
     program: &'a Program<'a>,
-    function: &'a Function,
-    unit: Unit,
+    function: &'a HirFunction,
+    effects: Effects,
     /// Records and objects about which a diagnostic was given, by where they came from.
     reported: BTreeSet<Span>,
     diagnostics: &'a mut Diagnostics,
 }
 
 impl Rule for Ownership<'_> {
-    type Known = Known;
+    type FlowState = FlowState;
 
-    fn join(known: &mut Known, other: Known) {
+    fn join(known: &mut FlowState, other: FlowState) {
         known.retain(|local, one| {
             let Some(second) = other.get(local).filter(|second| second.taken == one.taken) else {
                 return false;
             };
             one.null |= second.null;
             one.live |= second.live;
-            one.given = one.given.or(second.given);
+            one.released = one.released.or(second.released);
             true
         });
     }
 
-    fn forget(known: &mut Known, local: LocalId) {
+    fn forget(known: &mut FlowState, local: LocalId) {
         known.remove(&local);
     }
 
-    fn tested(known: &mut Known, local: LocalId, null: bool) {
+    fn tested(known: &mut FlowState, local: LocalId, null: bool) {
         if let Some(owned) = known.get_mut(&local) {
             match null {
-                true => *owned = Owned { null: true, live: false, given: None, ..*owned },
+                true => *owned = Owned { null: true, live: false, released: None, ..*owned },
                 false => owned.null = false,
             }
         }
@@ -105,16 +110,16 @@ impl Rule for Ownership<'_> {
 
     fn begun(&mut self, stmt: &Stmt) {
         match &stmt.kind {
-            StmtKind::Free(value) => self.give(value, stmt.span, "deleted"),
+            StmtKind::Free(value) => self.release(value, stmt.span, "deleted"),
             // It is given back when the function is left, whatever happens until then.
-            StmtKind::Defer(_) => self.unit.deferred = true,
+            StmtKind::Defer(_) => self.effects.deferred = true,
             _ => {}
         }
     }
 
-    fn expr(&mut self, _known: &mut Known, expr: &Expr) {
+    fn expr(&mut self, _known: &mut FlowState, expr: &Expr) {
         if let Some(local) = loaded(expr) {
-            *self.unit.loads.entry(local).or_default() += 1;
+            *self.effects.loads.entry(local).or_default() += 1;
         }
         match &expr.kind {
             ExprKind::Truth(value) | ExprKind::IsNull(value) => self.look(value),
@@ -122,14 +127,18 @@ impl Rule for Ownership<'_> {
                 self.look(left);
                 self.look(right);
             }
-            ExprKind::Kernel(KernelBuiltin::Submit(_, record)) => self.give(record, expr.span, "submitted"),
-            ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => self.give(record, expr.span, "discarded"),
+            ExprKind::Kernel(KernelBuiltin::Submit(_, record)) => {
+                self.release(record, expr.span, "submitted")
+            }
+            ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => {
+                self.release(record, expr.span, "discarded")
+            }
             ExprKind::Call { func, args } => {
                 let callee = &self.program.hir.functions[*func];
                 for (arg, param) in args.iter().zip(&callee.params) {
                     if loaded(arg).is_some() && only_looks(callee, *param) {
                         self.look(arg);
-                        self.unit.uses.extend(loaded(arg).map(|local| (local, arg.span)));
+                        self.effects.uses.extend(loaded(arg).map(|local| (local, arg.span)));
                     }
                 }
             }
@@ -137,34 +146,36 @@ impl Rule for Ownership<'_> {
         }
     }
 
-    fn place(&mut self, _known: &mut Known, place: &Place) {
-        if let PlaceKind::Deref(pointer) = &place.kind {
+    fn lvalue(&mut self, _known: &mut FlowState, lvalue: &Lvalue) {
+        if let LvalueKind::Deref(pointer) = &lvalue.kind {
             self.look(pointer);
-            self.unit.uses.extend(loaded(pointer).map(|local| (local, pointer.span)));
+            self.effects.uses.extend(loaded(pointer).map(|local| (local, pointer.span)));
         }
     }
 
-    fn evaluated(&mut self, known: &mut Known) {
-        let unit = std::mem::take(&mut self.unit);
-        for (local, span) in unit.uses.into_iter().chain(unit.gives.iter().map(|give| (give.0, give.1))) {
+    fn evaluated(&mut self, known: &mut FlowState) {
+        let effects = std::mem::take(&mut self.effects);
+        for (local, span) in
+            effects.uses.into_iter().chain(effects.releases.iter().map(|release| (release.0, release.1)))
+        {
             self.used(known, local, span);
         }
-        for (local, loads) in unit.loads {
-            if loads > unit.looks.get(&local).copied().unwrap_or(0) {
+        for (local, loads) in effects.loads {
+            if loads > effects.looks.get(&local).copied().unwrap_or(0) {
                 known.remove(&local);
             }
         }
-        for (local, span, how) in unit.gives {
+        for (local, span, how) in effects.releases {
             if let Some(owned) = known.get_mut(&local) {
-                *owned = Owned { null: false, live: false, given: Some((span, how)), ..*owned };
+                *owned = Owned { null: false, live: false, released: Some((span, how)), ..*owned };
             }
         }
     }
 
-    fn executed(&mut self, known: &mut Known, stmt: &Stmt) {
+    fn executed(&mut self, known: &mut FlowState, stmt: &Stmt) {
         let (local, value) = match &stmt.kind {
             StmtKind::Let { local, init } => (*local, init.as_ref()),
-            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                 (*local, Some(value))
             }
             StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } => (*local, None),
@@ -173,21 +184,21 @@ impl Rule for Ownership<'_> {
         self.left(known, &[local], Some(stmt.span));
         known.remove(&local);
         let what = match value.map(|value| &value.kind) {
-            Some(ExprKind::Kernel(KernelBuiltin::Reserve(ring))) => What::Record(*ring),
-            Some(ExprKind::New) => What::Object,
+            Some(ExprKind::Kernel(KernelBuiltin::Reserve(ring))) => Resource::Record(*ring),
+            Some(ExprKind::New) => Resource::Object,
             _ => return,
         };
         let taken = value.map_or(stmt.span, |value| value.span);
-        known.insert(local, Owned { what, taken, null: true, live: true, given: None });
+        known.insert(local, Owned { what, taken, null: true, live: true, released: None });
     }
 
-    fn left(&mut self, known: &mut Known, locals: &[LocalId], jump: Option<Span>) {
+    fn left(&mut self, known: &mut FlowState, locals: &[LocalId], jump: Option<Span>) {
         for local in locals {
             if let Some(owned) = known.get(local)
                 && owned.live
                 && self.reported.insert(owned.taken)
             {
-                self.left_behind(*local, *owned, jump);
+                self.report_leak(*local, *owned, jump);
             }
         }
     }
@@ -196,21 +207,21 @@ impl Rule for Ownership<'_> {
 impl Ownership<'_> {
     fn look(&mut self, pointer: &Expr) {
         if let Some(local) = loaded(pointer) {
-            *self.unit.looks.entry(local).or_default() += 1;
+            *self.effects.looks.entry(local).or_default() += 1;
         }
     }
 
-    fn give(&mut self, pointer: &Expr, span: Span, how: &'static str) {
-        if self.unit.deferred {
+    fn release(&mut self, pointer: &Expr, span: Span, how: &'static str) {
+        if self.effects.deferred {
             return;
         }
         self.look(pointer);
-        self.unit.gives.extend(loaded(pointer).map(|local| (local, span, how)));
+        self.effects.releases.extend(loaded(pointer).map(|local| (local, span, how)));
     }
 
-    fn used(&mut self, known: &mut Known, local: LocalId, span: Span) {
+    fn used(&mut self, known: &mut FlowState, local: LocalId, span: Span) {
         let Some(owned) = known.get(&local).copied() else { return };
-        let Some((given, how)) = owned.is_gone() else { return };
+        let Some((released, how)) = owned.is_released() else { return };
         known.remove(&local);
         if !self.reported.insert(owned.taken) {
             return;
@@ -218,33 +229,33 @@ impl Ownership<'_> {
         let name = &self.function.locals[local].name;
         self.diagnostics.report(
             Diagnostic::error(616, span, format!("`{name}` is used after it was given back"))
-                .also(given, format!("{how} here")),
+                .also(released, format!("{how} here")),
         );
     }
 
-    fn left_behind(&mut self, local: LocalId, owned: Owned, jump: Option<Span>) {
+    fn report_leak(&mut self, local: LocalId, owned: Owned, jump: Option<Span>) {
         let name = &self.function.locals[local].name;
         let kernel = self.function.kind.half() == Half::Kernel;
         let (text, note) = match owned.what {
-            What::Record(_) => (
+            Resource::Record(_) => (
                 format!("record `{name}` is not submitted or discarded on every path"),
                 "the compiler discards it when its variable goes out of scope",
             ),
-            What::Object if kernel => (
+            Resource::Object if kernel => (
                 format!("object `{name}` is not deleted or stored on every path"),
                 "the compiler deletes it when its variable goes out of scope",
             ),
-            What::Object => (
+            Resource::Object => (
                 format!("object `{name}` is not deleted or stored on every path"),
                 "it takes memory until the plugin ends",
             ),
         };
         let help = match owned.what {
-            What::Record(ring) => {
+            Resource::Record(ring) => {
                 let ring = &self.program.hir.rings[ring].name;
                 format!("add `{ring}.discard({name})` where it is not submitted")
             }
-            What::Object => format!("add `delete {name}`"),
+            Resource::Object => format!("add `delete {name}`"),
         };
         let mut warning = Diagnostic::warning(615, owned.taken, text);
         if let Some(span) = jump {
@@ -255,7 +266,7 @@ impl Ownership<'_> {
 }
 
 /// Whether a function only follows this pointer and compares it.
-fn only_looks(function: &Function, param: LocalId) -> bool {
+fn only_looks(function: &HirFunction, param: LocalId) -> bool {
     #[derive(Default)]
     struct Looks {
         param: Option<LocalId>,
@@ -271,8 +282,8 @@ fn only_looks(function: &Function, param: LocalId) -> bool {
         fn local(&mut self, id: LocalId) {
             self.mentions += usize::from(Some(id) == self.param);
         }
-        fn place(&mut self, place: &Place) {
-            if let PlaceKind::Deref(pointer) = &place.kind {
+        fn lvalue(&mut self, lvalue: &Lvalue) {
+            if let LvalueKind::Deref(pointer) = &lvalue.kind {
                 self.look(pointer);
             }
         }

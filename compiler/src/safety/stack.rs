@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use super::Program;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Block, CatchPattern, Function, Half, LocalId, Match, PlaceKind, Stmt, StmtKind, Walk};
+use crate::hir::{
+    Block, CatchPattern, Half, HirFunction, LocalId, LvalueKind, MapIteration, Match, Stmt, StmtKind,
+};
 use crate::kernel::limits::STACK_BYTES;
 use crate::types::{TypeKind, Types};
 
@@ -22,11 +24,11 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     found.for_each(|one| diagnostics.report(one));
 }
 
-fn declared(types: &Types, function: &Function) -> Option<Diagnostic> {
+fn declared(types: &Types, function: &HirFunction) -> Option<Diagnostic> {
     let seen = function.params.iter().copied().collect();
     let entries = entries(types, function);
     let mut frame =
-        Frame { types, function, entries, seen, own: 0, live: Vec::new(), most: 0, largest: None };
+        StackFrame { types, function, entries, seen, own: 0, live: Vec::new(), most: 0, largest: None };
     frame.block(&function.body);
     let bytes = frame.most;
     if bytes <= WARN_BYTES {
@@ -51,7 +53,7 @@ fn declared(types: &Types, function: &Function) -> Option<Diagnostic> {
 }
 
 /// The structs and arrays that are only ever bound to entries of maps.
-fn entries(types: &Types, function: &Function) -> BTreeSet<LocalId> {
+fn entries(types: &Types, function: &HirFunction) -> BTreeSet<LocalId> {
     #[derive(Default)]
     struct Set {
         bound: BTreeSet<LocalId>,
@@ -61,11 +63,11 @@ fn entries(types: &Types, function: &Function) -> BTreeSet<LocalId> {
         fn stmt(&mut self, stmt: &Stmt) {
             match &stmt.kind {
                 StmtKind::Bind { local, .. } => self.bound.insert(*local),
-                StmtKind::ForEach { value, walk: Walk::Map(_), .. } => self.bound.insert(*value),
+                StmtKind::ForEach { value, iteration: MapIteration::Map(_), .. } => self.bound.insert(*value),
                 StmtKind::ForEach { value, .. } => self.copied.insert(*value),
                 StmtKind::Let { local, .. } | StmtKind::Take { local, .. } => self.copied.insert(*local),
-                StmtKind::Assign { place, .. } => match place.kind {
-                    PlaceKind::Local(local) => self.copied.insert(local),
+                StmtKind::Assign { lvalue, .. } => match lvalue.kind {
+                    LvalueKind::Local(local) => self.copied.insert(local),
                     _ => false,
                 },
                 _ => false,
@@ -81,9 +83,9 @@ fn entries(types: &Types, function: &Function) -> BTreeSet<LocalId> {
 }
 
 /// Variables laid one behind the other; those of sibling blocks overlap.
-struct Frame<'a> {
+struct StackFrame<'a> {
     types: &'a Types,
-    function: &'a Function,
+    function: &'a HirFunction,
     /// Variables that are entries of maps.
     entries: BTreeSet<LocalId>,
     seen: BTreeSet<LocalId>,
@@ -97,7 +99,7 @@ struct Frame<'a> {
     largest: Option<(LocalId, u64)>,
 }
 
-impl Frame<'_> {
+impl StackFrame<'_> {
     fn block(&mut self, block: &Block) {
         self.scope(|frame| block.iter().for_each(|stmt| frame.statement(stmt)));
     }
@@ -156,7 +158,7 @@ impl Frame<'_> {
     }
 }
 
-impl Visitor for Frame<'_> {
+impl Visitor for StackFrame<'_> {
     fn matched(&mut self, one: &Match) -> bool {
         visit::expr(self, &one.value);
         for body in one.bodies() {

@@ -71,9 +71,9 @@ fn all_codes(program: &Program<'_>) -> IndexVec<FuncId, Codes> {
     while let Some(id) = open.pop_front() {
         waiting[id] = false;
         let half = functions[id].kind.half();
-        let mut walk = Throwing { program, leaving: &leaving, half, codes: Codes::default() };
-        walk.block(&functions[id].body);
-        let codes = walk.codes;
+        let mut collector = Throwing { program, leaving: &leaving, half, codes: Codes::default() };
+        collector.block(&functions[id].body);
+        let codes = collector.codes;
         if codes == leaving[id] {
             continue;
         }
@@ -235,7 +235,7 @@ fn entry(program: &Program<'_>, id: FuncId, codes: &Codes, diagnostics: &mut Dia
         FunctionKind::Plain if hir.main == Some(id) => "plugin",
         _ => return,
     };
-    let entry = Entry { span: function.span, name: &function.name, what };
+    let entry = EntryPoint { span: function.span, name: &function.name, what };
     for (code, thrown) in &codes.known {
         let (error, clause) = match program.name_at(*thrown) {
             Some(name) => (format!("uncaught error `{name}` ({code})"), format!("`catch {name}`")),
@@ -254,15 +254,15 @@ fn is_called(program: &Program<'_>, id: FuncId) -> bool {
     callers.flat_map(|caller| program.calls.callees(program.hir, caller)).any(|(callee, _)| callee == id)
 }
 
-struct Entry<'a> {
+struct EntryPoint<'a> {
     span: Span,
     name: &'a str,
     what: &'a str,
 }
 
-impl Entry<'_> {
+impl EntryPoint<'_> {
     fn uncaught(&self, program: &Program<'_>, error: &str, thrown: Span, clause: &str) -> Diagnostic {
-        let Entry { span, name, what } = *self;
+        let EntryPoint { span, name, what } = *self;
         let found = match what {
             "plugin" => Diagnostic::warning(711, span, format!("{error} ends the plugin")),
             _ => {

@@ -6,8 +6,8 @@ use super::{Program, locals};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    CatchPattern, ConfigId, CounterId, Expr, ExprKind, FuncId, Function, FunctionKind, GlobalId, Hir,
-    LocalId, MapId, Place, PlaceKind, RingId, Stmt, StmtKind,
+    CatchPattern, ConfigId, CounterId, Expr, ExprKind, FuncId, FunctionKind, GlobalId, Hir, HirFunction,
+    LocalId, Lvalue, LvalueKind, MapId, RingId, Stmt, StmtKind,
 };
 use crate::source::Span;
 
@@ -111,7 +111,7 @@ impl Visitor for Mentioned {
 }
 
 /// Variables that are never read.
-fn variables(function: &Function, diagnostics: &mut Diagnostics) {
+fn variables(function: &HirFunction, diagnostics: &mut Diagnostics) {
     let mut uses =
         Uses { function, declared: BTreeSet::new(), mentions: BTreeMap::new(), writes: BTreeMap::new() };
     visit::block(&mut uses, &function.body);
@@ -136,13 +136,13 @@ struct Local<'a> {
     span: Span,
 }
 
-fn named(function: &Function, local: LocalId) -> Local<'_> {
+fn named(function: &HirFunction, local: LocalId) -> Local<'_> {
     let local = &function.locals[local];
     Local { name: &local.name, span: local.span }
 }
 
 struct Uses<'a> {
-    function: &'a Function,
+    function: &'a HirFunction,
     /// By a declaration in the body; loop variables, parameters and the named result are not asked.
     declared: BTreeSet<LocalId>,
     /// As a place or by its presence.
@@ -165,10 +165,10 @@ impl Visitor for Uses<'_> {
                     _ => None,
                 }));
             }
-            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
+            StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => {
                 // A part of a bound variable is a part of the map entry: setting it has an effect.
-                if let Some(local) = locals::root(place)
-                    && (!self.function.locals[local].binding || matches!(place.kind, PlaceKind::Local(_)))
+                if let Some(local) = locals::root(lvalue)
+                    && (!self.function.locals[local].binding || matches!(lvalue.kind, LvalueKind::Local(_)))
                 {
                     *self.writes.entry(local).or_default() += 1;
                 }
@@ -177,8 +177,8 @@ impl Visitor for Uses<'_> {
         }
     }
 
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Local(local) = place.kind {
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Local(local) = lvalue.kind {
             *self.mentions.entry(local).or_default() += 1;
         }
     }

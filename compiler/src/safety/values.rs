@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::walk::loaded;
+use super::dataflow::loaded;
 use super::{Program, locals};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Function, FunctionKind, Half, LocalId};
+use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Half, HirFunction, LocalId};
 
 /// Most functions that a value may stand for (language reference, 11.11).
 const MAX_TARGETS: usize = 16;
@@ -17,7 +17,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     // Nobody compiles a helper that nobody calls.
     for id in entered(program) {
         let function = &program.hir.functions[id];
-        let mut values = Values { program, fixed: fixed(function), diagnostics };
+        let mut values = ValueCalls { program, fixed: fixed(function), diagnostics };
         visit::block(&mut values, &function.body);
     }
 }
@@ -33,18 +33,18 @@ fn entered(program: &Program<'_>) -> BTreeSet<FuncId> {
 }
 
 /// Parameters that are what the caller gave: a call through one is made for each caller.
-fn fixed(function: &Function) -> BTreeSet<LocalId> {
+fn fixed(function: &HirFunction) -> BTreeSet<LocalId> {
     let times = locals::times_set(function);
     function.params.iter().copied().filter(|param| times.get(param) == Some(&1)).collect()
 }
 
-struct Values<'a> {
+struct ValueCalls<'a> {
     program: &'a Program<'a>,
     fixed: BTreeSet<LocalId>,
     diagnostics: &'a mut Diagnostics,
 }
 
-impl Visitor for Values<'_> {
+impl Visitor for ValueCalls<'_> {
     fn expr(&mut self, expr: &Expr) {
         let ExprKind::CallValue { callee, .. } = &expr.kind else { return };
         let targets = self.program.calls.values(Half::Kernel, callee.ty).count();

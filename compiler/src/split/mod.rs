@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    ConfigId, CounterId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, ImplId, MapId, ProgramKind,
+    ConfigId, CounterId, FuncId, FunctionKind, GlobalId, Half, Hir, HirFunction, ImplId, MapId, ProgramKind,
     RingId, Target,
 };
 
@@ -93,7 +93,7 @@ fn reachable(hir: &Hir, roots: Vec<FuncId>) -> Vec<FuncId> {
 }
 
 /// Whether a program finds its parameters, or its target, by the architecture's conventions.
-fn takes_registers(function: &Function) -> bool {
+fn takes_registers(function: &HirFunction) -> bool {
     let FunctionKind::Program(kind) = function.kind else { return false };
     let wrapped = function.system_call.as_ref().is_some_and(|call| call.wrapped);
     let within = matches!(function.target, Target::Function { offset: Some(_), .. });

@@ -5,7 +5,7 @@
 
 use wasm_encoder::ValType;
 
-use crate::plugin::contract::{Function, INTERFACES, Interface, Type, TypeKind};
+use crate::plugin::contract::{INTERFACES, Interface, Type, TypeKind, WitFunction};
 
 /// Where the length lies in a list or string; the address lies at 0.
 pub const LIST_LEN: u32 = 4;
@@ -38,7 +38,7 @@ pub struct Shape {
 impl Abi {
     /// The core import of a function of an interface, spelled as the ABI does: `[method]attachment.read`.
     pub fn import(self, interface: &str, function: &str) -> CoreImport {
-        let Function { core_params, core_results, .. } = self.function(interface, function);
+        let WitFunction { core_params, core_results, .. } = self.function(interface, function);
         CoreImport {
             module: self.interface(interface).id,
             name: function.to_owned(),
@@ -80,7 +80,7 @@ impl Abi {
         INTERFACES.iter().find(|one| one.name == name).expect("the contract has the interface")
     }
 
-    fn function(self, interface: &str, name: &str) -> &'static Function {
+    fn function(self, interface: &str, name: &str) -> &'static WitFunction {
         let mut functions = self.interface(interface).functions.iter();
         functions.find(|one| one.name == name).expect("the contract has the function")
     }

@@ -29,9 +29,9 @@ impl FnCx<'_, '_> {
     fn aggregate_value(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         match &expr.kind {
             ExprKind::Bytes(bytes) => self.constant(expr.ty, bytes, to),
-            ExprKind::Load(place) => {
-                let spot = self.spot(place)?;
-                let from = self.read_aggregate(&spot, place.span);
+            ExprKind::Load(lvalue) => {
+                let storage = self.storage(lvalue)?;
+                let from = self.read_aggregate(&storage, lvalue.span);
                 let size = self.cx.hir.types.size(expr.ty);
                 self.copy(to, from, size);
             }
@@ -76,9 +76,9 @@ impl FnCx<'_, '_> {
 
     /// The address of a value: of the place itself if the expression is one, which the next assignment may change.
     pub fn aggregate_addr(&mut self, expr: &Expr) -> Lower<Addr> {
-        if let ExprKind::Load(place) = &expr.kind {
-            let spot = self.spot(place)?;
-            return Ok(self.read_aggregate(&spot, place.span));
+        if let ExprKind::Load(lvalue) = &expr.kind {
+            let storage = self.storage(lvalue)?;
+            return Ok(self.read_aggregate(&storage, lvalue.span));
         }
         let slot = self.slot(expr.ty);
         self.aggregate(expr, slot)?;

@@ -6,7 +6,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::{LIST_LEN, Shape};
-use super::code::{Code, mem};
+use super::code::{WasmCode, mem};
 use super::cx::{Cx, Lower};
 use super::expr::mistake;
 use super::runtime::{Routine, reset_arena};
@@ -22,7 +22,12 @@ struct OptionKind {
 }
 
 /// Reads the words into a struct at a fixed address, or ends the plugin.
-pub fn parse(cx: &mut Cx<'_>, code: &mut Code, options: Option<(StructId, u32)>, span: Span) -> Lower<()> {
+pub fn parse(
+    cx: &mut Cx<'_>,
+    code: &mut WasmCode,
+    options: Option<(StructId, u32)>,
+    span: Span,
+) -> Lower<()> {
     let fields = options.map_or(&[][..], |(id, _)| &cx.hir.types.struct_def(id).fields);
     let kinds = fields.iter().map(|field| kind(cx, field, span)).collect::<Lower<Vec<_>>>()?;
     let specs = specs(cx, fields, &kinds);
@@ -110,7 +115,7 @@ fn put(bytes: &mut [u8], offset: u32, value: &[u8]) {
 }
 
 /// Stores the values that the host gave, which are of the cases of the specs, into the struct.
-fn store_values(cx: &mut Cx<'_>, code: &mut Code, id: StructId, kinds: &[OptionKind], to: u32) {
+fn store_values(cx: &mut Cx<'_>, code: &mut WasmCode, id: StructId, kinds: &[OptionKind], to: u32) {
     let abi = cx.abi;
     let values = abi.result("args", "parse").case("values").1.expect("the values are a list");
     let value = values.element();
@@ -133,7 +138,7 @@ fn store_values(cx: &mut Cx<'_>, code: &mut Code, id: StructId, kinds: &[OptionK
 
 fn store_number(
     cx: &Cx<'_>,
-    code: &mut Code,
+    code: &mut WasmCode,
     ty: TypeId,
     to: u32,
     list: super::code::Var,

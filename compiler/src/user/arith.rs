@@ -2,7 +2,7 @@
 
 use wasm_encoder::Instruction as I;
 
-use super::code::{Code, Var};
+use super::code::{Var, WasmCode};
 use super::scalar::{is_wide, normalise, push_const, val_type};
 use crate::hir::BinaryOp;
 use crate::types::IntType;
@@ -31,7 +31,7 @@ macro_rules! by_sign {
 }
 
 /// Applies an operator. `operands` are two locals of the operands' type, which divisions need. The result is normal.
-pub fn binary(code: &mut Code, op: BinaryOp, int: IntType, operands: Option<Operands>) {
+pub fn binary(code: &mut WasmCode, op: BinaryOp, int: IntType, operands: Option<Operands>) {
     match (op, operands) {
         (BinaryOp::Div, Some(operands)) => return divide(code, int, operands),
         (BinaryOp::Rem, Some(operands)) => return remainder(code, int, operands),
@@ -68,7 +68,7 @@ pub fn instruction(op: BinaryOp, int: IntType) -> I<'static> {
 }
 
 /// Division by zero gives 0. The smallest number divided by -1 wraps, where Wasm traps: so by -1 is a negation.
-fn divide(code: &mut Code, int: IntType, Operands { left, right }: Operands) {
+fn divide(code: &mut WasmCode, int: IntType, Operands { left, right }: Operands) {
     let ty = val_type(int);
     code.set(right).set(left);
     push_is_zero(code, int, right);
@@ -91,7 +91,7 @@ fn divide(code: &mut Code, int: IntType, Operands { left, right }: Operands) {
 }
 
 /// The remainder by zero is the left operand.
-fn remainder(code: &mut Code, int: IntType, Operands { left, right }: Operands) {
+fn remainder(code: &mut WasmCode, int: IntType, Operands { left, right }: Operands) {
     code.set(right).set(left);
     push_is_zero(code, int, right);
     code.if_value(val_type(int));
@@ -99,12 +99,12 @@ fn remainder(code: &mut Code, int: IntType, Operands { left, right }: Operands) 
     code.get(left).get(right).op(instruction(BinaryOp::Rem, int)).end();
 }
 
-fn push_is_zero(code: &mut Code, int: IntType, var: Var) {
+fn push_is_zero(code: &mut WasmCode, int: IntType, var: Var) {
     code.get(var).op(by_width!(int, I32Eqz, I64Eqz));
 }
 
 /// Wasm takes the amount modulo 32 or 64; narrower types need their own width.
-fn reduce_amount(code: &mut Code, int: IntType) {
+fn reduce_amount(code: &mut WasmCode, int: IntType) {
     if int.bits < 32 {
         code.i32(i32::from(int.bits) - 1).op(I::I32And);
     }
@@ -181,7 +181,7 @@ mod tests {
 
     /// Runs a function of one signature over pairs of values.
     fn check(
-        code: Code,
+        code: WasmCode,
         params: [IntType; 2],
         result: IntType,
         cases: impl Iterator<Item = (u64, u64, u64)>,
@@ -209,7 +209,7 @@ mod tests {
         const BOOL: IntType = IntType { bits: 8, signed: false };
         for op in OPS {
             for int in int_types() {
-                let mut code = Code::new(2);
+                let mut code = WasmCode::new(2);
                 let operands =
                     Some(Operands { left: code.local(val_type(int)), right: code.local(val_type(int)) });
                 code.get(Var(0)).get(Var(1));
@@ -226,7 +226,7 @@ mod tests {
     fn conversions_agree_with_the_language() {
         for from in int_types() {
             for to in int_types() {
-                let mut code = Code::new(2);
+                let mut code = WasmCode::new(2);
                 code.get(Var(0));
                 convert(&mut code, from, to);
                 let cases =

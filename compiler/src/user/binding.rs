@@ -22,11 +22,11 @@ pub struct Binding {
     /// The presence bit.
     present: Var,
     /// For a struct or an array: the entry that it shows.
-    entry: Option<Entry>,
+    entry: Option<BoundEntry>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct BoundEntry {
     /// 0: none, it is a private copy; else the position in `maps`, from 1.
     map: Var,
     /// The maps that it is bound to somewhere in the function.
@@ -43,7 +43,7 @@ impl FnCx<'_, '_> {
         let entry = parts.then(|| {
             let maps = bound_maps(&self.function.body, local);
             let bytes = maps.iter().map(|map| maps::key_size(self.cx, *map)).max().unwrap_or(0);
-            Entry { map: self.code.local(ValType::I32), maps, key: self.slot_bytes(u64::from(bytes), 8) }
+            BoundEntry { map: self.code.local(ValType::I32), maps, key: self.slot_bytes(u64::from(bytes), 8) }
         });
         Binding { present, entry }
     }

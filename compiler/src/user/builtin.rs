@@ -3,7 +3,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
-use super::cx::{Kept, Lower};
+use super::cx::{KeptGlobal, Lower};
 use super::expr::mistake;
 use super::func::FnCx;
 use super::perf::control::Control;
@@ -147,7 +147,7 @@ impl FnCx<'_, '_> {
 
     /// Lets programs read an attachment as this counter, if one does.
     fn show_counter(&mut self, counter: CounterId, attachment: &Expr, span: Span) -> Lower<()> {
-        if !self.cx.shown_counters.contains(&counter) {
+        if !self.cx.exposed_counters.contains(&counter) {
             return Ok(());
         }
         let show = self.cx.routine(Routine::PerfShow);
@@ -229,7 +229,7 @@ impl FnCx<'_, '_> {
             self.code.i32(LOAD_FAILED);
             self.exit();
             self.code.end();
-            let kept = self.cx.kept(Kept::Program(program), 0);
+            let kept = self.cx.kept(KeptGlobal::Program(program), 0);
             self.code.get_global(kept);
         }
     }

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use wasm_encoder::Instruction as I;
 
 use super::abi::LIST_LEN;
-use super::code::{Code, mem};
+use super::code::{WasmCode, mem};
 use super::cx::Cx;
 use super::maps::{self, Table};
 use super::runtime::{Routine, reset_arena};
 use crate::hir::ConfigId;
 
 /// Writes the first values of the blocks that either half uses.
-pub fn write_defaults(cx: &mut Cx<'_>, code: &mut Code, configs: &BTreeSet<ConfigId>) {
+pub fn write_defaults(cx: &mut Cx<'_>, code: &mut WasmCode, configs: &BTreeSet<ConfigId>) {
     for id in configs {
         let config = &cx.hir.configs[*id];
         let size = config.init.len() as u32;
@@ -31,9 +31,9 @@ pub fn write_defaults(cx: &mut Cx<'_>, code: &mut Code, configs: &BTreeSet<Confi
         code.op(I::Unreachable).end();
         code.u32(init).u32(cx.returned).op(I::I32Load(mem(0))).u32(size);
         code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
-        let place = cx.text(cx.line_prefix(config.span));
+        let location = cx.text(cx.line_prefix(config.span));
         let store = cx.routine(Routine::MapStore(Table::Config(*id)));
         let any = maps::update_mode(cx, "any");
-        code.u32(key).u32(init).i32(any).u32(place.address).u32(place.len).call(store);
+        code.u32(key).u32(init).i32(any).u32(location.address).u32(location.len).call(store);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wasm_encoder::ValType;
 
 use super::abi::Abi;
-use super::code::{Code, DefinedId, ImportId, WasmGlobal};
+use super::code::{DefinedId, ImportId, WasmCode, WasmGlobal};
 use super::defer;
 use super::load;
 use super::maps::Table;
@@ -25,7 +25,7 @@ pub type Lower<T> = Result<T, Box<Diagnostic>>;
 
 /// A value that is kept for the whole run, in a wasm global of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kept {
+pub enum KeptGlobal {
     /// The handle of a map.
     Map(Table),
     /// The handle of a loaded program.
@@ -78,7 +78,7 @@ pub struct Cx<'a> {
     functions: BTreeMap<FuncId, DefinedId>,
     globals: BTreeMap<GlobalId, GlobalHome>,
     routines: BTreeMap<Routine, DefinedId>,
-    kept: BTreeMap<Kept, WasmGlobal>,
+    kept: BTreeMap<KeptGlobal, WasmGlobal>,
     free_lists: Option<u32>,
     /// Pages of shared memory for maps.
     pub array_pages: u32,
@@ -95,9 +95,9 @@ pub struct Cx<'a> {
     /// Whether the script asks what came of a `load`.
     pub tests_a_load: bool,
     /// Counters that programs read.
-    pub shown_counters: BTreeSet<CounterId>,
+    pub exposed_counters: BTreeSet<CounterId>,
     /// Which options and kinds of events the half uses.
-    pub perf: perf::used::Used,
+    pub perf: perf::used::UsedFeatures,
 }
 
 impl<'a> Cx<'a> {
@@ -126,8 +126,8 @@ impl<'a> Cx<'a> {
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
             tests_a_load: load::tests_a_load(hir, &split.user),
-            shown_counters: split.counters.clone(),
-            perf: perf::used::Used::of(hir, &split.user),
+            exposed_counters: split.counters.clone(),
+            perf: perf::used::UsedFeatures::of(hir, &split.user),
         };
         for id in &split.user {
             cx.declare(*id);
@@ -173,7 +173,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The wasm global that keeps a handle; `init` until somebody sets it.
-    pub fn kept(&mut self, what: Kept, init: i32) -> WasmGlobal {
+    pub fn kept(&mut self, what: KeptGlobal, init: i32) -> WasmGlobal {
         if let Some(global) = self.kept.get(&what) {
             return *global;
         }
@@ -183,7 +183,7 @@ impl<'a> Cx<'a> {
     }
 
     /// Whether something is kept already.
-    pub fn is_kept(&self, what: Kept) -> bool {
+    pub fn is_kept(&self, what: KeptGlobal) -> bool {
         self.kept.contains_key(&what)
     }
 
@@ -194,8 +194,8 @@ impl<'a> Cx<'a> {
 
     /// The variables of the BPF object that some function uses, with the wasm globals that keep their handles.
     pub fn kept_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
-        let variable = |(what, global): (&Kept, &WasmGlobal)| match what {
-            Kept::Variable(id) => Some((*id, *global)),
+        let variable = |(what, global): (&KeptGlobal, &WasmGlobal)| match what {
+            KeptGlobal::Variable(id) => Some((*id, *global)),
             _ => None,
         };
         self.kept.iter().filter_map(variable).collect()
@@ -203,8 +203,8 @@ impl<'a> Cx<'a> {
 
     /// The variables that some function reads or writes in shared memory, with the wasm globals that keep where.
     pub fn shared_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
-        let variable = |(what, global): (&Kept, &WasmGlobal)| match what {
-            Kept::VariableStart(id) => Some((*id, *global)),
+        let variable = |(what, global): (&KeptGlobal, &WasmGlobal)| match what {
+            KeptGlobal::VariableStart(id) => Some((*id, *global)),
             _ => None,
         };
         self.kept.iter().filter_map(variable).collect()
@@ -229,22 +229,22 @@ impl<'a> Cx<'a> {
 
     /// A place in words: `counters.ks:7`.
     pub fn line(&self, span: Span) -> String {
-        let (file, line, _) = self.sources.place(span);
+        let (file, line, _) = self.sources.position(span);
         format!("{}:{line}", base_name(file))
     }
 
     /// How the message of a trap starts: `counters.ks:7:12: `.
-    pub fn place_prefix(&self, span: Span) -> String {
-        let (file, line, column) = self.sources.place(span);
+    pub fn location_prefix(&self, span: Span) -> String {
+        let (file, line, column) = self.sources.position(span);
         format!("{}:{line}:{column}: ", base_name(file))
     }
 
     /// Where the code of a function of the script comes from; what stands before its first statement belongs to `span`.
-    pub fn origin(&self, name: &str, span: Span, code: &Code) -> Origin {
-        let line = |span| self.sources.place(span).1;
+    pub fn origin(&self, name: &str, span: Span, code: &WasmCode) -> Origin {
+        let line = |span| self.sources.position(span).1;
         let mut lines = vec![(0, line(span))];
-        lines.extend(code.places().iter().map(|(position, span)| (*position, line(*span))));
-        let (file, ..) = self.sources.place(span);
+        lines.extend(code.spans().iter().map(|(position, span)| (*position, line(*span))));
+        let (file, ..) = self.sources.position(span);
         Origin { name: name.to_owned(), file: base_name(file).to_owned(), lines }
     }
 
@@ -300,8 +300,8 @@ pub fn too_large(span: Span, what: &str, limit: u64) -> Box<Diagnostic> {
 }
 
 /// The code of a routine with so many parameters.
-pub fn routine_code(routine: Routine) -> Code {
-    Code::new(routine.signature().0.len())
+pub fn routine_code(routine: Routine) -> WasmCode {
+    WasmCode::new(routine.signature().0.len())
 }
 
 /// The file of a path.

@@ -12,15 +12,16 @@ use std::collections::BTreeSet;
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
-use super::code::{Code, Var, mem};
-use super::cx::{Cx, Kept, Lower};
+use super::code::{Var, WasmCode, mem};
+use super::cx::{Cx, KeptGlobal, Lower};
 use super::expr::mistake;
 use super::func::{FnCx, Home};
 use super::heap;
 use super::runtime::Routine;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, Function, Local, LocalId, Place, PlaceKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
+    Expr, ExprKind, HirFunction, Local, LocalId, Lvalue, LvalueKind, SharedBuiltin, Stmt, StmtKind,
+    UserBuiltin,
 };
 use crate::index::IndexVec;
 
@@ -30,7 +31,7 @@ const CALLER: u32 = 4;
 const ARGUMENTS: u32 = 8;
 
 /// Whether a function defers calls.
-pub fn defers(function: &Function) -> bool {
+pub fn defers(function: &HirFunction) -> bool {
     struct Defers(bool);
     impl Visitor for Defers {
         fn stmt(&mut self, stmt: &Stmt) {
@@ -75,7 +76,7 @@ impl FnCx<'_, '_> {
             self.copy(Addr::of(record).plus(*offset), from, size);
         }
         let caller = self.caller(deferred, looping)?;
-        let list = self.cx.kept(Kept::Deferred, 0);
+        let list = self.cx.kept(KeptGlobal::Deferred, 0);
         self.code.get(record).get_global(list).op(I::I32Store(mem(0)));
         self.code.get(record).u32(caller).op(I::I32Store(mem(CALLER)));
         self.code.get(record).set_global(list);
@@ -101,8 +102,8 @@ impl FnCx<'_, '_> {
             }
             let (ty, span) = (argument.ty, argument.span);
             let local = deferred.locals.push(Local { name: String::new(), ty, span, binding: false });
-            let place = Place { kind: PlaceKind::Local(local), ty, span };
-            let value = std::mem::replace(argument, Expr { kind: ExprKind::Load(place), ty, span });
+            let lvalue = Lvalue { kind: LvalueKind::Local(local), ty, span };
+            let value = std::mem::replace(argument, Expr { kind: ExprKind::Load(lvalue), ty, span });
             let offset = deferred.size.next_multiple_of(types.align(ty) as u32);
             deferred.size = offset + types.size(ty) as u32;
             deferred.offsets.push(offset);
@@ -116,7 +117,7 @@ impl FnCx<'_, '_> {
     fn caller(&mut self, deferred: Deferred, looping: bool) -> Lower<u32> {
         let Deferred { call, locals, offsets, .. } = deferred;
         let span = call.span;
-        let function = Function {
+        let function = HirFunction {
             name: format!("{}:defer", self.function.name),
             span,
             kind: self.function.kind,
@@ -156,9 +157,9 @@ impl FnCx<'_, '_> {
     pub fn allocate(&mut self, bytes: u32, span: crate::source::Span) {
         let allocate = self.cx.routine(Routine::Allocate);
         let (class, bytes) = heap::class(bytes);
-        let place = self.cx.text(self.cx.place_prefix(span));
+        let location = self.cx.text(self.cx.location_prefix(span));
         self.code.u32(class).u32(bytes);
-        self.push_text(place);
+        self.push_text(location);
         self.code.call(allocate);
     }
 }
@@ -236,14 +237,14 @@ fn builtin_arguments(builtin: &mut UserBuiltin) -> Vec<&mut Expr> {
 }
 
 /// [`Routine::RunDeferred`]. What is thrown waits meanwhile, so that the calls work as ever.
-pub fn run(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn run(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let until = Var(0);
     let record = code.local(ValType::I32);
-    let list = cx.kept(Kept::Deferred, 0);
+    let list = cx.kept(KeptGlobal::Deferred, 0);
     let call = cx.module.call_indirect(&[ValType::I32], &[]);
-    let thrown = cx
-        .throws
-        .then(|| [Kept::Thrown, Kept::ThrownCode].map(|what| (cx.kept(what, 0), code.local(ValType::I32))));
+    let thrown = cx.throws.then(|| {
+        [KeptGlobal::Thrown, KeptGlobal::ThrownCode].map(|what| (cx.kept(what, 0), code.local(ValType::I32)))
+    });
     for (global, kept) in thrown.iter().flatten() {
         code.get_global(*global).set(*kept);
     }

@@ -6,8 +6,8 @@ use super::addr::Addr;
 use super::code::Var;
 use super::cx::Lower;
 use super::func::FnCx;
+use super::lvalue::Storage;
 use super::maps::has_index;
-use super::place::Spot;
 use super::runtime::Routine;
 use super::scalar::convert;
 use crate::hir::{BinaryOp, Expr, MapId};
@@ -29,7 +29,7 @@ pub struct Key {
 
 impl FnCx<'_, '_> {
     /// Evaluates the key of a place.
-    pub fn place_key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
+    pub fn element_key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
         if !has_index(self.cx.hir.maps[map].kind) {
             return Ok(Key { addr: self.key(map, key)?, index: None });
         }
@@ -128,13 +128,13 @@ impl FnCx<'_, '_> {
     /// modular, so its type does not matter as long as it is not narrower than the value.
     pub fn add_to_slot(
         &mut self,
-        spot: &Spot,
+        storage: &Storage,
         op: BinaryOp,
         (stored, arithmetic): (IntType, IntType),
         value: Var,
         span: Span,
     ) -> Lower<bool> {
-        let Spot::Element { map, key, part: None } = *spot else { return Ok(false) };
+        let Storage::Element { map, key, part: None } = *storage else { return Ok(false) };
         let per_cpu = map.is_per_cpu(self.cx.hir);
         let adds = matches!(op, BinaryOp::Add | BinaryOp::Sub) && arithmetic.bits >= stored.bits;
         if !per_cpu || !adds {

@@ -2,7 +2,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 
 /// For a failure without a number of its own: the nearest of `include/uapi/asm-generic/errno-base.h` and `errno.h`.
@@ -24,7 +24,7 @@ const EIO: i32 = 5;
 pub const EINVAL: i32 = 22;
 
 /// [`super::runtime::Routine::Errno`].
-pub fn of_error(cx: &Cx<'_>, code: &mut Code) {
+pub fn of_error(cx: &Cx<'_>, code: &mut WasmCode) {
     let error = cx.abi.named("types", "error");
     let (errno, kind) = (error.field("errno"), error.field("kind"));
     code.get(Var(0)).op(I::I32Load8U(mem(errno.offset))).if_();

@@ -5,8 +5,8 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, mem};
-use super::cx::{Cx, Kept, Lower};
+use super::code::{WasmCode, mem};
+use super::cx::{Cx, KeptGlobal, Lower};
 use super::func::FnCx;
 use super::runtime::{Routine, append_text, append_vars, begin_message, end_message};
 use super::scalar::push_const;
@@ -22,11 +22,11 @@ impl FnCx<'_, '_> {
         let line = self.cx.line(span);
         let mut bytes = (line.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(line.as_bytes());
-        let place = self.cx.module.statics.constant(&bytes);
-        let (thrown, code) = (self.cx.kept(Kept::Thrown, 0), self.cx.kept(Kept::ThrownCode, 0));
+        let location = self.cx.module.statics.constant(&bytes);
+        let (thrown, code) = (self.cx.kept(KeptGlobal::Thrown, 0), self.cx.kept(KeptGlobal::ThrownCode, 0));
         self.scalar(value)?;
-        self.code.set_global(code).u32(place).set_global(thrown);
-        self.go_outward();
+        self.code.set_global(code).u32(location).set_global(thrown);
+        self.propagate();
         Ok(())
     }
 
@@ -40,9 +40,9 @@ impl FnCx<'_, '_> {
     /// After a call of a function that is not known.
     pub fn check_thrown_value(&mut self) {
         if self.cx.throws {
-            let thrown = self.cx.kept(Kept::Thrown, 0);
+            let thrown = self.cx.kept(KeptGlobal::Thrown, 0);
             self.code.get_global(thrown).if_();
-            self.go_outward();
+            self.propagate();
             self.code.end();
         }
     }
@@ -62,13 +62,13 @@ impl FnCx<'_, '_> {
                 self.code.end();
             }
         }
-        self.go_outward();
+        self.propagate();
         self.code.end();
         Ok(())
     }
 
     fn catch(&mut self, catch: &Catch) -> Lower<()> {
-        let (thrown, code) = (self.cx.kept(Kept::Thrown, 0), self.cx.kept(Kept::ThrownCode, 0));
+        let (thrown, code) = (self.cx.kept(KeptGlobal::Thrown, 0), self.cx.kept(KeptGlobal::ThrownCode, 0));
         match catch.pattern {
             CatchPattern::Code(value) => {
                 self.code.get_global(code).i32(value).op(I::I32Eq).if_();
@@ -84,7 +84,7 @@ impl FnCx<'_, '_> {
     }
 
     /// To the innermost `try`, or out of the function.
-    fn go_outward(&mut self) {
+    fn propagate(&mut self) {
         if let Some(handler) = self.handlers.last() {
             let (handler, cursors) = *handler;
             self.drop_cursors(cursors);
@@ -99,9 +99,9 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::ReportThrown`].
-pub fn report(cx: &mut Cx<'_>, code: &mut Code) {
-    let thrown = cx.kept(Kept::Thrown, 0);
-    let thrown_code = cx.kept(Kept::ThrownCode, 0);
+pub fn report(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let thrown = cx.kept(KeptGlobal::Thrown, 0);
+    let thrown_code = cx.kept(KeptGlobal::ThrownCode, 0);
     let number = cx.routine(Routine::AppendNumber);
     let warn = cx.host("console", "warn");
     let (text, len) = (code.local(ValType::I32), code.local(ValType::I32));

@@ -29,7 +29,7 @@ impl FnCx<'_, '_> {
                 let int = self.int(expr.ty);
                 push_const(&mut self.code, int, *bits);
             }
-            ExprKind::Load(place) => self.read_place(place)?,
+            ExprKind::Load(lvalue) => self.read_lvalue(lvalue)?,
             ExprKind::Unary(op, operand) => self.unary(*op, operand)?,
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right)?,
             ExprKind::Logic(op, left, right) => self.logic(*op, left, right)?,
@@ -41,7 +41,7 @@ impl FnCx<'_, '_> {
             ExprKind::Call { func, args } => self.call(*func, args)?,
             ExprKind::CallValue { callee, args } => self.call_value(callee, args, expr.span)?,
             ExprKind::Function(func) => self.function_value(*func),
-            ExprKind::AddrOf(place) => self.address_of(place)?,
+            ExprKind::AddrOf(lvalue) => self.address_of(lvalue)?,
             ExprKind::Offset(pointer, count) => self.offset(pointer, count)?,
             ExprKind::Distance(left, right) => {
                 self.scalar(left)?;

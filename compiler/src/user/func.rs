@@ -6,15 +6,15 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
 use super::binding::Binding;
-use super::code::{Code, Label, Var};
-use super::cx::{Cx, Kept, Lower, Text, too_large};
+use super::code::{Label, Var, WasmCode};
+use super::cx::{Cx, KeptGlobal, Lower, Text, too_large};
 use super::memory::{STACK_BOTTOM, STACK_TOP};
-use super::module::Frame;
+use super::module::StackFrame;
 use super::runtime::Routine;
 use super::scalar::val_type;
-use super::unswitch::Known;
+use super::unswitch::MappingState;
 use super::{defer, pointer};
-use crate::hir::{FuncId, Function, LocalId};
+use crate::hir::{FuncId, HirFunction, LocalId};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
@@ -42,9 +42,9 @@ pub struct FnCx<'c, 'a> {
     /// What all functions share.
     pub cx: &'c mut Cx<'a>,
     /// The function.
-    pub function: &'c Function,
+    pub function: &'c HirFunction,
     /// Its code so far.
-    pub code: Code,
+    pub code: WasmCode,
     /// Where its locals live.
     pub homes: IndexVec<LocalId, Home>,
     /// What is known of locals that may be bound to a map element.
@@ -57,7 +57,7 @@ pub struct FnCx<'c, 'a> {
     /// how many cursors are around it.
     pub handlers: Vec<(Label, usize)>,
     /// What is known about shared memory at the place that is being lowered.
-    pub shared_memory: Known,
+    pub shared_memory: MappingState,
     /// The locals whose address is taken.
     pub addressed: BTreeSet<LocalId>,
     /// Where a result goes that is no scalar.
@@ -129,16 +129,16 @@ fn limit() -> u32 {
 }
 
 impl<'c, 'a> FnCx<'c, 'a> {
-    fn new(cx: &'c mut Cx<'a>, function: &'c Function) -> FnCx<'c, 'a> {
+    fn new(cx: &'c mut Cx<'a>, function: &'c HirFunction) -> FnCx<'c, 'a> {
         let types = &cx.hir.types;
         let by_address = types.scalar(function.ret).is_none() && function.ret != types.common().void;
         let mut fcx = FnCx::empty(cx, function, function.params.len() + usize::from(by_address));
         fcx.result = by_address.then_some(Var(0));
         fcx.addressed = pointer::with_address(function);
-        fcx.place_locals(u32::from(by_address));
+        fcx.allocate_locals(u32::from(by_address));
         fcx.init_bindings();
         if defer::defers(function) {
-            let list = fcx.cx.kept(Kept::Deferred, 0);
+            let list = fcx.cx.kept(KeptGlobal::Deferred, 0);
             let mark = fcx.code.local(ValType::I32);
             fcx.code.get_global(list).set(mark);
             fcx.deferred = Some(mark);
@@ -149,7 +149,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
     /// A function whose only parameter is the address of a record in which all its locals lie.
     pub fn of_record(
         cx: &'c mut Cx<'a>,
-        function: &'c Function,
+        function: &'c HirFunction,
         homes: IndexVec<LocalId, Home>,
     ) -> FnCx<'c, 'a> {
         let mut fcx = FnCx::empty(cx, function, 1);
@@ -158,8 +158,8 @@ impl<'c, 'a> FnCx<'c, 'a> {
         fcx
     }
 
-    fn empty(cx: &'c mut Cx<'a>, function: &'c Function, params: usize) -> FnCx<'c, 'a> {
-        let mut code = Code::new(params);
+    fn empty(cx: &'c mut Cx<'a>, function: &'c HirFunction, params: usize) -> FnCx<'c, 'a> {
+        let mut code = WasmCode::new(params);
         let frame = code.local(ValType::I32);
         FnCx {
             cx,
@@ -170,7 +170,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
             loops: Vec::new(),
             handlers: Vec::new(),
             cursors: Vec::new(),
-            shared_memory: Known::Nothing,
+            shared_memory: MappingState::Nothing,
             addressed: BTreeSet::new(),
             result: None,
             deferred: None,
@@ -185,7 +185,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
     }
 
     /// Parameters live where the caller put them: it never looks at them again.
-    fn place_locals(&mut self, first_param: u32) {
+    fn allocate_locals(&mut self, first_param: u32) {
         for (id, local) in self.function.locals.iter_enumerated() {
             let param = self.function.params.iter().position(|param| *param == id);
             let var = param.map(|position| Var(first_param + position as u32));
@@ -238,17 +238,17 @@ impl<'c, 'a> FnCx<'c, 'a> {
     }
 
     /// The code, with the frame that it needs.
-    pub fn finish(self) -> (Code, Option<Frame>) {
+    pub fn finish(self) -> (WasmCode, Option<StackFrame>) {
         if self.frame_size == 0 {
             return (self.code, None);
         }
-        let prefix = self.cx.place_prefix(self.function.span);
+        let prefix = self.cx.location_prefix(self.function.span);
         let text = format!(
             "{prefix}KS-TRAP stack: the stack of the plugin (1 MiB) is full in `{}`",
             self.function.name
         );
         let text = self.cx.text(text);
-        let frame = Frame {
+        let frame = StackFrame {
             var: self.frame,
             bytes: self.frame_size.next_multiple_of(16),
             abort: self.cx.host("console", "abort"),

@@ -10,7 +10,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 use super::memory::{PAGE, STACK_TOP};
 use super::module::{ARENA, ARENA_START, HEAP};
@@ -41,8 +41,8 @@ pub fn class(bytes: u32) -> (u32, u32) {
 }
 
 /// `Routine::Allocate`.
-pub fn allocate(cx: &mut Cx<'_>, code: &mut Code) {
-    let (class, bytes, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
+pub fn allocate(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (class, bytes, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let list = code.local(ValType::I32);
     let at = code.local(ValType::I32);
     push_list(cx, code, class);
@@ -52,7 +52,7 @@ pub fn allocate(cx: &mut Cx<'_>, code: &mut Code) {
     code.get_global(HEAP).op(I::I64ExtendI32U).get(bytes).op(I::I64ExtendI32U);
     code.op(I::I64Add).i64(HEADER.into()).op(I::I64Add).tee(end);
     code.get_global(ARENA_START).ops_of([I::I64ExtendI32U, I::I64GtU]).if_();
-    grow(cx, code, end, place, place_len);
+    grow(cx, code, end, location, location_len);
     code.end();
     code.get_global(HEAP).u32(HEADER).op(I::I32Add).set(at);
     code.get(end).op(I::I32WrapI64).set_global(HEAP).end();
@@ -65,7 +65,7 @@ pub fn allocate(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Moves the arena behind `end`, with some room between, and makes the memory long enough.
-fn grow(cx: &mut Cx<'_>, code: &mut Code, end: Var, place: Var, place_len: Var) {
+fn grow(cx: &mut Cx<'_>, code: &mut WasmCode, end: Var, location: Var, location_len: Var) {
     let start = code.local(ValType::I64);
     let pages = code.local(ValType::I64);
     code.get(end).i64(i64::from(CHUNK)).op(I::I64Add).i64(-16).op(I::I64And).set(start);
@@ -74,7 +74,7 @@ fn grow(cx: &mut Cx<'_>, code: &mut Code, end: Var, place: Var, place_len: Var) 
     code.i64(0).op(I::I64GtS).if_();
     code.get(pages).ops_of([I::I32WrapI64, I::MemoryGrow(0)]).i32(-1).op(I::I32Eq).if_();
     let message = begin_message(code);
-    append_vars(cx, code, place, place_len);
+    append_vars(cx, code, location, location_len);
     append_text(cx, code, "KS-TRAP memory: the memory of the plugin is full");
     end_message(code, message);
     let abort = cx.host("console", "abort");
@@ -84,8 +84,8 @@ fn grow(cx: &mut Cx<'_>, code: &mut Code, end: Var, place: Var, place_len: Var) 
 }
 
 /// `Routine::Free`.
-pub fn free(cx: &mut Cx<'_>, code: &mut Code) {
-    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn free(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
     let [at, mark, list] = [(); 3].map(|()| code.local(ValType::I32));
     code.get(pointer).op(I::I64Eqz).if_();
     code.op(I::Return).end();
@@ -100,7 +100,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut Code) {
     code.ops_of([I::I32Load(mem(0))]).u32(MARK).op(I::I32Xor).tee(mark);
     code.u32(CLASSES).op(I::I32LeU).br_if(known).end();
     let message = begin_message(code);
-    append_vars(cx, code, place, place_len);
+    append_vars(cx, code, location, location_len);
     append_text(cx, code, "KS-TRAP delete: this is no object of `new`, or it was deleted before");
     end_message(code, message);
     let abort = cx.host("console", "abort");
@@ -113,7 +113,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Pushes the address of the list of a class.
-fn push_list(cx: &mut Cx<'_>, code: &mut Code, class: Var) {
+fn push_list(cx: &mut Cx<'_>, code: &mut WasmCode, class: Var) {
     let lists = cx.free_lists(CLASSES * 4 + 4);
     code.get(class).i32(4).op(I::I32Mul).u32(lists).op(I::I32Add);
 }

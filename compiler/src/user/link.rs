@@ -6,8 +6,8 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
-use super::cx::{Cx, Kept, Lower};
+use super::code::{Var, WasmCode, mem};
+use super::cx::{Cx, KeptGlobal, Lower};
 use super::errno::EINVAL;
 use super::func::FnCx;
 use super::heap;
@@ -50,8 +50,8 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::Register`].
-pub fn register_code(cx: &mut Cx<'_>, code: &mut Code) {
-    let [name, name_len, place, place_len] = [0, 1, 2, 3].map(Var);
+pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let [name, name_len, location, location_len] = [0, 1, 2, 3].map(Var);
     let call = cx.host("bpf", "[static]link.register");
     let shape = cx.abi.result("bpf", "[static]link.register");
     let warn = cx.routine(Routine::WarnError);
@@ -60,24 +60,24 @@ pub fn register_code(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(name).get(name_len).u32(cx.returned).call(call);
     push_failed(cx, code);
     code.if_value(ValType::I32);
-    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn);
     code.u32(cx.returned + shape.err().offset).call(errno).else_().i32(0).end();
 }
 
 /// [`Routine::AttachTarget`].
-pub fn attach(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [program, target, target_len] = [0, 1, 2].map(Var);
-    let (flags, place, place_len) = (Var(3), Var(4), Var(5));
+    let (flags, location, location_len) = (Var(3), Var(4), Var(5));
     let call = cx.host("bpf", "[method]program.attach");
     let shape = cx.abi.result("bpf", "[method]program.attach");
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
     let is_utf8 = cx.routine(Routine::IsUtf8);
     code.get(target).get(target_len).call(is_utf8).op(I::I32Eqz).if_();
-    warn_wrong(cx, code, [place, place_len]);
+    warn_wrong(cx, code, [location, location_len]);
     code.i32(EINVAL).op(I::Return).end();
     code.get(program).op(I::I32Eqz).if_();
-    warn_null(cx, code, [place, place_len], [target, target_len]);
+    warn_null(cx, code, [location, location_len], [target, target_len]);
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
     code.get(program).get(target).get(target_len);
@@ -86,21 +86,21 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut Code) {
     code.ops_of([I::I64GtU, I::Select]).u32(cx.returned).call(call);
     push_failed(cx, code);
     code.if_();
-    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn);
     code.u32(cx.returned + shape.err().offset).call(errno).op(I::Return).end();
     let link = code.local(ValType::I32);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(link);
-    keep(cx, code, program, link, [place, place_len]);
+    keep(cx, code, program, link, [location, location_len]);
     code.i32(0);
 }
 
 /// Puts a link in front of the list.
-fn keep(cx: &mut Cx<'_>, code: &mut Code, program: Var, link: Var, [place, place_len]: [Var; 2]) {
-    let links = cx.kept(Kept::Links, 0);
+fn keep(cx: &mut Cx<'_>, code: &mut WasmCode, program: Var, link: Var, [location, location_len]: [Var; 2]) {
+    let links = cx.kept(KeptGlobal::Links, 0);
     let allocate = cx.routine(Routine::Allocate);
     let (class, bytes) = heap::class(RECORD);
     let record = code.local(ValType::I32);
-    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(record);
+    code.u32(class).u32(bytes).get(location).get(location_len).call(allocate).set(record);
     code.get(record).get_global(links).op(I::I32Store(mem(NEXT)));
     code.get(record).get(program).op(I::I32Store(mem(PROGRAM)));
     code.get(record).get(link).op(I::I32Store(mem(LINK)));
@@ -108,9 +108,9 @@ fn keep(cx: &mut Cx<'_>, code: &mut Code, program: Var, link: Var, [place, place
 }
 
 /// [`Routine::DropLinks`].
-pub fn drop_all(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let program = Var(0);
-    let links = cx.kept(Kept::Links, 0);
+    let links = cx.kept(KeptGlobal::Links, 0);
     let drop = cx.drop_handle("bpf", "link");
     let free = cx.routine(Routine::Free);
     let [at, before, next] = [(); 3].map(|()| code.local(ValType::I32));
@@ -130,21 +130,21 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// One line: the target cannot be told to the host, nor shown.
-fn warn_wrong(cx: &mut Cx<'_>, code: &mut Code, place: [Var; 2]) {
+fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
     let warn = cx.host("console", "warn");
     let start = begin_message(code);
-    append_vars(cx, code, place[0], place[1]);
+    append_vars(cx, code, location[0], location[1]);
     append_text(cx, code, "cannot attach: the target is not UTF-8");
     end_message(code, start);
     code.call(warn);
 }
 
 /// One line: the program is not loaded.
-fn warn_null(cx: &mut Cx<'_>, code: &mut Code, place: [Var; 2], target: [Var; 2]) {
+fn warn_null(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [Var; 2]) {
     let warn = cx.host("console", "warn");
     reset_arena(code);
     let start = begin_message(code);
-    append_vars(cx, code, place[0], place[1]);
+    append_vars(cx, code, location[0], location[1]);
     append_text(cx, code, "cannot attach to `");
     append_vars(cx, code, target[0], target[1]);
     append_text(cx, code, "`: the program is not loaded: test the handle that `load` gave for null");

@@ -2,8 +2,8 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, WasmGlobal, mem};
-use super::cx::{Cx, Kept};
+use super::code::{Var, WasmCode, WasmGlobal, mem};
+use super::cx::{Cx, KeptGlobal};
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::hir::visit::{self, Visitor};
@@ -28,8 +28,8 @@ pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
 }
 
 /// [`Routine::Load`]: the second load of a program gives the handle of the first.
-pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {
-    let kept = cx.kept(Kept::Program(program), 0);
+pub fn load(cx: &mut Cx<'_>, code: &mut WasmCode, program: FuncId) {
+    let kept = cx.kept(KeptGlobal::Program(program), 0);
     let name = cx.text(&cx.hir.functions[program].name);
     let load = cx.host("bpf", "[static]program.load");
     let shape = cx.abi.result("bpf", "[static]program.load");
@@ -51,7 +51,7 @@ pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {
 }
 
 /// Starts a timer, which is loaded only if that works.
-fn start(cx: &mut Cx<'_>, code: &mut Code, program: WasmGlobal) {
+fn start(cx: &mut Cx<'_>, code: &mut WasmCode, program: WasmGlobal) {
     let attach = cx.routine(Routine::AttachTarget);
     code.get_global(program).i32(0).i32(0).i64(0).get(Var(0)).get(Var(1)).call(attach);
     code.if_();
@@ -59,7 +59,7 @@ fn start(cx: &mut Cx<'_>, code: &mut Code, program: WasmGlobal) {
 }
 
 /// [`Routine::Sleep`].
-pub fn sleep(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn sleep(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ms = Var(0);
     let sleep = cx.host("clock", "sleep");
     let longest = (u64::MAX / NS_PER_MS as u64).cast_signed();
@@ -73,7 +73,7 @@ pub fn sleep(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::Wait`]: until the host asks the plugin to stop.
-pub fn wait(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn wait(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let sleep = cx.routine(Routine::Sleep);
     let stopping = cx.host("clock", "stopping");
     let next = code.loop_();

@@ -10,7 +10,7 @@ use super::func::{FnCx, Home, LoopLabels};
 use super::maps::{self, Table, has_index};
 use super::runtime::Routine;
 use super::scalar::{convert, push_const, val_type};
-use crate::hir::{BinaryOp, Block, Expr, LocalId, MapId, Place, Stmt, Walk};
+use crate::hir::{BinaryOp, Block, Expr, LocalId, Lvalue, MapId, MapIteration, Stmt};
 use crate::source::Span;
 use crate::types::{IntType, TypeKind};
 
@@ -26,7 +26,7 @@ impl FnCx<'_, '_> {
         for _ in 0..self.copies(body) {
             self.condition(cond)?;
             self.code.op(I::I32Eqz).br_if(leave);
-            self.turn(LoopLabels { leave, next }, body)?;
+            self.loop_body(LoopLabels { leave, next }, body)?;
         }
         self.code.br(next).end().end();
         Ok(())
@@ -35,7 +35,7 @@ impl FnCx<'_, '_> {
     /// `for (local in start..end)`.
     pub fn for_(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &Block) -> Lower<()> {
         let int = self.int(self.function.locals[local].ty);
-        let (var, shown) = match self.homes[local] {
+        let (var, memory) = match self.homes[local] {
             Home::Scalar(var, _) => (var, None),
             Home::Memory(addr) => (self.temp(val_type(int)), Some(addr)),
         };
@@ -48,11 +48,11 @@ impl FnCx<'_, '_> {
         let again = self.code.loop_();
         for _ in 0..self.copies(body) {
             self.code.get(var).get(last).op(arith::instruction(BinaryOp::Ge, int)).br_if(leave);
-            if let Some(addr) = shown {
+            if let Some(addr) = memory {
                 self.store_var(int, addr, var);
             }
             let next = self.code.block();
-            self.turn(LoopLabels { leave, next }, body)?;
+            self.loop_body(LoopLabels { leave, next }, body)?;
             // The variable is below the end, so that this does not wrap.
             self.code.end().get(var);
             push_const(&mut self.code, int, 1);
@@ -66,38 +66,38 @@ impl FnCx<'_, '_> {
     pub fn for_each(
         &mut self,
         (key, value): (LocalId, LocalId),
-        walk: &Walk,
+        iteration: &MapIteration,
         body: &Block,
         span: Span,
     ) -> Lower<()> {
-        match walk {
-            Walk::Array(array) => self.for_array(key, value, array, body),
-            Walk::PerCpu { map, key: entry } => self.for_cpus((key, value), *map, entry, body, span),
-            Walk::Map(map) => self.for_entries((key, value), *map, body, span),
+        match iteration {
+            MapIteration::Array(array) => self.for_array(key, value, array, body),
+            MapIteration::PerCpu { map, key: entry } => self.for_cpus((key, value), *map, entry, body, span),
+            MapIteration::Map(map) => self.for_entries((key, value), *map, body, span),
         }
     }
 
     /// An element is read when its turn comes.
-    fn for_array(&mut self, key: LocalId, value: LocalId, array: &Place, body: &Block) -> Lower<()> {
+    fn for_array(&mut self, key: LocalId, value: LocalId, array: &Lvalue, body: &Block) -> Lower<()> {
         let TypeKind::Array(element, len) = *self.cx.hir.types.kind(array.ty) else {
             panic!("what is walked is an array")
         };
         let size = self.cx.hir.types.size(element);
-        let spot = self.spot(array)?;
+        let storage = self.storage(array)?;
         let bytes = self.temp(ValType::I32);
         self.counted(
             key,
             |fcx, at, leave| {
                 fcx.code.get(at).u32(len as u32).op(I::I32GeU).br_if(leave);
                 fcx.code.get(at).u32(size as u32).op(I::I32Mul).set(bytes);
-                let element_spot = fcx.element_at(spot, bytes);
+                let element_storage = fcx.element_at(storage, bytes);
                 match fcx.cx.hir.types.scalar(element) {
                     Some(int) => fcx.put(value, |fcx| {
-                        fcx.read_scalar(&element_spot, int, array.span);
+                        fcx.read_scalar(&element_storage, int, array.span);
                         Ok(())
                     }),
                     None => {
-                        let from = fcx.read_aggregate(&element_spot, array.span);
+                        let from = fcx.read_aggregate(&element_storage, array.span);
                         fcx.put_aggregate(value, from);
                         Ok(())
                     }
@@ -121,11 +121,12 @@ impl FnCx<'_, '_> {
         let entry = key_bytes + if per_cpu { 0 } else { maps::value_size(self.cx, table) };
         let room = BATCH.max(entry);
         let buffer = self.slot_bytes(room.into(), 8);
-        let (walk, next) = (self.cx.routine(Routine::MapWalk(table)), self.cx.routine(Routine::MapNext));
+        let (iteration, next) =
+            (self.cx.routine(Routine::MapCursor(table)), self.cx.routine(Routine::MapNext));
         let drop_cursor = self.cx.drop_handle("maps", "cursor");
         let [cursor, at, end] = [(); 3].map(|()| self.temp(ValType::I32));
         self.push_line(span);
-        self.code.call(walk).set(cursor);
+        self.code.call(iteration).set(cursor);
         self.cursors.push(cursor);
         let leave = self.code.block();
         let batch = self.code.loop_();
@@ -141,8 +142,8 @@ impl FnCx<'_, '_> {
         self.code.get(at).get(end).op(I::I32GeU).br_if(empty);
         self.set_entry((key, value), map, Addr::of(at), key_bytes, span)?;
         self.code.get_plus(at, entry).set(at);
-        let next_turn = self.code.block();
-        self.turn(LoopLabels { leave, next: next_turn }, body)?;
+        let next_iteration = self.code.block();
+        self.loop_body(LoopLabels { leave, next: next_iteration }, body)?;
         self.code.end().br(again).end().end().br(batch).end().end();
         self.cursors.pop();
         self.code.get(cursor).if_();
@@ -238,12 +239,12 @@ impl FnCx<'_, '_> {
             Ok(())
         })?;
         let next = self.code.block();
-        self.turn(LoopLabels { leave, next }, body)?;
+        self.loop_body(LoopLabels { leave, next }, body)?;
         self.code.end().get(at).i32(1).op(I::I32Add).set(at).br(again).end().end();
         Ok(())
     }
 
-    fn turn(&mut self, labels: LoopLabels, body: &Block) -> Lower<()> {
+    fn loop_body(&mut self, labels: LoopLabels, body: &Block) -> Lower<()> {
         self.loops.push(labels);
         self.block(body)?;
         self.loops.pop();

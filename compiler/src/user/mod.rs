@@ -30,6 +30,7 @@ mod histogram;
 mod link;
 mod load;
 mod loops;
+mod lvalue;
 mod maps;
 mod matching;
 mod memory;
@@ -37,7 +38,6 @@ mod module;
 mod number;
 mod objects;
 mod perf;
-mod place;
 mod pointer;
 mod print;
 mod queue;
@@ -55,8 +55,8 @@ mod variables;
 
 use wasm_encoder::{Instruction, ValType};
 
-use self::code::{Code, Var};
-use self::cx::{Cx, Kept, Lower, too_large};
+use self::code::{Var, WasmCode};
+use self::cx::{Cx, KeptGlobal, Lower, too_large};
 use self::expr::mistake;
 use self::memory::MAX_STATIC;
 use self::runtime::Routine;
@@ -92,7 +92,7 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
 
 /// `run`: reads the words, opens the variables of the BPF object, calls `main`.
 fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
-    let mut code = Code::new(0);
+    let mut code = WasmCode::new(0);
     match cx.hir.main {
         Some(main) => call_main(cx, &mut code, main, split)?,
         None if cx.hir.tests.is_empty() => {
@@ -123,7 +123,7 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     if cx.hir.tests.is_empty() {
         return Ok(());
     }
-    let mut code = Code::new(2);
+    let mut code = WasmCode::new(2);
     let (name, len) = (Var(0), Var(1));
     let equal = cx.routine(Routine::TextEqual);
     let hir = cx.hir;
@@ -145,13 +145,13 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
 }
 
 /// Ends the plugin with this message.
-fn abort(cx: &mut Cx<'_>, code: &mut Code, message: &str) {
+fn abort(cx: &mut Cx<'_>, code: &mut WasmCode, message: &str) {
     let abort = cx.host("console", "abort");
     let text = cx.text(message);
     code.u32(text.address).u32(text.len).call(abort).op(Instruction::Unreachable);
 }
 
-fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, split: &Split) -> Lower<()> {
+fn call_main(cx: &mut Cx<'_>, code: &mut WasmCode, main: FuncId, split: &Split) -> Lower<()> {
     let function = &cx.hir.functions[main];
     let options = main_options(cx, main)?;
     args::parse(cx, code, options, function.span)?;
@@ -166,19 +166,19 @@ fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, split: &Split) -> L
 }
 
 /// Opens the counters of the script: before any program is attached.
-fn open_counters(cx: &Cx<'_>, code: &mut Code) {
+fn open_counters(cx: &Cx<'_>, code: &mut WasmCode) {
     if let Some(open) = cx.hir.open_counters {
         code.call(cx.function(open));
     }
 }
 
 /// Calls `main` or a test, whose parameters are on the stack, and leaves the exit code.
-fn call_entry(cx: &mut Cx<'_>, code: &mut Code, entry: FuncId) -> Lower<()> {
+fn call_entry(cx: &mut Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[entry];
     let callee = cx.function(entry);
     code.call(callee);
     if function.throws {
-        let thrown = cx.kept(Kept::Thrown, 0);
+        let thrown = cx.kept(KeptGlobal::Thrown, 0);
         let report = cx.routine(Routine::ReportThrown);
         code.get_global(thrown).if_();
         code.call(report).op(Instruction::Return).end();
@@ -202,7 +202,7 @@ fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>>
 }
 
 /// Turns the result of `main` or a test, which is on the stack unless it is void, into an exit code.
-fn push_exit_code(cx: &Cx<'_>, code: &mut Code, entry: FuncId) -> Lower<()> {
+fn push_exit_code(cx: &Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[entry];
     let types = &cx.hir.types;
     if function.ret == types.common().void {

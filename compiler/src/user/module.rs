@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ks_wit::lines::{Function, Lines, Point};
+use ks_wit::lines::{Lines, Point, ScriptFunction};
 use ks_wit::section;
 use wasm_encoder as wasm;
 use wasm_encoder::{Instruction, ValType};
 
 use super::abi::CoreImport;
-use super::code::{Callee, Code, DefinedId, ImportId, Op, Var, WasmGlobal};
+use super::code::{Callee, DefinedId, ImportId, Op, Var, WasmCode, WasmGlobal};
 use super::memory::{PAGE, STACK_BOTTOM, STACK_TOP, Statics};
 use crate::index::{Id, IndexVec};
 
@@ -26,7 +26,7 @@ pub const SHARED_MEMORY: u32 = 1;
 
 /// The frame of a function on the stack in linear memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Frame {
+pub struct StackFrame {
     /// The local that holds its address.
     pub var: Var,
     /// Its size.
@@ -73,7 +73,7 @@ pub struct Module {
 struct Defined {
     name: String,
     signature: u32,
-    code: Option<(Code, Option<Frame>)>,
+    code: Option<(WasmCode, Option<StackFrame>)>,
     /// None for what the compiler adds.
     origin: Option<Origin>,
 }
@@ -114,7 +114,7 @@ impl Module {
     }
 
     /// The code of a declared function.
-    pub fn define(&mut self, id: DefinedId, code: Code, frame: Option<Frame>) {
+    pub fn define(&mut self, id: DefinedId, code: WasmCode, frame: Option<StackFrame>) {
         self.defined[id].code = Some((code, frame));
     }
 
@@ -284,7 +284,7 @@ impl Module {
             if let Some(origin) = &function.origin {
                 let file = file_number(&mut lines, &origin.file);
                 let index = self.index(id.into());
-                lines.functions.push(Function {
+                lines.functions.push(ScriptFunction {
                     index,
                     name: origin.name.clone(),
                     file,
@@ -295,7 +295,7 @@ impl Module {
         (section, lines)
     }
 
-    fn body(&self, code: &Code, frame: Option<&Frame>, points: &mut Points<'_>) -> wasm::Function {
+    fn body(&self, code: &WasmCode, frame: Option<&StackFrame>, points: &mut Points<'_>) -> wasm::Function {
         let mut body = wasm::Function::new_with_locals_types(code.locals().iter().copied());
         points.reach(0, &body);
         if let Some(frame) = frame {
@@ -321,7 +321,7 @@ impl Module {
         body
     }
 
-    fn enter(&self, body: &mut wasm::Function, frame: &Frame) {
+    fn enter(&self, body: &mut wasm::Function, frame: &StackFrame) {
         let needed = frame.bytes + STACK_BOTTOM;
         body.instructions()
             .global_get(STACK_POINTER.0)
@@ -404,7 +404,7 @@ fn file_number(lines: &mut Lines, name: &str) -> u32 {
     }) as u32
 }
 
-fn leave(body: &mut wasm::Function, frame: &Frame) {
+fn leave(body: &mut wasm::Function, frame: &StackFrame) {
     body.instructions()
         .local_get(frame.var.0)
         .i32_const(frame.bytes.cast_signed())

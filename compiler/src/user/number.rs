@@ -3,7 +3,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::Lower;
 use super::func::FnCx;
 use super::perf;
@@ -79,7 +79,7 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::Ratio`]: the product has 128 bits; of a quotient that has more than 64, the low ones count.
-pub fn ratio(code: &mut Code) {
+pub fn ratio(code: &mut WasmCode) {
     let (left, divisor, scale) = (Var(0), Var(1), Var(2));
     let [low, high] = [(); 2].map(|()| code.local(ValType::I64));
     code.get(divisor).op(I::I64Eqz).if_();
@@ -92,13 +92,13 @@ pub fn ratio(code: &mut Code) {
 }
 
 /// Sets `high` to the upper 64 bits of the product of two numbers.
-fn multiply_high(code: &mut Code, left: Var, right: Var, high: Var) {
+fn multiply_high(code: &mut WasmCode, left: Var, right: Var, high: Var) {
     const LOW: i64 = 0xffff_ffff;
     let [middle, product] = [(); 2].map(|()| code.local(ValType::I64));
-    let low = |code: &mut Code, var| {
+    let low = |code: &mut WasmCode, var| {
         code.get(var).i64(LOW).op(I::I64And);
     };
-    let upper = |code: &mut Code, var| {
+    let upper = |code: &mut WasmCode, var| {
         code.get(var).i64(32).op(I::I64ShrU);
     };
     low(code, left);
@@ -123,7 +123,7 @@ fn multiply_high(code: &mut Code, left: Var, right: Var, high: Var) {
 }
 
 /// Pushes the low 64 bits of a quotient, bit by bit.
-fn divide_long(code: &mut Code, rest: Var, low: Var, divisor: Var) {
+fn divide_long(code: &mut WasmCode, rest: Var, low: Var, divisor: Var) {
     let [quotient, carry] = [(); 2].map(|()| code.local(ValType::I64));
     let left = code.local(ValType::I32);
     code.get(rest).get(divisor).op(I::I64RemU).set(rest);
@@ -150,7 +150,7 @@ mod tests {
 
     /// `ratio` in an interpreter.
     fn machine() -> impl Fn(u64, u64, u64) -> u64 {
-        let mut code = Code::new(3);
+        let mut code = WasmCode::new(3);
         ratio(&mut code);
         let mut module = Module::new();
         let run = module.declare("run", &[ValType::I64; 3], &[ValType::I64]);

@@ -14,17 +14,17 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, Lower};
 use super::expr::mistake;
 use super::func::FnCx;
 use super::heap::{CLASSES, HEADER, MARK, class};
+use super::lvalue::Storage;
 use super::maps::{self, Table};
 use super::memory::STACK_TOP;
 use super::module::HEAP;
-use super::place::Spot;
 use super::runtime::Routine;
-use crate::hir::{Expr, ExprKind, LocalId, MapId, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, LocalId, Lvalue, LvalueKind, MapId};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -54,7 +54,7 @@ pub fn may_be(cx: &Cx<'_>, ty: TypeId) -> bool {
 
 /// What a pointer that goes with a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Given {
+enum GivenPointer {
     /// There is none.
     Nothing,
     /// What the map has taken. Nobody else has it.
@@ -65,38 +65,38 @@ enum Given {
 
 /// [`Routine::Object`]. The block of an object that the map has taken shows the entry from now on, so that every copy of
 /// the pointer leads to the entry.
-pub fn object(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let [key, pointer, given, place, place_len] = [0, 1, 2, 3, 4].map(Var);
+pub fn object(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let [key, pointer, given, location, location_len] = [0, 1, 2, 3, 4].map(Var);
     let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
     let read = cx.module.statics.reserve(size.into(), 8);
     let lists = cx.module.statics.reserve(u64::from(LISTS) * 4, 4);
     let lookup = cx.routine(Routine::MapLookup(map));
-    code.get(key).u32(read).get(place).get(place_len).call(lookup);
+    code.get(key).u32(read).get(location).get(location_len).call(lookup);
     code.op(I::I32Eqz).if_();
     code.get(pointer).ops_of([I::I32WrapI64, I::Return]).end();
     let [list, record, kept] = [(); 3].map(|()| code.local(ValType::I32));
     push_list(code, key, key_size, lists);
     code.set(list);
     search(code, key, key_size, list, record);
-    let what = Made { map, copy: read, kept };
-    code.get(given).u32(Given::Nothing as u32).op(I::I32Ne).if_();
-    let Found { record: old, is_block } = find(code, pointer);
+    let what = ObjectRecord { map, copy: read, kept };
+    code.get(given).u32(GivenPointer::Nothing as u32).op(I::I32Ne).if_();
+    let FoundObject { record: old, is_block } = find(code, pointer);
     code.get(is_block).get(old).ops_of([I::I32Eqz, I::I32And]).if_();
     code.get(record).op(I::I32Eqz).if_();
     code.get(pointer).op(I::I32WrapI64).set(kept);
     make(cx, code, &what, record);
     link(code, list, record);
-    code.else_().get(given).u32(Given::Copied as u32).op(I::I32Eq).if_();
+    code.else_().get(given).u32(GivenPointer::Copied as u32).op(I::I32Eq).if_();
     code.get(pointer).op(I::I32WrapI64).set(kept);
     make(cx, code, &what, old);
     code.else_();
     let free = cx.routine(Routine::Free);
-    code.get(pointer).get(place).get(place_len).call(free);
+    code.get(pointer).get(location).get(location_len).call(free);
     code.end().end().end().end();
     code.get(record).op(I::I32Eqz).if_();
     let allocate = cx.routine(Routine::Allocate);
     let (class, bytes) = class(size);
-    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(kept);
+    code.u32(class).u32(bytes).get(location).get(location_len).call(allocate).set(kept);
     make(cx, code, &what, record);
     link(code, list, record);
     code.end();
@@ -106,7 +106,7 @@ pub fn object(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
 }
 
 /// Pushes the address of the list that has the key's record, if there is one. FNV-1a of the key's bytes chooses it.
-fn push_list(code: &mut Code, key: Var, key_size: u32, lists: u32) {
+fn push_list(code: &mut WasmCode, key: Var, key_size: u32, lists: u32) {
     let [at, hash] = [(); 2].map(|()| code.local(ValType::I32));
     code.u32(0x811c_9dc5).set(hash);
     code.i32(0).set(at);
@@ -120,7 +120,7 @@ fn push_list(code: &mut Code, key: Var, key_size: u32, lists: u32) {
 }
 
 /// Sets the record to that of the key, or to 0.
-fn search(code: &mut Code, key: Var, key_size: u32, list: Var, record: Var) {
+fn search(code: &mut WasmCode, key: Var, key_size: u32, list: Var, record: Var) {
     let at = code.local(ValType::I32);
     code.get(list).op(I::I32Load(mem(0))).set(record);
     let found = code.block();
@@ -139,7 +139,7 @@ fn search(code: &mut Code, key: Var, key_size: u32, list: Var, record: Var) {
 }
 
 /// What a record is made of.
-struct Made {
+struct ObjectRecord {
     map: Table,
     /// Room for one value.
     copy: u32,
@@ -148,13 +148,13 @@ struct Made {
 }
 
 /// Makes a record of the key, and sets the local to it.
-fn make(cx: &mut Cx<'_>, code: &mut Code, what: &Made, record: Var) {
-    let (key, place, place_len) = (Var(0), Var(3), Var(4));
-    let &Made { map, copy, kept } = what;
+fn make(cx: &mut Cx<'_>, code: &mut WasmCode, what: &ObjectRecord, record: Var) {
+    let (key, location, location_len) = (Var(0), Var(3), Var(4));
+    let &ObjectRecord { map, copy, kept } = what;
     let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
     let allocate = cx.routine(Routine::Allocate);
     let (class, bytes) = class(KEY + key_size);
-    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(record);
+    code.u32(class).u32(bytes).get(location).get(location_len).call(allocate).set(record);
     code.get(kept).u32(HEADER).op(I::I32Sub).get(record).op(I::I32Store(mem(RECORD)));
     code.get(record).get(kept).op(I::I32Store(mem(OBJECT)));
     let routines = [
@@ -174,13 +174,13 @@ fn make(cx: &mut Cx<'_>, code: &mut Code, what: &Made, record: Var) {
 }
 
 /// Puts a record at the start of its list.
-fn link(code: &mut Code, list: Var, record: Var) {
+fn link(code: &mut WasmCode, list: Var, record: Var) {
     code.get(record).get(list).ops_of([I::I32Load(mem(0)), I::I32Store(mem(NEXT))]);
     code.get(list).get(record).op(I::I32Store(mem(0)));
 }
 
 /// Finds out what a pointer leads to.
-fn find(code: &mut Code, pointer: Var) -> Found {
+fn find(code: &mut WasmCode, pointer: Var) -> FoundObject {
     let [at, record, is_block] = [(); 3].map(|()| code.local(ValType::I32));
     let done = code.block();
     code.get(pointer).i64((STACK_TOP + HEADER).into()).op(I::I64LtU).br_if(done);
@@ -196,11 +196,11 @@ fn find(code: &mut Code, pointer: Var) -> Found {
     code.end();
     code.i32(0).set(record);
     code.end();
-    Found { record, is_block }
+    FoundObject { record, is_block }
 }
 
 /// What a pointer leads to.
-struct Found {
+struct FoundObject {
     /// The record of the entry, or 0.
     record: Var,
     /// 1 if it is an entry or an object of `new`.
@@ -208,39 +208,39 @@ struct Found {
 }
 
 /// [`Routine::ObjectRead`]. What an entry was last is kept when it is gone.
-pub fn read(cx: &mut Cx<'_>, code: &mut Code) {
-    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
-    let Found { record, .. } = find(code, pointer);
+pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
+    let FoundObject { record, .. } = find(code, pointer);
     let copy = code.local(ValType::I32);
     code.get(record).op(I::I32Eqz).if_();
     code.op(I::Return).end();
     code.get(record).op(I::I32Load(mem(COPY))).set(copy);
     let lookup = cx.module.call_indirect(&[ValType::I32; 4], &[ValType::I32]);
-    code.get(record).u32(KEY).op(I::I32Add).get(copy).get(place).get(place_len);
+    code.get(record).u32(KEY).op(I::I32Add).get(copy).get(location).get(location_len);
     code.get(record).op(I::I32Load(mem(LOOKUP))).op(lookup).if_();
     code.get(pointer).op(I::I32WrapI64).get(copy).get(record).op(I::I32Load(mem(BYTES)));
     code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 }).end();
 }
 
 /// [`Routine::ObjectWritten`].
-pub fn written(cx: &mut Cx<'_>, code: &mut Code) {
-    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
-    let Found { record, .. } = find(code, pointer);
+pub fn written(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
+    let FoundObject { record, .. } = find(code, pointer);
     let exist = maps::update_mode(cx, "exist");
     let store = cx.module.call_indirect(&[ValType::I32; 5], &[]);
     code.get(record).if_();
     code.get(record).u32(KEY).op(I::I32Add).get(pointer).op(I::I32WrapI64);
-    code.i32(exist).get(place).get(place_len);
+    code.i32(exist).get(location).get(location_len);
     code.get(record).op(I::I32Load(mem(STORE))).op(store).end();
 }
 
 /// The start of `Routine::Free`: an entry is removed, and that is all.
-pub fn free_entry(cx: &mut Cx<'_>, code: &mut Code) {
-    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
-    let Found { record, .. } = find(code, pointer);
+pub fn free_entry(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
+    let FoundObject { record, .. } = find(code, pointer);
     let remove = cx.module.call_indirect(&[ValType::I32; 3], &[]);
     code.get(record).if_();
-    code.get(record).u32(KEY).op(I::I32Add).get(place).get(place_len);
+    code.get(record).u32(KEY).op(I::I32Add).get(location).get(location_len);
     code.get(record).op(I::I32Load(mem(REMOVE))).op(remove).op(I::Return).end();
 }
 
@@ -249,18 +249,18 @@ impl FnCx<'_, '_> {
     pub fn entry_address(&mut self, map: Table, key: super::addr::Addr, span: Span) {
         let object = self.cx.routine(Routine::Object(map));
         self.push_addr(key);
-        self.code.i64(0).u32(Given::Nothing as u32);
+        self.code.i64(0).u32(GivenPointer::Nothing as u32);
         self.push_line(span);
         self.code.call(object);
     }
 
     /// What a pointer leads to that may point into a map.
-    pub fn object_spot(&mut self, pointer: &Expr, place: &Place) -> Lower<Spot> {
-        let addr = self.pointee(pointer, place.ty)?;
+    pub fn object_storage(&mut self, pointer: &Expr, lvalue: &Lvalue) -> Lower<Storage> {
+        let addr = self.pointee(pointer, lvalue.ty)?;
         let Some(base) = addr.base else {
-            return Err(mistake(place.span, "a pointer leads to no address"));
+            return Err(mistake(lvalue.span, "a pointer leads to no address"));
         };
-        Ok(Spot::Object { base, addr })
+        Ok(Storage::Object { base, addr })
     }
 
     /// What a pointer leads to is about to be read, or to be written in part.
@@ -284,9 +284,9 @@ impl FnCx<'_, '_> {
         let object = self.cx.routine(Routine::Object(map.into()));
         let span = key.span;
         let key = self.key(map, key)?;
-        let given = if copied { Given::Copied } else { Given::Only };
+        let given = if copied { GivenPointer::Copied } else { GivenPointer::Only };
         let ty = self.function.locals[local].ty;
-        let pointer = ExprKind::Load(Place { kind: PlaceKind::Local(local), ty, span });
+        let pointer = ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), ty, span });
         self.put(local, |fcx| {
             fcx.push_addr(key);
             fcx.scalar(&Expr { kind: pointer, ty, span })?;

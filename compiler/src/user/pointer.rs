@@ -11,21 +11,21 @@ use super::addr::Addr;
 use super::cx::Lower;
 use super::expr::mistake;
 use super::func::FnCx;
+use super::lvalue::Storage;
 use super::memory::{PAGE, STACK_BOTTOM};
-use super::place::Spot;
 use super::runtime::Routine;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Function, LocalId, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, FuncId, HirFunction, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
 /// The locals whose address is taken: they live in memory.
-pub fn with_address(function: &Function) -> BTreeSet<LocalId> {
+pub fn with_address(function: &HirFunction) -> BTreeSet<LocalId> {
     struct Taken(BTreeSet<LocalId>);
     impl Visitor for Taken {
         fn expr(&mut self, expr: &Expr) {
-            if let ExprKind::AddrOf(place) = &expr.kind {
-                self.0.extend(root(place));
+            if let ExprKind::AddrOf(lvalue) = &expr.kind {
+                self.0.extend(root(lvalue));
             }
         }
     }
@@ -35,10 +35,10 @@ pub fn with_address(function: &Function) -> BTreeSet<LocalId> {
 }
 
 /// The local that a place is a part of.
-fn root(place: &Place) -> Option<LocalId> {
-    match &place.kind {
-        PlaceKind::Local(id) => Some(*id),
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => root(base),
+fn root(lvalue: &Lvalue) -> Option<LocalId> {
+    match &lvalue.kind {
+        LvalueKind::Local(id) => Some(*id),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => root(base),
         _ => None,
     }
 }
@@ -62,28 +62,31 @@ impl FnCx<'_, '_> {
         self.code.tee(value).i64(bottom).op(I::I64Sub);
         self.code.ops_of([I::MemorySize(0), I::I64ExtendI32U]).i64(i64::from(PAGE)).op(I::I64Mul);
         self.code.i64(bottom + size as i64).ops_of([I::I64Sub, I::I64GtU]).if_();
-        let place = self.cx.text(self.cx.place_prefix(pointer.span));
+        let location = self.cx.text(self.cx.location_prefix(pointer.span));
         let abort = self.cx.routine(Routine::AbortPointer);
         self.code.get(value);
-        self.push_text(place);
+        self.push_text(location);
         self.code.call(abort).op(I::Unreachable).end();
         self.code.get(value).op(I::I32WrapI64).set(base);
         Ok(Addr::of(base))
     }
 
     /// Pushes `&place`.
-    pub fn address_of(&mut self, place: &Place) -> Lower<()> {
-        if let PlaceKind::Deref(pointer) = &place.kind {
+    pub fn address_of(&mut self, lvalue: &Lvalue) -> Lower<()> {
+        if let LvalueKind::Deref(pointer) = &lvalue.kind {
             return self.scalar(pointer);
         }
-        match self.spot(place)? {
-            Spot::Memory(addr) | Spot::Bound { addr, .. } => self.push_addr(addr),
-            Spot::Element { map, key, part: None } => {
+        match self.storage(lvalue)? {
+            Storage::Memory(addr) | Storage::Bound { addr, .. } => self.push_addr(addr),
+            Storage::Element { map, key, part: None } => {
                 let key = self.key_addr(key);
-                self.entry_address(map, key, place.span);
+                self.entry_address(map, key, lvalue.span);
             }
-            Spot::Local(..) | Spot::Variable { .. } | Spot::Element { .. } | Spot::Object { .. } => {
-                return Err(mistake(place.span, "the address is taken of what has none"));
+            Storage::Local(..)
+            | Storage::Variable { .. }
+            | Storage::Element { .. }
+            | Storage::Object { .. } => {
+                return Err(mistake(lvalue.span, "the address is taken of what has none"));
             }
         }
         self.code.op(I::I64ExtendI32U);
@@ -124,8 +127,9 @@ impl FnCx<'_, '_> {
         self.code.set(value);
         self.arguments(args)?;
         self.code.get(value).op(I::I64Eqz).if_();
-        let text =
-            self.cx.text(format!("{}KS-TRAP null: this function value is null", self.cx.place_prefix(span)));
+        let text = self
+            .cx
+            .text(format!("{}KS-TRAP null: this function value is null", self.cx.location_prefix(span)));
         let abort = self.cx.host("console", "abort");
         self.push_text(text);
         self.code.call(abort).op(I::Unreachable).end();
@@ -145,9 +149,9 @@ impl FnCx<'_, '_> {
     /// `delete p`.
     pub fn free(&mut self, pointer: &Expr) -> Lower<()> {
         let free = self.cx.routine(Routine::Free);
-        let place = self.cx.text(self.cx.place_prefix(pointer.span));
+        let location = self.cx.text(self.cx.location_prefix(pointer.span));
         self.scalar(pointer)?;
-        self.push_text(place);
+        self.push_text(location);
         self.code.call(free);
         Ok(())
     }

@@ -4,7 +4,7 @@ use wasm_encoder::Instruction as I;
 
 use super::abi::{LIST_LEN, Shape};
 use super::addr::Addr;
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, Lower};
 use super::expr::mistake;
 use super::func::FnCx;
@@ -150,7 +150,7 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::EnumName`]: of enumerators of one value the first counts.
-pub fn enum_name(cx: &mut Cx<'_>, code: &mut Code, id: EnumId) {
+pub fn enum_name(cx: &mut Cx<'_>, code: &mut WasmCode, id: EnumId) {
     let (value, to) = (Var(0), Var(1));
     let hir = cx.hir;
     let def = hir.types.enum_def(id);

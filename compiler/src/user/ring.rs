@@ -13,8 +13,8 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::LIST_LEN;
-use super::code::{Code, Label, Var, mem};
-use super::cx::{Cx, Kept, Lower};
+use super::code::{Label, Var, WasmCode, mem};
+use super::cx::{Cx, KeptGlobal, Lower};
 use super::func::FnCx;
 use super::heap;
 use super::module::{ARENA, ARENA_START};
@@ -91,16 +91,16 @@ fn state(cx: &mut Cx<'_>, id: RingId) -> u32 {
     });
     let name = cx.text(&ring.name);
     let record = cx.hir.types.size(ring.record) as u32;
-    let words = [UNOPENED.cast_unsigned(), handler, 0, record, name.address, name.len];
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let fields = [UNOPENED.cast_unsigned(), handler, 0, record, name.address, name.len];
+    let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
     let address = cx.module.statics.variable(&bytes, bytes.len() as u64, 4);
     cx.rings.insert(id, address);
     address
 }
 
 /// [`Routine::RingOpen`].
-pub fn open(cx: &mut Cx<'_>, code: &mut Code) {
-    let (ring, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (ring, location, location_len) = (Var(0), Var(1), Var(2));
     let open = cx.host("ring", "[static]ring.open");
     let shape = cx.abi.result("ring", "[static]ring.open");
     let warn = cx.routine(Routine::WarnError);
@@ -111,7 +111,7 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code) {
     code.u32(cx.returned).call(open);
     push_failed(cx, code);
     code.if_();
-    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn);
     code.i32(UNOPENED).op(I::Return).end();
     code.get(ring).u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).op(I::I32Store(mem(HANDLE)));
     code.get(ring).op(I::I32Load(mem(HANDLE)));
@@ -123,8 +123,8 @@ struct Dispatch {
     count: Var,
     /// Nanoseconds; negative: no end.
     timeout: Var,
-    place: Var,
-    place_len: Var,
+    location: Var,
+    location_len: Var,
     result: Var,
     /// Where the handles lie, and behind them the batch.
     block: Var,
@@ -138,7 +138,7 @@ struct Dispatch {
 }
 
 /// [`Routine::Dispatch`].
-pub fn dispatch(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn dispatch(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let mut narrow = || code.local(ValType::I32);
     let largest = cx.hir.rings.iter().map(|ring| cx.hir.types.size(ring.record)).max().unwrap_or(0);
     let handles = cx.hir.rings.len() as u64 * 4;
@@ -148,8 +148,8 @@ pub fn dispatch(cx: &mut Cx<'_>, code: &mut Code) {
         rings: Var(0),
         count: Var(1),
         timeout: Var(2),
-        place: Var(3),
-        place_len: Var(4),
+        location: Var(3),
+        location_len: Var(4),
         result: narrow(),
         block: narrow(),
         batch: narrow(),
@@ -161,7 +161,7 @@ pub fn dispatch(cx: &mut Cx<'_>, code: &mut Code) {
     };
     let allocate = cx.routine(Routine::Allocate);
     let free = cx.routine(Routine::Free);
-    code.u32(class).u32(block_bytes).get(this.place).get(this.place_len).call(allocate).tee(this.block);
+    code.u32(class).u32(block_bytes).get(this.location).get(this.location_len).call(allocate).tee(this.block);
     code.get(this.count).i32(4).op(I::I32Mul).op(I::I32Add).i32(7).op(I::I32Add).i32(-8).op(I::I32And);
     code.set(this.batch);
     let done = code.block();
@@ -172,17 +172,17 @@ pub fn dispatch(cx: &mut Cx<'_>, code: &mut Code) {
     let next = code.loop_();
     this.poll(cx, code, quit);
     this.handle_all(cx, code, quit);
-    this.look_at_clock(cx, code, quit);
+    this.check_deadline(cx, code, quit);
     code.br(next).end().end();
     this.set_busy(code, 0);
     code.end();
-    code.get(this.block).op(I::I64ExtendI32U).get(this.place).get(this.place_len).call(free);
+    code.get(this.block).op(I::I64ExtendI32U).get(this.location).get(this.location_len).call(free);
     code.get(this.result);
 }
 
 impl Dispatch {
     /// Runs `body` for each ring; it gets the ring's state and its position.
-    fn each(&self, code: &mut Code, body: impl FnOnce(&mut Code, Var, Var)) {
+    fn each(&self, code: &mut WasmCode, body: impl FnOnce(&mut WasmCode, Var, Var)) {
         let (position, ring) = (code.local(ValType::I32), code.local(ValType::I32));
         code.i32(0).set(position);
         let next = code.loop_();
@@ -193,19 +193,19 @@ impl Dispatch {
     }
 
     /// Pushes the address of the state of the ring at a position.
-    fn state_at(&self, code: &mut Code, position: Var) {
+    fn state_at(&self, code: &mut WasmCode, position: Var) {
         code.get(self.rings).get(position).i32(4).ops_of([I::I32Mul, I::I32Add, I::I32Load(mem(0))]);
     }
 
     /// Opens the rings and writes their handles down.
-    fn open_all(&self, cx: &mut Cx<'_>, code: &mut Code, failed: Label) {
+    fn open_all(&self, cx: &mut Cx<'_>, code: &mut WasmCode, failed: Label) {
         let open = cx.routine(Routine::RingOpen);
         let handle = code.local(ValType::I32);
         self.each(code, |code, ring, position| {
             code.get(ring).op(I::I32Load(mem(BUSY))).if_();
             self.abort(cx, code, ring, "` is dispatched already, by what calls this");
             code.end();
-            code.get(ring).get(self.place).get(self.place_len).call(open).tee(handle);
+            code.get(ring).get(self.location).get(self.location_len).call(open).tee(handle);
             code.i32(UNOPENED).op(I::I32Eq).if_();
             code.i32(-EBADF).set(self.result).br(failed).end();
             code.get(self.block).get(position).i32(4).ops_of([I::I32Mul, I::I32Add]);
@@ -213,18 +213,18 @@ impl Dispatch {
         });
     }
 
-    fn set_busy(&self, code: &mut Code, busy: i32) {
+    fn set_busy(&self, code: &mut WasmCode, busy: i32) {
         self.each(code, |code, ring, _| {
             code.get(ring).i32(busy).op(I::I32Store(mem(BUSY)));
         });
     }
 
     /// Ends the plugin with a message about a ring.
-    fn abort(&self, cx: &mut Cx<'_>, code: &mut Code, ring: Var, what: &str) {
+    fn abort(&self, cx: &mut Cx<'_>, code: &mut WasmCode, ring: Var, what: &str) {
         let append = cx.routine(Routine::Append);
         let abort = cx.host("console", "abort");
         let start = begin_message(code);
-        append_vars(cx, code, self.place, self.place_len);
+        append_vars(cx, code, self.location, self.location_len);
         append_text(cx, code, "ring `");
         code.get(ring).op(I::I32Load(mem(NAME))).get(ring).op(I::I32Load(mem(NAME_LEN))).call(append);
         append_text(cx, code, what);
@@ -233,7 +233,7 @@ impl Dispatch {
     }
 
     /// The deadline: now and the timeout, at most the end of time.
-    fn start_clock(&self, cx: &mut Cx<'_>, code: &mut Code) {
+    fn start_clock(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
         let now = cx.host("clock", "now");
         code.get(self.timeout).i64(0).op(I::I64GeS).if_();
         code.call(now).get(self.timeout).op(I::I64Add).tee(self.deadline);
@@ -241,7 +241,7 @@ impl Dispatch {
     }
 
     /// Pushes how long there is until the deadline, at least 0.
-    fn push_left(&self, cx: &mut Cx<'_>, code: &mut Code) {
+    fn push_left(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
         let now = cx.host("clock", "now");
         let left = code.local(ValType::I64);
         code.get(self.deadline).call(now).op(I::I64Sub).tee(left);
@@ -249,7 +249,7 @@ impl Dispatch {
     }
 
     /// Fetches a batch; leaves if there is none to come.
-    fn poll(&self, cx: &mut Cx<'_>, code: &mut Code, quit: Label) {
+    fn poll(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         let poll = cx.host("ring", "poll");
         let shape = cx.abi.result("ring", "poll");
         let warn = cx.routine(Routine::WarnError);
@@ -270,14 +270,14 @@ impl Dispatch {
         code.if_();
         code.i32(0).set(self.result);
         code.u32(error).op(I::I32Load8U(mem(0))).u32(interrupted).op(I::I32Eq).br_if(quit);
-        code.get(self.place).get(self.place_len).u32(error).call(warn);
+        code.get(self.location).get(self.location_len).u32(error).call(warn);
         code.i32(0).u32(error).call(errno).op(I::I32Sub).set(self.result).br(quit).end();
         code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).tee(self.at);
         code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset + LIST_LEN))).op(I::I32Add).set(self.end);
     }
 
     /// Calls the handlers of a batch.
-    fn handle_all(&self, cx: &mut Cx<'_>, code: &mut Code, quit: Label) {
+    fn handle_all(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         let (entry, ring, len) =
             (code.local(ValType::I32), code.local(ValType::I32), code.local(ValType::I32));
         let call = cx.module.call_indirect(&[ValType::I64], &[ValType::I32]);
@@ -306,12 +306,12 @@ impl Dispatch {
     }
 
     /// Leaves if the handler threw or gave a negative number; the rest of the batch waits for the next dispatch.
-    fn leave_off(&self, cx: &mut Cx<'_>, code: &mut Code, quit: Label) {
+    fn leave_off(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         let put_back = cx.host("ring", "put-back");
         let shape = cx.abi.result("ring", "put-back");
         let warn = cx.routine(Routine::WarnError);
         if cx.throws {
-            let thrown = cx.kept(Kept::Thrown, 0);
+            let thrown = cx.kept(KeptGlobal::Thrown, 0);
             code.get_global(thrown).i32(0).ops_of([I::I32Ne]);
         } else {
             code.i32(0);
@@ -323,12 +323,17 @@ impl Dispatch {
         code.u32(cx.returned).call(put_back);
         push_failed(cx, code);
         code.if_();
-        code.get(self.place).get(self.place_len).u32(cx.returned + shape.err().offset).call(warn).end().end();
+        code.get(self.location)
+            .get(self.location_len)
+            .u32(cx.returned + shape.err().offset)
+            .call(warn)
+            .end()
+            .end();
         code.br(quit).end();
     }
 
     /// Leaves with the number of records if the time is over.
-    fn look_at_clock(&self, cx: &mut Cx<'_>, code: &mut Code, quit: Label) {
+    fn check_deadline(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         code.get(self.timeout).i64(0).op(I::I64GeS).if_();
         code.get(self.handled).set(self.result);
         self.push_left(cx, code);

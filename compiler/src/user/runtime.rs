@@ -5,7 +5,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::LIST_LEN;
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, routine_code};
 use super::maps::Table;
 use super::memory::PAGE;
@@ -54,7 +54,7 @@ pub enum Routine {
     ObjectRead,
     /// Pointer, `where`: puts the object back into its map if it lies in one.
     ObjectWritten,
-    /// Address of the key, pointer, what is given (`objects::Given`), `where` -> the address that shows the entry; the
+    /// Address of the key, pointer, what is given (`objects::GivenPointer`), `where` -> the address that shows the entry; the
     /// pointer if there is none.
     Object(Table),
     /// A record: runs the deferred calls that were registered behind it, last first.
@@ -88,7 +88,7 @@ pub enum Routine {
     /// Address of a value, `where` -> 1 if a bloom filter may have it.
     MapHas(Table),
     /// `where` -> a cursor, or 0.
-    MapWalk(Table),
+    MapCursor(Table),
     /// Cursor or 0, destination, its bytes, `where` -> bytes of entries; 0 at the end.
     MapNext,
     /// `where` -> the number of entries.
@@ -172,7 +172,7 @@ impl Routine {
             Routine::MapRemove(_) => (&[I32; 3], &[]),
             Routine::MapSlot(_) => (&[I32; 5], &[I32]),
             Routine::MapPush(_) | Routine::MapTake(_) | Routine::MapHas(_) => (&[I32; 3], &[I32]),
-            Routine::MapWalk(_) | Routine::MapCount(_) | Routine::MapClear(_) => (&[I32; 2], &[I32]),
+            Routine::MapCursor(_) | Routine::MapCount(_) | Routine::MapClear(_) => (&[I32; 2], &[I32]),
             Routine::MapNext => (&[I32; 5], &[I32]),
             Routine::RingOpen => (&[I32; 3], &[I32]),
             Routine::Dispatch => (&[I32, I32, I64, I32, I32], &[I32]),
@@ -232,7 +232,7 @@ impl Routine {
             Routine::MapPush(map) => return format!("ks:map_push:{}", map.name(hir)),
             Routine::MapTake(map) => return format!("ks:map_take:{}", map.name(hir)),
             Routine::MapHas(map) => return format!("ks:map_has:{}", map.name(hir)),
-            Routine::MapWalk(map) => return format!("ks:map_walk:{}", map.name(hir)),
+            Routine::MapCursor(map) => return format!("ks:map_walk:{}", map.name(hir)),
             Routine::MapCount(map) => return format!("ks:map_count:{}", map.name(hir)),
             Routine::MapClear(map) => return format!("ks:map_clear:{}", map.name(hir)),
             Routine::MapNext => "map_next",
@@ -262,7 +262,7 @@ impl Routine {
     }
 
     /// Its code.
-    pub fn code(self, cx: &mut Cx<'_>) -> Code {
+    pub fn code(self, cx: &mut Cx<'_>) -> WasmCode {
         let mut code = routine_code(self);
         match self {
             Routine::Realloc => realloc(&mut code),
@@ -298,7 +298,7 @@ impl Routine {
             Routine::MapPush(map) => maps::push(cx, &mut code, map),
             Routine::MapTake(map) => maps::take(cx, &mut code, map),
             Routine::MapHas(map) => maps::has(cx, &mut code, map),
-            Routine::MapWalk(map) => maps::walk(cx, &mut code, map),
+            Routine::MapCursor(map) => maps::cursor(cx, &mut code, map),
             Routine::MapCount(map) => maps::count(cx, &mut code, map),
             Routine::MapClear(map) => maps::clear(cx, &mut code, map),
             Routine::MapNext => maps::next(cx, &mut code),
@@ -329,41 +329,41 @@ impl Routine {
 }
 
 /// Frees everything that the host has put into the arena.
-pub fn reset_arena(code: &mut Code) {
+pub fn reset_arena(code: &mut WasmCode) {
     code.get_global(ARENA_START).set_global(ARENA);
 }
 
 /// Starts a message at the end of the arena, behind what the host has put there, and gives its start.
-pub fn begin_message(code: &mut Code) -> Var {
+pub fn begin_message(code: &mut WasmCode) -> Var {
     let start = code.local(I32);
     code.get_global(ARENA).set(start);
     start
 }
 
 /// Appends a constant text to a message.
-pub fn append_text(cx: &mut Cx<'_>, code: &mut Code, text: &str) {
+pub fn append_text(cx: &mut Cx<'_>, code: &mut WasmCode, text: &str) {
     let text = cx.text(text);
     let append = cx.routine(Routine::Append);
     code.u32(text.address).u32(text.len).call(append);
 }
 
 /// Pushes address and length of a message.
-pub fn end_message(code: &mut Code, start: Var) {
+pub fn end_message(code: &mut WasmCode, start: Var) {
     code.get(start).get_global(ARENA).get(start).op(I::I32Sub);
 }
 
 /// Appends the text whose address and length stand in two locals.
-pub fn append_vars(cx: &mut Cx<'_>, code: &mut Code, address: Var, len: Var) {
+pub fn append_vars(cx: &mut Cx<'_>, code: &mut WasmCode, address: Var, len: Var) {
     let append = cx.routine(Routine::Append);
     code.get(address).get(len).call(append);
 }
 
 /// Pushes the discriminant of the result that the host has just given: not 0 is an error.
-pub fn push_failed(cx: &Cx<'_>, code: &mut Code) {
+pub fn push_failed(cx: &Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned).op(I::I32Load8U(mem(0)));
 }
 
-fn realloc(code: &mut Code) {
+fn realloc(code: &mut WasmCode) {
     let (old, old_size, align, new_size) = (Var(0), Var(1), Var(2), Var(3));
     let start = code.local(I32);
     let end = code.local(I64);
@@ -385,7 +385,7 @@ fn realloc(code: &mut Code) {
     code.get(start);
 }
 
-fn append(cx: &mut Cx<'_>, code: &mut Code) {
+fn append(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (address, len) = (Var(0), Var(1));
     let realloc = cx.routine(Routine::Realloc);
     code.i32(0).i32(0).i32(1).get(len).call(realloc);
@@ -395,12 +395,12 @@ fn append(cx: &mut Cx<'_>, code: &mut Code) {
 /// The longest number has 20 characters.
 const NUMBER_BYTES: u32 = 24;
 
-fn append_number(cx: &mut Cx<'_>, code: &mut Code) {
+fn append_number(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (value, signed) = (Var(0), Var(1));
     let digits_end = cx.module.statics.reserve(u64::from(NUMBER_BYTES), 1) + NUMBER_BYTES;
     let negative = code.local(I32);
     let at = code.local(I32);
-    let put = |code: &mut Code| {
+    let put = |code: &mut WasmCode| {
         code.get(at).i32(1).op(I::I32Sub).tee(at);
     };
     code.get(value).i64(0).op(I::I64LtS).get(signed).op(I::I32And).tee(negative).if_();
@@ -419,29 +419,33 @@ fn append_number(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Writes `where` and the error's words as a message and pushes it.
-fn push_error(cx: &mut Cx<'_>, code: &mut Code) {
-    let (where_address, where_len, error) = (Var(0), Var(1), Var(2));
-    let words = cx.abi.named("types", "error").field("message").offset;
+fn push_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (location, location_len, error) = (Var(0), Var(1), Var(2));
+    let message = cx.abi.named("types", "error").field("message").offset;
     let append = cx.routine(Routine::Append);
     let start = begin_message(code);
-    append_vars(cx, code, where_address, where_len);
-    code.get(error).op(I::I32Load(mem(words))).get(error).op(I::I32Load(mem(words + LIST_LEN))).call(append);
+    append_vars(cx, code, location, location_len);
+    code.get(error)
+        .op(I::I32Load(mem(message)))
+        .get(error)
+        .op(I::I32Load(mem(message + LIST_LEN)))
+        .call(append);
     end_message(code, start);
 }
 
-fn warn_error(cx: &mut Cx<'_>, code: &mut Code) {
+fn warn_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_error(cx, code);
     let warn = cx.host("console", "warn");
     code.call(warn);
 }
 
-fn abort_error(cx: &mut Cx<'_>, code: &mut Code) {
+fn abort_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_error(cx, code);
     let abort = cx.host("console", "abort");
     code.call(abort).op(I::Unreachable);
 }
 
-fn abort_index(cx: &mut Cx<'_>, code: &mut Code) {
+fn abort_index(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let start = begin_message(code);
     append_vars(cx, code, Var(0), Var(1));
     let number = cx.routine(Routine::AppendNumber);
@@ -452,7 +456,7 @@ fn abort_index(cx: &mut Cx<'_>, code: &mut Code) {
     code.call(abort).op(I::Unreachable);
 }
 
-fn abort_pointer(cx: &mut Cx<'_>, code: &mut Code) {
+fn abort_pointer(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let pointer = Var(0);
     let number = cx.routine(Routine::AppendNumber);
     let start = begin_message(code);

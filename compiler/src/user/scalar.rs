@@ -3,7 +3,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, mem};
+use super::code::{WasmCode, mem};
 use crate::types::IntType;
 
 /// The core type that carries an integer.
@@ -41,7 +41,7 @@ pub fn store_op(int: IntType, offset: u32) -> I<'static> {
 }
 
 /// Pushes the value that the low bits of `bits` mean.
-pub fn push_const(code: &mut Code, int: IntType, bits: u64) {
+pub fn push_const(code: &mut WasmCode, int: IntType, bits: u64) {
     let value = int.value(bits);
     if is_wide(int) {
         code.i64(value as i64);
@@ -51,7 +51,7 @@ pub fn push_const(code: &mut Code, int: IntType, bits: u64) {
 }
 
 /// Makes the value on the stack normal, whose low bits are right.
-pub fn normalise(code: &mut Code, int: IntType) {
+pub fn normalise(code: &mut WasmCode, int: IntType) {
     match (int.bits, int.signed) {
         (8, true) => code.op(I::I32Extend8S),
         (16, true) => code.op(I::I32Extend16S),
@@ -62,7 +62,7 @@ pub fn normalise(code: &mut Code, int: IntType) {
 }
 
 /// Converts the normal value on the stack: cut, or extended by the sign of `from`.
-pub fn convert(code: &mut Code, from: IntType, to: IntType) {
+pub fn convert(code: &mut WasmCode, from: IntType, to: IntType) {
     match (is_wide(from), is_wide(to)) {
         (true, true) => {}
         (false, true) if from.signed => {
@@ -85,7 +85,7 @@ pub fn convert(code: &mut Code, from: IntType, to: IntType) {
 }
 
 /// Turns the value on the stack into an i32 that is not zero if it is not zero.
-pub fn is_not_zero(code: &mut Code, int: IntType) {
+pub fn is_not_zero(code: &mut WasmCode, int: IntType) {
     if is_wide(int) {
         code.i64(0).op(I::I64Ne);
     } else {

@@ -13,13 +13,13 @@
 use wasm_encoder::{Instruction as I, MemArg, ValType};
 
 use super::addr::Addr;
-use super::code::{Code, Var, WasmGlobal, mem};
-use super::cx::{Cx, Kept};
+use super::code::{Var, WasmCode, WasmGlobal, mem};
+use super::cx::{Cx, KeptGlobal};
 use super::func::FnCx;
+use super::lvalue::{Part, Storage};
 use super::maps::Table;
 use super::memory::PAGE;
 use super::module::SHARED_MEMORY;
-use super::place::{Part, Spot};
 use super::runtime::{Routine, reset_arena};
 use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
@@ -78,11 +78,11 @@ impl Cx<'_> {
     /// A map that may be mapped, and where it starts then.
     pub fn shared_array(&mut self, map: Table) -> Option<(Array, WasmGlobal)> {
         let array = Array::of(self.hir, map)?;
-        if !self.is_kept(Kept::MapStart(map)) {
+        if !self.is_kept(KeptGlobal::MapStart(map)) {
             let pages = array.pages().checked_add(self.array_pages).filter(|pages| *pages <= MOST_PAGES)?;
             self.array_pages = pages;
         }
-        Some((array, self.kept(Kept::MapStart(map), 0)))
+        Some((array, self.kept(KeptGlobal::MapStart(map), 0)))
     }
 }
 
@@ -105,9 +105,9 @@ fn pages(cx: &Cx<'_>) -> u32 {
 pub fn finish(cx: &mut Cx<'_>) {
     cx.module.shared_pages = pages(cx);
     let Some(routine) = cx.share_variables else { return };
-    let mut code = Code::new(0);
+    let mut code = WasmCode::new(0);
     for (id, start) in cx.shared_variables() {
-        let handle = cx.kept(Kept::Variable(id), 0);
+        let handle = cx.kept(KeptGlobal::Variable(id), 0);
         code.get_global(start).op(I::I32Eqz).if_();
         ask(cx, &mut code, "globals", "[method]variable.share", handle, start);
         code.end();
@@ -116,7 +116,7 @@ pub fn finish(cx: &mut Cx<'_>) {
 }
 
 /// After the object may have been loaded: asks where the variables lie.
-pub fn ask_variables(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn ask_variables(cx: &mut Cx<'_>, code: &mut WasmCode) {
     if cx.object_bytes() == 0 {
         return;
     }
@@ -126,7 +126,7 @@ pub fn ask_variables(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// After a map was opened, whose handle is kept: asks where its values lie.
-pub fn ask_map(cx: &mut Cx<'_>, code: &mut Code, map: Table, handle: WasmGlobal) {
+pub fn ask_map(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, handle: WasmGlobal) {
     if let Some((_, start)) = cx.shared_array(map) {
         ask(cx, code, "maps", "[method]map.share", handle, start);
     }
@@ -134,7 +134,7 @@ pub fn ask_map(cx: &mut Cx<'_>, code: &mut Code, map: Table, handle: WasmGlobal)
 
 fn ask(
     cx: &mut Cx<'_>,
-    code: &mut Code,
+    code: &mut WasmCode,
     interface: &str,
     function: &str,
     handle: WasmGlobal,
@@ -149,7 +149,7 @@ fn ask(
 }
 
 /// Of a routine that looks an array map up: if it is mapped, copies the value and returns 1.
-pub fn look_up(cx: &mut Cx<'_>, code: &mut Code, map: Table, key: Var, to: Var) {
+pub fn look_up(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, key: Var, to: Var) {
     let Some((array, start)) = cx.shared_array(map) else { return };
     let copy = cx.routine(Routine::SharedCopy);
     let index = code.local(ValType::I32);
@@ -161,7 +161,7 @@ pub fn look_up(cx: &mut Cx<'_>, code: &mut Code, map: Table, key: Var, to: Var) 
 }
 
 /// [`Routine::SharedCopy`]: eight bytes at a time where the source is aligned to them.
-pub fn copy(code: &mut Code) {
+pub fn copy(code: &mut WasmCode) {
     let (to, from, size) = (Var(0), Var(1), Var(2));
     for (bytes, int) in [(8, U64), (1, U8)] {
         let done = code.block();
@@ -184,8 +184,8 @@ pub fn copy(code: &mut Code) {
 
 impl FnCx<'_, '_> {
     /// Pushes a scalar: from shared memory if the spot lies there, else as `call` pushes it.
-    pub fn read_shared(&mut self, spot: &Spot, int: IntType, call: impl FnOnce(&mut Self)) {
-        let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+    pub fn read_shared(&mut self, storage: &Storage, int: IntType, call: impl FnOnce(&mut Self)) {
+        let Some(mapped) = self.mapped(storage, int) else { return call(self) };
         let known = self.shared_memory.start(mapped.start);
         if known.is_some() && mapped.index.is_none() {
             return self.load_mapped(mapped, int);
@@ -213,8 +213,14 @@ impl FnCx<'_, '_> {
     }
 
     /// Stores the scalar in a local: to shared memory if the spot lies there, else as `call` does.
-    pub fn write_shared(&mut self, spot: &Spot, int: IntType, value: Var, call: impl FnOnce(&mut Self)) {
-        let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+    pub fn write_shared(
+        &mut self,
+        storage: &Storage,
+        int: IntType,
+        value: Var,
+        call: impl FnOnce(&mut Self),
+    ) {
+        let Some(mapped) = self.mapped(storage, int) else { return call(self) };
         let store = |fcx: &mut Self| {
             fcx.push_mapped(mapped);
             fcx.code.get(value).op(store_op(int, mapped.part.offset));
@@ -232,7 +238,7 @@ impl FnCx<'_, '_> {
 
     /// Copies a whole variable to an address: from shared memory if it lies there, else as `call` does.
     pub fn copy_shared_variable(&mut self, id: GlobalId, to: Addr, call: impl FnOnce(&mut Self)) {
-        let start = self.cx.kept(Kept::VariableStart(id), 0);
+        let start = self.cx.kept(KeptGlobal::VariableStart(id), 0);
         let copy = self.cx.routine(Routine::SharedCopy);
         self.code.get_global(start).if_();
         self.push_addr(to);
@@ -243,15 +249,15 @@ impl FnCx<'_, '_> {
     }
 
     /// Whether the scalar at a spot may lie in shared memory.
-    pub fn may_be_shared(&mut self, spot: &Spot, int: IntType) -> bool {
-        self.mapped(spot, int).is_some()
+    pub fn may_be_shared(&mut self, storage: &Storage, int: IntType) -> bool {
+        self.mapped(storage, int).is_some()
     }
 
-    fn mapped(&mut self, spot: &Spot, int: IntType) -> Option<Mapped> {
+    fn mapped(&mut self, storage: &Storage, int: IntType) -> Option<Mapped> {
         let hir = self.cx.hir;
-        let (ty, part) = match *spot {
-            Spot::Variable { id, part } => (hir.globals[id].ty, part),
-            Spot::Element { map, part, .. } => (map.value(hir), part),
+        let (ty, part) = match *storage {
+            Storage::Variable { id, part } => (hir.globals[id].ty, part),
+            Storage::Element { map, part, .. } => (map.value(hir), part),
             _ => return None,
         };
         let part = part.unwrap_or_default();
@@ -260,11 +266,11 @@ impl FnCx<'_, '_> {
         if hir.types.align(ty) < bytes || !u64::from(part.offset).is_multiple_of(bytes) {
             return None;
         }
-        match *spot {
-            Spot::Variable { id, .. } => {
-                Some(Mapped { start: self.cx.kept(Kept::VariableStart(id), 0), index: None, part })
+        match *storage {
+            Storage::Variable { id, .. } => {
+                Some(Mapped { start: self.cx.kept(KeptGlobal::VariableStart(id), 0), index: None, part })
             }
-            Spot::Element { map, key, .. } => {
+            Storage::Element { map, key, .. } => {
                 let (array, start) = self.cx.shared_array(map)?;
                 Some(Mapped { start, index: Some((array, key.index?)), part })
             }

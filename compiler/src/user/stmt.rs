@@ -6,7 +6,7 @@ use super::cx::Lower;
 use super::expr::mistake;
 use super::func::{FnCx, Home};
 use super::scalar::{convert, push_const, val_type};
-use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Place, Stmt, StmtKind};
+use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Lvalue, Stmt, StmtKind};
 use crate::types::{IntType, TypeId};
 
 impl FnCx<'_, '_> {
@@ -17,8 +17,8 @@ impl FnCx<'_, '_> {
         match &stmt.kind {
             StmtKind::Let { local, init } => self.let_(*local, init.as_ref())?,
             StmtKind::Bind { local, map, key } => self.bind(*local, *map, key, stmt.span)?,
-            StmtKind::Assign { place, value } => self.assign(place, value)?,
-            StmtKind::Compound { place, op, value } => self.compound(place, *op, value)?,
+            StmtKind::Assign { lvalue, value } => self.assign(lvalue, value)?,
+            StmtKind::Compound { lvalue, op, value } => self.compound(lvalue, *op, value)?,
             StmtKind::Expr(expr) => self.discard(expr)?,
             StmtKind::If { cond, then, otherwise } => self.if_(cond, then, otherwise)?,
             StmtKind::While { cond, body } => self.unswitched(stmt, |fcx| fcx.while_(cond, body))?,
@@ -28,8 +28,8 @@ impl FnCx<'_, '_> {
             StmtKind::Break => self.branch(stmt, |labels| labels.leave),
             StmtKind::Continue => self.branch(stmt, |labels| labels.next),
             StmtKind::Return(value) => self.return_(value.as_ref())?,
-            StmtKind::ForEach { key, value, walk, body } => {
-                self.unswitched(stmt, |fcx| fcx.for_each((*key, *value), walk, body, stmt.span))?;
+            StmtKind::ForEach { key, value, iteration, body } => {
+                self.unswitched(stmt, |fcx| fcx.for_each((*key, *value), iteration, body, stmt.span))?;
             }
             StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
             StmtKind::Free(pointer) => self.free(pointer)?,
@@ -80,34 +80,34 @@ impl FnCx<'_, '_> {
     }
 
     /// The place's parts are evaluated before the value.
-    fn assign(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+    fn assign(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
         if let ExprKind::Event(spec) = &value.kind {
-            return self.assign_event(place, spec);
+            return self.assign_event(lvalue, spec);
         }
-        let spot = self.spot(place)?;
-        if let Some(int) = self.cx.hir.types.scalar(place.ty) {
+        let storage = self.storage(lvalue)?;
+        if let Some(int) = self.cx.hir.types.scalar(lvalue.ty) {
             let var = self.temp(val_type(int));
             self.scalar(value)?;
             self.code.set(var);
-            return self.write_scalar(&spot, int, var, place.span);
+            return self.write_scalar(&storage, int, var, lvalue.span);
         }
         let from = self.aggregate_addr(value)?;
-        self.write_aggregate(&spot, place.ty, from, place.span)
+        self.write_aggregate(&storage, lvalue.ty, from, lvalue.span)
     }
 
     /// The value is evaluated before the place is read, as an atomic addition in the kernel half does.
-    fn compound(&mut self, place: &Place, op: BinaryOp, value: &Expr) -> Lower<()> {
-        let (stored, int) = (self.int(place.ty), self.int(value.ty));
-        let spot = self.spot(place)?;
+    fn compound(&mut self, lvalue: &Lvalue, op: BinaryOp, value: &Expr) -> Lower<()> {
+        let (stored, int) = (self.int(lvalue.ty), self.int(value.ty));
+        let storage = self.storage(lvalue)?;
         let right = self.temp(val_type(int));
         self.scalar(value)?;
         self.code.set(right);
-        if self.add_to_slot(&spot, op, (stored, int), right, place.span)? {
+        if self.add_to_slot(&storage, op, (stored, int), right, lvalue.span)? {
             return Ok(());
         }
         let operands = Some(Operands { left: self.temp(val_type(int)), right });
         let result = self.temp(val_type(stored));
-        self.update_scalar(&spot, stored, result, place.span, |fcx| {
+        self.update_scalar(&storage, stored, result, lvalue.span, |fcx| {
             convert(&mut fcx.code, stored, int);
             fcx.code.get(right);
             arith::binary(&mut fcx.code, op, int, operands);

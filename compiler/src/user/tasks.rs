@@ -4,7 +4,7 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::LIST_LEN;
 use super::addr::Addr;
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, Lower};
 use super::func::FnCx;
 use super::runtime::{Routine, reset_arena};
@@ -63,7 +63,7 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::PidOf`].
-pub fn pid_of(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("system", "pid-of");
     let found = cx.abi.result("system", "pid-of").some().offset;
     reset_arena(code);
@@ -73,7 +73,7 @@ pub fn pid_of(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::CommOf`].
-pub fn comm_of(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn comm_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("system", "comm-of");
     reset_arena(code);
     code.get(Var(2)).u32(cx.returned).call(call);
@@ -81,7 +81,7 @@ pub fn comm_of(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::Symbol`].
-pub fn symbol(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn symbol(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("symbols", "name");
     reset_arena(code);
     code.get(Var(2)).get(Var(3)).get(Var(4)).u32(cx.returned).call(call);
@@ -89,7 +89,7 @@ pub fn symbol(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Copies the text that the host gave to the destination, whose address and size are the first two parameters.
-fn copy_answer(cx: &mut Cx<'_>, code: &mut Code) {
+fn copy_answer(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let copy = cx.routine(Routine::TextCopy);
     code.get(Var(0)).get(Var(1));
     code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(copy);

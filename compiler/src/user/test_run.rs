@@ -88,8 +88,8 @@ impl FnCx<'_, '_> {
 
     fn member(&self, id: StructId, at: Addr, name: &str) -> Option<(Addr, TypeId)> {
         let types = &self.cx.hir.types;
-        let place = types.struct_def(id).field(name)?;
-        Some((at.plus(types.field_offset(id, place) as u32), types.struct_def(id).fields[place].ty))
+        let position = types.struct_def(id).field(name)?;
+        Some((at.plus(types.field_offset(id, position) as u32), types.struct_def(id).fields[position].ty))
     }
 
     /// How many bytes of a packet a value of this type holds; the last of a string is its end.

@@ -2,12 +2,12 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 use super::runtime::Routine;
 
 /// [`Routine::TextLength`].
-pub fn length(code: &mut Code) {
+pub fn length(code: &mut WasmCode) {
     let (address, size) = (Var(0), Var(1));
     let len = code.local(ValType::I32);
     let done = code.block();
@@ -19,7 +19,7 @@ pub fn length(code: &mut Code) {
 }
 
 /// [`Routine::TextCopy`].
-pub fn copy(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn copy(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);
     let len = code.local(ValType::I32);
@@ -33,15 +33,15 @@ pub fn copy(cx: &mut Cx<'_>, code: &mut Code) {
 
 /// [`Routine::IsUtf8`]: for each character, how many bytes follow the first one, and what the second one may be, which
 /// alone tells overlong forms, surrogates and what is beyond the last character (The Unicode Standard, table 3-7).
-pub fn is_utf8(code: &mut Code) {
+pub fn is_utf8(code: &mut WasmCode) {
     let (at, len) = (Var(0), Var(1));
     let [end, first, rest, low, high] = [(); 5].map(|()| code.local(ValType::I32));
-    let byte = |code: &mut Code| {
+    let byte = |code: &mut WasmCode| {
         code.get(at).op(I::I32Load8U(mem(0)));
         code.get(at).i32(1).op(I::I32Add).set(at);
     };
     // Pushes one of two numbers, by whether the first byte is this one.
-    let unless = |code: &mut Code, special: i32, then: i32, other: i32| {
+    let unless = |code: &mut WasmCode, special: i32, then: i32, other: i32| {
         code.i32(then).i32(other).get(first).i32(special).ops_of([I::I32Eq, I::Select]);
     };
     code.get(at).get(len).op(I::I32Add).set(end);
@@ -76,7 +76,7 @@ pub fn is_utf8(code: &mut Code) {
 }
 
 /// [`Routine::TextAppend`].
-pub fn append(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn append(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);
     let copy = cx.routine(Routine::TextCopy);
@@ -87,7 +87,7 @@ pub fn append(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::TextEqual`].
-pub fn equal(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn equal(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (left, left_size, right, right_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);
     let rest = code.local(ValType::I32);

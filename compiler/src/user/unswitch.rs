@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::code::{Var, WasmGlobal};
-use super::cx::{Cx, GlobalHome, Kept, Lower};
+use super::cx::{Cx, GlobalHome, KeptGlobal, Lower};
 use super::func::FnCx;
 use super::maps::Table;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Block, ConfigId, Expr, ExprKind, GlobalId, MapId, Stmt, StmtKind, Walk};
+use crate::hir::{Block, ConfigId, Expr, ExprKind, GlobalId, MapId, MapIteration, Stmt, StmtKind};
 
 /// How often a short body stands in a loop over mapped memory.
 const COPIES: usize = 4;
@@ -23,7 +23,7 @@ const SHORT: usize = 32;
 
 /// What is known about shared memory at the place that is being lowered.
 #[derive(Debug, Clone, Default)]
-pub enum Known {
+pub enum MappingState {
     /// Nothing.
     #[default]
     Nothing,
@@ -33,10 +33,10 @@ pub enum Known {
     Unmapped,
 }
 
-impl Known {
+impl MappingState {
     /// Where something starts that is known to be mapped.
     pub fn start(&self, start: WasmGlobal) -> Option<Var> {
-        let Known::Mapped(starts) = self else { return None };
+        let MappingState::Mapped(starts) = self else { return None };
         starts.iter().find_map(|(global, var)| (*global == start).then_some(*var))
     }
 }
@@ -44,7 +44,7 @@ impl Known {
 impl FnCx<'_, '_> {
     /// Lowers a loop with `lower`, twice if that pays.
     pub fn unswitched(&mut self, stmt: &Stmt, lower: impl Fn(&mut Self) -> Lower<()>) -> Lower<()> {
-        if !matches!(self.shared_memory, Known::Nothing) {
+        if !matches!(self.shared_memory, MappingState::Nothing) {
             return lower(self);
         }
         let starts = starts(self.cx, stmt);
@@ -57,12 +57,12 @@ impl FnCx<'_, '_> {
             self.code.get_global(*start).tee(*var).i32(0).ops_of([I::I32Ne, I::I32And]);
         }
         self.code.if_();
-        self.shared_memory = Known::Mapped(mapped);
+        self.shared_memory = MappingState::Mapped(mapped);
         lower(self)?;
         self.code.else_();
-        self.shared_memory = Known::Unmapped;
+        self.shared_memory = MappingState::Unmapped;
         lower(self)?;
-        self.shared_memory = Known::Nothing;
+        self.shared_memory = MappingState::Nothing;
         self.code.end();
         Ok(())
     }
@@ -73,7 +73,8 @@ impl FnCx<'_, '_> {
     pub fn copies(&self, body: &Block) -> usize {
         let mut seen = Length { expressions: 0, loops: false };
         visit::block(&mut seen, body);
-        let pays = matches!(self.shared_memory, Known::Mapped(_)) && !seen.loops && seen.expressions <= SHORT;
+        let pays =
+            matches!(self.shared_memory, MappingState::Mapped(_)) && !seen.loops && seen.expressions <= SHORT;
         if pays { COPIES } else { 1 }
     }
 }
@@ -97,7 +98,7 @@ impl Visitor for Length {
 
 /// Where the variables and maps start that a loop uses; none if it calls something anyway.
 fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
-    let mut used = Used { calls: false, globals: BTreeSet::new(), maps: BTreeSet::new() };
+    let mut used = LoopUses { calls: false, globals: BTreeSet::new(), maps: BTreeSet::new() };
     visit::stmt(&mut used, stmt);
     if used.calls {
         return Vec::new();
@@ -105,7 +106,7 @@ fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
     let mut starts = Vec::new();
     for id in used.globals {
         if cx.global(id) == GlobalHome::Object {
-            starts.push(cx.kept(Kept::VariableStart(id), 0));
+            starts.push(cx.kept(KeptGlobal::VariableStart(id), 0));
         }
     }
     for map in used.maps {
@@ -118,13 +119,13 @@ fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
 }
 
 /// What a loop uses.
-struct Used {
+struct LoopUses {
     calls: bool,
     globals: BTreeSet<GlobalId>,
     maps: BTreeSet<Table>,
 }
 
-impl Visitor for Used {
+impl Visitor for LoopUses {
     fn global(&mut self, id: GlobalId) {
         self.globals.insert(id);
     }
@@ -139,7 +140,7 @@ impl Visitor for Used {
 
     fn stmt(&mut self, stmt: &Stmt) {
         self.calls |= !match &stmt.kind {
-            StmtKind::ForEach { walk, .. } => matches!(walk, Walk::Array(_)),
+            StmtKind::ForEach { iteration, .. } => matches!(iteration, MapIteration::Array(_)),
             StmtKind::Let { .. }
             | StmtKind::Assign { .. }
             | StmtKind::Compound { .. }

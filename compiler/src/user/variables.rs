@@ -7,8 +7,8 @@
 use wasm_encoder::Instruction as I;
 
 use super::abi::LIST_LEN;
-use super::code::{Code, Var, mem};
-use super::cx::{Cx, Kept};
+use super::code::{Var, WasmCode, mem};
+use super::cx::{Cx, KeptGlobal};
 use super::func::FnCx;
 use super::maps;
 use super::runtime::{Routine, push_failed, reset_arena};
@@ -16,11 +16,11 @@ use super::shared;
 use crate::hir::GlobalId;
 
 /// Opens the variables that some function uses.
-pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     for (id, kept) in cx.kept_variables() {
         let global = &cx.hir.globals[id];
         let name = cx.text(&global.name);
-        let place = cx.text(format!("{}variable `{}`: ", cx.line_prefix(global.span), global.name));
+        let location = cx.text(format!("{}variable `{}`: ", cx.line_prefix(global.span), global.name));
         let open = cx.host("globals", "[static]variable.open");
         let shape = cx.abi.result("globals", "[static]variable.open");
         reset_arena(code);
@@ -29,8 +29,8 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
         code.if_();
         let abort = cx.routine(Routine::AbortError);
         let (err, returned) = (shape.err().offset, cx.returned);
-        let end = |code: &mut Code| {
-            code.u32(place.address).u32(place.len).u32(returned + err).call(abort).op(I::Unreachable);
+        let end = |code: &mut WasmCode| {
+            code.u32(location.address).u32(location.len).u32(returned + err).call(abort).op(I::Unreachable);
         };
         match global.pinned {
             true => maps::if_fatal(cx, code, err, end),
@@ -46,7 +46,7 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
 impl FnCx<'_, '_> {
     /// Pushes the handle of a variable. One that is not open ends the plugin.
     pub fn push_variable(&mut self, id: GlobalId) {
-        let kept = self.cx.kept(Kept::Variable(id), 0);
+        let kept = self.cx.kept(KeptGlobal::Variable(id), 0);
         let hir = self.cx.hir;
         let global = &hir.globals[id];
         if global.pinned && self.cx.tests_a_load {
@@ -64,7 +64,7 @@ impl FnCx<'_, '_> {
 }
 
 /// [`Routine::VariableRead`].
-pub fn read(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (handle, to, size) = (Var(0), Var(1), Var(2));
     let read = cx.host("globals", "[method]variable.read");
     reset_arena(code);
@@ -77,7 +77,7 @@ pub fn read(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::VariableWrite`].
-pub fn write(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn write(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let write = cx.host("globals", "[method]variable.write");
     let err = cx.abi.result("globals", "[method]variable.write").err().offset;
     reset_arena(code);
@@ -86,7 +86,7 @@ pub fn write(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::VariableSet`].
-pub fn set(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn set(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let set = cx.host("globals", "[method]variable.set");
     let err = cx.abi.result("globals", "[method]variable.set").err().offset;
     reset_arena(code);
@@ -94,15 +94,15 @@ pub fn set(cx: &mut Cx<'_>, code: &mut Code) {
     abort_if_failed(cx, code, Var(2), Var(3), err);
 }
 
-fn abort_if_failed(cx: &mut Cx<'_>, code: &mut Code, place: Var, place_len: Var, err: u32) {
+fn abort_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, location: Var, location_len: Var, err: u32) {
     push_failed(cx, code);
     code.if_();
-    code.get(place).get(place_len);
+    code.get(location).get(location_len);
     push_abort(cx, code, err);
     code.end();
 }
 
-fn push_abort(cx: &mut Cx<'_>, code: &mut Code, err: u32) {
+fn push_abort(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32) {
     let abort = cx.routine(Routine::AbortError);
     code.u32(cx.returned + err).call(abort).op(I::Unreachable);
 }

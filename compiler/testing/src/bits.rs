@@ -3,7 +3,7 @@
 //! Other random scripts seldom have a number whose bits contradict its bounds: it takes two limits close together.
 
 use crate::script::items;
-use crate::script::numbers::Numbers;
+use crate::script::rng::Rng;
 use crate::script::tree::{Node, Piece};
 use crate::script::types::{Ty, U32};
 
@@ -44,9 +44,9 @@ pub fn script(seed: u64) -> Node {
 
 /// The items of a program of the seed.
 fn program(seed: u64, header: &str) -> Vec<Node> {
-    let mut bits = Bits { numbers: Numbers::new(!seed), size: 0 };
-    bits.size = 1 + bits.numbers.below(19);
-    let element = *bits.numbers.pick(&["u8", "u16", "u32", "u64"]);
+    let mut bits = Bits { rng: Rng::new(!seed), size: 0 };
+    bits.size = 1 + bits.rng.below(19);
+    let element = *bits.rng.pick(&["u8", "u16", "u32", "u64"]);
     let map = format!("var bits_map: array<u32, {element}[{}]>(4)", bits.size);
     let body = bits.body();
     vec![
@@ -57,34 +57,34 @@ fn program(seed: u64, header: &str) -> Vec<Node> {
 }
 
 struct Bits {
-    numbers: Numbers,
+    rng: Rng,
     /// Elements of an entry of the map.
     size: usize,
 }
 
 impl Bits {
     fn body(&mut self) -> Vec<Node> {
-        let width = *self.numbers.pick(WIDTHS);
+        let width = *self.rng.pick(WIDTHS);
         let mut stmts = vec![
-            Node::stmt(&format!("var entry = bits_map[{}]", self.numbers.below(4)), Vec::new()),
+            Node::stmt(&format!("var entry = bits_map[{}]", self.rng.below(4)), Vec::new()),
             Node::stmt(&format!("var i: {width} = ($ as {width})"), vec![self.number(3, false)]),
         ];
-        if self.numbers.one_in(2) {
-            let limit = self.numbers.below(9);
+        if self.rng.one_in(2) {
+            let limit = self.rng.below(9);
             let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
             stmts.push(Node::stmt(&format!("if (bits_y > {limit}) $"), vec![Node::block(vec![changed])]));
         }
-        if self.numbers.one_in(3) {
-            let turns = *self.numbers.pick(&["3", "bits_y & 7", "9"]);
+        if self.rng.one_in(3) {
+            let iterations = *self.rng.pick(&["3", "bits_y & 7", "9"]);
             let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
             let read = self.guarded("bits_out += (entry[i] as u32)");
             stmts.push(Node::stmt(
-                &format!("for (k in 0..({turns})) $"),
+                &format!("for (k in 0..({iterations})) $"),
                 vec![Node::block(vec![changed, read])],
             ));
         }
         stmts.push(self.guarded("bits_out = (entry[i] as u32)"));
-        for _ in 0..self.numbers.below(4) {
+        for _ in 0..self.rng.below(4) {
             stmts.push(self.read());
         }
         stmts.push(Node::stmt("return 2", Vec::new()));
@@ -94,19 +94,19 @@ impl Bits {
     /// A statement where the entry is there and the number between limits.
     fn guarded(&mut self, stmt: &str) -> Node {
         let mut all = String::from("entry != null");
-        for _ in 0..self.numbers.below(4) {
-            let condition = *self.numbers.pick(CONDITIONS);
-            all.push_str(&format!(" && i {condition} {}", self.numbers.below(self.size + 3)));
+        for _ in 0..self.rng.below(4) {
+            let condition = *self.rng.pick(CONDITIONS);
+            all.push_str(&format!(" && i {condition} {}", self.rng.below(self.size + 3)));
         }
         Node::stmt(&format!("if ({all}) $"), vec![Node::block(vec![Node::stmt(stmt, Vec::new())])])
     }
 
     fn read(&mut self) -> Node {
-        match self.numbers.below(5) {
+        match self.rng.below(5) {
             0 => Node::stmt("bits_out += bits_table[$]", vec![self.number(2, true)]),
             1 => Node::stmt("bits_out += bits_at($)", vec![self.number(2, true)]),
             2 => {
-                let at = *self.numbers.pick(&["1", "i", "i & 7"]);
+                let at = *self.rng.pick(&["1", "i", "i & 7"]);
                 let read = format!("if (((ctx->data + $) as *BitsPart)->a[{at}] > 3) $");
                 let then = Node::block(vec![Node::stmt("bits_out += 1", Vec::new())]);
                 Node::stmt(&read, vec![self.number(2, true), then])
@@ -118,8 +118,8 @@ impl Bits {
                 Node::stmt("if (bits_x > 1) $", vec![Node::block(vec![near, filled, read])])
             }
             _ => {
-                let condition = *self.numbers.pick(&[">=", ">", "!="]);
-                let limit = 1 + self.numbers.below(self.size);
+                let condition = *self.rng.pick(&[">=", ">", "!="]);
+                let limit = 1 + self.rng.below(self.size);
                 let other = Node::stmt("var j: u32 = $", vec![self.number(2, true)]);
                 let text = format!("if (entry != null && j {condition} {limit}) $");
                 let write = Node::block(vec![Node::stmt("entry[j] = 1", Vec::new())]);
@@ -132,24 +132,24 @@ impl Bits {
     /// An expression of 32 bits; also of the index where there is one.
     fn number(&mut self, depth: u32, is_index: bool) -> Node {
         let ty = Ty::Int(U32);
-        if depth == 0 || self.numbers.one_in(7) {
+        if depth == 0 || self.rng.one_in(7) {
             let names = ["bits_x", "bits_y", "(i as u32)"];
             let known = if is_index { 3 } else { 2 };
-            return Node::expr(&ty, names[self.numbers.below(known)], Vec::new());
+            return Node::expr(&ty, names[self.rng.below(known)], Vec::new());
         }
         let inner = self.number(depth - 1, is_index);
-        let constant = *self.numbers.pick(CONSTANTS);
-        let template = match self.numbers.below(12) {
+        let constant = *self.rng.pick(CONSTANTS);
+        let template = match self.rng.below(12) {
             0..=3 => format!("($ | {constant})"),
             4 => format!("($ & {constant})"),
             5 => format!("($ + {constant})"),
             6 => format!("($ ^ {constant})"),
-            7 => format!("($ << {})", 1 + self.numbers.below(5)),
-            8 => format!("($ * {})", self.numbers.pick(&[2, 3, 4, 8, 12])),
-            9 => format!("($ >> {})", 1 + self.numbers.below(5)),
+            7 => format!("($ << {})", 1 + self.rng.below(5)),
+            8 => format!("($ * {})", self.rng.pick(&[2, 3, 4, 8, 12])),
+            9 => format!("($ >> {})", 1 + self.rng.below(5)),
             10 => format!("($ - {constant})"),
             _ => {
-                let operator = *self.numbers.pick(&["|", "&", "+", "^", "-"]);
+                let operator = *self.rng.pick(&["|", "&", "+", "^", "-"]);
                 let other = self.number(depth - 1, is_index);
                 return Node::expr(&ty, &format!("($ {operator} $)"), vec![inner, other]);
             }

@@ -62,8 +62,8 @@ pub fn perf_program(items: &str, body: &str) -> String {
 
 /// Whether the text of an instruction works on 32 bits of a register.
 fn has_32_bits(line: &str) -> bool {
-    line.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {
-        word.strip_prefix('w').is_some_and(|number| number.parse::<u8>().is_ok_and(|number| number <= 10))
+    line.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|token| {
+        token.strip_prefix('w').is_some_and(|number| number.parse::<u8>().is_ok_and(|number| number <= 10))
     })
 }
 

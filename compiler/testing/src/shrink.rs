@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::script::tree::{Kind, Node, Piece};
+use crate::script::tree::{Node, NodeKind, Piece};
 
 /// After this time the smallest script so far must do: the verifier may need seconds for each.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ impl Node {
 /// Without a run of statements of the block with this number.
 fn chunks(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
-    if !matches!(node.kind, Kind::Block | Kind::Script) {
+    if !matches!(node.kind, NodeKind::Block | NodeKind::Script) {
         return Vec::new();
     }
     let len = node.pieces.len();
@@ -106,21 +106,21 @@ fn chunks(script: &Node, number: usize) -> Vec<Node> {
 /// With the content of a statement's blocks instead of the statement.
 fn blocks_for_statements(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
-    if number == 0 || !matches!(node.kind, Kind::Stmt) {
+    if number == 0 || !matches!(node.kind, NodeKind::Stmt) {
         return Vec::new();
     }
-    let blocks = node.children().filter(|child| matches!(child.kind, Kind::Block));
+    let blocks = node.children().filter(|child| matches!(child.kind, NodeKind::Block));
     blocks.map(|block| script.replaced(number, &block.pieces)).collect()
 }
 
 /// With a literal or a part of an expression instead of the expression.
 fn simpler_expressions(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
-    let Kind::Expr { ty, .. } = &node.kind else { return Vec::new() };
+    let NodeKind::Expr { ty, .. } = &node.kind else { return Vec::new() };
     let mut smaller = Vec::new();
     if !node.is_constant() {
         smaller.extend(ty.simplest().map(|text| Node::constant(ty, text)));
     }
-    smaller.extend(node.children().filter(|child| matches!(child.kind, Kind::Expr { .. })).cloned());
+    smaller.extend(node.children().filter(|child| matches!(child.kind, NodeKind::Expr { .. })).cloned());
     smaller.into_iter().map(|one| script.replaced(number, &[Piece::Node(one)])).collect()
 }

@@ -17,8 +17,8 @@ pub fn try_compile(text: &str) -> Result<Compiled, Vec<Diagnostic>> {
         .expect("a test script is short")
         .check();
     let Some(hir) = checked.hir else {
-        let words: Vec<_> = checked.diagnostics.sorted().iter().map(|one| one.message.clone()).collect();
-        panic!("the script is wrong: {words:#?}");
+        let messages: Vec<_> = checked.diagnostics.sorted().iter().map(|one| one.message.clone()).collect();
+        panic!("the script is wrong: {messages:#?}");
     };
     let (sources, id) = (checked.sources, checked.file);
     let split = split::split(&hir);

@@ -50,29 +50,29 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The scalars of an expected value, with the places where the script finds them.
-fn leaves(place: &str, value: &Json, found: &mut Vec<(String, Json)>) {
+fn leaves(lvalue: &str, value: &Json, found: &mut Vec<(String, Json)>) {
     match value {
         Json::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| leaves(&format!("{place}[{at}]"), item, found));
+            items.iter().enumerate().for_each(|(at, item)| leaves(&format!("{lvalue}[{at}]"), item, found));
         }
         Json::Object(fields) => {
-            fields.iter().for_each(|(name, field)| leaves(&format!("{place}.{name}"), field, found));
+            fields.iter().for_each(|(name, field)| leaves(&format!("{lvalue}.{name}"), field, found));
         }
-        scalar => found.push((place.to_owned(), scalar.clone())),
+        scalar => found.push((lvalue.to_owned(), scalar.clone())),
     }
 }
 
 fn expectations(script: &str) -> Vec<(String, Json)> {
     let mut found = Vec::new();
     for line in script.lines().map_while(|line| line.strip_prefix("// ")) {
-        let (place, value) = match line.strip_prefix("returns ") {
+        let (lvalue, value) = match line.strip_prefix("returns ") {
             Some(value) => ("result_of_watch", value),
             None => match line.strip_prefix("expect ").and_then(|rest| rest.split_once(" = ")) {
                 Some(pair) => pair,
                 None => continue,
             },
         };
-        leaves(place, &serde_json::from_str(value).expect("JSON"), &mut found);
+        leaves(lvalue, &serde_json::from_str(value).expect("JSON"), &mut found);
     }
     found
 }
@@ -83,8 +83,8 @@ fn for_userspace(script: &str, expected: &[(String, Json)]) -> String {
         .replace("@perf_event\nfn watch(ctx: *bpf_perf_event_data)", "fn watch()")
         .replace("@helper\n", "");
     let mut main = String::from("fn main() -> i32 {\n    var result_of_watch = watch()\n");
-    for (place, _) in expected {
-        writeln!(main, "    print(\"{{}}\", {place})").expect("a string grows");
+    for (lvalue, _) in expected {
+        writeln!(main, "    print(\"{{}}\", {lvalue})").expect("a string grows");
     }
     format!("{script}\n{main}    return 0\n}}\n")
 }
@@ -120,6 +120,6 @@ fn check(script: &str) -> Result<(), Failed> {
     let pairs = printed.zip(&expected);
     let unequal = pairs.filter(|(line, (_, value))| line.len() != 1 || !same(&line[0], value));
     let wrong: Vec<_> =
-        unequal.map(|(line, (place, value))| format!("{place} is {line:?}, not {value}")).collect();
+        unequal.map(|(line, (lvalue, value))| format!("{lvalue} is {line:?}, not {value}")).collect();
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }

@@ -43,16 +43,16 @@ fn collect(folder: &Path, scripts: &mut Vec<PathBuf>) {
 fn compare(script: &Path) -> Result<(), Failed> {
     let text = String::from_utf8_lossy(&std::fs::read(script)?).into_owned();
     let head: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("// ")).collect();
-    let has = |word: &str| {
+    let has = |flag_name: &str| {
         let mut modes =
             head.iter().filter_map(|line| line.strip_prefix("mode: ").or(line.strip_prefix("flags: ")));
-        modes.any(|line| line.split([',', ' ']).any(|one| one == word))
+        modes.any(|line| line.split([',', ' ']).any(|one| one == flag_name))
     };
     let run = |command: &[&str]| -> Result<Output, Failed> {
         let mut ks = Command::new(env!("CARGO_BIN_EXE_ks"));
         ks.args(command).args(["--format", "json"]).arg(script);
-        for (word, flag) in [("strict", "--strict-011"), ("tests", "--test")] {
-            ks.args(has(word).then_some(flag));
+        for (flag_name, flag) in [("strict", "--strict-011"), ("tests", "--test")] {
+            ks.args(has(flag_name).then_some(flag));
         }
         Ok(ks.output()?)
     };

@@ -61,7 +61,8 @@ impl Case {
     }
 
     fn holds(&self, outcome: &Outcome) -> bool {
-        let text = |words: &String| outcome.errors.iter().any(|error| error.text.contains(words.as_str()));
+        let text =
+            |expected: &String| outcome.errors.iter().any(|error| error.text.contains(expected.as_str()));
         if self.valid {
             outcome.accepted() && self.head.warn.iter().all(|code| outcome.warned(code))
         } else {

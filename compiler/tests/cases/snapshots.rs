@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ks_compiler::diag::render::{Style, render};
-use ks_compiler::diag::{Code, codes};
+use ks_compiler::diag::{DiagnosticCode, codes};
 use ks_compiler::pipeline::{self, Checked};
 use ks_compiler_testing::front::{self, File};
 use libtest_mimic::{Failed, Trial};
@@ -17,7 +17,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::{entries, folder};
 
 /// What can be known from the types of a kernel only; these tests have none.
-const NO_KERNEL_TYPES: Code = Code(806);
+const NO_KERNEL_TYPES: DiagnosticCode = DiagnosticCode(806);
 
 pub fn trials() -> Vec<Trial> {
     let mut paths = Vec::new();
@@ -51,7 +51,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
 
 fn check(path: &Path) -> Result<(), Failed> {
     let files = files(path)?;
-    if let Some(expected) = words(&files[0].1, "expect") {
+    if let Some(expected) = header_values(&files[0].1, "expect") {
         has_codes(&files, &expected)?;
     }
     has_text(path, &files)
@@ -74,7 +74,7 @@ fn files(case: &Path) -> Result<Vec<File>, Failed> {
 }
 
 /// The words behind `// KEY:` in a comment of the first lines of a case.
-fn words(text: &[u8], key: &str) -> Option<Vec<String>> {
+fn header_values(text: &[u8], key: &str) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().take(2).find_map(|line| line.strip_prefix(&format!("// {key}: ")))?;
     Some(line.split_whitespace().map(str::to_owned).collect())
@@ -82,28 +82,28 @@ fn words(text: &[u8], key: &str) -> Option<Vec<String>> {
 
 /// The diagnostics as text. With `build` a script without errors goes through both back ends, which may have more to
 /// say.
-fn shown(mut checked: Checked, build: bool) -> String {
+fn rendered(mut checked: Checked, build: bool) -> String {
     let accepted = match build {
         true => checked.build(pipeline::Target::default()).is_ok(),
         false => !checked.diagnostics.has_errors(),
     };
     let outcome = if accepted { "accepted" } else { "refused" };
-    let mut shown: Vec<String> = checked
+    let mut parts: Vec<String> = checked
         .diagnostics
         .sorted()
         .into_iter()
         .map(|diagnostic| render(diagnostic, &checked.sources, Style::Plain))
         .collect();
-    shown.push(outcome.to_owned());
-    shown.join("\n\n")
+    parts.push(outcome.to_owned());
+    parts.join("\n\n")
 }
 
 /// Compares what the case leads to with the snapshot beside it.
 fn has_text(path: &Path, files: &[File]) -> Result<(), Failed> {
     let (name, text) = &files[0];
-    let mut flags = words(text, "flags").unwrap_or_default();
+    let mut flags = header_values(text, "flags").unwrap_or_default();
     // The cases that name their codes are about the front end, whatever the back ends can do yet.
-    let build = words(text, "expect").is_none() || flags.iter().any(|flag| flag == "build");
+    let build = header_values(text, "expect").is_none() || flags.iter().any(|flag| flag == "build");
     flags.retain(|flag| flag != "build");
     let checked = front::check(files, &flags);
     insta::with_settings!({
@@ -114,16 +114,16 @@ fn has_text(path: &Path, files: &[File]) -> Result<(), Failed> {
         omit_expression => true,
         input_file => path,
     }, {
-        insta::assert_snapshot!(name.as_str(), shown(checked, build));
+        insta::assert_snapshot!(name.as_str(), rendered(checked, build));
     });
     Ok(())
 }
 
 /// Compares the codes that the case leads to with those that its first line names.
 fn has_codes(files: &[File], names: &[String]) -> Result<(), Failed> {
-    let expected: BTreeSet<Code> =
+    let expected: BTreeSet<DiagnosticCode> =
         names.iter().filter(|name| *name != "none").map(|name| codes::parse(name).expect("a code")).collect();
-    let found = front::codes(files, &words(&files[0].1, "flags").unwrap_or_default());
+    let found = front::codes(files, &header_values(&files[0].1, "flags").unwrap_or_default());
     let mut all = &found.errors | &found.warnings;
     if !expected.contains(&NO_KERNEL_TYPES) {
         all.remove(&NO_KERNEL_TYPES);

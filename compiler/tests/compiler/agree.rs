@@ -12,7 +12,7 @@ use ks_compiler::kernel::mir::{Helper, Program};
 use ks_compiler::split::split;
 use ks_compiler::types::{TypeId, TypeKind};
 use ks_compiler::{diag::Severity, pipeline};
-use ks_compiler_testing::interp::{self, Answers, Around};
+use ks_compiler_testing::interp::{self, Answers, Environment};
 use ks_compiler_testing::script;
 use ks_wit::section::Arch;
 
@@ -21,7 +21,7 @@ use ks_compiler_testing::machine::{Value, run_for};
 /// Scripts of a plain test run.
 const SCRIPTS: u64 = 60;
 /// Most turns of a loop and steps of a run in the kernel half's interpreter.
-const MOST_TURNS: i32 = 300;
+const MAX_ITERATIONS: i32 = 300;
 const FUEL: u64 = 300_000;
 /// Most instructions of a run in the userspace half's.
 const USER_FUEL: u64 = 1_000_000;
@@ -110,7 +110,7 @@ fn kernel(hir: &Hir) -> Option<interp::Outcome> {
     lower_watched(hir, &split(hir), Arch::X86_64, keep).ok()?;
     let program = program?;
     let watch = program.functions.iter().find(|one| one.is_program)?;
-    interp::run(&program, watch.id, &[None], &Around::of(hir, MOST_TURNS), &mut Fixed, FUEL).ok()
+    interp::run(&program, watch.id, &[None], &Environment::of(hir, MAX_ITERATIONS), &mut Fixed, FUEL).ok()
 }
 
 fn for_userspace(hir: &Hir, script: &str, leaves: &[Leaf]) -> String {
@@ -130,7 +130,7 @@ fn for_userspace(hir: &Hir, script: &str, leaves: &[Leaf]) -> String {
 }
 
 /// How a value looks in the kernel half's memory.
-fn shown(hir: &Hir, leaf: &Leaf, globals: &[Vec<u8>]) -> Value {
+fn expected_value(hir: &Hir, leaf: &Leaf, globals: &[Vec<u8>]) -> Value {
     let bytes = &globals[leaf.global][leaf.offset..][..hir.types.size(leaf.ty) as usize];
     if let TypeKind::Str(_) = hir.types.kind(leaf.ty) {
         let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -159,7 +159,7 @@ fn compare(script: &str) -> Option<Vec<String>> {
     // An index out of range, or a loop that the kernel half ends before.
     outcome.code?;
     let printed: Vec<_> = outcome.printed.iter().rev().take(leaves.len()).rev().collect();
-    let values = leaves.iter().map(|leaf| shown(&hir, leaf, &expected.globals));
+    let values = leaves.iter().map(|leaf| expected_value(&hir, leaf, &expected.globals));
     let unequal = leaves.iter().zip(values).zip(printed).filter(|((_, value), line)| !same(&line[0], value));
     Some(
         unequal

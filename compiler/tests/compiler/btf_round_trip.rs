@@ -1,8 +1,8 @@
 //! What the writer writes the reader reads; the running kernel's types are found; damaged bytes are refused.
 
 use ks_compiler::btf::{
-    Btf, BtfBuilder, BtfError, BtfReadError, DatasecEntry, Enumerator, FuncLinkage, FwdKind, IntEncoding,
-    Kind, LookupError, Member, Signedness, Type, TypeId, VarLinkage,
+    Btf, BtfBuilder, BtfError, BtfKind, BtfReadError, DatasecEntry, Enumerator, FuncLinkage, FwdKind,
+    IntEncoding, LookupError, Member, Signedness, Type, TypeId, VarLinkage,
 };
 use ks_compiler::kernel_types::KernelTypes;
 use proptest::prelude::*;
@@ -164,21 +164,21 @@ const LAYOUTS: [(u8, u8); 20] = [
     (0, 12),
 ];
 
-fn word(bytes: &[u8], index: usize) -> u32 {
+fn u32_at(bytes: &[u8], index: usize) -> u32 {
     u32::from_le_bytes(bytes[4 * index..][..4].try_into().expect("a word"))
 }
 
 /// The same types with more records behind them, under a header of 32 bytes that names layouts.
 fn with_layouts(old: &[u8], more: &[u32], layouts: &[(u8, u8)]) -> Vec<u8> {
-    let (type_bytes, string_bytes) = (word(old, 3) as usize, word(old, 5) as usize);
+    let (type_bytes, string_bytes) = (u32_at(old, 3) as usize, u32_at(old, 5) as usize);
     let (types, strings) = old[24..].split_at(type_bytes);
     let all_types = type_bytes + 4 * more.len();
     let layout_bytes = 4 * layouts.len();
     let header = [32, 0, all_types, all_types + layout_bytes, string_bytes, all_types, layout_bytes];
     let mut bytes = old[..4].to_vec();
-    header.iter().for_each(|word| bytes.extend((*word as u32).to_le_bytes()));
+    header.iter().for_each(|field| bytes.extend((*field as u32).to_le_bytes()));
     bytes.extend(types);
-    more.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    more.iter().for_each(|field| bytes.extend(field.to_le_bytes()));
     layouts.iter().for_each(|(whole, each)| bytes.extend([*whole, *each, 0, 0]));
     bytes.extend(strings);
     bytes
@@ -187,7 +187,7 @@ fn with_layouts(old: &[u8], more: &[u32], layouts: &[(u8, u8)]) -> Vec<u8> {
 /// Records of a kind that is not known, a typedef of `int` called as the first type is, and a struct with members of both
 /// and an anonymous one that is not known.
 fn records_of_the_future(kind: u32, first: u32) -> Vec<u32> {
-    let name = word(&everything(), 6);
+    let name = u32_at(&everything(), 6);
     let unknown = [0, kind << 24 | 2, 8, 0xffff_ffff, 7, 9];
     let typedef = [name, 8 << 24, 1];
     let members = [[0, first, 0], [name, first, 64], [name + 1, first + 1, 128]];
@@ -206,7 +206,7 @@ fn types_under_a_header_of_32_bytes_are_read() {
 }
 
 #[test]
-fn types_behind_one_of_an_unknown_kind_are_read() {
+fn types_after_one_of_an_unknown_kind_are_read() {
     let first = Btf::parse(everything()).expect("well-formed").len() + 1;
     for kind in [20, 31, 32, 127] {
         let mut layouts = LAYOUTS.to_vec();
@@ -284,7 +284,7 @@ fn ask_everything(btf: &Btf) {
             _ => {}
         }
     }
-    let _ = btf.find("task", Kind::Struct);
+    let _ = btf.find("task", BtfKind::Struct);
     let _ = btf.find_function("visit");
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use ks_compiler::diag::Code;
+use ks_compiler::diag::DiagnosticCode;
 use ks_compiler::diag::codes::{self, Example, Page};
 use ks_compiler_testing::front::{self, File, expect_none};
 
@@ -14,7 +14,7 @@ fn objection(page: &Page, example: &Example) -> Option<String> {
     let files: Vec<File> =
         example.files.iter().map(|file| (file.name.clone(), file.text.clone().into_bytes())).collect();
     let found = front::codes(&files, &example.flags);
-    let expected: BTreeSet<Code> =
+    let expected: BTreeSet<DiagnosticCode> =
         (example.wrong && !page.is_warning()).then_some(page.code).into_iter().collect();
     let given = found.errors.contains(&page.code) || found.warnings.contains(&page.code);
     // A code that is an error here and a warning there is shown as the error.
@@ -36,19 +36,20 @@ fn every_example_does_what_its_page_says() {
 }
 
 /// The numbers behind `error(`, `warning(` and functions that take a code, `..._as(`, in a source text without its tests.
-fn numbers(text: &str) -> BTreeSet<Code> {
+fn numbers(text: &str) -> BTreeSet<DiagnosticCode> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let number = |rest: &str| -> Option<Code> {
+    let number = |rest: &str| -> Option<DiagnosticCode> {
         let rest = rest.trim_start();
         let digits = &rest[..rest.find(|char: char| !char.is_ascii_digit())?];
-        let behind = rest[digits.len()..].trim_start();
-        (behind.starts_with(',') && !digits.is_empty()).then(|| digits.parse().ok().map(Code))?
+        let rest_after = rest[digits.len()..].trim_start();
+        (rest_after.starts_with(',') && !digits.is_empty())
+            .then(|| digits.parse().ok().map(DiagnosticCode))?
     };
-    let after = |word: &'static str| code.split(word).skip(1).filter_map(number);
+    let after = |call: &'static str| code.split(call).skip(1).filter_map(number);
     after("error(").chain(after("warning(")).chain(after("_as(")).collect()
 }
 
-fn used(folder: &Path, codes: &mut BTreeSet<Code>) {
+fn used(folder: &Path, codes: &mut BTreeSet<DiagnosticCode>) {
     for entry in std::fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("readable").path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -68,11 +69,11 @@ fn used(folder: &Path, codes: &mut BTreeSet<Code>) {
 fn codes_and_pages_are_the_same_set() {
     let mut used_codes = BTreeSet::new();
     used(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut used_codes);
-    assert!(used_codes.contains(&Code(301)), "the search finds codes");
-    let described: BTreeSet<Code> = codes::pages().iter().map(|page| page.code).collect();
-    let without: Vec<_> = used_codes.difference(&described).map(Code::to_string).collect();
+    assert!(used_codes.contains(&DiagnosticCode(301)), "the search finds codes");
+    let described: BTreeSet<DiagnosticCode> = codes::pages().iter().map(|page| page.code).collect();
+    let without: Vec<_> = used_codes.difference(&described).map(DiagnosticCode::to_string).collect();
     assert!(without.is_empty(), "used without a page: {without:?}");
-    let idle: Vec<_> = described.difference(&used_codes).map(Code::to_string).collect();
+    let idle: Vec<_> = described.difference(&used_codes).map(DiagnosticCode::to_string).collect();
     assert!(idle.is_empty(), "described, never used: {idle:?}");
 }
 
@@ -85,23 +86,26 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_page_is_shown_however_the_code_is_written() {
+fn a_page_is_printed_however_the_code_is_written() {
     let page = ks(&["explain", "KS0301"]);
     assert!(page.status.success());
-    let shown = text(&page.stdout);
-    assert!(shown.starts_with("KS0301: there is no such name here\n\nError.\n"), "{shown}");
-    assert!(shown.contains("\nWrong:\n    var hits") && shown.contains("\nRight:\n    var hits"), "{shown}");
-    assert!(!shown.contains("```"), "{shown}");
+    let printed = text(&page.stdout);
+    assert!(printed.starts_with("KS0301: there is no such name here\n\nError.\n"), "{printed}");
+    assert!(
+        printed.contains("\nWrong:\n    var hits") && printed.contains("\nRight:\n    var hits"),
+        "{printed}"
+    );
+    assert!(!printed.contains("```"), "{printed}");
     for written in ["301", "0301", "ks0301", "KS301"] {
         assert_eq!(ks(&["explain", written]).stdout, page.stdout, "{written}");
     }
 }
 
 #[test]
-fn all_files_of_an_example_are_shown() {
-    let shown = text(&ks(&["explain", "803"]).stdout);
+fn all_files_of_an_example_are_printed() {
+    let printed = text(&ks(&["explain", "803"]).stdout);
     for name in ["// main.ks\n", "// a.ks\n", "// b.ks\n"] {
-        assert_eq!(shown.matches(name).count(), 2, "{shown}");
+        assert_eq!(printed.matches(name).count(), 2, "{printed}");
     }
     assert!(text(&ks(&["explain", "702"]).stdout).contains("Wrong with --strict-011:"));
 }
@@ -118,10 +122,10 @@ fn an_unknown_code_is_an_error_with_near_ones() {
 
 #[test]
 fn the_list_has_every_code_on_a_line() {
-    let shown = text(&ks(&["explain"]).stdout);
-    assert_eq!(shown.lines().count(), codes::pages().len());
-    assert!(shown.contains("\nKS0312  warning  this is never used\n"), "{shown}");
-    assert!(shown.contains("\nKS0301  error    there is no such name here\n"), "{shown}");
+    let printed = text(&ks(&["explain"]).stdout);
+    assert_eq!(printed.lines().count(), codes::pages().len());
+    assert!(printed.contains("\nKS0312  warning  this is never used\n"), "{printed}");
+    assert!(printed.contains("\nKS0301  error    there is no such name here\n"), "{printed}");
 }
 
 #[test]

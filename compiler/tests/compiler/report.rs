@@ -51,9 +51,9 @@ fn json_is_one_object_per_line_on_standard_output() {
         let lines: Vec<serde_json::Value> =
             text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(lines.len(), 1);
-        let place =
+        let range_fields =
             ["start", "end", "line", "column", "end_line", "end_column"].map(|name| lines[0][name].as_u64());
-        assert_eq!(place, [30, 33, 2, 12, 2, 15].map(Some));
+        assert_eq!(range_fields, [30, 33, 2, 12, 2, 15].map(Some));
         assert_eq!((&lines[0]["code"], &lines[0]["file"]), (&"KS0301".into(), &"main.ks".into()));
         assert_eq!(script.ks(&[command, "--json"]).stdout, output.stdout);
     }
@@ -62,10 +62,10 @@ fn json_is_one_object_per_line_on_standard_output() {
 #[test]
 fn concise_is_one_line_each() {
     let output = Script::new("concise", WRONG).ks(&["check", "--format", "concise"]);
-    let shown = text(&output.stderr);
-    assert_eq!(shown.lines().count(), 2, "{shown}");
-    assert!(shown.starts_with("main.ks:2:12: error[KS0301]: no name `bot` here\n"), "{shown}");
-    assert!(shown.ends_with("ks: 1 error, 0 warnings\n"), "{shown}");
+    let printed = text(&output.stderr);
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert!(printed.starts_with("main.ks:2:12: error[KS0301]: no name `bot` here\n"), "{printed}");
+    assert!(printed.ends_with("ks: 1 error, 0 warnings\n"), "{printed}");
 }
 
 #[test]
@@ -85,16 +85,16 @@ fn colours_only_where_wanted() {
 fn errors_beyond_a_hundred_are_counted() {
     let body: String = (0..130).map(|number| format!("    missing_{number} = 1\n")).collect();
     let script = Script::new("many", format!("fn main() -> i32 {{\n{body}    return 0\n}}\n").as_bytes());
-    let shown = text(&script.ks(&["check", "--format", "concise"]).stderr);
-    assert_eq!(shown.lines().count(), 101, "{shown}");
-    assert!(shown.ends_with("ks: 130 errors, 0 warnings (30 more errors not shown)\n"), "{shown}");
+    let printed = text(&script.ks(&["check", "--format", "concise"]).stderr);
+    assert_eq!(printed.lines().count(), 101, "{printed}");
+    assert!(printed.ends_with("ks: 130 errors, 0 warnings (30 more errors not shown)\n"), "{printed}");
     let json = text(&script.ks(&["check", "--json"]).stdout);
     assert_eq!(json.lines().count(), 101);
     assert_eq!(json.lines().last(), Some(r#"{"omitted_errors":30,"omitted_warnings":0}"#));
 }
 
 #[test]
-fn odd_texts_are_shown() {
+fn odd_texts_are_rendered() {
     for (name, bytes) in
         [("empty", b"" as &[u8]), ("bytes", b"\xff\xfe\t\x00"), ("tabs", b"fn\tmain(\t)\t{\tx\t}")]
     {

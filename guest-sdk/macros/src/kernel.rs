@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_and_an_item_for_each_name_are_made() {
+    fn an_object_and_an_item_for_each_name_are_generated() {
         let text = expanded(SCRIPT, quote!("probe.ks")).expect("a kernel half");
         assert!(text.contains("object_record ! (Any , \"plugin\" , b\"\\x7FELF"), "{text}");
         assert!(text.contains("pub fn count ()") && text.contains("pub fn hits ()"), "{text}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place_in_the_script() {
+    fn errors_are_reported_with_their_position_in_the_script() {
         let text = refusal(&SCRIPT.replace("hits +=", "hit +="), quote!("probe.ks"));
         assert!(text.contains("probe.ks:5:5") && text.contains("`hits`"), "{text}");
     }

@@ -30,7 +30,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     let names: Vec<_> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
     let texts: Vec<_> = names.iter().map(|name| spelled(name)).collect();
     let types: Vec<_> = fields.named.iter().map(|field| &field.ty).collect();
-    let places: Vec<_> = (0..names.len()).collect();
+    let indices: Vec<_> = (0..names.len()).collect();
     let count = names.len();
     Ok(quote! {
         const _: () = {
@@ -44,8 +44,8 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
                 const FIELDS: &'static [::ks_guest::plain::Field] = &[
                     #(::ks_guest::plain::Field {
                         name: #texts,
-                        offset: OFFSETS[#places],
-                        size: SIZES[#places],
+                        offset: OFFSETS[#indices],
+                        size: SIZES[#indices],
                         shape: &<#types as ::ks_guest::Plain>::SHAPE,
                     }),*
                 ];
@@ -58,7 +58,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
                 fn from_bytes(bytes: &[u8]) -> Self {
                     #name {
                         #(#names: <#types as ::ks_guest::Plain>::from_bytes(
-                            &bytes[OFFSETS[#places]..OFFSETS[#places] + SIZES[#places]]
+                            &bytes[OFFSETS[#indices]..OFFSETS[#indices] + SIZES[#indices]]
                         )),*
                     }
                 }
@@ -66,7 +66,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
                 fn write_bytes(&self, bytes: &mut [u8]) {
                     #(<#types as ::ks_guest::Plain>::write_bytes(
                         &self.#names,
-                        &mut bytes[OFFSETS[#places]..OFFSETS[#places] + SIZES[#places]],
+                        &mut bytes[OFFSETS[#indices]..OFFSETS[#indices] + SIZES[#indices]],
                     );)*
                 }
             }

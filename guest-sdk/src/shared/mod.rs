@@ -30,15 +30,15 @@ pub(crate) fn loaded() {
 
 /// The place of a variable of the type `T`, which is asked for once the object is loaded.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct VariableAddress {
     at: Cell<Option<u32>>,
     asked: Cell<bool>,
 }
 
-impl Place {
+impl VariableAddress {
     /// A place that nobody has asked for.
-    pub(crate) fn new() -> Place {
-        Place { at: Cell::new(None), asked: Cell::new(false) }
+    pub(crate) fn new() -> VariableAddress {
+        VariableAddress { at: Cell::new(None), asked: Cell::new(false) }
     }
 
     /// Where it lies: `share` is asked once, and tells a place, which must fit a `T`.
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_asked_for_once_the_object_is_loaded() {
-        let place = Place::new();
+    fn an_address_is_requested_once_the_object_is_loaded() {
+        let address = VariableAddress::new();
         loaded();
-        assert_eq!(place.find::<u32>(|| Some(65540)), Some(65540));
-        assert_eq!(place.find::<u32>(|| None), Some(65540));
+        assert_eq!(address.find::<u32>(|| Some(65540)), Some(65540));
+        assert_eq!(address.find::<u32>(|| None), Some(65540));
         // What lies where no access of its width reaches is called for.
-        assert_eq!(Place::new().find::<u64>(|| Some(65540)), None);
-        assert_eq!(Place::new().find::<[u32; 3]>(|| Some(65540)), Some(65540));
+        assert_eq!(VariableAddress::new().find::<u64>(|| Some(65540)), None);
+        assert_eq!(VariableAddress::new().find::<[u32; 3]>(|| Some(65540)), Some(65540));
     }
 }

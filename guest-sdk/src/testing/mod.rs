@@ -40,7 +40,7 @@ use std::vec;
 use std::vec::Vec;
 
 pub use readings::{counted, multiplexed, never_ran};
-use state::{Exit, FakeGlobal, FakeMap, FakeRing, Kind, Refusal, State, with};
+use state::{Exit, FakeGlobal, FakeMap, FakeRing, MapKind, Refusal, State, with};
 
 use crate::error::ErrorKind;
 use crate::layout;
@@ -88,8 +88,8 @@ impl Host {
     }
 
     /// The words behind `--` on the command line.
-    pub fn args(&self, words: &[&str]) {
-        with(|state| state.words = words.iter().map(ToString::to_string).collect());
+    pub fn args(&self, arguments: &[&str]) {
+        with(|state| state.arguments = arguments.iter().map(ToString::to_string).collect());
     }
 
     /// When the host asks the plugin to stop, from now: then, not later, a wait ends with
@@ -158,12 +158,15 @@ impl Host {
 
     /// A map with keys, of a hash kind.
     pub fn map<K: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries));
+        self.declare(
+            name,
+            FakeMap::new(MapKind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries),
+        );
     }
 
     /// An array: every index is there, with zeros.
     pub fn array<V: Plain>(&self, name: &str, len: u32) {
-        self.declare(name, FakeMap::new(Kind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
+        self.declare(name, FakeMap::new(MapKind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
     }
 
     /// A map of a hash kind with a value for each CPU.
@@ -171,7 +174,8 @@ impl Host {
         let cpus = with(|state| state.cpus);
         self.declare(
             name,
-            FakeMap::new(Kind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries).on_cpus(cpus),
+            FakeMap::new(MapKind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries)
+                .on_cpus(cpus),
         );
     }
 
@@ -180,23 +184,23 @@ impl Host {
         let cpus = with(|state| state.cpus);
         self.declare(
             name,
-            FakeMap::new(Kind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len).on_cpus(cpus),
+            FakeMap::new(MapKind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len).on_cpus(cpus),
         );
     }
 
     /// A queue.
     pub fn queue<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Queue, None, layout::of::<V>(), max_entries));
+        self.declare(name, FakeMap::new(MapKind::Queue, None, layout::of::<V>(), max_entries));
     }
 
     /// A stack.
     pub fn stack<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Stack, None, layout::of::<V>(), max_entries));
+        self.declare(name, FakeMap::new(MapKind::Stack, None, layout::of::<V>(), max_entries));
     }
 
     /// A bloom filter, which never errs.
     pub fn bloom<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Bloom, None, layout::of::<V>(), max_entries));
+        self.declare(name, FakeMap::new(MapKind::Bloom, None, layout::of::<V>(), max_entries));
     }
 
     fn declare(&self, name: &str, map: FakeMap) {

@@ -80,7 +80,7 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) stop: u64,
     pub(super) cpus: u32,
-    pub(super) words: Vec<String>,
+    pub(super) arguments: Vec<String>,
     pub(super) output: String,
     pub(super) errors: String,
     pub(super) warned: BTreeSet<(u64, String)>,
@@ -103,7 +103,7 @@ impl State {
             now: 0,
             stop: 60_000_000_000,
             cpus: 4,
-            words: Vec::new(),
+            arguments: Vec::new(),
             output: String::new(),
             errors: String::new(),
             warned: BTreeSet::new(),
@@ -193,7 +193,7 @@ pub(super) fn missing(what: &str, name: &str, call: &str) -> Error {
 
 /// How a map keeps what is put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MapKind {
     Hash,
     Array,
     Queue,
@@ -204,7 +204,7 @@ pub(super) enum Kind {
 /// A map.
 #[derive(Debug)]
 pub(super) struct FakeMap {
-    pub(super) kind: Kind,
+    pub(super) kind: MapKind,
     /// Of its keys; none if it has no keys.
     pub(super) key: Option<Layout>,
     /// Of its values.
@@ -219,7 +219,7 @@ pub(super) struct FakeMap {
 }
 
 impl FakeMap {
-    pub(super) fn new(kind: Kind, key: Option<Layout>, value: Layout, max_entries: u32) -> FakeMap {
+    pub(super) fn new(kind: MapKind, key: Option<Layout>, value: Layout, max_entries: u32) -> FakeMap {
         let (entries, values) = (BTreeMap::new(), VecDeque::new());
         let map = FakeMap { kind, key, value, max_entries, per_cpu: None, entries, values };
         map.filled()
@@ -231,7 +231,7 @@ impl FakeMap {
 
     /// An array has all of its elements.
     fn filled(mut self) -> FakeMap {
-        if self.kind == Kind::Array {
+        if self.kind == MapKind::Array {
             let value = vec![0; self.slot_bytes()];
             self.entries =
                 (0..self.max_entries).map(|at| (at.to_le_bytes().to_vec(), value.clone())).collect();

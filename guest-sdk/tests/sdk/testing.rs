@@ -180,6 +180,6 @@ fn parse_every() -> u64 {
 
 #[test]
 #[should_panic(expected = "begin the test with")]
-fn without_a_host_the_reason_is_told() {
+fn without_a_host_the_reason_is_reported() {
     clock::now();
 }

@@ -32,7 +32,7 @@ pub struct Cursor {
     map: Arc<Map>,
     /// Whether entries have their values.
     values: bool,
-    place: Place,
+    state: CursorState,
     /// Entries that were read, one after the other.
     ready: Vec<u8>,
     /// How much of `ready` was given out.
@@ -44,7 +44,7 @@ pub struct Cursor {
 
 /// How a walk goes on.
 #[derive(Debug)]
-enum Place {
+enum CursorState {
     /// With a batch from here.
     Batch(Option<Vec<u8>>),
     /// With these keys, one by one: the kind has no batches.
@@ -62,7 +62,15 @@ impl Cursor {
             return Err(BpfError::NoEntries { name: map.name().into() });
         }
         let (host_bytes, charge) = (host_bytes.clone(), host_bytes.start());
-        Ok(Cursor { map, values, place: Place::Batch(None), ready: Vec::new(), given: 0, host_bytes, charge })
+        Ok(Cursor {
+            map,
+            values,
+            state: CursorState::Batch(None),
+            ready: Vec::new(),
+            given: 0,
+            host_bytes,
+            charge,
+        })
     }
 
     /// The next entries, key and value one after the other, as many as fit. Empty at the end.
@@ -124,14 +132,14 @@ impl Cursor {
 
     /// Reads more entries; false at the end.
     fn read_more(&mut self) -> Result<bool, BpfError> {
-        match std::mem::replace(&mut self.place, Place::End) {
-            Place::End => Ok(false),
-            Place::Batch(from) => self.read_batch(from),
-            Place::Keys(mut keys, mut charge) => {
+        match std::mem::replace(&mut self.state, CursorState::End) {
+            CursorState::End => Ok(false),
+            CursorState::Batch(from) => self.read_batch(from),
+            CursorState::Keys(mut keys, mut charge) => {
                 let read = match self.host_bytes.during_call(2 * self.map.batch_bytes(1)) {
                     Ok(read) => read,
                     Err(full) => {
-                        self.place = Place::Keys(keys, charge);
+                        self.state = CursorState::Keys(keys, charge);
                         return Err(full.into());
                     }
                 };
@@ -142,7 +150,7 @@ impl Cursor {
                     if self.values {
                         self.ready.extend(value);
                     }
-                    self.place = Place::Keys(keys, charge);
+                    self.state = CursorState::Keys(keys, charge);
                     drop(read);
                     return Ok(true);
                 }
@@ -159,7 +167,7 @@ impl Cursor {
             let read = match self.host_bytes.during_call(2 * self.map.batch_bytes(most)) {
                 Ok(read) => read,
                 Err(full) => {
-                    self.place = Place::Batch(from);
+                    self.state = CursorState::Batch(from);
                     return Err(full.into());
                 }
             };
@@ -167,15 +175,15 @@ impl Cursor {
             drop(read);
             match answer {
                 Ok(next) => {
-                    self.place = next.map_or(Place::End, |next| Place::Batch(Some(next)));
+                    self.state = next.map_or(CursorState::End, |next| CursorState::Batch(Some(next)));
                     return Ok(true);
                 }
                 Err(Errno::ENOSPC) if most < self.map.at_once(MAX_BATCH) => most = self.map.at_once(most * 4),
                 // ENOTSUPP has no name outside of the kernel.
                 Err(errno) if from.is_none() && (errno == Errno::EINVAL || is_unsupported(errno)) => {
-                    self.place = Place::Batch(None);
+                    self.state = CursorState::Batch(None);
                     let (keys, charge) = self.keys()?;
-                    self.place = Place::Keys(keys, charge);
+                    self.state = CursorState::Keys(keys, charge);
                     return Ok(true);
                 }
                 Err(errno) => return Err(self.map.refused("list", "bpf(BPF_MAP_LOOKUP_BATCH)", errno)),

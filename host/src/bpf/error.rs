@@ -8,7 +8,7 @@ use super::occupant::Occupant;
 use super::program::ProgramKind;
 use super::verifier_log::VerifierLog;
 use crate::host_bytes::Full;
-use crate::probed::PlaceError;
+use crate::probed::ProbePointError;
 
 /// A failure of this module.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,14 +81,14 @@ pub enum BpfError {
         expected: &'static str,
     },
     /// A place in a file that is not probed.
-    #[error("cannot put a probe at `{place}`: program `{program}`\n  because: {error}")]
-    Place {
+    #[error("cannot put a probe at `{attach_point}`: program `{program}`\n  because: {error}")]
+    ProbeAttachPoint {
         /// The program.
         program: String,
         /// As its section has it.
-        place: String,
+        attach_point: String,
         /// Why.
-        error: PlaceError,
+        error: ProbePointError,
     },
     /// tracefs is not mounted.
     #[error("tracefs is not mounted, so tracepoints cannot be found by name")]

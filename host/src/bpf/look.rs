@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ks_compiler::btf::{Type, TypeId};
 use ks_compiler::object::Object as Model;
-use ks_compiler::object::look::{Descriptors, Found, Slot, last_look};
+use ks_compiler::object::look::{Descriptors, ResolvedKsyms, SlotBytes, last_look};
 use libbpf_rs::OpenObject;
 
 use super::kernel_types;
@@ -18,35 +18,35 @@ use super::sys;
 /// What differs, for a person.
 pub(super) fn look(open: &OpenObject, model: &Model) -> Result<(), String> {
     let descriptors = descriptors(open, model);
-    let mut found = Found::default();
+    let mut found = ResolvedKsyms::default();
     for program in open.progs().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy();
         let Some((id, _)) = model.program(&name) else {
             return Err(format!("the loader has a program `{name}`, and the object has none"));
         };
-        let slots: Vec<Slot> = program.insns().iter().map(slot).collect();
+        let slots: Vec<SlotBytes> = program.insns().iter().map(slot).collect();
         last_look(model, id, &slots, &descriptors, &mut found).map_err(|error| error.to_string())?;
     }
     check_names(model, &found)
 }
 
-fn slot(insn: &libbpf_sys::bpf_insn) -> Slot {
+fn slot(insn: &libbpf_sys::bpf_insn) -> SlotBytes {
     let [o0, o1] = insn.off.to_le_bytes();
     let [c0, c1, c2, c3] = insn.imm.to_le_bytes();
     [insn.code, insn.src_reg() << 4 | insn.dst_reg(), o0, o1, c0, c1, c2, c3]
 }
 
 fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
-    let made: BTreeMap<Vec<u8>, Option<i32>> =
+    let created: BTreeMap<Vec<u8>, Option<i32>> =
         open.maps().map(|map| (map.name().as_encoded_bytes().to_vec(), sys::map_descriptor(&map))).collect();
     let of_section = |section: &str| {
-        made.iter().find(|(name, _)| is_section_map(name, section)).and_then(|(_, descriptor)| *descriptor)
+        created.iter().find(|(name, _)| is_section_map(name, section)).and_then(|(_, descriptor)| *descriptor)
     };
     Descriptors {
         maps: model
             .maps
             .iter()
-            .map(|map| made.get(map.name.as_str().as_bytes()).copied().flatten())
+            .map(|map| created.get(map.name.as_str().as_bytes()).copied().flatten())
             .collect(),
         data: model.data.iter().map(|section| of_section(&section.name())).collect(),
         kconfig: of_section(".kconfig"),
@@ -55,7 +55,7 @@ fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
 
 /// Whether the types that the loader found in the kernel have the names that the object asked for. Types of modules have
 /// numbers of their own, which only the loader knows; each stands for one name of the object.
-fn check_names(model: &Model, found: &Found) -> Result<(), String> {
+fn check_names(model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
     let mut of_kernel = found.types.iter().filter(|(_, (_, module))| *module == 0).peekable();
     if of_kernel.peek().is_none() {
         return Ok(());
@@ -126,9 +126,10 @@ mod tests {
         for program in open.progs().filter(|program| program.autoload()) {
             let name = program.name().to_string_lossy();
             let (id, one) = model.program(&name).expect("the object has it");
-            let slots: Vec<Slot> = program.insns().iter().map(slot).collect();
-            let same =
-                |slots: &[Slot]| last_look(model, id, slots, &descriptors, &mut Found::default()).is_ok();
+            let slots: Vec<SlotBytes> = program.insns().iter().map(slot).collect();
+            let same = |slots: &[SlotBytes]| {
+                last_look(model, id, slots, &descriptors, &mut ResolvedKsyms::default()).is_ok()
+            };
             assert!(same(&slots), "{name}");
             assert!(
                 !same(&slots[1..]) && !same(&[&slots[..], &slots[..1]].concat()),
@@ -143,10 +144,11 @@ mod tests {
                 if adjusted || is_of_kernel(instruction) {
                     continue;
                 }
-                for (place, bit) in here.flat_map(|place| (0..64).map(move |bit| (place, bit))) {
+                for (slot_index, bit) in here.flat_map(|slot_index| (0..64).map(move |bit| (slot_index, bit)))
+                {
                     let mut other = slots.clone();
-                    other[place][bit / 8] ^= 1 << (bit % 8);
-                    assert!(!same(&other), "{name}: bit {bit} of slot {place}: {instruction:?}");
+                    other[slot_index][bit / 8] ^= 1 << (bit % 8);
+                    assert!(!same(&other), "{name}: bit {bit} of slot {slot_index}: {instruction:?}");
                     changed += 1;
                 }
             }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ks_compiler::btf::{Btf, CoreReloKind, Kind, Type, TypeId};
+use ks_compiler::btf::{Btf, BtfKind, CoreReloKind, Type, TypeId};
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::{Body, ProgramId, Type as ModelType};
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
 /// none can be called.
 pub fn has_function(name: &str) -> bool {
     let types = kernel_types::running();
-    types.is_ok_and(|btf| btf.starting(Kind::Func, name).any(|(_, found)| found == name))
+    types.is_ok_and(|btf| btf.starting(BtfKind::Func, name).any(|(_, found)| found == name))
 }
 
 /// Whether the kernel has a member.
@@ -169,5 +169,5 @@ pub fn missing(model: &Model, program: &str) -> Option<String> {
 
 /// The struct or union of a name, or behind a typedef.
 fn root(btf: &Btf, name: &str) -> Option<TypeId> {
-    [Kind::Struct, Kind::Union, Kind::Typedef].into_iter().find_map(|kind| btf.find(name, kind))
+    [BtfKind::Struct, BtfKind::Union, BtfKind::Typedef].into_iter().find_map(|kind| btf.find(name, kind))
 }

@@ -34,7 +34,7 @@ mod test_run;
 mod tracepoint;
 mod verifier_log;
 
-pub use attach::{ControlGroup, Place};
+pub use attach::{ControlGroup, ProbeAttachPoint};
 pub use cursor::Cursor;
 pub use error::{BpfError, Lack, LoadError};
 pub use globals::Variable;

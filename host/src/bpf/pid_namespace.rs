@@ -33,19 +33,19 @@ pub fn number() -> Option<u64> {
 pub(super) fn words() -> Result<Option<[u64; WORDS]>, String> {
     let Some(number) = number() else { return Ok(None) };
     let types = kernel_types::running()?;
-    let places = Places::of(types)?;
-    let level = level(&places)?;
-    let entry = places.numbers + level * places.entry_bytes;
+    let offsets = TaskOffsets::of(types)?;
+    let level = level(&offsets)?;
+    let entry = offsets.numbers + level * offsets.entry_bytes;
     let mut words = [0; WORDS];
     for (word, value) in [
         (Word::Number, number),
         (Word::Level, level),
-        (Word::GroupLeader, places.group_leader),
-        (Word::ThreadPid, places.thread_pid),
-        (Word::PidLevel, places.level),
-        (Word::EntryNumber, entry + places.nr),
-        (Word::EntryNamespace, entry + places.ns),
-        (Word::NamespaceNumber, places.inum),
+        (Word::GroupLeader, offsets.group_leader),
+        (Word::ThreadPid, offsets.thread_pid),
+        (Word::PidLevel, offsets.level),
+        (Word::EntryNumber, entry + offsets.nr),
+        (Word::EntryNamespace, entry + offsets.ns),
+        (Word::NamespaceNumber, offsets.inum),
     ] {
         words[word as usize] = value;
     }
@@ -53,7 +53,7 @@ pub(super) fn words() -> Result<Option<[u64; WORDS]>, String> {
 }
 
 /// Where the kernel has what is read of a task, in bytes.
-struct Places {
+struct TaskOffsets {
     group_leader: u64,
     thread_pid: u64,
     level: u64,
@@ -64,9 +64,9 @@ struct Places {
     inum: u64,
 }
 
-impl Places {
+impl TaskOffsets {
     /// Source: include/linux/sched.h, include/linux/pid.h, include/linux/pid_namespace.h, include/linux/ns_common.h, v6.18.
-    fn of(types: &Btf) -> Result<Places, String> {
+    fn of(types: &Btf) -> Result<TaskOffsets, String> {
         let composite = |name: &str| {
             types.find_struct(name).ok_or_else(|| format!("the kernel's types have no `struct {name}`"))
         };
@@ -79,7 +79,7 @@ impl Places {
         let (task, pid, upid) = (composite("task_struct")?, composite("pid")?, composite("upid")?);
         let namespace = composite("pid_namespace")?;
         let common = member(namespace, "ns")?;
-        Ok(Places {
+        Ok(TaskOffsets {
             group_leader: offset(task, "group_leader")?,
             thread_pid: offset(task, "thread_pid")?,
             level: offset(pid, "level")?,
@@ -97,7 +97,7 @@ fn unreadable(error: &LookupError) -> String {
 }
 
 /// How many namespaces the one of this process lies in, which no file says: a program reads it of the task that runs it.
-fn level(places: &Places) -> Result<u64, String> {
+fn level(offsets: &TaskOffsets) -> Result<u64, String> {
     const CURRENT_TASK: u32 = 35;
     const PROBE_READ_KERNEL: u32 = 113;
     const SLOT: i16 = -8;
@@ -115,9 +115,9 @@ fn level(places: &Places) -> Result<u64, String> {
         ]
     };
     let mut code = vec![Insn::call_helper(CURRENT_TASK), Insn::mov(task, Reg::R0)];
-    code.extend(read(task, offset(places.thread_pid)?));
+    code.extend(read(task, offset(offsets.thread_pid)?));
     code.push(Insn::load(Size::DW, pid, Reg::R10, SLOT));
-    code.extend(read(pid, offset(places.level)?));
+    code.extend(read(pid, offset(offsets.level)?));
     code.extend([Insn::load(Size::W, Reg::R0, Reg::R10, SLOT), Insn::Exit]);
     let bytes = bpf::encode(&code).map_err(|error| error.to_string())?;
     let (slots, _) = bytes.as_chunks::<8>();

@@ -176,8 +176,8 @@ fn written_layout(open: &OpenObject, layout: &Variable) -> Option<u64> {
 fn root() -> Result<PathBuf, BpfError> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut roots = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (path, kind) = (words.next()?, words.next()?);
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind) = (fields.next()?, fields.next()?);
         (kind == "bpf" && path == BPFFS).then(|| PathBuf::from(path))
     });
     roots.next().ok_or(BpfError::NoBpffs)

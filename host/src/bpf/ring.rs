@@ -179,7 +179,7 @@ impl Drop for Records {
 }
 
 /// A record in the pages of a ring.
-struct Found {
+struct RingRecord {
     /// The position of its first byte.
     start: u64,
     len: usize,
@@ -210,9 +210,10 @@ impl Pages {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let consumer = unsafe { mmap(None, page, both, MapFlags::MAP_SHARED, ring, 0) }?;
-        let behind = page.get().try_into().map_err(|_| Errno::EINVAL)?;
+        let producer_offset = page.get().try_into().map_err(|_| Errno::EINVAL)?;
         // SAFETY: as above.
-        let producer = unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, ring, behind) };
+        let producer =
+            unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, ring, producer_offset) };
         let producer = producer.inspect_err(|_| {
             // SAFETY: the mapping was made above, and nothing refers to it yet. Failing, it stays until the end.
             let _ = unsafe { munmap(consumer, page.get()) };
@@ -239,7 +240,7 @@ impl Pages {
     }
 
     /// The record whose header is at a position, if it is complete and ends at or before the limit.
-    fn record(&self, position: u64, limit: u64) -> Option<Found> {
+    fn record(&self, position: u64, limit: u64) -> Option<RingRecord> {
         if position >= limit || !position.is_multiple_of(HEADER_BYTES) {
             return None;
         }
@@ -251,7 +252,7 @@ impl Pages {
         let start = position + HEADER_BYTES;
         let end = start + u64::from(len).next_multiple_of(8);
         let complete = header & BUSY == 0 && end <= limit && len <= self.size;
-        complete.then_some(Found { start, len: len as usize, end, discarded: header & DISCARDED != 0 })
+        complete.then_some(RingRecord { start, len: len as usize, end, discarded: header & DISCARDED != 0 })
     }
 
     /// Copies bytes of the ring, at most its size.
@@ -287,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_split_and_what_is_none_is_told() {
+    fn entries_are_split_and_malformed_ones_are_reported() {
         let batch =
             [&[1, 0, 0, 0, 3, 0, 0, 0][..], b"one\0\0\0\0\0", &[0, 0, 0, 0, 16, 0, 0, 0], &[7; 16]].concat();
         let (position, record, rest) = split_entry(&batch).expect("an entry");

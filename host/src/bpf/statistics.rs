@@ -59,7 +59,7 @@ impl SkippedRuns {
 
 /// A program that the kernel holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedRuns {
     /// Its name, of which the kernel keeps 15 bytes.
     pub name: String,
     /// Its type.
@@ -78,13 +78,13 @@ pub struct Counted {
 /// EPERM without CAP_SYS_ADMIN; ENOENT if it is gone.
 ///
 /// Source: bpf(2), BPF_PROG_GET_FD_BY_ID, BPF_OBJ_GET_INFO_BY_FD.
-pub fn counted(id: u32) -> io::Result<Counted> {
+pub fn counted(id: u32) -> io::Result<CountedRuns> {
     let program = sys::program_by_id(id)?;
     let info = sys::program_info(program.as_fd())?;
     let kind = ProgramKind::from(info.type_);
     let bytes = info.name.map(|byte| byte as u8);
     let name = CStr::from_bytes_until_nul(&bytes).map(CStr::to_string_lossy).unwrap_or_default();
-    Ok(Counted {
+    Ok(CountedRuns {
         name: name.into_owned(),
         kind,
         runs: info.run_cnt,

@@ -14,7 +14,7 @@ use crate::tracefs::{self, TracefsError};
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')
-        .filter(|(category, name)| is_word(category) && is_word(name))
+        .filter(|(category, name)| is_name(category) && is_name(name))
         .ok_or_else(|| BpfError::Target {
             program: program.into(),
             target: target.into(),
@@ -36,7 +36,7 @@ pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
 }
 
 /// What a category or an event of the kernel is named with.
-fn is_word(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 

@@ -36,7 +36,7 @@ impl ExecStatus {
 /// A command. Its drop asks it to end; one that waits yet never runs.
 #[derive(Debug)]
 pub struct Command {
-    words: Vec<OsString>,
+    command_line: Vec<OsString>,
     pid: Pid,
     /// What lets it go on to its exec; None once it may.
     gate: Option<OwnedFd>,
@@ -51,14 +51,14 @@ impl Command {
     ///
     /// # Errors
     /// Of fork(2) and pipe(2); `InvalidInput` without words.
-    pub fn start(words: &[OsString], stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
-        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    pub fn start(command_line: &[OsString], stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
+        let (program, arguments) = command_line.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (pid_reader, pid_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let (gate_reader, gate_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let mut command = process::Command::new(program);
         command.args(arguments);
         sys::wait_before_exec(&mut command, pid_writer, gate_reader, &gate_writer);
-        let (tell, started) = mpsc::channel();
+        let (sender, started) = mpsc::channel();
         let ended = Arc::new(Mutex::new(false));
         let has_ended = Arc::clone(&ended);
         // `spawn` comes back when the exec has succeeded or failed; the command has no other parent that waits for it.
@@ -69,18 +69,24 @@ impl Command {
             match child {
                 Ok(child) => {
                     // Nobody listens if the plugin has ended.
-                    let _ = tell.send(Ok(()));
+                    let _ = sender.send(Ok(()));
                     wait_for(child, &has_ended, &status);
                     stop.ask(StopReason::CommandEnded);
                 }
-                Err(error) => drop(tell.send(Err(error))),
+                Err(error) => drop(sender.send(Err(error))),
             }
         })?;
         let mut pid = [0; 4];
         match File::from(pid_reader).read_exact(&mut pid) {
             Ok(()) => {
                 let pid = Pid::from_raw(i32::from_ne_bytes(pid));
-                Ok(Command { words: words.to_vec(), pid, gate: Some(gate_writer), started, ended })
+                Ok(Command {
+                    command_line: command_line.to_vec(),
+                    pid,
+                    gate: Some(gate_writer),
+                    started,
+                    ended,
+                })
             }
             Err(error) => {
                 // A process that waits hears that it will never run, and ends with ECANCELED.
@@ -114,8 +120,8 @@ impl Command {
     }
 
     /// The words, for a person.
-    pub fn words(&self) -> String {
-        self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    pub fn command_line(&self) -> String {
+        self.command_line.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -146,8 +152,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn words(words: &[&str]) -> Vec<OsString> {
-        words.iter().map(OsString::from).collect()
+    fn command_line(command_line: &[&str]) -> Vec<OsString> {
+        command_line.iter().map(OsString::from).collect()
     }
 
     fn exists(pid: i32) -> bool {
@@ -158,7 +164,7 @@ mod tests {
     fn a_command_waits_until_it_may_run_and_asks_the_plugin_to_stop_when_it_ends() {
         let (stop, status) = (StopHandle::new(), ExecStatus::default());
         let mut command =
-            Command::start(&words(&["sh", "-c", "exit 7"]), stop.clone(), status.clone()).unwrap();
+            Command::start(&command_line(&["sh", "-c", "exit 7"]), stop.clone(), status.clone()).unwrap();
         assert!(exists(command.pid()) && command.is_waiting() && !stop.stopping());
         assert!(command.release().unwrap());
         assert!(stop.wait(std::time::Duration::MAX));
@@ -167,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_exist_is_told_when_it_should_run() {
+    fn a_missing_program_is_reported_when_it_should_run() {
         let mut command =
-            Command::start(&words(&["ks-no-such-program"]), StopHandle::new(), ExecStatus::default())
+            Command::start(&command_line(&["ks-no-such-program"]), StopHandle::new(), ExecStatus::default())
                 .unwrap();
         assert_eq!(command.release().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(Command::start(&[], StopHandle::new(), ExecStatus::default()).is_err());
@@ -179,7 +185,8 @@ mod tests {
     fn what_is_dropped_does_not_stay() {
         for run in [false, true] {
             let mut command =
-                Command::start(&words(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default()).unwrap();
+                Command::start(&command_line(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default())
+                    .unwrap();
             if run {
                 command.release().unwrap();
             }

@@ -14,7 +14,12 @@ use nix::libc;
 /// Makes the child write its number (an i32 of this machine's byte order) to `tell` and wait for a byte from `gate`
 /// before its exec. If the other end of `gate` is closed without one, it ends. `parents_end` is that other end, which the
 /// child must not hold.
-pub(super) fn wait_before_exec(command: &mut Command, tell: OwnedFd, gate: OwnedFd, parents_end: &OwnedFd) {
+pub(super) fn wait_before_exec(
+    command: &mut Command,
+    pid_pipe: OwnedFd,
+    gate: OwnedFd,
+    parents_end: &OwnedFd,
+) {
     let parents_end = parents_end.as_raw_fd();
     let wait = move || {
         // SAFETY: getpid, close, write and read are async-signal-safe; nothing is allocated. The descriptors are those of
@@ -22,7 +27,7 @@ pub(super) fn wait_before_exec(command: &mut Command, tell: OwnedFd, gate: Owned
         let answer = unsafe {
             libc::close(parents_end);
             let pid = libc::getpid().to_ne_bytes();
-            if libc::write(tell.as_raw_fd(), pid.as_ptr().cast(), pid.len()) != 4 {
+            if libc::write(pid_pipe.as_raw_fd(), pid.as_ptr().cast(), pid.len()) != 4 {
                 return Err(io::Error::last_os_error());
             }
             let mut byte = 0_u8;

@@ -6,7 +6,7 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind, OUTSIDE, filtered, since};
+use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, since};
 use crate::bpf::{BpfError, Lack, LoadError, Occupant};
 use crate::text::visible;
 use crate::tracefs;
@@ -28,17 +28,17 @@ const STRUCT_OPS_LINKS_SINCE: (u32, u32) = (6, 4);
 pub fn explain(error: &BpfError) -> Explanation {
     match error {
         BpfError::NoObject => because(
-            Kind::NotFound,
+            FailureKind::NotFound,
             "the plugin file has no program or map for this machine's architecture",
             "build the plugin again without `--arch`",
         ),
         BpfError::NotFound { what, known, .. } => {
-            Explanation { kind: Kind::NotFound, because: Some(known_names(what, known)), remedy: None }
+            Explanation { kind: FailureKind::NotFound, because: Some(known_names(what, known)), remedy: None }
         }
-        BpfError::Unsound(_) | BpfError::LastLook(_) => plain(Kind::Invalid),
-        BpfError::PidNamespace(_) => plain(Kind::Unsupported),
+        BpfError::Unsound(_) | BpfError::LastLook(_) => plain(FailureKind::Invalid),
+        BpfError::PidNamespace(_) => plain(FailureKind::Unsupported),
         BpfError::Load(load) => explain_load(load),
-        BpfError::UnsupportedKind { .. } => plain(Kind::Unsupported),
+        BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),
         BpfError::NeedsEvent { .. }
         | BpfError::NotForEvents { .. }
         | BpfError::Mode { .. }
@@ -46,34 +46,36 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Size { .. }
         | BpfError::PacketSize { .. }
         | BpfError::NotOfEvents { .. }
-        | BpfError::Batch => plain(Kind::Invalid),
-        BpfError::Place { error, .. } => {
+        | BpfError::Batch => plain(FailureKind::Invalid),
+        BpfError::ProbeAttachPoint { error, .. } => {
             Explanation { kind: error.kind(), because: None, remedy: Some(error.remedy().into()) }
         }
         BpfError::NoTracefs => Explanation {
-            kind: Kind::NotFound,
+            kind: FailureKind::NotFound,
             because: None,
             remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
         },
-        BpfError::TracefsClosed { .. } => {
-            Explanation { kind: Kind::NotPermitted, because: None, remedy: Some(tracefs::READ_REMEDY.into()) }
-        }
+        BpfError::TracefsClosed { .. } => Explanation {
+            kind: FailureKind::NotPermitted,
+            because: None,
+            remedy: Some(tracefs::READ_REMEDY.into()),
+        },
         BpfError::NoBpffs => Explanation {
-            kind: Kind::NotFound,
+            kind: FailureKind::NotFound,
             because: None,
             remedy: Some("mount -t bpf bpf /sys/fs/bpf".into()),
         },
         BpfError::PinShape { path, .. } => Explanation {
-            kind: Kind::Invalid,
+            kind: FailureKind::Invalid,
             because: None,
             remedy: Some(format!("remove {} or change the name", path.display())),
         },
-        BpfError::AlreadyAttached { .. } => plain(Kind::Busy),
-        BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(Kind::Limit),
-        BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
-        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
+        BpfError::AlreadyAttached { .. } => plain(FailureKind::Busy),
+        BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(FailureKind::Limit),
+        BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(FailureKind::NotPermitted),
+        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(FailureKind::Unsupported),
         BpfError::Occupied { occupant, .. } => Explanation {
-            kind: Kind::Busy,
+            kind: FailureKind::Busy,
             because: Some(format!(
                 "the interface takes one xdp program and has one: program {}",
                 occupant.program
@@ -165,7 +167,7 @@ fn explain_load(load: &LoadError) -> Explanation {
     match &load.lacks {
         Some(Lack::Member(_)) => {
             return because(
-                Kind::Unsupported,
+                FailureKind::Unsupported,
                 "the program reads it, and its struct has other members in the kernel that it was compiled for",
                 "run a kernel that has it, or leave it out",
             );
@@ -177,16 +179,16 @@ fn explain_load(load: &LoadError) -> Explanation {
         (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
         // Such a map cannot be made, whatever its members.
         (None, Errno::EINVAL) if load.registers && before(STRUCT_OPS_LINKS_SINCE) => because(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
             "use a newer kernel",
         ),
         (Some(_), _) if load.is_script => because(
-            Kind::Kernel,
+            FailureKind::Kernel,
             "what `ks` compiles is meant to load: this is a mistake of the compiler, not of the script",
             "please report it with the script and the whole log (-v)",
         ),
-        (Some(_), _) => plain(Kind::Kernel),
+        (Some(_), _) => plain(FailureKind::Kernel),
         // libbpf's own answer to an object that it cannot read.
         (None, errno) => explain_errno(errno, load.asks_network),
     }
@@ -196,12 +198,12 @@ fn explain_load(load: &LoadError) -> Explanation {
 fn lacks_function(name: &str) -> Explanation {
     match since::kfunc(name) {
         Some((major, minor)) => because(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             format!("kernels have it since Linux {major}.{minor}"),
             &format!("run Linux {major}.{minor} or newer; `ks build --target-kernel` tells what asks for it"),
         ),
         None => Explanation {
-            kind: Kind::Unsupported,
+            kind: FailureKind::Unsupported,
             because: None,
             remedy: Some("load the module that has it, or run a kernel that has it".into()),
         },
@@ -221,30 +223,30 @@ fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
         // in the object.
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
         Errno::EPERM | Errno::EACCES if asks_network && !has(Capability::NetAdmin) => because(
-            Kind::NotPermitted,
+            FailureKind::NotPermitted,
             "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask for",
             "run it as root, with --unconfined if it is",
         ),
         Errno::EPERM | Errno::EACCES => because(
-            Kind::NotPermitted,
+            FailureKind::NotPermitted,
             "the kernel refuses it although the capabilities are there (kernel lockdown, or a security module)",
             "look at /sys/kernel/security/lockdown and the kernel's log",
         ),
-        Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(Kind::NotFound),
-        Errno::EINVAL => plain(Kind::Invalid),
-        Errno::EBUSY | Errno::EEXIST => plain(Kind::Busy),
-        Errno::E2BIG | Errno::ENOMEM | Errno::ENOSPC => plain(Kind::Limit),
+        Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(FailureKind::NotFound),
+        Errno::EINVAL => plain(FailureKind::Invalid),
+        Errno::EBUSY | Errno::EEXIST => plain(FailureKind::Busy),
+        Errno::E2BIG | Errno::ENOMEM | Errno::ENOSPC => plain(FailureKind::Limit),
         Errno::EMFILE => because(
-            Kind::Limit,
+            FailureKind::Limit,
             "this process has as many descriptors open as it may",
             "raise the limit with `ulimit -n`",
         ),
         Errno::EOPNOTSUPP | Errno::ENOSYS => because(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             "this kernel was built without it",
             "look for CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS in the kernel's configuration",
         ),
-        _ => plain(Kind::Kernel),
+        _ => plain(FailureKind::Kernel),
     }
 }
 
@@ -258,7 +260,7 @@ fn denied() -> Explanation {
     let missing = missing.join(" and ");
     if Facts::read(0).in_user_namespace == Some(true) {
         return because(
-            Kind::NotPermitted,
+            FailureKind::NotPermitted,
             format!("ks-host runs in a user namespace, and the kernel asks for {missing} in the first one"),
             OUTSIDE,
         );
@@ -267,7 +269,7 @@ fn denied() -> Explanation {
         .map(|value| format!(" (kernel.unprivileged_bpf_disabled is {})", value.trim()))
         .unwrap_or_default();
     because(
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         format!("ks-host does not have {missing}{sysctl}"),
         "run ks-host as root, or give it the capabilities: setcap cap_bpf,cap_perfmon+ep ks-host",
     )
@@ -287,18 +289,18 @@ fn known_names(what: &str, known: &[String]) -> String {
     if known.is_empty() {
         return format!("the object has no {what} at all");
     }
-    let shown = known.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let display = known.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     match known.len().saturating_sub(MAX_NAMES) {
-        0 => format!("the object has {shown}"),
-        more => format!("the object has {shown} and {more} more"),
+        0 => format!("the object has {display}"),
+        more => format!("the object has {display} and {more} more"),
     }
 }
 
-fn plain(kind: Kind) -> Explanation {
+fn plain(kind: FailureKind) -> Explanation {
     Explanation { kind, because: None, remedy: None }
 }
 
-fn because(kind: Kind, because: impl Into<String>, remedy: &str) -> Explanation {
+fn because(kind: FailureKind, because: impl Into<String>, remedy: &str) -> Explanation {
     Explanation { kind, because: Some(because.into()), remedy: Some(remedy.into()) }
 }
 
@@ -322,7 +324,7 @@ mod tests {
             message(&error),
             "the BPF object has no program `cuont`\n  because: the object has `count`, `other`"
         );
-        assert_eq!(explain(&error).kind, Kind::NotFound);
+        assert_eq!(explain(&error).kind, FailureKind::NotFound);
     }
 
     #[test]
@@ -345,7 +347,7 @@ mod tests {
             message(&error),
             "cannot load the program `count`: the verifier refused it\n  verifier: R0 invalid mem access\n  at: x = m[k] @ a.ks:3\n  (3 more lines; -v shows the whole log)"
         );
-        assert_eq!(explain(&error).kind, Kind::Kernel);
+        assert_eq!(explain(&error).kind, FailureKind::Kernel);
     }
 
     #[test]
@@ -403,7 +405,7 @@ mod tests {
             nobody.contains("; no process holds it; do: take it away: ip link set dev eth0 xdp off"),
             "{nobody}"
         );
-        assert_eq!(explain(&error).kind, Kind::Busy);
+        assert_eq!(explain(&error).kind, FailureKind::Busy);
     }
 
     #[test]
@@ -416,10 +418,10 @@ mod tests {
             })
             .kind
         };
-        assert_eq!(kind(Errno::E2BIG), Kind::Limit);
-        assert_eq!(kind(Errno::EEXIST), Kind::Busy);
-        assert_eq!(kind(Errno::ENOENT), Kind::NotFound);
-        assert_eq!(kind(Errno::EINVAL), Kind::Invalid);
-        assert_eq!(kind(Errno::EIO), Kind::Kernel);
+        assert_eq!(kind(Errno::E2BIG), FailureKind::Limit);
+        assert_eq!(kind(Errno::EEXIST), FailureKind::Busy);
+        assert_eq!(kind(Errno::ENOENT), FailureKind::NotFound);
+        assert_eq!(kind(Errno::EINVAL), FailureKind::Invalid);
+        assert_eq!(kind(Errno::EIO), FailureKind::Kernel);
     }
 }

@@ -132,8 +132,8 @@ pub fn chosen(objects: Vec<Needs>) -> Needs {
         let mut kfuncs = needs.programs.iter().flat_map(|program| &program.kfuncs);
         kfuncs.all(|(name, is_weak)| *is_weak || has_function(name))
     };
-    let place = if objects.len() > 1 { objects.iter().position(fits) } else { None };
-    objects.into_iter().nth(place.unwrap_or(0)).unwrap_or_default()
+    let index = if objects.len() > 1 { objects.iter().position(fits) } else { None };
+    objects.into_iter().nth(index.unwrap_or(0)).unwrap_or_default()
 }
 
 /// Asks the kernel for everything that an object needs, in the order of its programs and maps.

@@ -250,7 +250,7 @@ fn jit(machine: &Machine) -> Finding {
 }
 
 fn file_system(found: &FileSystem) -> Finding {
-    let FileSystem { kind, place, without, mounted_at, refused } = found;
+    let FileSystem { kind, mount_point, without, mounted_at, refused } = found;
     match (mounted_at, refused) {
         (Some(at), Some((what, remedy))) => {
             Finding::new(kind, State::Limited, format!("mounted at {at}, and {what}"))
@@ -260,7 +260,7 @@ fn file_system(found: &FileSystem) -> Finding {
         (Some(at), None) => Finding::new(kind, State::Good, format!("mounted at {at}")),
         (None, _) => Finding::new(kind, State::Missing, "not mounted")
             .means(*without)
-            .remedy(format!("as root: mkdir -p {place} && mount -t {kind} {kind} {place}")),
+            .remedy(format!("as root: mkdir -p {mount_point} && mount -t {kind} {kind} {mount_point}")),
     }
 }
 

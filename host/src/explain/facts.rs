@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_its_facts() {
+    fn this_machine_reports_its_facts() {
         let facts = Facts::read(i32::MAX);
         assert!(facts.paranoid.is_some() && facts.capabilities.is_some() && facts.hardware_pmu.is_some());
         assert_eq!(facts.is_online(0), Some(true));

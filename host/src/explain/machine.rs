@@ -51,7 +51,7 @@ pub struct FileSystem {
     /// Its type, as mount(8) takes it.
     pub kind: &'static str,
     /// Where it is usually mounted.
-    pub place: &'static str,
+    pub mount_point: &'static str,
     /// What does not work without.
     pub without: &'static str,
     /// Where it is mounted.
@@ -95,10 +95,10 @@ impl Machine {
             own_procfs: procfs::is_own(),
             pid_namespace: fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino()),
             file_systems: FILE_SYSTEMS
-                .map(|(kind, place, without)| {
-                    let mounted_at = mounted_at(&mounts, kind, place);
+                .map(|(kind, mount_point, without)| {
+                    let mounted_at = mounted_at(&mounts, kind, mount_point);
                     let refused = mounted_at.as_deref().and_then(|at| refused(kind, at));
-                    FileSystem { kind, place, without, mounted_at, refused }
+                    FileSystem { kind, mount_point, without, mounted_at, refused }
                 })
                 .into(),
         }
@@ -117,16 +117,16 @@ fn chosen(text: &str) -> Option<String> {
 
 /// Where a type of file system is mounted, the usual place first, by the table of mounts: device, place, type, and more.
 fn mounted_at(mounts: &str, kind: &str, usual: &str) -> Option<String> {
-    let mut places: Vec<&str> = mounts
+    let mut mount_points: Vec<&str> = mounts
         .lines()
         .filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let place = words.next()?;
-            (words.next()? == kind).then_some(place)
+            let mut fields = line.split(' ').skip(1);
+            let mount_point = fields.next()?;
+            (fields.next()? == kind).then_some(mount_point)
         })
         .collect();
-    places.sort_by_key(|place| *place != usual);
-    places.first().map(|place| (*place).to_owned())
+    mount_points.sort_by_key(|mount_point| *mount_point != usual);
+    mount_points.first().map(|mount_point| (*mount_point).to_owned())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub use machine::{FileSystem, Machine};
 /// What kind of failure something is. The cases mirror `error-kind` of the plugin contract, as far as the kernel
 /// interfaces produce them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// A capability or a sysctl is missing.
     NotPermitted,
     /// What was named does not exist: a task, a CPU, a tracepoint.
@@ -47,7 +47,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The kind, to decide by.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The cause, as far as this machine's facts tell. One line.
     pub because: Option<String>,
     /// What a person can do. One line.
@@ -61,7 +61,7 @@ const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of t
 /// That a filter of system calls refuses a call, as containers and services have one.
 pub(crate) fn filtered(call: &str) -> Explanation {
     Explanation::new(
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         format!("a filter of system calls (seccomp) that ks-host was started with refuses {call}"),
     )
     .with_remedy(format!(
@@ -71,12 +71,12 @@ pub(crate) fn filtered(call: &str) -> Explanation {
 }
 
 impl Explanation {
-    fn new(kind: Kind, because: impl Into<String>) -> Explanation {
+    fn new(kind: FailureKind, because: impl Into<String>) -> Explanation {
         Explanation { kind, because: Some(because.into()), remedy: None }
     }
 
     fn unknown() -> Explanation {
-        Explanation { kind: Kind::Kernel, because: None, remedy: None }
+        Explanation { kind: FailureKind::Kernel, because: None, remedy: None }
     }
 
     fn with_remedy(self, remedy: impl Into<String>) -> Explanation {

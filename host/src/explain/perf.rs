@@ -6,7 +6,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind, filtered};
+use super::{Capability, Explanation, Facts, FailureKind, filtered};
 
 #[cfg(test)]
 mod tests;
@@ -195,11 +195,12 @@ pub fn explain(failure: &Failure) -> Explanation {
             no_cpu(attempt, facts).unwrap_or_else(|| device_is_gone(attempt, facts))
         }
         (Call::Open, Errno::EMFILE) => descriptors(facts),
-        (Call::Open, Errno::ENFILE) => {
-            Explanation::new(Kind::Limit, "the whole machine has as many files open as fs.file-max allows")
-        }
+        (Call::Open, Errno::ENFILE) => Explanation::new(
+            FailureKind::Limit,
+            "the whole machine has as many files open as fs.file-max allows",
+        ),
         (Call::Open, Errno::EBUSY) => Explanation::new(
-            Kind::Busy,
+            FailureKind::Busy,
             format!(
                 "another event has the PMU of `{}` for itself (an exclusive or pinned event)",
                 attempt.event
@@ -207,18 +208,21 @@ pub fn explain(failure: &Failure) -> Explanation {
         )
         .with_remedy("end the other profiler, or open the event later"),
         (Call::Open, Errno::ENOMEM) => {
-            Explanation::new(Kind::Limit, "the kernel has no memory for another event")
+            Explanation::new(FailureKind::Limit, "the kernel has no memory for another event")
         }
         (Call::Open, Errno::E2BIG) if matches!(attempt.action, Action::Join { size: 2.., .. }) => {
-            Explanation::new(Kind::Limit, "the group has as many events as one read can bring (16 KiB)")
-                .with_remedy("open it outside of the group")
+            Explanation::new(
+                FailureKind::Limit,
+                "the group has as many events as one read can bring (16 KiB)",
+            )
+            .with_remedy("open it outside of the group")
         }
         (Call::Open, Errno::E2BIG) => Explanation::new(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             "this kernel is older than an option that was asked for: its perf_event_attr is shorter",
         ),
         (Call::Open, Errno::ENOSYS) => Explanation::new(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             "this kernel was built without perf events (CONFIG_PERF_EVENTS)",
         ),
         _ => Explanation::unknown(),
@@ -254,7 +258,7 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
             format!("the PMU of `{event}` does not know this event, or not with these options")
         }
     };
-    let explanation = Explanation::new(Kind::Unsupported, because);
+    let explanation = Explanation::new(FailureKind::Unsupported, because);
     match attempt.class {
         EventClass::Hardware if names_core(attempt) && older(facts, GENERAL_ON_CORE_SINCE) => explanation
             .with_remedy("use an event that the PMU itself names: `ks-host events 'armv8*'` lists them"),
@@ -279,13 +283,14 @@ const GENERAL_ON_CORE_SINCE: (u32, u32) = (6, 6);
 /// The software event that tells something similar: time for cycles and instructions, faults for what memory does.
 fn software_event(event: &str) -> &'static str {
     let is_about_memory =
-        ["cache", "tlb", "llc", "node"].iter().any(|word| event.to_ascii_lowercase().contains(word));
+        ["cache", "tlb", "llc", "node"].iter().any(|keyword| event.to_ascii_lowercase().contains(keyword));
     if is_about_memory { "page_faults" } else { "task_clock" }
 }
 
 fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
-    let explanation =
-        |because: String, remedy: String| Explanation::new(Kind::NotPermitted, because).with_remedy(remedy);
+    let explanation = |because: String, remedy: String| {
+        Explanation::new(FailureKind::NotPermitted, because).with_remedy(remedy)
+    };
     if facts.has(Capability::Perfmon) == Some(true) && facts.is_filtered == Some(true) {
         return filtered("perf_event_open");
     }
@@ -364,12 +369,15 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
         return explanation;
     }
     if attempt.inherit && facts.kernel.is_some_and(|version| version < GROUP_INHERIT_SINCE) {
-        return Explanation::new(Kind::Unsupported, "kernels before 4.13 refuse `inherit` with group reads")
-            .with_remedy("open the event without `inherit`");
+        return Explanation::new(
+            FailureKind::Unsupported,
+            "kernels before 4.13 refuse `inherit` with group reads",
+        )
+        .with_remedy("open the event without `inherit`");
     }
     if attempt.threads_only && facts.kernel.is_some_and(|version| version < THREADS_SINCE) {
         return Explanation::new(
-            Kind::Unsupported,
+            FailureKind::Unsupported,
             "kernels before 5.13 cannot count new threads alone (`follow`)",
         )
         .with_remedy("give `inherit: true` beside `follow`: then new processes are counted, too");
@@ -378,7 +386,7 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
         && attempt.freq > limit
     {
         return Explanation::new(
-            Kind::Limit,
+            FailureKind::Limit,
             format!(
                 "{} samples per second are more than kernel.perf_event_max_sample_rate, {limit}",
                 attempt.freq
@@ -388,7 +396,7 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
     }
     match attempt.class {
         EventClass::Probe { in_kernel } => Explanation::new(
-            Kind::Invalid,
+            FailureKind::Invalid,
             if in_kernel {
                 "there is no instruction at that place of the kernel, or it allows no probe there"
             } else {
@@ -396,12 +404,12 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
             },
         ),
         EventClass::Tracepoint => Explanation::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format!("the kernel has no tracepoint with the id of `{}`", attempt.event),
         ),
         EventClass::Breakpoint { address, len, loads_only } => breakpoint(address, len, loads_only),
         EventClass::Pmu if attempt.pid >= 0 => Explanation::new(
-            Kind::Invalid,
+            FailureKind::Invalid,
             format!(
                 "the PMU of `{}` counts whole CPUs, not tasks, or the config is none of its events",
                 attempt.event
@@ -424,7 +432,7 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
             mismatched_children()
         }
         Action::Join { leader, size } => Explanation::new(
-            Kind::Invalid,
+            FailureKind::Invalid,
             format!(
                 "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not fit on the \
                  counters together{}",
@@ -434,26 +442,27 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
             ),
         )
         .with_remedy("open it outside of the group, or with fewer hardware events in the group"),
-        _ => Explanation::new(Kind::Invalid, "the kernel knows no such combination of event and options"),
+        _ => Explanation::new(FailureKind::Invalid, "the kernel knows no such combination of event and options"),
     }
 }
 
 fn breakpoint(address: u64, len: u32, loads_only: bool) -> Explanation {
     if !address.is_multiple_of(u64::from(len)) {
         return Explanation::new(
-            Kind::Invalid,
+            FailureKind::Invalid,
             format!("the address {address:#x} is not a multiple of the breakpoint's length, {len} bytes"),
         )
         .with_remedy("align the address, or use a shorter length");
     }
     if address >> 63 == 1 {
         return Explanation::new(
-            Kind::Invalid,
+            FailureKind::Invalid,
             "the kernel allows no breakpoint at that place of its own (in its code only with CONFIG_KPROBES)",
         )
         .with_remedy("watch data of the kernel, or a tracepoint near that code");
     }
-    let explanation = Explanation::new(Kind::Invalid, "this CPU cannot watch that address in that way");
+    let explanation =
+        Explanation::new(FailureKind::Invalid, "this CPU cannot watch that address in that way");
     if loads_only {
         return explanation.with_remedy("watch loads and stores: x86 cannot watch loads alone");
     }
@@ -465,7 +474,7 @@ fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
     let online = facts.online_cpus.as_deref()?;
     let is_missing = attempt.cpu >= 0 && facts.is_online(attempt.cpu) == Some(false);
     is_missing.then(|| {
-        Explanation::new(Kind::NotFound, format!("cpu {} is offline or does not exist", attempt.cpu))
+        Explanation::new(FailureKind::NotFound, format!("cpu {} is offline or does not exist", attempt.cpu))
             .with_remedy(format!("name a CPU that is online: {online}"))
     })
 }
@@ -483,7 +492,7 @@ fn device_is_gone(attempt: &Attempt, facts: &Facts) -> Explanation {
         ),
         _ => format!("the PMU of `{event}` is not there (any more)"),
     };
-    Explanation::new(Kind::NotFound, because)
+    Explanation::new(FailureKind::NotFound, because)
 }
 
 fn no_room(attempt: &Attempt) -> Explanation {
@@ -495,12 +504,15 @@ fn no_room(attempt: &Attempt) -> Explanation {
     };
     match attempt.class {
         EventClass::Breakpoint { .. } => Explanation::new(
-            Kind::Limit,
+            FailureKind::Limit,
             format!("every breakpoint of the CPU is taken; most have 4 for each task{together}"),
         )
         .with_remedy("detach a breakpoint first"),
-        _ => Explanation::new(Kind::Limit, format!("the PMU has no room for `{}`{together}", attempt.event))
-            .with_remedy("use fewer events in the group"),
+        _ => Explanation::new(
+            FailureKind::Limit,
+            format!("the PMU has no room for `{}`{together}", attempt.event),
+        )
+        .with_remedy("use fewer events in the group"),
     }
 }
 
@@ -509,13 +521,16 @@ fn no_task(attempt: &Attempt, facts: &Facts) -> Explanation {
         Some(true) => format!("the task {} was ending", attempt.pid),
         _ => format!("there is no task {}", attempt.pid),
     };
-    Explanation::new(Kind::NotFound, because)
+    Explanation::new(FailureKind::NotFound, because)
 }
 
 fn descriptors(facts: &Facts) -> Explanation {
     let limit = facts.descriptor_limit.map_or(String::new(), |limit| format!(", {limit}"));
-    Explanation::new(Kind::Limit, format!("ks-host has as many descriptors open as its limit allows{limit}"))
-        .with_remedy("detach what is not needed, or raise the limit (`ulimit -n`)")
+    Explanation::new(
+        FailureKind::Limit,
+        format!("ks-host has as many descriptors open as its limit allows{limit}"),
+    )
+    .with_remedy("detach what is not needed, or raise the limit (`ulimit -n`)")
 }
 
 /// Source: `__perf_read_group_add` in `kernel/events/core.c`, since v6.6.
@@ -524,7 +539,7 @@ fn descriptors(facts: &Facts) -> Explanation {
 /// (`perf_event_context_sched_out`).
 fn mismatched_children() -> Explanation {
     Explanation::new(
-        Kind::Kernel,
+        FailureKind::Kernel,
         "a child inherited the group before its last member joined, so that the two differ; the kernel reads the \
          group again when that child has ended",
     )
@@ -534,11 +549,11 @@ fn mismatched_children() -> Explanation {
 fn link(errno: Errno, facts: &Facts) -> Explanation {
     match errno {
         Errno::EEXIST => {
-            Explanation::new(Kind::Busy, "an event takes one program only, and this one has it already")
+            Explanation::new(FailureKind::Busy, "an event takes one program only, and this one has it already")
                 .with_remedy("open the event once more for the second program")
         }
         Errno::E2BIG => Explanation::new(
-            Kind::Limit,
+            FailureKind::Limit,
             format!("a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, whoever they are of"),
         )
         .with_remedy("detach what is not needed; `bpftool link` and `ks-host ps` show who has some"),
@@ -549,19 +564,19 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
                 .flatten()
                 .collect::<Vec<_>>();
             match missing.as_slice() {
-                [] => Explanation::new(Kind::NotPermitted, "a security module refuses to link the program"),
+                [] => Explanation::new(FailureKind::NotPermitted, "a security module refuses to link the program"),
                 missing => Explanation::new(
-                    Kind::NotPermitted,
+                    FailureKind::NotPermitted,
                     format!("ks-host has no {}", missing.join(" and no ")),
                 )
                 .with_remedy(format!("give ks-host {}", missing.join(" and "))),
             }
         }
         Errno::EINVAL if facts.kernel.is_some_and(|version| version < PERF_LINK_SINCE) => {
-            Explanation::new(Kind::Unsupported, "kernels before 5.15 have no links for perf events")
+            Explanation::new(FailureKind::Unsupported, "kernels before 5.15 have no links for perf events")
         }
         Errno::EINVAL | Errno::EPROTO | Errno::EOPNOTSUPP => {
-            Explanation::new(Kind::Invalid, "this kind of event does not run this kind of program")
+            Explanation::new(FailureKind::Invalid, "this kind of event does not run this kind of program")
         }
         _ => Explanation::unknown(),
     }

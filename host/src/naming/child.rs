@@ -119,7 +119,7 @@ impl Child {
         &mut self,
         request: &Request,
         file: Option<BorrowedFd<'_>>,
-        places: usize,
+        locations: usize,
         deadline: Instant,
     ) -> Result<Answer, Lost> {
         let lost = |error: io::Error| match error.kind() {
@@ -129,7 +129,7 @@ impl Child {
         };
         channel::send_until(self.socket.as_fd(), &request.encode(), file, Some(deadline)).map_err(lost)?;
         let bytes = channel::receive_until(self.socket.as_fd(), MAX_ANSWER_BYTES, deadline).map_err(lost)?;
-        Answer::decode(&bytes, places).ok_or(Lost::Unsound)
+        Answer::decode(&bytes, locations).ok_or(Lost::Unsound)
     }
 }
 

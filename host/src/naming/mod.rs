@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use self::child::{NamingProcess, serve_if_asked};
-pub(crate) use self::protocol::{MAX_PLACES, MAX_TEXT_BYTES};
+pub(crate) use self::protocol::{MAX_LOCATIONS, MAX_TEXT_BYTES};
 pub(crate) use self::reader::demangled;
 
 use self::namer::Namer;
@@ -68,11 +68,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What somebody wants to know.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedLocations {
     /// The process.
     pub(crate) pid: u32,
-    /// Addresses in it, in any order; at most [`MAX_PLACES`], so that what is known of them has a bounded size.
-    pub(crate) places: Vec<WantedPlace>,
+    /// Addresses in it, in any order; at most [`MAX_LOCATIONS`], so that what is known of them has a bounded size.
+    pub(crate) locations: Vec<WantedLocation>,
     /// Whether inlined functions, source lines and perf maps are wanted.
     pub(crate) in_detail: bool,
     /// Whether the process itself is asked; else only what was recorded of it.
@@ -85,16 +85,16 @@ pub(crate) struct Wanted {
 
 /// An address, and what was recorded of it.
 #[derive(Debug, Clone)]
-pub(crate) struct WantedPlace {
+pub(crate) struct WantedLocation {
     pub(crate) address: u64,
     pub(crate) recorded: Option<Mapping>,
 }
 
 /// What is known.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedLocations {
     /// In the order of the places.
-    pub(crate) places: Vec<NamedPlace>,
+    pub(crate) locations: Vec<NamedLocation>,
     /// What could not be named, a line for each.
     pub(crate) warnings: Vec<String>,
     /// Whether this user may not look at the process.
@@ -103,11 +103,11 @@ pub(crate) struct Named {
 
 /// What is known of an address.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct NamedPlace {
+pub(crate) struct NamedLocation {
     /// The functions, the outermost first.
     pub(crate) frames: Vec<NamedFrame>,
     /// The file that is mapped there.
-    pub(crate) file: Option<PlaceInFile>,
+    pub(crate) file: Option<FileLocation>,
 }
 
 /// A function at a place. Texts are visible, and have at most [`MAX_TEXT_BYTES`] bytes.
@@ -115,7 +115,7 @@ pub(crate) type NamedFrame = protocol::NamedFrame;
 
 /// A place in a file. Texts are visible.
 #[derive(Debug, Clone)]
-pub(crate) struct PlaceInFile {
+pub(crate) struct FileLocation {
     /// Its path, as the process has it.
     pub(crate) path: Arc<str>,
     /// Into the file.
@@ -125,7 +125,7 @@ pub(crate) struct PlaceInFile {
 }
 
 /// What is wanted, and where to say what is known.
-type Question = (Wanted, Sender<Named>);
+type Question = (WantedLocations, Sender<NamedLocations>);
 
 /// A thread that names for others, who may be confined. It ends when nobody can ask it any more.
 #[derive(Debug, Clone)]
@@ -153,7 +153,7 @@ impl Naming {
     }
 
     /// Waits for what is known. None if nothing happens for [`SILENCE`]: the thread is of no use any more then.
-    pub(crate) fn name(&self, wanted: Wanted) -> Option<Named> {
+    pub(crate) fn name(&self, wanted: WantedLocations) -> Option<NamedLocations> {
         let (answer, answered) = mpsc::channel();
         self.requests.lock().ok()?.send((wanted, answer)).ok()?;
         let (mut seen, mut since) = (self.progress.load(Ordering::Relaxed), Instant::now());
@@ -191,13 +191,13 @@ mod tests {
         marker as fn() -> u64 as usize as u64
     }
 
-    fn ask(place: WantedPlace, lives: bool, until: Option<Duration>) -> NamedPlace {
+    fn ask(location: WantedLocation, lives: bool, until: Option<Duration>) -> NamedLocation {
         // One for all tests: it reads the test's own program once.
         static NAMING: LazyLock<Naming> =
             LazyLock::new(|| Naming::start(NamingProcess::in_a_thread()).expect("threads can be started"));
-        let wanted = Wanted {
+        let wanted = WantedLocations {
             pid: std::process::id(),
-            places: vec![place],
+            locations: vec![location],
             in_detail: true,
             lives,
             until,
@@ -205,11 +205,11 @@ mod tests {
         };
         let mut named = NAMING.name(wanted).expect("it answers");
         assert!(!named.denied && named.warnings.is_empty(), "{named:?}");
-        named.places.remove(0)
+        named.locations.remove(0)
     }
 
-    fn is_marker(place: &NamedPlace) -> bool {
-        place.frames.first().is_some_and(|frame| frame.function.contains("marker"))
+    fn is_marker(location: &NamedLocation) -> bool {
+        location.frames.first().is_some_and(|frame| frame.function.contains("marker"))
     }
 
     /// What is recorded of this process at the address of a function of it.
@@ -234,10 +234,10 @@ mod tests {
 
     #[test]
     fn a_process_that_lives_is_asked_unless_it_is_another_one() {
-        let place = || WantedPlace { address: address(), recorded: None };
-        assert!(is_marker(&ask(place(), true, None)));
+        let location = || WantedLocation { address: address(), recorded: None };
+        assert!(is_marker(&ask(location(), true, None)));
         for (lives, until) in [(false, None), (true, Some(Duration::ZERO))] {
-            let found = ask(place(), lives, until);
+            let found = ask(location(), lives, until);
             assert!(found.frames.is_empty() && found.file.is_none(), "{found:?}");
         }
         assert_eq!(marker(), 11);
@@ -257,7 +257,7 @@ mod tests {
             minor: entry.minor,
             inode: entry.inode + 1,
         };
-        let ask = |recorded| ask(WantedPlace { address: address(), recorded }, false, None);
+        let ask = |recorded| ask(WantedLocation { address: address(), recorded }, false, None);
         assert!(is_marker(&ask(recorded(own, inode))));
         let found = ask(recorded(own, other));
         assert!(found.frames.is_empty() && found.file.is_some_and(|file| &*file.path == own));
@@ -275,17 +275,20 @@ mod tests {
         for program in ["/no/such/program", "/bin/true", "/bin/false"] {
             let naming = Naming::start(NamingProcess::of(program)).expect("threads can be started");
             for in_detail in [true, false] {
-                let places = vec![WantedPlace { address: address(), recorded: None }];
-                let wanted = Wanted {
+                let locations = vec![WantedLocation { address: address(), recorded: None }];
+                let wanted = WantedLocations {
                     pid: std::process::id(),
-                    places,
+                    locations,
                     in_detail,
                     lives: true,
                     until: None,
                     began: None,
                 };
                 let named = naming.name(wanted).expect("it answers");
-                assert!(named.places[0].frames.is_empty() && named.places[0].file.is_some(), "{named:?}");
+                assert!(
+                    named.locations[0].frames.is_empty() && named.locations[0].file.is_some(),
+                    "{named:?}"
+                );
                 assert!(
                     named.warnings.len() == 1 && named.warnings[0].contains("naming process"),
                     "{named:?}"
@@ -306,7 +309,7 @@ mod tests {
         let Some(vdso) = vdso else { return };
         // Some of it is code of functions, as a rule most of the first page behind the tables.
         let named = (vdso.start..vdso.end).step_by(256).any(|address| {
-            let found = ask(WantedPlace { address, recorded: None }, true, None);
+            let found = ask(WantedLocation { address, recorded: None }, true, None);
             found.frames.first().is_some_and(|frame| frame.function.contains("vdso"))
         });
         assert!(named);

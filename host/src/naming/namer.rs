@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 use super::child::{Child, Lost, NamingProcess};
 use super::open::{FileKey, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
 use super::process::{self, Process};
-use super::protocol::{Answer, DebugFile, MAX_PLACES, MAX_TEXT_BYTES, NamedFrame, Request};
-use super::{FILE_TIME, FOREIGN_TIME, Named, NamedPlace, PlaceInFile, Wanted, confine, debug_files};
+use super::protocol::{Answer, DebugFile, MAX_LOCATIONS, MAX_TEXT_BYTES, NamedFrame, Request};
+use super::{
+    FILE_TIME, FOREIGN_TIME, FileLocation, NamedLocation, NamedLocations, WantedLocations, confine,
+    debug_files,
+};
 use crate::maps::{self, MapsEntry};
 use crate::perf::{Identity, Mapping, VDSO};
 use crate::text::visible;
@@ -65,7 +68,7 @@ enum NoNames {
 
 /// Whose files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum FilePass {
     /// Root's.
     First,
     /// All others.
@@ -90,7 +93,7 @@ struct Group<'a> {
     recorded: Option<&'a Mapping>,
     path: &'a [u8],
     /// Place and offset into the file.
-    places: Vec<(usize, u64)>,
+    locations: Vec<(usize, u64)>,
 }
 
 impl Namer {
@@ -99,9 +102,11 @@ impl Namer {
     }
 
     /// Whatever is known of the places.
-    pub(super) fn name(&mut self, wanted: &Wanted) -> Named {
-        let mut named =
-            Named { places: vec![NamedPlace::default(); wanted.places.len()], ..Named::default() };
+    pub(super) fn name(&mut self, wanted: &WantedLocations) -> NamedLocations {
+        let mut named = NamedLocations {
+            locations: vec![NamedLocation::default(); wanted.locations.len()],
+            ..NamedLocations::default()
+        };
         let process = match self.process(wanted) {
             Ok(process) => process,
             Err(refusal) => {
@@ -114,31 +119,31 @@ impl Namer {
             self.refuse(&mut named, wanted.pid, refusal);
             None
         });
-        let live = live.unwrap_or_else(|| vec![None; wanted.places.len()]);
+        let live = live.unwrap_or_else(|| vec![None; wanted.locations.len()]);
         self.tick();
         let groups = groups(wanted, &live);
         let mut unnamed: Vec<usize> = Vec::new();
         // Files of root first; of the others those with most places.
         let mut later = Vec::new();
         for group in &groups {
-            match self.program(group, process.as_ref(), wanted, Turn::First, &mut named) {
+            match self.program(group, process.as_ref(), wanted, FilePass::First, &mut named) {
                 Some(NoNames::NoTime) => later.push(group),
-                Some(_) => unnamed.extend(group.places.iter().map(|(place, _)| *place)),
+                Some(_) => unnamed.extend(group.locations.iter().map(|(location, _)| *location)),
                 None => {}
             }
         }
-        later.sort_by_key(|group| std::cmp::Reverse(group.places.len()));
+        later.sort_by_key(|group| std::cmp::Reverse(group.locations.len()));
         for group in later {
-            if self.program(group, process.as_ref(), wanted, Turn::Later, &mut named).is_some() {
-                unnamed.extend(group.places.iter().map(|(place, _)| *place));
+            if self.program(group, process.as_ref(), wanted, FilePass::Later, &mut named).is_some() {
+                unnamed.extend(group.locations.iter().map(|(location, _)| *location));
             }
         }
         if wanted.in_detail {
-            let is_anonymous = |place: &usize| match (&process, live[*place].as_ref()) {
+            let is_anonymous = |location: &usize| match (&process, live[*location].as_ref()) {
                 (Some(_), live) => {
                     live.is_some_and(|mapping| !mapping.name.starts_with(b"/") && mapping.name != VDSO)
                 }
-                (None, _) => wanted.places[*place].recorded.is_none(),
+                (None, _) => wanted.locations[*location].recorded.is_none(),
             };
             unnamed.extend((0..live.len()).filter(is_anonymous));
             unnamed.sort_unstable();
@@ -149,7 +154,7 @@ impl Namer {
     }
 
     /// The process that was observed, if it may be asked.
-    fn process(&self, wanted: &Wanted) -> Result<Option<Process>, OpenRefusal> {
+    fn process(&self, wanted: &WantedLocations) -> Result<Option<Process>, OpenRefusal> {
         if !wanted.lives {
             return Ok(None);
         }
@@ -157,7 +162,7 @@ impl Namer {
         Ok(process.filter(|process| wanted.until.is_none_or(|until| process.began_before(until))))
     }
 
-    fn refuse(&self, named: &mut Named, pid: u32, refusal: OpenRefusal) {
+    fn refuse(&self, named: &mut NamedLocations, pid: u32, refusal: OpenRefusal) {
         match refusal {
             OpenRefusal::Missing => {}
             OpenRefusal::Denied => named.denied = true,
@@ -173,29 +178,29 @@ impl Namer {
         &mut self,
         group: &Group<'_>,
         process: Option<&Process>,
-        wanted: &Wanted,
-        turn: Turn,
-        named: &mut Named,
+        wanted: &WantedLocations,
+        pass: FilePass,
+        named: &mut NamedLocations,
     ) -> Option<NoNames> {
         let opened = open(group, process);
         self.tick();
         let (opened, build_id) = match opened {
-            Ok((opened, _)) if turn == Turn::First && opened.owner != 0 => return Some(NoNames::NoTime),
+            Ok((opened, _)) if pass == FilePass::First && opened.owner != 0 => return Some(NoNames::NoTime),
             Ok(opened) => opened,
             Err(reason) => return self.unnamed(group, wanted, reason, named),
         };
-        let offsets: Vec<u64> = group.places.iter().map(|(_, offset)| *offset).collect();
+        let offsets: Vec<u64> = group.locations.iter().map(|(_, offset)| *offset).collect();
         match self.functions(&opened, &build_id, &offsets, group.path, wanted.in_detail) {
             Ok((frames, lost)) => {
                 let file = in_file(group, false);
-                for ((place, offset), frames) in group.places.iter().zip(frames) {
-                    let place = &mut named.places[*place];
-                    place.frames = frames;
-                    place.file = Some(PlaceInFile { offset: *offset, ..file.clone() });
+                for ((location, offset), frames) in group.locations.iter().zip(frames) {
+                    let location = &mut named.locations[*location];
+                    location.frames = frames;
+                    location.file = Some(FileLocation { offset: *offset, ..file.clone() });
                 }
                 if let Some(lost) = lost {
                     let line = "functions have the names of its symbol table, without source lines";
-                    named.warnings.push(told(wanted.pid, group.path, &lost.to_string(), line));
+                    named.warnings.push(warning(wanted.pid, group.path, &lost.to_string(), line));
                 }
                 None
             }
@@ -206,16 +211,16 @@ impl Namer {
     fn unnamed(
         &self,
         group: &Group<'_>,
-        wanted: &Wanted,
+        wanted: &WantedLocations,
         reason: NoNames,
-        named: &mut Named,
+        named: &mut NamedLocations,
     ) -> Option<NoNames> {
         let is_gone = matches!(reason, NoNames::OtherFile | NoNames::Refused(OpenRefusal::Missing));
         let file = in_file(group, is_gone);
-        for (place, offset) in &group.places {
-            named.places[*place].file = Some(PlaceInFile { offset: *offset, ..file.clone() });
+        for (location, offset) in &group.locations {
+            named.locations[*location].file = Some(FileLocation { offset: *offset, ..file.clone() });
         }
-        let shown = "its functions are shown as offsets";
+        let effect = "its functions are shown as offsets";
         let because = match reason {
             NoNames::Refused(OpenRefusal::Missing | OpenRefusal::NotRegular)
             | NoNames::OtherFile
@@ -227,7 +232,7 @@ impl Namer {
             }
             NoNames::NoProcess => Some("the naming process cannot be started".into()),
         };
-        named.warnings.extend(because.map(|because| told(wanted.pid, group.path, &because, shown)));
+        named.warnings.extend(because.map(|because| warning(wanted.pid, group.path, &because, effect)));
         Some(reason)
     }
 
@@ -305,10 +310,11 @@ impl Namer {
         let mut frames = Vec::with_capacity(offsets.len());
         let mut debug_files = 0;
         while let Some(offsets) = offsets.get(frames.len()..).filter(|rest| !rest.is_empty()) {
-            let offsets = offsets[..offsets.len().min(MAX_PLACES)].to_vec();
-            let places = offsets.len();
+            let offsets = offsets[..offsets.len().min(MAX_LOCATIONS)].to_vec();
+            let locations = offsets.len();
             let request = Request::Program { id, build_id: build_id.to_vec(), lines, offsets };
-            let answer = running.child.ask(&request, file.take(), places, deadline).map_err(NoNames::Lost)?;
+            let answer =
+                running.child.ask(&request, file.take(), locations, deadline).map_err(NoNames::Lost)?;
             progress.fetch_add(1, Ordering::Relaxed);
             match answer {
                 Answer::Frames(found) => frames.extend(found.into_iter().map(clean)),
@@ -325,8 +331,14 @@ impl Namer {
     }
 
     /// Names places by what a just-in-time compiler wrote.
-    fn perf_map(&mut self, process: Option<&Process>, wanted: &Wanted, places: &[usize], named: &mut Named) {
-        if places.is_empty() {
+    fn perf_map(
+        &mut self,
+        process: Option<&Process>,
+        wanted: &WantedLocations,
+        locations: &[usize],
+        named: &mut NamedLocations,
+    ) {
+        if locations.is_empty() {
             return;
         }
         let map = match (process, wanted.began) {
@@ -343,26 +355,26 @@ impl Namer {
                 return;
             }
         };
-        let mut by_address: Vec<usize> = places.to_vec();
-        by_address.sort_unstable_by_key(|place| wanted.places[*place].address);
+        let mut by_address: Vec<usize> = locations.to_vec();
+        by_address.sort_unstable_by_key(|location| wanted.locations[*location].address);
         let lost =
             |lost: Lost| format!("cannot name functions of task {} by its perf map: {lost}", wanted.pid);
         if self.failed.contains_key(&map.key) {
             return;
         }
-        for places in by_address.chunks(MAX_PLACES) {
-            let addresses = places.iter().map(|place| wanted.places[*place].address).collect();
+        for locations in by_address.chunks(MAX_LOCATIONS) {
+            let addresses = locations.iter().map(|location| wanted.locations[*location].address).collect();
             let began = Instant::now();
             let deadline = began + FILE_TIME.min(self.foreign);
             let Ok(running) = self.running() else { return };
             let request = Request::PerfMap { addresses };
-            let answer = running.child.ask(&request, Some(map.file.as_fd()), places.len(), deadline);
+            let answer = running.child.ask(&request, Some(map.file.as_fd()), locations.len(), deadline);
             self.foreign = self.foreign.saturating_sub(began.elapsed());
             self.tick();
             match answer {
                 Ok(Answer::Frames(frames)) => {
-                    for (place, frames) in places.iter().zip(frames) {
-                        named.places[*place].frames = clean(frames);
+                    for (location, frames) in locations.iter().zip(frames) {
+                        named.locations[*location].frames = clean(frames);
                     }
                 }
                 answer => {
@@ -407,9 +419,9 @@ impl std::fmt::Display for Lost {
 }
 
 /// One line, without any text from inside the file.
-fn told(pid: u32, path: &[u8], because: &str, shown: &str) -> String {
+fn warning(pid: u32, path: &[u8], because: &str, effect: &str) -> String {
     let path = String::from_utf8_lossy(path);
-    format!("task {pid}: {}: {because}: {shown}", visible(&path, 200))
+    format!("task {pid}: {}: {because}: {effect}", visible(&path, 200))
 }
 
 fn give_debug_file(
@@ -428,23 +440,23 @@ fn give_debug_file(
 }
 
 /// What a process has mapped at each place.
-fn live(process: &Process, wanted: &Wanted) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
-    let mut order: Vec<usize> = (0..wanted.places.len()).collect();
-    order.sort_by_key(|place| wanted.places[*place].address);
-    let addresses: Vec<u64> = order.iter().map(|place| wanted.places[*place].address).collect();
+fn live(process: &Process, wanted: &WantedLocations) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
+    let mut order: Vec<usize> = (0..wanted.locations.len()).collect();
+    order.sort_by_key(|location| wanted.locations[*location].address);
+    let addresses: Vec<u64> = order.iter().map(|location| wanted.locations[*location].address).collect();
     let mut found = vec![None; order.len()];
-    for (place, mapping) in order.into_iter().zip(process.mappings(&addresses)?) {
-        found[place] = mapping;
+    for (location, mapping) in order.into_iter().zip(process.mappings(&addresses)?) {
+        found[location] = mapping;
     }
     Ok(found)
 }
 
 /// The places of each file. What was recorded says what was mapped while somebody looked; what the process has now is another
 /// way to the same file, or all that is known.
-fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Group<'a>> {
+fn groups<'a>(wanted: &'a WantedLocations, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<Origin<'a>, Group<'a>> = BTreeMap::new();
     let mut identities: Vec<&'a Identity> = Vec::new();
-    for (place, (wanted, live)) in wanted.places.iter().zip(live).enumerate() {
+    for (location, (wanted, live)) in wanted.locations.iter().zip(live).enumerate() {
         let live = live.as_deref();
         let live_offset = live.map(|live| wanted.address - live.start + live.offset);
         let recorded = wanted.recorded.as_ref();
@@ -482,8 +494,8 @@ fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Gro
             _ => continue,
         };
         let group =
-            groups.entry(origin).or_insert_with(|| Group { live, recorded, path, places: Vec::new() });
-        group.places.push((place, offset.unwrap_or_default()));
+            groups.entry(origin).or_insert_with(|| Group { live, recorded, path, locations: Vec::new() });
+        group.locations.push((location, offset.unwrap_or_default()));
     }
     groups.into_values().collect()
 }
@@ -560,26 +572,30 @@ fn copied(mapping: &MapsEntry) -> std::io::Result<OpenedFile> {
 }
 
 /// The start of a file; with the build id if the file is gone.
-fn in_file(group: &Group<'_>, is_gone: bool) -> PlaceInFile {
+fn in_file(group: &Group<'_>, is_gone: bool) -> FileLocation {
     let build_id = group.recorded.filter(|_| is_gone).and_then(|recorded| match &recorded.identity {
         Identity::BuildId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
         Identity::Inode { .. } => None,
     });
     let path = OsStr::from_bytes(group.path).to_string_lossy();
-    PlaceInFile { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id }
+    FileLocation { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id }
 }
 
 /// Frames whose texts can be shown. A function without a name is none, and neither is what is inlined into it.
 fn clean(frames: Vec<NamedFrame>) -> Vec<NamedFrame> {
-    let shown = |text: String| match visible(&text, MAX_TEXT_BYTES) {
+    let visible_text = |text: String| match visible(&text, MAX_TEXT_BYTES) {
         std::borrow::Cow::Borrowed(_) => text,
-        std::borrow::Cow::Owned(shown) => shown,
+        std::borrow::Cow::Owned(text) => text,
     };
     if frames.first().is_none_or(|outer| outer.function.is_empty()) {
         return Vec::new();
     }
     let named = frames.into_iter().filter(|frame| !frame.function.is_empty());
     named
-        .map(|frame| NamedFrame { function: shown(frame.function), file: frame.file.map(shown), ..frame })
+        .map(|frame| NamedFrame {
+            function: visible_text(frame.function),
+            file: frame.file.map(visible_text),
+            ..frame
+        })
         .collect()
 }

@@ -108,13 +108,17 @@ impl Root {
 
     /// A folder below this one. Links are followed inside the root.
     pub(crate) fn folder(&self, path: &[u8]) -> Result<Root, OpenRefusal> {
-        self.walk(path, OFlag::O_DIRECTORY, ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS)
-            .map(Root)
+        self.open_path(
+            path,
+            OFlag::O_DIRECTORY,
+            ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        )
+        .map(Root)
     }
 
     /// The regular file at this path. Links are followed inside the root.
     pub(crate) fn file(&self, path: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
-        let found = self.walk(
+        let found = self.open_path(
             path,
             OFlag::empty(),
             ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS,
@@ -127,7 +131,7 @@ impl Root {
         if name.is_empty() || name.contains(&b'/') || name == b".." {
             return Err(OpenRefusal::Missing);
         }
-        let found = self.walk(
+        let found = self.open_path(
             name,
             OFlag::O_NOFOLLOW,
             ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS,
@@ -135,7 +139,7 @@ impl Root {
         regular(found, most_bytes)
     }
 
-    fn walk(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, OpenRefusal> {
+    fn open_path(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, OpenRefusal> {
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | flags).resolve(resolve);
         let mut answer = Err(Errno::EAGAIN);
         for _ in 0..ATTEMPTS {

@@ -9,7 +9,7 @@ pub(super) const MAX_REQUEST_BYTES: usize = 128 << 10;
 /// Most bytes of an answer.
 pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Most addresses of a request.
-pub(crate) const MAX_PLACES: usize = 8192;
+pub(crate) const MAX_LOCATIONS: usize = 8192;
 /// Most frames of one address: a function and what is inlined there.
 pub(super) const MAX_FRAMES: usize = 64;
 /// Most bytes of a name, or of a path of a source file.
@@ -131,12 +131,12 @@ impl Answer {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
-            Answer::Frames(places) => {
+            Answer::Frames(locations) => {
                 bytes.push(0);
-                bytes.extend((places.len() as u32).to_le_bytes());
+                bytes.extend((locations.len() as u32).to_le_bytes());
                 // Room for the empty lists of all that may come behind the last one with frames.
-                let most = MAX_ANSWER_BYTES - MAX_PLACES;
-                for frames in places {
+                let most = MAX_ANSWER_BYTES - MAX_LOCATIONS;
+                for frames in locations {
                     let start = bytes.len();
                     put_frames(&mut bytes, frames);
                     if bytes.len() > most {
@@ -159,14 +159,14 @@ impl Answer {
     }
 
     /// None if it is no answer to a request for so many places.
-    pub(super) fn decode(bytes: &[u8], places: usize) -> Option<Answer> {
+    pub(super) fn decode(bytes: &[u8], locations: usize) -> Option<Answer> {
         let mut input = Input(bytes);
         let answer = match input.byte()? {
             0 => {
-                if input.u32()? as usize != places {
+                if input.u32()? as usize != locations {
                     return None;
                 }
-                Answer::Frames((0..places).map(|_| input.frames()).collect::<Option<_>>()?)
+                Answer::Frames((0..locations).map(|_| input.frames()).collect::<Option<_>>()?)
             }
             1 => Answer::OtherFile,
             2 => Answer::NoProgram,
@@ -243,7 +243,7 @@ impl<'a> Input<'a> {
 
     fn numbers(&mut self) -> Option<Vec<u64>> {
         let count = self.u32()? as usize;
-        if count > MAX_PLACES {
+        if count > MAX_LOCATIONS {
             return None;
         }
         (0..count).map(|_| self.u64()).collect()
@@ -308,7 +308,7 @@ mod tests {
             assert!(bytes.len() <= MAX_REQUEST_BYTES);
             assert_eq!(Request::decode(&bytes), Some(request));
         }
-        let most = Request::PerfMap { addresses: vec![7; MAX_PLACES] }.encode();
+        let most = Request::PerfMap { addresses: vec![7; MAX_LOCATIONS] }.encode();
         assert!(most.len() <= MAX_REQUEST_BYTES && Request::decode(&most).is_some());
         for answer in answers() {
             assert_eq!(Answer::decode(&answer.encode(), 2), Some(answer));
@@ -339,14 +339,14 @@ mod tests {
     #[test]
     fn an_answer_is_cut_to_its_length() {
         let frame = NamedFrame { function: "x".repeat(2 * MAX_TEXT_BYTES), ..NamedFrame::default() };
-        let mut places = vec![vec![frame; MAX_FRAMES + 1]; 100];
-        places.resize(MAX_PLACES, Vec::new());
-        let bytes = Answer::Frames(places).encode();
+        let mut locations = vec![vec![frame; MAX_FRAMES + 1]; 100];
+        locations.resize(MAX_LOCATIONS, Vec::new());
+        let bytes = Answer::Frames(locations).encode();
         assert!(bytes.len() <= MAX_ANSWER_BYTES);
-        let Some(Answer::Frames(places)) = Answer::decode(&bytes, MAX_PLACES) else {
+        let Some(Answer::Frames(locations)) = Answer::decode(&bytes, MAX_LOCATIONS) else {
             panic!("it is an answer");
         };
-        assert_eq!((places[0].len(), places[0][0].function.len()), (MAX_FRAMES, MAX_TEXT_BYTES));
-        assert_eq!((places[99].len(), places[MAX_PLACES - 1].len()), (0, 0));
+        assert_eq!((locations[0].len(), locations[0][0].function.len()), (MAX_FRAMES, MAX_TEXT_BYTES));
+        assert_eq!((locations[99].len(), locations[MAX_LOCATIONS - 1].len()), (0, 0));
     }
 }

@@ -10,14 +10,14 @@ use nix::errno::Errno;
 use super::attr::Options;
 use super::error::{PerfError, Refusal};
 use super::event::Event;
-use super::fan::Fan;
+use super::event_array::EventArray;
+use super::fan_out::FanOut;
+use super::locations::{self, Surroundings, Target};
 use super::notice::Notice;
-use super::places::{self, Surroundings, Target};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
-use super::reading::{Entries, Entry, Reading, Snapshot};
+use super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::scale::{State, Tally};
-use super::shown::EventArray;
 use crate::explain::perf::{Action, Call};
 use crate::probed::ProbePoint;
 
@@ -60,7 +60,7 @@ pub struct Live {
     /// Whether a program is linked to it.
     pub has_program: bool,
     /// How many kernel events it stands for.
-    pub places: usize,
+    pub locations: usize,
 }
 
 /// All perf attachments of one plugin. Its drop detaches all of them, newest first; a leader is older than its members.
@@ -69,18 +69,18 @@ pub struct Live {
 pub struct Attachments {
     last_id: u64,
     /// By leader.
-    fans: BTreeMap<AttachmentId, Fan>,
+    fan_outs: BTreeMap<AttachmentId, FanOut>,
     /// Of every live attachment, leaders included.
     leader_of: BTreeMap<AttachmentId, AttachmentId>,
     surroundings: Surroundings,
     notices: Vec<Notice>,
     /// What was told of an attachment, to tell it once.
-    told: BTreeSet<(AttachmentId, Told)>,
+    reported: BTreeSet<(AttachmentId, ReportedState)>,
 }
 
 /// What is told once of an attachment, however its numbers change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum ReportedState {
     NeverRan,
     LowShare,
     Partial,
@@ -112,7 +112,7 @@ impl Attachments {
 
     /// That task has reached its exec: its events count now, and what is opened from now on counts at once.
     pub fn note_exec(&mut self) {
-        self.fans.values_mut().for_each(Fan::note_exec);
+        self.fan_outs.values_mut().for_each(FanOut::note_exec);
     }
 
     /// Whether there is something to be told.
@@ -149,27 +149,28 @@ impl Attachments {
     ) -> Result<AttachmentId, PerfError> {
         let options = event.options(options);
         let id = AttachmentId(self.last_id + 1);
-        let plan = Plan { id, event: Arc::new(event.clone()), options, link, shown: None };
+        let plan = Plan { id, event: Arc::new(event.clone()), options, link, event_array: None };
         let refused = |refusal| refused(&plan, refusal);
-        places::check(event, &plan.options).map_err(refused)?;
+        locations::check(event, &plan.options).map_err(refused)?;
         if plan.link.is_some() && event.is_clock() {
             plan.options.check_clock().map_err(refused)?;
         }
         let target = Target::of(&plan.options);
-        let mut told = Notice::of_options(event, &plan.options);
+        let mut reported = Notice::of_options(event, &plan.options);
         let points = event.probe_points();
         if points.len() > 1 {
-            let (event, places) = (event.name().to_owned(), ProbePoint::list(&points));
-            told.push(Notice::Functions { event, number: points.len(), places });
+            let (event, locations) = (event.name().to_owned(), ProbePoint::list(&points));
+            reported.push(Notice::Functions { event, number: points.len(), locations });
         }
         if let Some(copies) = ProbePoint::copies(&points) {
-            told.push(Notice::Copies { event: event.name().to_owned(), copies });
+            reported.push(Notice::Copies { event: event.name().to_owned(), copies });
         }
         let mut leader = leader;
         if let Some(led_by) = leader {
             match self.join(led_by, &plan, &target) {
                 Err(error) if plan.options.weak && has_no_room(&error) => {
-                    let named = self.fans.get(&led_by).map(|fan| fan.leader().event.name().to_owned());
+                    let named =
+                        self.fan_outs.get(&led_by).map(|fan_out| fan_out.leader().event.name().to_owned());
                     let alone =
                         Notice::Alone { event: event.name().to_owned(), leader: named.unwrap_or_default() };
                     self.notices.push(alone);
@@ -179,13 +180,13 @@ impl Attachments {
             }
         }
         if leader.is_none() {
-            let mut fan = Fan::open(plan, target, &self.surroundings)?;
-            fan.hand_over_notices(&mut self.notices);
-            self.fans.insert(id, fan);
+            let mut fan_out = FanOut::open(plan, target, &self.surroundings)?;
+            fan_out.drain_notices(&mut self.notices);
+            self.fan_outs.insert(id, fan_out);
         }
         self.last_id = id.0;
         self.leader_of.insert(id, leader.unwrap_or(id));
-        self.notices.extend(told);
+        self.notices.extend(reported);
         Ok(id)
     }
 
@@ -196,25 +197,27 @@ impl Attachments {
         if led_by != leader {
             return Err(refused(Refusal::MemberAsLeader { leader: led_by }));
         }
-        let fan = self.fans.get_mut(&leader).ok_or(Refusal::StaleLeader(leader)).map_err(refused)?;
+        let fan_out = self.fan_outs.get_mut(&leader).ok_or(Refusal::StaleLeader(leader)).map_err(refused)?;
         let for_leaders = match &plan.options {
             Options { pinned: true, .. } => Err(Refusal::ForLeaders("pinned")),
             Options { exclusive: true, .. } => Err(Refusal::ForLeaders("exclusive")),
             _ => Ok(()),
         };
-        let several = [fan.leader(), plan].into_iter().find(|plan| plan.event.points() > 1);
+        let several = [fan_out.leader(), plan].into_iter().find(|plan| plan.event.points() > 1);
         let alone = several.map_or(Ok(()), |plan| {
-            Err(Refusal::SeveralFunctions { places: ProbePoint::list(&plan.event.probe_points()) })
+            Err(Refusal::SeveralFunctions { locations: ProbePoint::list(&plan.event.probe_points()) })
         });
-        let checked = fan.target.check_member(target).and(for_leaders).and(alone);
+        let checked = fan_out.target.check_member(target).and(for_leaders).and(alone);
         if let Err(refusal) = checked {
             let mut plan = plan.clone();
-            let action =
-                Action::Join { leader: fan.leader().event.name().to_owned(), size: fan.plans().len() };
+            let action = Action::Join {
+                leader: fan_out.leader().event.name().to_owned(),
+                size: fan_out.plans().len(),
+            };
             plan.link = None;
             return Err(PerfError::Refused { attempt: Box::new(plan.attempt(action, None)), refusal });
         }
-        self.with_cpus(leader, |fan, surroundings| fan.join(plan.clone(), surroundings))
+        self.with_cpus(leader, |fan_out, surroundings| fan_out.join(plan.clone(), surroundings))
     }
 
     /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
@@ -228,7 +231,7 @@ impl Attachments {
     ///
     /// Source: perf_event_open(2), "Reading results"; `enum perf_event_read_format`.
     pub fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
-        let tally = self.with_cpus(id, |fan, _| fan.read(id))?;
+        let tally = self.with_cpus(id, |fan_out, _| fan_out.read(id))?;
         self.note(id, &tally);
         Ok(Reading::of(&tally))
     }
@@ -239,7 +242,7 @@ impl Attachments {
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
         let mut entries = Entries::new();
-        let (own, tally) = self.with_cpus(id, |fan, _| fan.snapshot(id, &mut entries))?;
+        let (own, tally) = self.with_cpus(id, |fan_out, _| fan_out.snapshot(id, &mut entries))?;
         self.note(id, &tally);
         Ok(Snapshot::of(&tally, own, entries))
     }
@@ -259,18 +262,18 @@ impl Attachments {
         let mut tallies = vec![Tally::default(); ids.len()];
         for group in by_group.chunk_by(|(one, _), (other, _)| one == other) {
             if let [(_, index)] = group {
-                tallies[*index] = self.with_cpus(ids[*index], |fan, _| fan.read(ids[*index]))?;
+                tallies[*index] = self.with_cpus(ids[*index], |fan_out, _| fan_out.read(ids[*index]))?;
                 continue;
             }
             let mut all: Vec<(AttachmentId, Tally)> = Vec::new();
-            self.with_cpus(group[0].0, |fan, _| {
+            self.with_cpus(group[0].0, |fan_out, _| {
                 all.clear();
-                fan.read_all(|id, _, tally| all.push((id, tally)))
+                fan_out.read_all(|id, _, tally| all.push((id, tally)))
             })?;
             for (_, index) in group {
                 // Who joins later has a higher number.
-                let place = all.binary_search_by_key(&ids[*index], |(id, _)| *id);
-                tallies[*index] = all[place.map_err(|_| PerfError::Stale(ids[*index]))?].1;
+                let found = all.binary_search_by_key(&ids[*index], |(id, _)| *id);
+                tallies[*index] = all[found.map_err(|_| PerfError::Stale(ids[*index]))?].1;
             }
         }
         for (id, tally) in ids.iter().zip(&tallies) {
@@ -283,18 +286,18 @@ impl Attachments {
     ///
     /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
-        self.with_cpus(id, |fan, _| {
+        self.with_cpus(id, |fan_out, _| {
             let (mut entries, mut own) = (Entries::new(), None);
-            let is_there = fan.read_cpu(id, cpu, |one, kernel_id, tally| {
+            let is_there = fan_out.read_cpu(id, cpu, |one, kernel_id, tally| {
                 if one == id {
                     own = Some((entries.len(), tally));
                 }
-                entries.push(Entry::of(kernel_id, &tally));
+                entries.push(GroupEntry::of(kernel_id, &tally));
             })?;
             if let (Some((own, tally)), true) = (own, is_there) {
                 return Ok(Snapshot::of(&tally, own, entries));
             }
-            let plan = fan.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+            let plan = fan_out.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
             Err(PerfError::NotOnCpu { attempt: Box::new(plan.attempt(Action::Read, None)), cpu })
         })
     }
@@ -308,7 +311,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_ENABLE")]
     pub fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.with_cpus(id, |fan, _| fan.enable(id))
+        self.with_cpus(id, |fan_out, _| fan_out.enable(id))
     }
 
     /// Stops counting; counts and times stay readable: the whole group if this is a leader, else this event, whose
@@ -317,7 +320,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_DISABLE")]
     pub fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.with_cpus(id, |fan, _| fan.disable(id))
+        self.with_cpus(id, |fan_out, _| fan_out.disable(id))
     }
 
     /// Sets counts and times to zero, of the whole group if this is a leader, else of this event. What counts goes on
@@ -326,7 +329,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_RESET")]
     pub fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.with_cpus(id, |fan, _| fan.reset(id))
+        self.with_cpus(id, |fan_out, _| fan_out.reset(id))
     }
 
     /// Lets programs of the kernel half read this attachment: puts the kernel event of each CPU into the array, also those of
@@ -338,18 +341,20 @@ impl Attachments {
     /// Source: `perf_event_read_local` in `kernel/events/core.c`, v6.18.
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
     pub fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
-        let plans = self.fans.values().flat_map(Fan::plans);
-        let is_there = |plan: &&Plan| plan.shown.as_ref().is_some_and(|shown| shown.name() == array.name());
+        let plans = self.fan_outs.values().flat_map(FanOut::plans);
+        let is_there = |plan: &&Plan| {
+            plan.event_array.as_ref().is_some_and(|event_array| event_array.name() == array.name())
+        };
         let occupied = plans.filter(is_there).any(|plan| plan.id != id);
-        self.with_cpus(id, |fan, _| {
-            let plan = fan.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+        self.with_cpus(id, |fan_out, _| {
+            let plan = fan_out.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
             let options = &plan.options;
             let of_cpus = options.pid == -1 && (options.every_cpu || options.cpu >= 0);
             let of_all = options.process.is_empty() && options.cgroup.is_empty() && !options.command;
             let refusal = match () {
                 () if !of_cpus || !of_all || options.inherit => Refusal::NotOfCpus,
-                () if occupied => Refusal::ShownThere(array.name().to_owned()),
-                () => return fan.show(id, array),
+                () if occupied => Refusal::EventArrayInUse(array.name().to_owned()),
+                () => return fan_out.show(id, array),
             };
             let attempt = Box::new(plan.attempt(Action::Show, None));
             Err(PerfError::Refused { attempt, refusal })
@@ -360,9 +365,9 @@ impl Attachments {
     /// programs read, and all others. Whether there is anything to follow.
     pub fn follow_cpus(&mut self) -> bool {
         let mut any = false;
-        for fan in self.fans.values_mut().filter(|fan| fan.follows()) {
-            fan.follow_cpus(&self.surroundings);
-            fan.hand_over_notices(&mut self.notices);
+        for fan_out in self.fan_outs.values_mut().filter(|fan_out| fan_out.follows()) {
+            fan_out.follow_cpus(&self.surroundings);
+            fan_out.drain_notices(&mut self.notices);
             any = true;
         }
         any
@@ -376,9 +381,9 @@ impl Attachments {
     }
 
     /// Notes that an attachment was throttled.
-    fn note_throttled(&mut self, id: AttachmentId, fan: &mut Fan) {
-        let times = fan.throttled(id);
-        if let (Some(plan), 1..) = (fan.plans().iter().find(|plan| plan.id == id), times) {
+    fn note_throttled(&mut self, id: AttachmentId, fan_out: &mut FanOut) {
+        let times = fan_out.throttled(id);
+        if let (Some(plan), 1..) = (fan_out.plans().iter().find(|plan| plan.id == id), times) {
             self.notices.push(Notice::Throttled { event: plan.event.name().to_owned(), times });
         }
     }
@@ -388,25 +393,25 @@ impl Attachments {
     pub fn detach(&mut self, id: AttachmentId) {
         let Some(leader) = self.leader_of.remove(&id) else { return };
         self.forget(id);
-        let Some(mut fan) = self.fans.remove(&leader) else { return };
+        let Some(mut fan_out) = self.fan_outs.remove(&leader) else { return };
         if leader != id {
-            self.note_throttled(id, &mut fan);
-            fan.remove_member(id);
-            self.fans.insert(leader, fan);
+            self.note_throttled(id, &mut fan_out);
+            fan_out.remove_member(id);
+            self.fan_outs.insert(leader, fan_out);
             return;
         }
-        for member in fan.newest_members_first() {
-            self.note_throttled(member, &mut fan);
+        for member in fan_out.newest_members_first() {
+            self.note_throttled(member, &mut fan_out);
             self.leader_of.remove(&member);
             self.forget(member);
         }
-        self.note_throttled(id, &mut fan);
+        self.note_throttled(id, &mut fan_out);
     }
 
     /// The numbers of the tracepoints that the group of an attachment counts.
     pub(crate) fn tracepoints(&self, id: AttachmentId) -> impl Iterator<Item = u64> {
-        let fan = self.leader_of.get(&id).and_then(|leader| self.fans.get(leader));
-        fan.into_iter().flat_map(Fan::plans).filter_map(|plan| plan.event.tracepoint())
+        let fan_out = self.leader_of.get(&id).and_then(|leader| self.fan_outs.get(leader));
+        fan_out.into_iter().flat_map(FanOut::plans).filter_map(|plan| plan.event.tracepoint())
     }
 
     /// How many are attached.
@@ -416,26 +421,30 @@ impl Attachments {
 
     /// How many kernel events of probes are open.
     pub fn probes(&self) -> usize {
-        let of_fan = |fan: &Fan| {
-            let probes = fan.plans().iter().filter(|plan| plan.event.is_probe()).count();
-            probes * fan.places()
+        let probes_of_fan_out = |fan_out: &FanOut| {
+            let probes = fan_out.plans().iter().filter(|plan| plan.event.is_probe()).count();
+            probes * fan_out.locations()
         };
-        self.fans.values().map(of_fan).sum()
+        self.fan_outs.values().map(probes_of_fan_out).sum()
     }
 
     /// How many kernel events of probes opening an event would add. One where the places cannot be told: opening says why.
     pub fn probes_of(&self, event: &Event, options: &Options) -> usize {
         let options = event.options(options);
-        let places = || places::places(event, &options, &self.surroundings).map_or(1, |places| places.len());
-        if event.is_probe() { places() } else { 0 }
+        let locations = || {
+            locations::locations(event, &options, &self.surroundings).map_or(1, |locations| locations.len())
+        };
+        if event.is_probe() { locations() } else { 0 }
     }
 
     /// What is attached, in the order of opening.
     pub fn live(&self) -> Vec<Live> {
         let mut live: Vec<Live> = self
-            .fans
+            .fan_outs
             .iter()
-            .flat_map(|(&leader, fan)| fan.plans().iter().map(move |plan| describe(plan, leader, fan)))
+            .flat_map(|(&leader, fan_out)| {
+                fan_out.plans().iter().map(move |plan| describe(plan, leader, fan_out))
+            })
             .collect();
         live.sort_by_key(|live| live.id);
         live
@@ -445,27 +454,27 @@ impl Attachments {
     fn with_cpus<T>(
         &mut self,
         id: AttachmentId,
-        mut what: impl FnMut(&mut Fan, &Surroundings) -> Result<T, PerfError>,
+        mut what: impl FnMut(&mut FanOut, &Surroundings) -> Result<T, PerfError>,
     ) -> Result<T, PerfError> {
         let leader = self.leader_of.get(&id);
-        let Some(fan) = leader.and_then(|leader| self.fans.get_mut(leader)) else {
+        let Some(fan_out) = leader.and_then(|leader| self.fan_outs.get_mut(leader)) else {
             return Err(PerfError::Stale(id));
         };
-        fan.follow_cpus(&self.surroundings);
-        let mut done = what(fan, &self.surroundings);
-        for _ in 0..TRIES {
+        fan_out.follow_cpus(&self.surroundings);
+        let mut done = what(fan_out, &self.surroundings);
+        for _ in 0..MAX_ATTEMPTS {
             // Both, whatever the first says.
-            if done.is_ok() || !(fan.bury() | fan.follow_cpus(&self.surroundings)) {
+            if done.is_ok() || !(fan_out.remove_dead_groups() | fan_out.follow_cpus(&self.surroundings)) {
                 break;
             }
-            done = what(fan, &self.surroundings);
+            done = what(fan_out, &self.surroundings);
         }
-        fan.hand_over_notices(&mut self.notices);
+        fan_out.drain_notices(&mut self.notices);
         done
     }
 
     fn forget(&mut self, id: AttachmentId) {
-        self.told.retain(|(told, _)| *told != id);
+        self.reported.retain(|(reported, _)| *reported != id);
     }
 
     /// Notes what a person should know of a reading.
@@ -474,29 +483,31 @@ impl Attachments {
         if tally.never_ran == 0 && tally.times.enabled == tally.times.running {
             return;
         }
-        let told = match tally.state() {
-            State::NeverRan => Told::NeverRan,
+        let reported = match tally.state() {
+            State::NeverRan => ReportedState::NeverRan,
             // What lacks was told when it was opened.
-            _ if tally.is_partial() && !tally.lacks => Told::Partial,
-            State::Multiplexed if share(tally) < LOW_SHARE => Told::LowShare,
+            _ if tally.is_partial() && !tally.lacks => ReportedState::Partial,
+            State::Multiplexed if share(tally) < LOW_SHARE => ReportedState::LowShare,
             _ => return,
         };
-        if !self.told.insert((id, told)) {
+        if !self.reported.insert((id, reported)) {
             return;
         }
-        let plans = self.leader_of.get(&id).and_then(|leader| self.fans.get(leader)).map(Fan::plans);
+        let plans = self.leader_of.get(&id).and_then(|leader| self.fan_outs.get(leader)).map(FanOut::plans);
         let plan = plans.into_iter().flatten().find(|plan| plan.id == id);
         let event = plan.map(|plan| plan.event.name().to_owned()).unwrap_or_default();
-        self.notices.push(match told {
-            Told::NeverRan => Notice::NeverRan { event },
-            Told::LowShare => Notice::LowShare { event, share: share(tally) },
-            Told::Partial => Notice::Partial { event, enabled: tally.enabled, never_ran: tally.never_ran },
+        self.notices.push(match reported {
+            ReportedState::NeverRan => Notice::NeverRan { event },
+            ReportedState::LowShare => Notice::LowShare { event, share: share(tally) },
+            ReportedState::Partial => {
+                Notice::Partial { event, enabled: tally.enabled, never_ran: tally.never_ran }
+            }
         });
     }
 }
 
 /// Who takes away CPUs one after the other is not faster than so many tries.
-const TRIES: u32 = 16;
+const MAX_ATTEMPTS: u32 = 16;
 
 /// Below this share of the enabled time, in hundredths of a percent, a scaled count is warned of.
 const LOW_SHARE: u32 = 1000;
@@ -523,7 +534,7 @@ fn has_no_room(error: &PerfError) -> bool {
     }
 }
 
-fn describe(plan: &Plan, leader: AttachmentId, fan: &Fan) -> Live {
+fn describe(plan: &Plan, leader: AttachmentId, fan_out: &FanOut) -> Live {
     Live {
         id: plan.id,
         event: plan.event.name().to_owned(),
@@ -531,6 +542,6 @@ fn describe(plan: &Plan, leader: AttachmentId, fan: &Fan) -> Live {
         cpu: plan.options.cpu,
         leader: (leader != plan.id).then_some(leader),
         has_program: plan.link.is_some(),
-        places: fan.places(),
+        locations: fan_out.locations(),
     }
 }

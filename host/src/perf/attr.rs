@@ -3,7 +3,7 @@
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use super::error::Refusal;
-use super::event::Kind;
+use super::event::EventKind;
 
 /// Always the same four, so that every attachment can be read in one way, alone or in a group.
 const READ_FORMAT: u64 = (bindings::PERF_FORMAT_GROUP
@@ -139,7 +139,7 @@ pub(super) enum Purpose {
 }
 
 /// The kernel's structure for an event. It points to nothing.
-pub(super) fn attr(kind: &Kind, options: &Options, purpose: Purpose) -> perf_event_attr {
+pub(super) fn attr(kind: &EventKind, options: &Options, purpose: Purpose) -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.read_format = READ_FORMAT;
@@ -163,22 +163,22 @@ pub(super) fn attr(kind: &Kind, options: &Options, purpose: Purpose) -> perf_eve
 }
 
 /// The fields that choose the event.
-fn what(attr: &mut perf_event_attr, kind: &Kind) {
+fn what(attr: &mut perf_event_attr, kind: &EventKind) {
     match kind {
-        Kind::Counter { type_, config } => {
+        EventKind::Counter { type_, config } => {
             attr.type_ = *type_;
             [attr.config, attr.config1, attr.config2] = *config;
         }
-        Kind::Breakpoint { address, len, access } => {
+        EventKind::Breakpoint { address, len, access } => {
             attr.type_ = bindings::PERF_TYPE_BREAKPOINT;
             attr.bp_type = access.bits();
             attr.bp_addr = *address;
             attr.bp_len = u64::from(*len);
         }
         // Where its text is, says the call.
-        Kind::Probe { type_, place } => {
+        EventKind::Probe { type_, location } => {
             attr.type_ = *type_;
-            attr.probe_offset = place.offset();
+            attr.probe_offset = location.offset();
         }
     }
 }

@@ -11,10 +11,10 @@ use perf_event_open_sys::bindings;
 
 use super::encoding::Encoding;
 use super::error::PerfError;
-use super::event::{Access, Event, InvalidEvent, Kind};
+use super::event::{Access, Event, EventKind, InvalidEvent};
 use super::modifiers::Modifiers;
 use super::pmu::{Pmu, Sysfs};
-use super::probe::ProbePlace;
+use super::probe::ProbeLocation;
 use super::table::{EventTable, TableEvent};
 use super::{names, symbols, terms};
 use crate::near::near;
@@ -59,13 +59,13 @@ impl Catalog {
             bindings::PERF_TYPE_BREAKPOINT => Err(InvalidEvent::NumberedBreakpoint.into()),
             bindings::PERF_TYPE_TRACEPOINT => Err(InvalidEvent::NumberedTracepoint.into()),
             general if general < bindings::PERF_TYPE_RAW && (config1, config2) != (0, 0) => {
-                Err(InvalidEvent::Words(type_).into())
+                Err(InvalidEvent::ExtraConfig(type_).into())
             }
             bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => self.numbered_core(type_, words),
             bindings::PERF_TYPE_SOFTWARE => {
                 let name = names::name_of(type_, config);
                 let name = name.ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
-                Ok(Event::plain(name, Kind::Counter { type_, config: words }))
+                Ok(Event::plain(name, EventKind::Counter { type_, config: words }))
             }
             bindings::PERF_TYPE_RAW => self.raw_on_cores(format!("r{config:x}"), words),
             _ => {
@@ -85,9 +85,9 @@ impl Catalog {
     /// [`PerfError::InvalidEvent`] for terms and modifiers that are none.
     pub fn named(&self, name: &str) -> Result<Event, PerfError> {
         let found = match name.split_once('/') {
-            _ if name.starts_with("mem:") => self.breakpoint_in_words(name),
+            _ if name.starts_with("mem:") => self.breakpoint_by_name(name),
             Some((pmu, rest)) => self.pmu_event(name, pmu, rest),
-            None => self.word(name),
+            None => self.bare_name(name),
         }?;
         Ok(Event { name: name.to_owned(), ..found })
     }
@@ -108,7 +108,7 @@ impl Catalog {
     /// A breakpoint at a symbol of the kernel; else as [`Event::breakpoint`].
     ///
     /// # Errors
-    /// [`PerfError::Place`] (no such symbol, or addresses are hidden), [`PerfError::InvalidEvent`].
+    /// [`PerfError::ProbeLocation`] (no such symbol, or addresses are hidden), [`PerfError::InvalidEvent`].
     ///
     /// Source: `/proc/kallsyms`, proc(5).
     pub fn breakpoint_at(&self, symbol: &str, len: u32, access: Access) -> Result<Event, PerfError> {
@@ -127,33 +127,34 @@ impl Catalog {
         let invalid = || InvalidEvent::Form { text: function.to_owned(), form };
         let (symbol, offset) = symbols::with_offset(function).ok_or_else(invalid)?;
         let symbol = CString::new(symbol).map_err(|_| invalid())?;
-        let place = ProbePlace::Kernel { function: symbol, offset };
-        let kind = Kind::Probe { type_: pmu.type_, place };
+        let location = ProbeLocation::Kernel { function: symbol, offset };
+        let kind = EventKind::Probe { type_: pmu.type_, location };
         Ok(Event::plain(format!("kprobe:{function}"), kind))
     }
 
-    /// Calls of functions of a program or library: a place as [`ks_wit::place`] describes them; of several functions of
+    /// Calls of functions of a program or library: a place as [`ks_wit::target`] describes them; of several functions of
     /// one name their sum. An instruction begins there: it is the start of a function, what direct jumps lead to from one,
     /// or a static probe of the file's notes. The event holds the file open.
     ///
     /// # Errors
-    /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::Place`], [`PerfError::InvalidEvent`].
-    pub fn uprobe(&self, place: &str) -> Result<Event, PerfError> {
+    /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::ProbeLocation`], [`PerfError::InvalidEvent`].
+    pub fn uprobe(&self, location: &str) -> Result<Event, PerfError> {
         let pmu = self.pmu("uprobe")?;
-        let encoding =
-            |point| Encoding::everywhere(Kind::Probe { type_: pmu.type_, place: ProbePlace::File(point) });
-        let encodings = symbols::in_file(place)?.into_iter().map(encoding).collect();
-        Ok(Event::encoded(format!("uprobe:{place}"), encodings))
+        let encoding = |point| {
+            Encoding::everywhere(EventKind::Probe { type_: pmu.type_, location: ProbeLocation::File(point) })
+        };
+        let encodings = symbols::in_file(location)?.into_iter().map(encoding).collect();
+        Ok(Event::encoded(format!("uprobe:{location}"), encodings))
     }
 
     /// A name without slashes.
-    fn word(&self, text: &str) -> Result<Event, PerfError> {
-        if let Some(event) = self.plain_word(text)? {
+    fn bare_name(&self, text: &str) -> Result<Event, PerfError> {
+        if let Some(event) = self.plain_name(text)? {
             return Ok(event);
         }
         let unknown = || self.unknown(text);
         let (head, tail) = text.split_once(':').ok_or_else(unknown)?;
-        if let Some(event) = self.plain_word(head)? {
+        if let Some(event) = self.plain_name(head)? {
             return Ok(Event { modifiers: Modifiers::parse(tail)?, ..event });
         }
         let (event, letters) = tail.split_once(':').unwrap_or((tail, ""));
@@ -162,11 +163,11 @@ impl Catalog {
     }
 
     /// A name with nothing behind it.
-    fn plain_word(&self, name: &str) -> Result<Option<Event>, PerfError> {
+    fn plain_name(&self, name: &str) -> Result<Option<Event>, PerfError> {
         if let Some((type_, config)) = names::find(name) {
             return Ok(Some(match type_ {
                 bindings::PERF_TYPE_SOFTWARE => {
-                    Event::plain(name, Kind::Counter { type_, config: [config, 0, 0] })
+                    Event::plain(name, EventKind::Counter { type_, config: [config, 0, 0] })
                 }
                 _ => self.of_cores(name, type_, [config, 0, 0]),
             }));
@@ -215,16 +216,16 @@ impl Catalog {
     }
 
     /// `mem:ADDRESS[/LENGTH][:ACCESS]`.
-    fn breakpoint_in_words(&self, text: &str) -> Result<Event, PerfError> {
+    fn breakpoint_by_name(&self, text: &str) -> Result<Event, PerfError> {
         let form = "a breakpoint, `mem:0x7f00/4:rw`";
         let invalid = || InvalidEvent::Form { text: text.to_owned(), form };
         let rest = text.strip_prefix("mem:").unwrap_or(text);
-        let (place, access) = rest.split_once(':').unwrap_or((rest, "rw"));
+        let (location, access) = rest.split_once(':').unwrap_or((rest, "rw"));
         let access =
             Access { read: access.contains('r'), write: access.contains('w'), execute: access.contains('x') };
-        let (address, len) = match place.split_once('/') {
+        let (address, len) = match location.split_once('/') {
             Some((address, len)) => (address, len.parse().map_err(|_| invalid())?),
-            None => (place, if access.execute { 8 } else { 4 }),
+            None => (location, if access.execute { 8 } else { 4 }),
         };
         let address = super::table::integer(address).ok_or_else(invalid)?;
         Event::breakpoint(address, len, access)

@@ -9,9 +9,9 @@
 use perf_event_open_sys::bindings;
 
 use super::catalog::Catalog;
-use super::encoding::{Encoding, Located, Named};
+use super::encoding::{Encoding, EventName, Located};
 use super::error::PerfError;
-use super::event::{Event, InvalidEvent, Kind};
+use super::event::{Event, EventKind, InvalidEvent};
 use super::names;
 use super::pmu::Pmu;
 use super::terms;
@@ -38,7 +38,7 @@ impl Catalog {
         let kinds = self.sysfs.kinds_of_core();
         if kinds.is_empty() {
             let named = named_raw(type_, config);
-            let encoding = Encoding { named, ..Encoding::everywhere(Kind::Counter { type_, config }) };
+            let encoding = Encoding { named, ..Encoding::everywhere(EventKind::Counter { type_, config }) };
             return Event::encoded(name, vec![encoding]);
         }
         Event::encoded(name, kinds.into_iter().map(|(pmu, of)| on_core(pmu, of, type_, config)).collect())
@@ -54,7 +54,7 @@ impl Catalog {
         match pmus.first() {
             // The kernel says that there is none.
             None if config[1..] == [0, 0] => {}
-            None => return Err(InvalidEvent::Words(bindings::PERF_TYPE_RAW).into()),
+            None => return Err(InvalidEvent::ExtraConfig(bindings::PERF_TYPE_RAW).into()),
             Some(first) if right.is_empty() => drop(first.check(config)?),
             Some(_) => {}
         }
@@ -80,7 +80,7 @@ impl Catalog {
         }
         let kinds = self.sysfs.kinds_of_core().into_iter();
         let located = kinds.map(|(located, _)| located).find(|located| located.name == pmu);
-        let encoding = Encoding { kind: Kind::Counter { type_, config }, pmu: located, named: None };
+        let encoding = Encoding { kind: EventKind::Counter { type_, config }, pmu: located, named: None };
         Ok(Event::encoded(format!("{pmu}/{name}/"), vec![encoding]))
     }
 
@@ -125,16 +125,16 @@ fn on_core(pmu: Located, of: u32, type_: u32, mut config: [u64; 3]) -> Encoding 
         bindings::PERF_TYPE_RAW => asked = of,
         _ => config[0] |= u64::from(of) << bindings::PERF_PMU_TYPE_SHIFT,
     }
-    Encoding { kind: Kind::Counter { type_: asked, config }, pmu: Some(pmu), named }
+    Encoding { kind: EventKind::Counter { type_: asked, config }, pmu: Some(pmu), named }
 }
 
 /// A raw event as policies know it; none of other types.
-fn named_raw(type_: u32, [config, config1, config2]: [u64; 3]) -> Option<Named> {
+fn named_raw(type_: u32, [config, config1, config2]: [u64; 3]) -> Option<EventName> {
     let name = match (config1, config2) {
         (0, 0) => format!("r{config:x}"),
         _ => format!("r{config:x},config1={config1:#x},config2={config2:#x}"),
     };
-    (type_ == bindings::PERF_TYPE_RAW).then_some(Named { family: "raw", name })
+    (type_ == bindings::PERF_TYPE_RAW).then_some(EventName { family: "raw", name })
 }
 
 /// As the kernel writes them: `0-3,8`.

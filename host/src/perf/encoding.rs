@@ -1,21 +1,21 @@
 //! How the kernel is asked for an event: the fields of `perf_event_attr`, and on which CPUs its PMU counts.
 
-use super::event::Kind;
+use super::event::EventKind;
 use super::pmu::Sysfs;
 
 /// One way to ask the kernel for an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Encoding {
-    pub(super) kind: Kind,
+    pub(super) kind: EventKind,
     /// The PMU that counts it, if that counts on some CPUs only.
     pub(super) pmu: Option<Located>,
     /// What it is, if its numbers do not tell.
-    pub(super) named: Option<Named>,
+    pub(super) named: Option<EventName>,
 }
 
 /// An event as others than the kernel know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct EventName {
     /// See [`super::Event::family`].
     pub(super) family: &'static str,
     /// The same for all spellings of it: `msr/tsc/`, `cpu/config=0x1cd,config1=0x3/`, `sched/sched_switch`.
@@ -35,7 +35,7 @@ pub(super) struct Located {
 
 impl Encoding {
     /// On every CPU.
-    pub(super) fn everywhere(kind: Kind) -> Encoding {
+    pub(super) fn everywhere(kind: EventKind) -> Encoding {
         Encoding { kind, pmu: None, named: None }
     }
 

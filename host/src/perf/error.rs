@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::attachments::AttachmentId;
 use super::event::{InvalidEvent, did_you_mean};
 use crate::explain::Facts;
-pub use crate::explain::Kind as ErrorKind;
+pub use crate::explain::FailureKind as ErrorKind;
 use crate::explain::perf::{Attempt, Call, Failure, explain};
 use crate::tracefs::{self, TracefsError};
 
@@ -43,10 +43,10 @@ pub enum PerfError {
         cause: TracefsError,
     },
     /// A place that a probe or a breakpoint is put at could not be found.
-    #[error("cannot find `{place}`\n  because: {because}\n  do: {remedy}")]
-    Place {
+    #[error("cannot find `{location}`\n  because: {because}\n  do: {remedy}")]
+    ProbeLocation {
         /// As it was written.
-        place: String,
+        location: String,
         /// The kind of failure.
         kind: ErrorKind,
         /// Why.
@@ -149,12 +149,12 @@ pub enum Refusal {
     ProbeInherited,
     /// An event at several functions, in a group.
     #[error(
-        "an event of several functions of one name ({places}) cannot be in a group\n  do: count it alone, or name one of \
+        "an event of several functions of one name ({locations}) cannot be in a group\n  do: count it alone, or name one of \
          them: `path:function@file.c`, `path:+OFFSET`"
     )]
     SeveralFunctions {
         /// Where they are in the file.
-        places: String,
+        locations: String,
     },
     /// A control group on any CPU.
     #[error("a cgroup is counted on one CPU or on all\n  do: give `cpu: all`, or the number of a CPU")]
@@ -213,7 +213,7 @@ pub enum Refusal {
     ForLeaders(&'static str),
     /// A member that would be opened at other places than its leader.
     #[error("a group observes the same tasks and CPUs: `{0}` of the leader and of this event differ")]
-    OtherPlaces(&'static str),
+    OtherTarget(&'static str),
     /// An event that programs cannot read by the number of the CPU that they run on.
     #[error(
         "programs read what all tasks do on their own CPU\n  do: open it with pid -1 and `cpu: all`, or a CPU, and without `inherit`"
@@ -221,7 +221,7 @@ pub enum Refusal {
     NotOfCpus,
     /// An array of events that another attachment is in.
     #[error("programs read another attachment in `{0}`")]
-    ShownThere(String),
+    EventArrayInUse(String),
     /// The leader is detached.
     #[error("stale leader: attachment {0} was detached")]
     StaleLeader(AttachmentId),
@@ -283,7 +283,7 @@ impl PerfError {
                 TracefsError::NotMounted => ErrorKind::Unsupported,
                 TracefsError::Unreadable(_) => ErrorKind::Kernel,
             },
-            PerfError::Place { kind, .. } => *kind,
+            PerfError::ProbeLocation { kind, .. } => *kind,
             PerfError::Refused {
                 refusal: Refusal::NoProcess(_) | Refusal::NoTask(_) | Refusal::NoCgroup { .. },
                 ..
@@ -307,7 +307,7 @@ impl PerfError {
             }
             PerfError::Refused { refusal, .. } => refusal.to_string(),
             PerfError::Tracepoint { cause, .. } => cause.to_string(),
-            PerfError::Place { because, .. } => because.clone(),
+            PerfError::ProbeLocation { because, .. } => because.clone(),
             PerfError::InvalidEvent(reason) => reason.to_string(),
             other => other.to_string(),
         };

@@ -8,13 +8,13 @@ use perf_event_open_sys::bindings;
 
 use super::attr::Options;
 use super::catalog::Catalog;
-use super::encoding::{Encoding, Named};
+use super::encoding::{Encoding, EventName};
 use super::error::PerfError;
+use super::locations::CpuAndTask;
 use super::modifiers::Modifiers;
 use super::names;
-use super::places::Place;
 use super::pmu::Sysfs;
-use super::probe::ProbePlace;
+use super::probe::ProbeLocation;
 use crate::explain::perf::EventClass;
 #[cfg(feature = "plugins")]
 use crate::files::RegularFile;
@@ -68,13 +68,13 @@ pub struct Event {
 
 /// The fields of `perf_event_attr` that choose the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     /// `config`, `config1`, `config2`. What PMUs make of `config3` and later fields, nobody asks for.
     Counter { type_: u32, config: [u64; 3] },
     /// An address, a length in bytes, the accesses.
     Breakpoint { address: u64, len: u32, access: Access },
     /// An instruction of the kernel or of a program, and the type of the PMU for it.
-    Probe { type_: u32, place: ProbePlace },
+    Probe { type_: u32, location: ProbeLocation },
 }
 
 /// Why a description of an event can never be opened.
@@ -88,7 +88,7 @@ pub enum InvalidEvent {
     NumberedTracepoint,
     /// Numbers that a type does not have.
     #[error("events of type {0} have neither `config1` nor `config2`")]
-    Words(u32),
+    ExtraConfig(u32),
     /// A PMU whose events are made by other calls.
     #[error("events of the PMU `{pmu}` are not made of terms and numbers\n  do: use {call}")]
     OwnCall {
@@ -113,7 +113,7 @@ pub enum InvalidEvent {
         bits: u64,
     },
     /// A hardware, software or cache config outside the kernel's enumeration.
-    #[error("the kernel's header defines no event {config:#x} of type {type_} ({})", type_word(*.type_))]
+    #[error("the kernel's header defines no event {config:#x} of type {type_} ({})", type_text(*.type_))]
     UndefinedConfig {
         /// `perf_event_attr.type`.
         type_: u32,
@@ -166,7 +166,7 @@ pub enum InvalidEvent {
     },
     /// A text that is no place in a file.
     #[error("`{text}` is no place: {reason}")]
-    Place {
+    ProbeLocation {
         /// The text.
         text: String,
         /// Why not.
@@ -207,7 +207,7 @@ impl Event {
     }
 
     /// An event on every CPU, without letters behind it.
-    pub(super) fn plain(name: impl Into<String>, kind: Kind) -> Event {
+    pub(super) fn plain(name: impl Into<String>, kind: EventKind) -> Event {
         Event::encoded(name, vec![Encoding::everywhere(kind)])
     }
 
@@ -235,7 +235,7 @@ impl Event {
             Some(reason) => Err(reason.into()),
             None => Ok(Event::plain(
                 breakpoint_name(address, len, access),
-                Kind::Breakpoint { address, len, access },
+                EventKind::Breakpoint { address, len, access },
             )),
         }
     }
@@ -246,7 +246,7 @@ impl Event {
     }
 
     /// What it is; of several kinds of core, on the first.
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &EventKind {
         &self.encodings[0].kind
     }
 
@@ -263,7 +263,7 @@ impl Event {
     /// The instructions of a file that it probes.
     pub(super) fn probe_points(&self) -> Vec<ProbePoint> {
         let point = |encoding: &Encoding| match &encoding.kind {
-            Kind::Probe { place: ProbePlace::File(point), .. } => Some(point.clone()),
+            EventKind::Probe { location: ProbeLocation::File(point), .. } => Some(point.clone()),
             _ => None,
         };
         self.encodings.iter().filter_map(point).collect()
@@ -275,16 +275,16 @@ impl Event {
     }
 
     /// How the kernel is asked for it at a place; none if its PMU does not count there.
-    pub(super) fn encoding_at(&self, place: &Place, sysfs: &Sysfs) -> Option<&Encoding> {
+    pub(super) fn encoding_at(&self, location: &CpuAndTask, sysfs: &Sysfs) -> Option<&Encoding> {
         match &self.encodings[..] {
-            encodings if self.is_probe() => encodings.get(place.point),
+            encodings if self.is_probe() => encodings.get(location.point),
             // Of a CPU that none of them counts on the kernel says why.
-            encodings if place.cpu >= 0 => {
-                let there = encodings.iter().find(|encoding| encoding.is_on(place.cpu, sysfs));
+            encodings if location.cpu >= 0 => {
+                let there = encodings.iter().find(|encoding| encoding.is_on(location.cpu, sysfs));
                 there.or(encodings.first())
             }
-            encodings => encodings.iter().find(|encoding| match (encoding.core(), &place.core) {
-                (Some(core), Some(of_place)) => core == of_place,
+            encodings => encodings.iter().find(|encoding| match (encoding.core(), &location.core) {
+                (Some(core), Some(of_location)) => core == of_location,
                 (Some(_), None) => !self.is_hybrid(),
                 (None, _) => true,
             }),
@@ -317,8 +317,8 @@ impl Event {
     ///
     /// Source: `events/CATEGORY/EVENT/id` in tracefs.
     pub fn of_tracepoint(name: &str, id: u64) -> Event {
-        let kind = Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [id, 0, 0] };
-        let named = Some(Named { family: "tracepoint", name: name.to_owned() });
+        let kind = EventKind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [id, 0, 0] };
+        let named = Some(EventName { family: "tracepoint", name: name.to_owned() });
         Event::encoded(name, vec![Encoding { named, ..Encoding::everywhere(kind) }])
     }
 
@@ -335,10 +335,10 @@ impl Event {
             return named.name.clone();
         }
         match &encoding.kind {
-            Kind::Breakpoint { address, len, access } => breakpoint_name(*address, *len, *access),
+            EventKind::Breakpoint { address, len, access } => breakpoint_name(*address, *len, *access),
             // Nothing but the call that made it names it.
-            Kind::Probe { .. } => self.name.clone(),
-            Kind::Counter { type_, config: [config, config1, config2] } => {
+            EventKind::Probe { .. } => self.name.clone(),
+            EventKind::Counter { type_, config: [config, config1, config2] } => {
                 let general = config & u64::from(bindings::PERF_HW_EVENT_MASK);
                 names::name_of(*type_, general)
                     .unwrap_or_else(|| format!("{type_}/{config:#x},{config1:#x},{config2:#x}"))
@@ -354,10 +354,10 @@ impl Event {
             return named.family;
         }
         match self.kind() {
-            Kind::Breakpoint { .. } => "breakpoint",
-            Kind::Probe { place: ProbePlace::Kernel { .. }, .. } => "kprobe",
-            Kind::Probe { place: ProbePlace::File(_), .. } => "uprobe",
-            Kind::Counter { type_, .. } => match *type_ {
+            EventKind::Breakpoint { .. } => "breakpoint",
+            EventKind::Probe { location: ProbeLocation::Kernel { .. }, .. } => "kprobe",
+            EventKind::Probe { location: ProbeLocation::File(_), .. } => "uprobe",
+            EventKind::Counter { type_, .. } => match *type_ {
                 bindings::PERF_TYPE_HARDWARE => "hardware",
                 bindings::PERF_TYPE_HW_CACHE => "cache",
                 bindings::PERF_TYPE_RAW => "raw",
@@ -370,14 +370,14 @@ impl Event {
 
     /// Whether the kernel puts a probe for it.
     pub(super) fn is_probe(&self) -> bool {
-        matches!(self.kind(), Kind::Probe { .. })
+        matches!(self.kind(), EventKind::Probe { .. })
     }
 
     /// The program that it holds open, if it is a probe in one.
     #[cfg(feature = "plugins")]
     pub(crate) fn probed_file(&self) -> Option<Weak<RegularFile>> {
         match self.kind() {
-            Kind::Probe { place: ProbePlace::File(point), .. } => Some(point.file()),
+            EventKind::Probe { location: ProbeLocation::File(point), .. } => Some(point.file()),
             _ => None,
         }
     }
@@ -385,15 +385,15 @@ impl Event {
     /// What an explanation of a refusal needs to know of the event.
     pub(super) fn class(&self) -> EventClass {
         match self.kind() {
-            Kind::Breakpoint { address, len, access } => EventClass::Breakpoint {
+            EventKind::Breakpoint { address, len, access } => EventClass::Breakpoint {
                 address: *address,
                 len: *len,
                 loads_only: access.read && !access.write,
             },
-            Kind::Probe { place, .. } => {
-                EventClass::Probe { in_kernel: matches!(place, ProbePlace::Kernel { .. }) }
+            EventKind::Probe { location, .. } => {
+                EventClass::Probe { in_kernel: matches!(location, ProbeLocation::Kernel { .. }) }
             }
-            Kind::Counter { type_, .. } => match *type_ {
+            EventKind::Counter { type_, .. } => match *type_ {
                 bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE | bindings::PERF_TYPE_RAW => {
                     EventClass::Hardware
                 }
@@ -409,7 +409,9 @@ impl Event {
     /// The number of the tracepoint that it counts.
     pub(super) fn tracepoint(&self) -> Option<u64> {
         match self.kind() {
-            Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [number, ..] } => Some(*number),
+            EventKind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [number, ..] } => {
+                Some(*number)
+            }
             _ => None,
         }
     }
@@ -421,16 +423,16 @@ impl Event {
     /// `perf_tp_event_match` in `kernel/events/core.c`.
     pub(super) fn is_in_kernel_only(&self) -> bool {
         match self.kind() {
-            Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => [
+            EventKind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => [
                 bindings::PERF_COUNT_SW_CONTEXT_SWITCHES,
                 bindings::PERF_COUNT_SW_CPU_MIGRATIONS,
                 bindings::PERF_COUNT_SW_CGROUP_SWITCHES,
             ]
             .map(u64::from)
             .contains(config),
-            Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, .. } => true,
-            Kind::Probe { place, .. } => matches!(place, ProbePlace::Kernel { .. }),
-            Kind::Counter { .. } | Kind::Breakpoint { .. } => false,
+            EventKind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, .. } => true,
+            EventKind::Probe { location, .. } => matches!(location, ProbeLocation::Kernel { .. }),
+            EventKind::Counter { .. } | EventKind::Breakpoint { .. } => false,
         }
     }
 
@@ -442,7 +444,7 @@ impl Event {
     pub(super) fn is_clock(&self) -> bool {
         let clocks = [bindings::PERF_COUNT_SW_CPU_CLOCK, bindings::PERF_COUNT_SW_TASK_CLOCK].map(u64::from);
         match self.kind() {
-            Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => {
+            EventKind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => {
                 clocks.contains(config)
             }
             _ => false,
@@ -459,7 +461,7 @@ fn breakpoint_name(address: u64, len: u32, access: Access) -> String {
     format!("breakpoint:{address:#x}:{len}:{access}")
 }
 
-fn type_word(type_: u32) -> &'static str {
+fn type_text(type_: u32) -> &'static str {
     match type_ {
         bindings::PERF_TYPE_HARDWARE => "hardware",
         bindings::PERF_TYPE_SOFTWARE => "software",
@@ -482,13 +484,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_shown_as_it_was_written() {
+    fn a_name_is_displayed_as_written() {
         assert_eq!(Event::named("page-faults").unwrap().name(), "page-faults");
         assert_eq!(Event::named("page-faults").unwrap().kind(), Event::named("page_faults").unwrap().kind());
     }
 
     #[test]
-    fn numbers_are_shown_by_name() {
+    fn numeric_events_are_displayed_by_name() {
         for (type_, config, name) in [
             (0, 3, "cache_misses"),
             (1, 2, "page_faults"),

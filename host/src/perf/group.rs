@@ -1,5 +1,5 @@
 //! One group of kernel events: a leader and its members, started, stopped and read together. An event of its own is a
-//! group of one. What reads as one and consists of several groups is made in [`super::fan`].
+//! group of one. What reads as one and consists of several groups is made in [`super::fan_out`].
 //!
 //! What the kernel does, and this module makes good (seen on 6.18):
 //!
@@ -20,12 +20,12 @@ use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
 use super::error::PerfError;
+use super::event_array::{EventArray, EventArrayEntry};
 use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
-use super::reading::{Entries, Entry};
+use super::reading::{Entries, GroupEntry};
 use super::records::Throttling;
 use super::scale::{Count, Times};
-use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
 
@@ -54,7 +54,7 @@ pub(super) struct Counter {
     /// Where the kernel writes down that it throttles the event.
     pub(super) throttling: Option<Throttling>,
     /// Where programs read it.
-    shown: Option<Shown>,
+    event_array: Option<EventArrayEntry>,
     event: OwnedFd,
 }
 
@@ -79,7 +79,7 @@ impl Counter {
             page: None,
             pmu: None,
             throttling: None,
-            shown: None,
+            event_array: None,
             event,
         }
     }
@@ -94,14 +94,14 @@ impl Counter {
     }
 
     /// Keeps the event where programs read it until it ends.
-    pub(super) fn show(&mut self, shown: Shown) {
-        self.shown = Some(shown);
+    pub(super) fn show(&mut self, event_array: EventArrayEntry) {
+        self.event_array = Some(event_array);
     }
 
     /// What a snapshot tells of it.
     #[inline]
-    fn entry(&self, count: Count) -> Entry {
-        Entry { id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
+    fn entry(&self, count: Count) -> GroupEntry {
+        GroupEntry { id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
     }
 
     /// The kernel's id of the event.
@@ -137,14 +137,14 @@ impl Counter {
 
     /// Count and times since the last restart, of the event that was the `place`th to join. None if the answer lacks it.
     #[inline]
-    fn measure(&self, counts: &GroupCounts<'_>, place: usize) -> Option<Count> {
-        Some(self.since_restart(counts.count_at(place, self.kernel_id)?, counts.times))
+    fn measure(&self, counts: &GroupCounts<'_>, index: usize) -> Option<Count> {
+        Some(self.since_restart(counts.count_at(index, self.kernel_id)?, counts.times))
     }
 
     /// The same, or the error that says that the answer lacks it.
     #[inline]
-    fn measure_or_error(&self, counts: &GroupCounts<'_>, place: usize) -> Result<Count, PerfError> {
-        self.measure(counts, place).ok_or_else(|| self.answer_error(Action::Read))
+    fn measure_or_error(&self, counts: &GroupCounts<'_>, index: usize) -> Result<Count, PerfError> {
+        self.measure(counts, index).ok_or_else(|| self.answer_error(Action::Read))
     }
 
     /// The same as `measure`, read without the kernel. None if it must be asked.
@@ -240,9 +240,9 @@ impl Group {
     ) -> Result<(), PerfError> {
         let mut counters = iter::once(&mut self.leader).chain(&mut self.members);
         let Some(counter) = counters.find(|counter| counter.id == id) else { return Ok(()) };
-        let shown = Shown::put(array, cpu, counter.event())
+        let event_array = EventArrayEntry::put(array, cpu, counter.event())
             .map_err(|errno| counter.error(Action::Show, Call::Show, errno))?;
-        counter.show(shown);
+        counter.show(event_array);
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl Group {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let mut counters = iter::once(&*leader).chain(&*members).enumerate();
-        let Some((place, own)) = counters.find(|(_, counter)| counter.id == id) else {
+        let Some((index, own)) = counters.find(|(_, counter)| counter.id == id) else {
             return Err(PerfError::Stale(id));
         };
         if let Some(count) = own.measure_here(leader) {
@@ -357,17 +357,17 @@ impl Group {
         }
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        own.measure_or_error(&counts, place)
+        own.measure_or_error(&counts, index)
     }
 
     /// Reads the group and tells everything, in the order of [`Group::counters`].
-    pub(super) fn read_all(&mut self, mut tell: impl FnMut(&Counter, Count)) -> Result<(), PerfError> {
+    pub(super) fn read_all(&mut self, mut report: impl FnMut(&Counter, Count)) -> Result<(), PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
-            tell(counter, counter.measure_or_error(&counts, place)?);
+        for (index, counter) in iter::once(&*leader).chain(&*members).enumerate() {
+            report(counter, counter.measure_or_error(&counts, index)?);
         }
         Ok(())
     }
@@ -397,9 +397,9 @@ impl Group {
         iter::once(&*leader)
             .chain(&*members)
             .enumerate()
-            .filter_map(|(place, counter)| {
+            .filter_map(|(index, counter)| {
                 let counts = buffer.read(counter.event(), live).ok()?;
-                Some((counter.id, counter.measure(&counts, place)?))
+                Some((counter.id, counter.measure(&counts, index)?))
             })
             .collect()
     }
@@ -491,8 +491,8 @@ fn fill(
         return Ok(());
     }
     entries.clear();
-    for (place, counter) in iter::once(leader).chain(members).enumerate() {
-        entries.push(counter.entry(counter.measure_or_error(counts, place)?));
+    for (index, counter) in iter::once(leader).chain(members).enumerate() {
+        entries.push(counter.entry(counter.measure_or_error(counts, index)?));
     }
     Ok(())
 }

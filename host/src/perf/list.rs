@@ -49,7 +49,7 @@ impl fmt::Display for Family {
 
 /// One event of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedEvent {
     /// As a script writes it: `cache_misses`, `tracepoint("sched/sched_switch")`, `pmu("msr/tsc/")`.
     pub name: String,
     /// As `perf list` writes it: `cache-misses`, `sched:sched_switch`, `msr/tsc/`.
@@ -76,7 +76,7 @@ impl Catalog {
     /// and `_` make no difference), in the order of families and names. An empty one matches all.
     ///
     /// Tracepoints are left out where tracefs can be neither read nor mounted.
-    pub fn list(&self, wildcard: &str) -> Vec<Listed> {
+    pub fn list(&self, wildcard: &str) -> Vec<ListedEvent> {
         // A further name of an event (`cycles`) means that event.
         let meant = names::find(wildcard);
         let meant = meant.and_then(|numbers| names::defined().find(|(t, c, ..)| (*t, *c) == numbers));
@@ -84,21 +84,21 @@ impl Catalog {
         let mut listed = self.of_header();
         listed.extend(self.of_each_core());
         listed.extend(self.of_pmus());
-        listed.extend(self.table.events().map(|event| Listed {
+        listed.extend(self.table.events().map(|event| ListedEvent {
             name: format!("pmu(\"{}\")", event.name),
             perf: event.name.to_ascii_lowercase(),
             family: Family::Table,
             pmu: event.unit.as_deref().map(super::terms::pmu_of_unit),
             description: event.description.clone(),
         }));
-        listed.extend(tracefs::tracepoints().unwrap_or_default().into_iter().map(|name| Listed {
+        listed.extend(tracefs::tracepoints().unwrap_or_default().into_iter().map(|name| ListedEvent {
             perf: name.replacen('/', ":", 1),
             name: format!("tracepoint(\"{name}\")"),
             family: Family::Tracepoint,
             pmu: None,
             description: String::new(),
         }));
-        listed.extend(FORMS.map(|(name, perf, description)| Listed {
+        listed.extend(FORMS.map(|(name, perf, description)| ListedEvent {
             name: name.to_owned(),
             perf: perf.to_owned(),
             family: Family::Form,
@@ -116,22 +116,22 @@ impl Catalog {
     /// Names that a person may have meant by a wildcard that matches none, at most three: those that are near to it,
     /// else those that have it in them.
     pub fn near(&self, wildcard: &str) -> Vec<String> {
-        let word = wildcard.replace(['*', '?'], "");
+        let stem = wildcard.replace(['*', '?'], "");
         let all = self.list("");
-        let spelled = |event: &Listed| {
+        let spelled = |event: &ListedEvent| {
             let (own, perf) = (event.inner().to_owned(), event.perf.clone());
             if normal(&own) == normal(&perf) { vec![own] } else { vec![own, perf] }
         };
-        let found = near(&word, all.iter().flat_map(spelled));
-        if !found.is_empty() || word.is_empty() {
+        let found = near(&stem, all.iter().flat_map(spelled));
+        if !found.is_empty() || stem.is_empty() {
             return found;
         }
-        let anywhere = Pattern::new(&normal(&format!("*{word}*")));
+        let anywhere = Pattern::new(&normal(&format!("*{stem}*")));
         let with_it = all.iter().filter(|event| event.matches(&anywhere)).take(3);
         with_it.map(|event| event.perf.clone()).collect()
     }
 
-    fn of_header(&self) -> Vec<Listed> {
+    fn of_header(&self) -> Vec<ListedEvent> {
         let cores: Vec<String> = self.core_pmus().map(|pmu| pmu.name).collect();
         let core = Some(cores.join(",")).filter(|cores| !cores.is_empty());
         let families = [Family::Hardware, Family::Software, Family::Tracepoint, Family::Cache];
@@ -139,18 +139,18 @@ impl Catalog {
             .map(|(type_, _, name, perf)| {
                 let family = families[type_ as usize];
                 let pmu = if family == Family::Software { Some("software".to_owned()) } else { core.clone() };
-                Listed { name, perf, family, pmu, description: String::new() }
+                ListedEvent { name, perf, family, pmu, description: String::new() }
             })
             .collect()
     }
 
     /// The general events of each kind of core, where there are several: what a PMU does not name itself.
-    fn of_each_core(&self) -> Vec<Listed> {
+    fn of_each_core(&self) -> Vec<ListedEvent> {
         let pmus = self.core_pmus().collect::<Vec<_>>();
         let of_pmu = pmus.iter().flat_map(|pmu| names::defined().map(move |event| (pmu, event)));
         of_pmu
             .filter(|(pmu, (.., perf))| self.general_on(pmu, perf).is_some())
-            .map(|(pmu, (type_, _, _, perf))| Listed {
+            .map(|(pmu, (type_, _, _, perf))| ListedEvent {
                 name: format!("pmu(\"{}/{perf}/\")", pmu.name),
                 perf: format!("{}/{perf}/", pmu.name),
                 family: if type_ == bindings::PERF_TYPE_HARDWARE { Family::Hardware } else { Family::Cache },
@@ -160,10 +160,10 @@ impl Catalog {
             .collect()
     }
 
-    fn of_pmus(&self) -> Vec<Listed> {
+    fn of_pmus(&self) -> Vec<ListedEvent> {
         let pmus = self.sysfs.pmu_names().into_iter().filter_map(|name| self.sysfs.pmu(&name));
         pmus.flat_map(|pmu| {
-            let one = |event: &String| Listed {
+            let one = |event: &String| ListedEvent {
                 name: format!("pmu(\"{}/{event}/\")", pmu.name),
                 perf: format!("{}/{event}/", pmu.name),
                 family: Family::Pmu,
@@ -178,7 +178,7 @@ impl Catalog {
     /// Why an event of the list cannot be counted here and now; None if it can, if only in user code of the own tasks
     /// (`exclude_kernel`). A tracepoint counts wherever it is
     /// listed and its number can be read; a probe wherever the kernel has its PMU.
-    pub fn why_not(&self, listed: &Listed) -> Option<PerfError> {
+    pub fn why_not(&self, listed: &ListedEvent) -> Option<PerfError> {
         let event = match listed.family {
             Family::Form if listed.name.starts_with("kprobe") => return self.pmu("kprobe").err(),
             Family::Form if listed.name.starts_with("uprobe") => return self.pmu("uprobe").err(),
@@ -205,7 +205,7 @@ impl Catalog {
     }
 }
 
-impl Listed {
+impl ListedEvent {
     /// The name without the call around it.
     fn inner(&self) -> &str {
         self.name.split('"').nth(1).unwrap_or(&self.name)
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn root_what_can_be_counted_is_told() {
+    fn root_countable_events_are_reported() {
         let catalog = Catalog::default();
         let why_not = |name: &str| catalog.why_not(&catalog.list(name)[0]);
         assert_eq!(why_not("page_faults"), None);

@@ -18,8 +18,8 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
+use super::locations::Surroundings;
 use super::online::Online;
-use super::places::Surroundings;
 use super::pmu::Sysfs;
 use super::records::{self, Buffer, Identity, Mapping, Record};
 use super::sys::{self, Observed};
@@ -72,7 +72,7 @@ struct Mapped {
     list: Arc<Vec<Mapping>>,
     ended: bool,
     /// Its place among all that were seen.
-    place: u64,
+    order: u64,
     /// A time since the machine was started at which it had not begun yet, or had just begun.
     began: Option<Duration>,
 }
@@ -160,7 +160,7 @@ impl Mappings {
     fn process(&mut self, pid: i32) -> &mut Mapped {
         self.by_process.entry(pid).or_insert_with(|| {
             self.seen += 1;
-            Mapped { place: self.seen, ..Mapped::default() }
+            Mapped { order: self.seen, ..Mapped::default() }
         })
     }
 
@@ -169,7 +169,7 @@ impl Mappings {
     fn forget(&mut self) {
         if self.by_process.len() > MAX_PROCESSES {
             let mut order: Vec<(bool, u64, i32)> =
-                self.by_process.iter().map(|(pid, one)| (!one.ended, one.place, *pid)).collect();
+                self.by_process.iter().map(|(pid, one)| (!one.ended, one.order, *pid)).collect();
             order.sort_unstable();
             for (.., pid) in order.into_iter().take(MAX_PROCESSES / 2) {
                 self.by_process.remove(&pid);
@@ -237,8 +237,8 @@ impl Mappings {
 /// The start of a process since the machine was started: the 22nd word of `/proc/PID/stat`. The second is its name in
 /// parentheses, which may have any letters.
 pub(crate) fn started(stat: &str) -> Option<Duration> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let ticks: u64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = after_name.split_whitespace().nth(19)?.parse().ok()?;
     let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     let per_second = u64::try_from(per_second).ok().filter(|ticks| *ticks > 0)?;
     Some(
@@ -426,8 +426,8 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_move_the_start() {
-        let words: Vec<String> = (3..=52).map(|place| (place * 100).to_string()).collect();
-        let stat = format!("7 (a) R 1 (b) {}", words.join(" "));
+        let fields: Vec<String> = (3..=52).map(|order| (order * 100).to_string()).collect();
+        let stat = format!("7 (a) R 1 (b) {}", fields.join(" "));
         assert_eq!(started(&stat), Some(Duration::from_secs(22)));
         assert_eq!(started("7 (a"), None);
     }

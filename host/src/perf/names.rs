@@ -13,22 +13,22 @@ use perf_event_open_sys::bindings::{
 use crate::near::normal;
 
 /// One row: type, config, the language's name, further names of `perf list`.
-struct Named {
+struct NamedEvent {
     type_: u32,
     config: u64,
     name: &'static str,
     aliases: &'static [&'static str],
 }
 
-const fn hardware(config: u64, name: &'static str, aliases: &'static [&'static str]) -> Named {
-    Named { type_: PERF_TYPE_HARDWARE, config, name, aliases }
+const fn hardware(config: u64, name: &'static str, aliases: &'static [&'static str]) -> NamedEvent {
+    NamedEvent { type_: PERF_TYPE_HARDWARE, config, name, aliases }
 }
 
-const fn software(config: u64, name: &'static str, aliases: &'static [&'static str]) -> Named {
-    Named { type_: PERF_TYPE_SOFTWARE, config, name, aliases }
+const fn software(config: u64, name: &'static str, aliases: &'static [&'static str]) -> NamedEvent {
+    NamedEvent { type_: PERF_TYPE_SOFTWARE, config, name, aliases }
 }
 
-const EVENTS: [Named; 22] = [
+const EVENTS: [NamedEvent; 22] = [
     hardware(0, "cpu_cycles", &["cycles"]),
     hardware(1, "instructions", &[]),
     hardware(2, "cache_references", &[]),
@@ -102,8 +102,8 @@ pub(super) fn defined() -> impl Iterator<Item = (u32, u64, String, String)> {
     });
     let cache = cache_events().map(|(config, name)| {
         let [cache, op, result] = [0, 8, 16].map(|shift| (config >> shift & 0xff) as usize);
-        let words = (LANGUAGE_CACHES[cache], LANGUAGE_OPS[op], LANGUAGE_RESULTS[result]);
-        let call = format!("hw_cache(\"{}\", \"{}\", \"{}\")", words.0, words.1, words.2);
+        let names = (LANGUAGE_CACHES[cache], LANGUAGE_OPS[op], LANGUAGE_RESULTS[result]);
+        let call = format!("hw_cache(\"{}\", \"{}\", \"{}\")", names.0, names.1, names.2);
         (PERF_TYPE_HW_CACHE, config, call, name)
     });
     generic.chain(cache)

@@ -52,7 +52,7 @@ pub enum Notice {
         /// How many.
         number: usize,
         /// Where they are in the file.
-        places: String,
+        locations: String,
     },
     /// The compiler made copies of the function for some of its callers.
     Copies {
@@ -149,8 +149,8 @@ impl fmt::Display for Notice {
                 "event `{event}` does not fit the group led by `{leader}` and counts alone (`weak`): ratios between the \
                  two compare different times"
             ),
-            Notice::Functions { event, number, places } => {
-                write!(f, "event `{event}` counts calls of {number} functions: {places}")
+            Notice::Functions { event, number, locations } => {
+                write!(f, "event `{event}` counts calls of {number} functions: {locations}")
             }
             Notice::Copies { event, copies } => write!(
                 f,

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::places::Surroundings;
+use super::locations::Surroundings;
 use super::pmu;
 
 /// More than the time between two clocks that are read one after the other, less than any sleep of a machine, in
@@ -17,7 +17,7 @@ pub(super) struct Online {
     file: File,
     list: Vec<u8>,
     /// Counts what the kernel tells of devices: of every CPU that goes or comes, so that one that does both is noticed.
-    told: Option<File>,
+    uevents: Option<File>,
     seen: u64,
     /// How long the machine has slept, in nanoseconds. All CPUs but one go for that, without a word.
     slept: i64,
@@ -27,16 +27,16 @@ impl Online {
     /// The list as it is now. None if the kernel does not tell.
     pub(super) fn of(surroundings: &Surroundings) -> Option<Online> {
         let file = File::open(surroundings.sysfs.online_file()).ok()?;
-        let told = File::open(surroundings.sysfs.told_file()).ok();
-        let mut online = Online { file, list: Vec::new(), told, seen: 0, slept: 0 };
+        let uevents = File::open(surroundings.sysfs.uevent_file()).ok();
+        let mut online = Online { file, list: Vec::new(), uevents, seen: 0, slept: 0 };
         online.has_changed();
         Some(online)
     }
 
     /// Whether CPUs may have gone or come since the last time.
     pub(super) fn has_changed(&mut self) -> bool {
-        if let Some(told) = &self.told {
-            let seen = number(told);
+        if let Some(uevents) = &self.uevents {
+            let seen = number(uevents);
             let slept = slept();
             if self.seen == seen && slept - self.slept < SHORTEST_SLEEP {
                 return false;
@@ -49,7 +49,7 @@ impl Online {
         if changed {
             self.list = list[..length].to_vec();
         }
-        changed || self.told.is_some()
+        changed || self.uevents.is_some()
     }
 
     /// The CPUs, as they were the last time.

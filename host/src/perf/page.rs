@@ -15,11 +15,11 @@ use std::thread::{self, ThreadId};
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use super::attr::Options;
-use super::event::{Event, Kind};
+use super::event::{Event, EventKind};
 use super::scale::Times;
 
 /// A task that is interrupted this often while it reads is better served by the kernel.
-const TRIES: u32 = 32;
+const MAX_ATTEMPTS: u32 = 32;
 
 /// Bits of [`Header::capabilities`].
 const CAP_USER_RDPMC: u64 = 1 << 2;
@@ -110,7 +110,7 @@ impl Header {
 /// Of two events of one group: the count of the first and the times of the second, of one moment. None if the kernel
 /// must be asked.
 fn read(own: &Header, leader: &Header, registers: &impl Registers) -> Option<(u64, Times)> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         // ORDERING: the kernel writes on this CPU, between two changes of `lock`; the loads between the two of ours stay
         // there.
         let before = [own, leader].map(|page| page.lock.load(Ordering::Acquire));
@@ -160,10 +160,10 @@ pub(super) fn is_for(event: &Event, options: &Options) -> bool {
 /// of `config1`. A kernel that does not let user code read takes no notice.
 ///
 /// Source: `armv8pmu_event_want_user_access` in `drivers/perf/arm_pmuv3.c`; since Linux 5.17.
-pub(super) fn ask(kind: &Kind, attr: &mut perf_event_attr) {
+pub(super) fn ask(kind: &EventKind, attr: &mut perf_event_attr) {
     const WANT_USER_ACCESS: u64 = 1 << 1;
     let of_core = [bindings::PERF_TYPE_HARDWARE, bindings::PERF_TYPE_HW_CACHE, bindings::PERF_TYPE_RAW];
-    if let Kind::Counter { type_, config: [_, 0, _] } = kind
+    if let EventKind::Counter { type_, config: [_, 0, _] } = kind
         && of_core.contains(type_)
         && cfg!(target_arch = "aarch64")
     {

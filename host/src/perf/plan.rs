@@ -9,16 +9,16 @@ use super::attachments::AttachmentId;
 use super::attr::{Options, Purpose, attr};
 use super::encoding::Encoding;
 use super::error::PerfError;
-use super::event::{Event, Kind};
+use super::event::{Event, EventKind};
+use super::event_array::{EventArray, EventArrayEntry};
 use super::group::Counter;
+use super::locations::CpuAndTask;
 use super::page::{self, Page};
-use super::places::Place;
 use super::records::Throttling;
-use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call, EventClass};
 use crate::files::FileError;
-use crate::probed::PlaceError;
+use crate::probed::ProbePointError;
 
 /// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
 /// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
@@ -32,19 +32,19 @@ pub(super) struct Plan {
     pub(super) options: Options,
     pub(super) link: Option<LinkProgram>,
     /// Where programs read it.
-    pub(super) shown: Option<Arc<dyn EventArray>>,
+    pub(super) event_array: Option<Arc<dyn EventArray>>,
 }
 
 impl Plan {
     /// What is tried at a place; without one, as it was asked for.
-    pub(super) fn attempt(&self, action: Action, place: Option<&Place>) -> Attempt {
+    pub(super) fn attempt(&self, action: Action, location: Option<&CpuAndTask>) -> Attempt {
         let options = &self.options;
         Attempt {
             action,
             event: self.event.name().to_owned(),
             class: self.event.class(),
-            pid: place.map_or(options.pid, |place| place.task),
-            cpu: place.map_or(options.cpu, |place| place.cpu),
+            pid: location.map_or(options.pid, |location| location.task),
+            cpu: location.map_or(options.cpu, |location| location.cpu),
             cgroup: options.cgroup.clone(),
             inherit: options.inherit || options.follow,
             threads_only: options.follow && !options.inherit,
@@ -60,12 +60,12 @@ impl Plan {
     pub(super) fn open(
         &self,
         action: &Action,
-        place: &Place,
+        location: &CpuAndTask,
         encoding: &Encoding,
         leader: Option<BorrowedFd<'_>>,
     ) -> Result<Counter, PerfError> {
         let event = self.event.label(encoding);
-        let attempt = Attempt { event, ..self.attempt(action.clone(), Some(place)) };
+        let attempt = Attempt { event, ..self.attempt(action.clone(), Some(location)) };
         let failed = |call| {
             let attempt = attempt.clone();
             move |errno| PerfError::kernel(attempt, call, errno)
@@ -76,15 +76,16 @@ impl Plan {
         if readable {
             page::ask(&encoding.kind, &mut attr);
         }
-        let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
-        let place_text = match &encoding.kind {
-            Kind::Probe { place, .. } => Some(place.text()),
-            Kind::Counter { .. } | Kind::Breakpoint { .. } => None,
+        let target =
+            sys::Observed { pid: location.pid(), cpu: location.cpu, is_cgroup: location.cgroup.is_some() };
+        let probe_text = match &encoding.kind {
+            EventKind::Probe { location, .. } => Some(location.text()),
+            EventKind::Counter { .. } | EventKind::Breakpoint { .. } => None,
         };
         let descriptor =
-            sys::open(&attr, place_text.as_deref(), target, leader).map_err(failed(Call::Open))?;
-        if let Kind::Probe { place, .. } = &encoding.kind {
-            place.check_unchanged().map_err(|error| changed(self.event.name(), error))?;
+            sys::open(&attr, probe_text.as_deref(), target, leader).map_err(failed(Call::Open))?;
+        if let EventKind::Probe { location, .. } = &encoding.kind {
+            location.check_unchanged().map_err(|error| changed(self.event.name(), error))?;
         }
         let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
@@ -102,8 +103,10 @@ impl Plan {
         if let Some(link) = &self.link {
             counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);
         }
-        if let Some(array) = &self.shown {
-            counter.show(Shown::put(array, place.cpu, counter.event()).map_err(failed(Call::Show))?);
+        if let Some(array) = &self.event_array {
+            counter.show(
+                EventArrayEntry::put(array, location.cpu, counter.event()).map_err(failed(Call::Show))?,
+            );
         }
         Ok(counter)
     }
@@ -111,9 +114,9 @@ impl Plan {
 
 /// A file was changed between the proof of a place in it and the probe there.
 fn changed(event: &str, error: FileError) -> PerfError {
-    let error = PlaceError::from(error);
-    PerfError::Place {
-        place: event.to_owned(),
+    let error = ProbePointError::from(error);
+    PerfError::ProbeLocation {
+        location: event.to_owned(),
         kind: error.kind(),
         because: error.to_string(),
         remedy: error.remedy(),

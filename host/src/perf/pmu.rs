@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use perf_event_open_sys::bindings;
 
-use super::encoding::{Encoding, Located, Named};
-use super::event::{InvalidEvent, Kind};
+use super::encoding::{Encoding, EventName, Located};
+use super::event::{EventKind, InvalidEvent};
 use super::table::EventTable;
 use super::terms;
 
@@ -80,7 +80,7 @@ impl Sysfs {
     }
 
     /// Where the kernel counts what it has told of devices, CPUs among them.
-    pub(super) fn told_file(&self) -> PathBuf {
+    pub(super) fn uevent_file(&self) -> PathBuf {
         self.root.join("kernel/uevent_seqnum")
     }
 
@@ -173,7 +173,7 @@ impl Pmu {
     }
 
     /// The words that an event of this PMU may be made of.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn term_names(&self) -> Vec<String> {
         let fixed = CONFIGS.map(str::to_owned);
         self.formats.keys().chain(self.events.keys()).cloned().chain(fixed).collect()
     }
@@ -183,7 +183,7 @@ impl Pmu {
     /// Errors: as [`Pmu::check`].
     pub(super) fn encoding(&self, config: [u64; 3]) -> Result<Encoding, InvalidEvent> {
         let family = self.check(config)?;
-        let kind = Kind::Counter { type_: self.type_, config };
+        let kind = EventKind::Counter { type_: self.type_, config };
         let is_it = |terms: &&String| terms::config(self, &EventTable::default(), terms) == Ok(config);
         let event = self.events.iter().find(|(_, terms)| is_it(terms)).map(|(event, _)| event);
         let name = event.map_or_else(|| self.spelled(config), |event| format!("{}/{event}/", self.name));
@@ -191,7 +191,7 @@ impl Pmu {
         Ok(Encoding {
             kind,
             pmu: self.cpus.clone().map(|cpus| Located { name: pmu, is_core, cpus }),
-            named: Some(Named { family, name }),
+            named: Some(EventName { family, name }),
         })
     }
 

@@ -20,7 +20,7 @@ pub type LinkProbe<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + '
 
 /// Where a probe is put.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProbePlace {
+pub enum ProbeLocation {
     /// So many bytes behind the start of a function of the kernel.
     Kernel {
         /// The function.
@@ -33,39 +33,41 @@ pub enum ProbePlace {
 }
 
 /// As messages name it.
-impl fmt::Display for ProbePlace {
+impl fmt::Display for ProbeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProbePlace::Kernel { function, offset } => write!(f, "`{}+{offset}`", function.to_string_lossy()),
-            ProbePlace::File(point) => {
+            ProbeLocation::Kernel { function, offset } => {
+                write!(f, "`{}+{offset}`", function.to_string_lossy())
+            }
+            ProbeLocation::File(point) => {
                 write!(f, "offset {:#x} of `{}`", point.offset(), point.path().display())
             }
         }
     }
 }
 
-impl ProbePlace {
+impl ProbeLocation {
     /// The text by which the kernel finds it. Of a file it holds in system calls of this process, while the place lives.
     pub(super) fn text(&self) -> CString {
         match self {
-            ProbePlace::Kernel { function, .. } => function.clone(),
-            ProbePlace::File(point) => point.kernel_path(),
+            ProbeLocation::Kernel { function, .. } => function.clone(),
+            ProbeLocation::File(point) => point.kernel_path(),
         }
     }
 
     /// Bytes from the start of the function or file.
     pub(super) fn offset(&self) -> u64 {
         match self {
-            ProbePlace::Kernel { offset, .. } => *offset,
-            ProbePlace::File(point) => point.offset(),
+            ProbeLocation::Kernel { offset, .. } => *offset,
+            ProbeLocation::File(point) => point.offset(),
         }
     }
 
     /// Makes sure that what was proven of a file holds now that the probe is there.
     pub(super) fn check_unchanged(&self) -> Result<(), FileError> {
         match self {
-            ProbePlace::Kernel { .. } => Ok(()),
-            ProbePlace::File(point) => point.check_unchanged(),
+            ProbeLocation::Kernel { .. } => Ok(()),
+            ProbeLocation::File(point) => point.check_unchanged(),
         }
     }
 }
@@ -98,10 +100,14 @@ pub enum ProbeError {
 ///
 /// # Errors
 /// [`ProbeError`]: EINVAL or ENOENT from opening if there is no such place; what linking said.
-pub fn probe(place: &ProbePlace, at_return: bool, link: &mut LinkProbe<'_>) -> Result<Probe, ProbeError> {
-    let pmu = match place {
-        ProbePlace::Kernel { .. } => "kprobe",
-        ProbePlace::File(_) => "uprobe",
+pub fn probe(
+    location: &ProbeLocation,
+    at_return: bool,
+    link: &mut LinkProbe<'_>,
+) -> Result<Probe, ProbeError> {
+    let pmu = match location {
+        ProbeLocation::Kernel { .. } => "kprobe",
+        ProbeLocation::File(_) => "uprobe",
     };
     let type_ = pmu_type(pmu).ok_or(ProbeError::Unsupported)?;
     let mut attr = perf_event_attr::default();
@@ -109,14 +115,15 @@ pub fn probe(place: &ProbePlace, at_return: bool, link: &mut LinkProbe<'_>) -> R
     attr.type_ = type_;
     // The format `retprobe` of both PMUs is `config:0`.
     attr.config = u64::from(at_return);
-    attr.probe_offset = place.offset();
+    attr.probe_offset = location.offset();
     attr.sample_period = 1;
     attr.wakeup_events = 1;
     // The kernel runs the program for hits on every CPU, wherever the event is (`perf_event_attach_bpf_prog`).
     let failed = |call| move |errno| ProbeError::Kernel { call, errno };
     let everywhere = sys::Observed { pid: -1, cpu: 0, is_cgroup: false };
-    let event = sys::open(&attr, Some(&place.text()), everywhere, None).map_err(failed("perf_event_open"))?;
-    place.check_unchanged().map_err(ProbeError::File)?;
+    let event =
+        sys::open(&attr, Some(&location.text()), everywhere, None).map_err(failed("perf_event_open"))?;
+    location.check_unchanged().map_err(ProbeError::File)?;
     let link = link(event.as_fd()).map_err(failed("bpf(BPF_LINK_CREATE)"))?;
     Ok(Probe { _link: link, _event: event })
 }

@@ -79,8 +79,8 @@ impl GroupCounts<'_> {
     /// The same of an event that was the `place`th to join, the leader being 0: in most answers its entry is the one of
     /// that place, so that nothing is searched.
     #[inline]
-    pub(super) fn count_at(&self, place: usize, kernel_id: u64) -> Option<u64> {
-        match self.entries.get(place) {
+    pub(super) fn count_at(&self, index: usize, kernel_id: u64) -> Option<u64> {
+        match self.entries.get(index) {
             Some([count, id]) if *id == kernel_id => Some(*count),
             _ => self.count(kernel_id),
         }
@@ -106,9 +106,9 @@ mod tests {
         assert_eq!(counts.count(105), Some(9));
         assert_eq!(counts.count(101), Some(7));
         assert_eq!(counts.count(7), None, "a count is not an id");
-        for place in 0..3 {
-            assert_eq!(counts.count_at(place, 105), Some(9), "looked for at {place}");
-            assert_eq!(counts.count_at(place, 7), None, "looked for at {place}");
+        for index in 0..3 {
+            assert_eq!(counts.count_at(index, 105), Some(9), "looked for at {index}");
+            assert_eq!(counts.count_at(index, 7), None, "looked for at {index}");
         }
     }
 

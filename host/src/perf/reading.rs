@@ -42,7 +42,7 @@ impl Reading {
 
 /// One event of a group in a [`Snapshot`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct GroupEntry {
     /// The kernel's id of the event (PERF_EVENT_IOC_ID); of several places that of the first.
     pub id: u64,
     /// As in [`Reading`].
@@ -72,11 +72,11 @@ pub struct Snapshot {
 /// The entries of a [`Snapshot`], a slice of them. Their memory serves the next snapshot that the thread takes once these
 /// are dropped, so that one after the other allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entries(Vec<Entry>);
+pub struct Entries(Vec<GroupEntry>);
 
 thread_local! {
     /// The memory of the entries that were dropped last.
-    static KEPT: Cell<Vec<Entry>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Vec<GroupEntry>> = const { Cell::new(Vec::new()) };
 }
 
 impl Entries {
@@ -94,30 +94,30 @@ impl Entries {
 
     /// Puts these behind the others.
     #[inline]
-    pub(super) fn extend(&mut self, entries: impl Iterator<Item = Entry>) {
+    pub(super) fn extend(&mut self, entries: impl Iterator<Item = GroupEntry>) {
         self.0.extend(entries);
     }
 
     /// Puts one behind the others.
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: GroupEntry) {
         self.0.push(entry);
     }
 }
 
 impl Deref for Entries {
-    type Target = [Entry];
+    type Target = [GroupEntry];
 
-    fn deref(&self) -> &[Entry] {
+    fn deref(&self) -> &[GroupEntry] {
         &self.0
     }
 }
 
 impl<'a> IntoIterator for &'a Entries {
-    type Item = &'a Entry;
-    type IntoIter = slice::Iter<'a, Entry>;
+    type Item = &'a GroupEntry;
+    type IntoIter = slice::Iter<'a, GroupEntry>;
 
-    fn into_iter(self) -> slice::Iter<'a, Entry> {
+    fn into_iter(self) -> slice::Iter<'a, GroupEntry> {
         self.iter()
     }
 }
@@ -130,11 +130,11 @@ impl Drop for Entries {
     }
 }
 
-impl Entry {
+impl GroupEntry {
     /// Of an event with this id of the kernel's.
     #[inline]
-    pub(super) fn of(id: u64, tally: &Tally) -> Entry {
-        Entry { id, raw: tally.raw, scaled: tally.scaled() }
+    pub(super) fn of(id: u64, tally: &Tally) -> GroupEntry {
+        GroupEntry { id, raw: tally.raw, scaled: tally.scaled() }
     }
 }
 

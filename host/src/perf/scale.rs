@@ -138,7 +138,7 @@ impl Tally {
 
     /// The same task, counted on another CPU: both were enabled over the same time, in which the task ran on one or the
     /// other. Scaled one by one, each would stand for all of that time.
-    pub(super) fn beside(self, other: Tally) -> Tally {
+    pub(super) fn on_other_cpu(self, other: Tally) -> Tally {
         let enabled = self.times.enabled.max(other.times.enabled);
         let running = self.times.running.saturating_add(other.times.running).min(enabled);
         Tally::of(self.raw.saturating_add(other.raw), Times { enabled, running })
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn two_places_of_a_program_are_counted_over_one_time() {
+    fn two_probe_points_of_a_program_share_one_time() {
         let times = Times { enabled: 10, running: 5 };
         let both = Tally::of(3, times).at_other_point(Tally::of(4, Times { enabled: 9, running: 5 }));
         assert_eq!((both.raw, both.times, both.state()), (7, times, State::Multiplexed));
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn one_task_on_two_cpus_is_scaled_once() {
         let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
-        let both = part(10, 100, 50).beside(part(10, 100, 50));
+        let both = part(10, 100, 50).on_other_cpu(part(10, 100, 50));
         assert_eq!((both.raw, both.scaled(), both.state()), (20, Some(20), State::Counted));
         assert_eq!(both.times, Times { enabled: 100, running: 100 });
-        let elsewhere = both.beside(part(0, 100, 0));
+        let elsewhere = both.on_other_cpu(part(0, 100, 0));
         assert_eq!((elsewhere.scaled(), elsewhere.is_partial()), (Some(20), false), "it was never there");
-        let shared = part(10, 100, 25).beside(part(10, 100, 25));
+        let shared = part(10, 100, 25).on_other_cpu(part(10, 100, 25));
         assert_eq!(shared.scaled(), Some(40), "on a counter half of the time");
     }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_is_made_in_128_bits() {
+    fn the_product_has_128_bits() {
         assert_eq!(scaled(1 << 62, 3, 2), (Some(3 << 61), false));
         assert_eq!(scaled(1 << 62, u64::MAX, u64::MAX / 2), (Some(1 << 63), false));
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ks_wit::place::FilePlace;
+use ks_wit::target::UprobeTarget;
 
 use super::error::{ErrorKind, PerfError};
 use super::event::InvalidEvent;
@@ -11,14 +11,18 @@ use crate::probed::{ProbePoint, When};
 
 /// The address of a symbol of the kernel.
 pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
-    let failed =
-        |kind, because: String, remedy| PerfError::Place { place: symbol.to_owned(), kind, because, remedy };
+    let failed = |kind, because: String, remedy| PerfError::ProbeLocation {
+        location: symbol.to_owned(),
+        kind,
+        because,
+        remedy,
+    };
     let list = fs::read_to_string("/proc/kallsyms").map_err(|error| {
         failed(ErrorKind::Unsupported, format!("/proc/kallsyms: {error}"), "give the address as a number")
     })?;
     let address = list.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let (address, _, name) = (words.next()?, words.next()?, words.next()?);
+        let mut fields = line.split_whitespace();
+        let (address, _, name) = (fields.next()?, fields.next()?, fields.next()?);
         (name == symbol).then(|| u64::from_str_radix(address, 16).ok())?
     });
     match address {
@@ -45,14 +49,14 @@ pub(super) fn with_offset(text: &str) -> Option<(&str, u64)> {
     (!name.is_empty()).then_some((name, offset))
 }
 
-/// The instructions at a place in a file ([`ks_wit::place`]): one for each function of its name.
+/// The instructions at a place in a file ([`ks_wit::target`]): one for each function of its name.
 pub(super) fn in_file(text: &str) -> Result<Vec<ProbePoint>, PerfError> {
-    let place = FilePlace::parse(text)
-        .map_err(|error| InvalidEvent::Place { text: text.to_owned(), reason: error.to_string() })?;
-    ProbePoint::find(&place, When::Instruction).map_err(|error| PerfError::Place {
-        place: text.to_owned(),
+    let location = UprobeTarget::parse(text)
+        .map_err(|error| InvalidEvent::ProbeLocation { text: text.to_owned(), reason: error.to_string() })?;
+    ProbePoint::find(&location, When::Instruction).map_err(|error| PerfError::ProbeLocation {
+        location: text.to_owned(),
         kind: error.kind(),
-        because: format!("{}: {error}", place.path),
+        because: format!("{}: {error}", location.path),
         remedy: error.remedy(),
     })
 }
@@ -65,7 +69,7 @@ mod tests {
     fn a_function_of_this_program_is_found() {
         let own = std::env::current_exe().unwrap();
         let own = own.display();
-        let offset = |place: &str| in_file(&format!("{own}:{place}")).unwrap()[0].offset();
+        let offset = |location: &str| in_file(&format!("{own}:{location}")).unwrap()[0].offset();
         let main = offset("main");
         assert_eq!(offset(&format!("+{main:#x}")), main);
         for missing in [
@@ -74,7 +78,7 @@ mod tests {
             format!("{own}:+0x40"),
             "/no/such/file:main".to_owned(),
         ] {
-            assert!(matches!(in_file(&missing), Err(PerfError::Place { .. })), "{missing}");
+            assert!(matches!(in_file(&missing), Err(PerfError::ProbeLocation { .. })), "{missing}");
         }
         for bad in ["main", ":main", "/bin/true:", "/bin/true:+many"] {
             assert!(in_file(bad).is_err(), "{bad}");
@@ -86,7 +90,7 @@ mod tests {
         assert!(kernel_symbol("schedule").unwrap() > 1 << 63);
         assert!(matches!(
             kernel_symbol("no_such_symbol"),
-            Err(PerfError::Place { kind: ErrorKind::NotFound, .. })
+            Err(PerfError::ProbeLocation { kind: ErrorKind::NotFound, .. })
         ));
     }
 }

@@ -47,7 +47,7 @@ fn fill(
             return Err(InvalidEvent::UnknownTerm {
                 pmu: pmu.name.clone(),
                 term: name.to_owned(),
-                near: near(name, pmu.words()),
+                near: near(name, pmu.term_names()),
             });
         }
     }

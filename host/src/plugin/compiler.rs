@@ -14,7 +14,7 @@ use crate::apart::{self, Apart, ApartError, Bounds};
 use crate::policy::Limit;
 
 /// The word that starts the process.
-pub const WORD: &str = "compile-for-host";
+pub const SUBCOMMAND: &str = "compile-for-host";
 
 /// Most bytes of code that are taken. Guards the host: code has some ten times the bytes of its component.
 const MAX_CODE_BYTES: u64 = 16 * MAX_PLUGIN_BYTES;
@@ -30,7 +30,7 @@ pub(super) fn compile(
     memory: u64,
 ) -> Result<Vec<u8>, PluginError> {
     let bounds = Bounds { memory, time, answer: MAX_CODE_BYTES };
-    apart.ask(WORD, component, bounds).map_err(|error| match error {
+    apart.ask(SUBCOMMAND, component, bounds).map_err(|error| match error {
         ApartError::Refused(reason) => PluginError::Component(reason),
         ApartError::Time => {
             let number = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -48,8 +48,8 @@ pub(super) fn compile(
 ///
 /// # Errors
 /// As [`apart::serve`].
-pub fn serve(words: &[OsString]) -> io::Result<()> {
-    apart::serve(words, MAX_PLUGIN_BYTES, |component| {
+pub fn serve(arguments: &[OsString]) -> io::Result<()> {
+    apart::serve(arguments, MAX_PLUGIN_BYTES, |component| {
         let compile = move || -> Result<Vec<u8>, String> {
             let engine = Engine::new().map_err(|error| error.to_string())?;
             let compiled = engine.inner().precompile_component(&component);

@@ -156,7 +156,7 @@ impl Plugin {
 
     /// Which BPF objects are for this machine: those of its own architecture, else those for any. Several are one object
     /// for kernels with other features, the first for the newest.
-    fn places_for_host(&self) -> Result<Vec<usize>, PluginError> {
+    fn objects_for_host(&self) -> Result<Vec<usize>, PluginError> {
         let of = |arch: Option<Arch>| -> Vec<(usize, &BpfRecord)> {
             self.objects.iter().enumerate().filter(|(_, object)| Some(object.arch) == arch).collect()
         };
@@ -167,7 +167,7 @@ impl Plugin {
                 names: candidates.iter().map(|(_, object)| object.name.clone()).collect(),
             });
         }
-        Ok(candidates.into_iter().map(|(place, _)| place).collect())
+        Ok(candidates.into_iter().map(|(index, _)| index).collect())
     }
 
     /// All BPF objects, strictly read.
@@ -175,7 +175,7 @@ impl Plugin {
     /// # Errors
     /// [`PluginError::SeveralObjects`] if it is not clear which is for this machine; [`PluginError::Object`].
     pub fn object_set(&self) -> Result<ObjectSet, PluginError> {
-        Ok(ObjectSet::read(&self.objects, self.places_for_host()?)?)
+        Ok(ObjectSet::read(&self.objects, self.objects_for_host()?)?)
     }
 
     /// What the plugin says of itself; usually one, none for a plugin that was not made by our compiler.
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_component_are_told_apart() {
+    fn files_that_are_no_component_are_distinguished() {
         assert!(matches!(Plugin::from_bytes(*b"hello"), Err(PluginError::NotWasm)));
         assert!(matches!(Plugin::from_bytes(*b"\0asm\x01\0\0\0"), Err(PluginError::CoreModule)));
         assert!(matches!(Plugin::from_bytes(*b"\0asm\x0d\0\x01\0\xff\xff"), Err(PluginError::Malformed(_))));
@@ -399,11 +399,11 @@ mod tests {
         let own = Arch::HOST.expect("tests run on a supported machine");
         let file = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any), ("p", own)]));
         let plugin = Plugin::from_bytes(file).expect("well-formed");
-        assert_eq!(plugin.places_for_host().expect("clear"), [1]);
+        assert_eq!(plugin.objects_for_host().expect("clear"), [1]);
 
         let any = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any)]));
         let plugin = Plugin::from_bytes(any).expect("well-formed");
-        assert_eq!(plugin.places_for_host().expect("clear"), [0]);
+        assert_eq!(plugin.objects_for_host().expect("clear"), [0]);
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let section = bpf_section(&[("p", Arch::Any), ("p", Arch::Any)]);
         let file = with_section(EMPTY.to_vec(), section::BPF, &section);
         let plugin = Plugin::from_bytes(file).expect("well-formed");
-        assert_eq!(plugin.places_for_host().expect("clear"), [0, 1]);
+        assert_eq!(plugin.objects_for_host().expect("clear"), [0, 1]);
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
         let sections = bpf_section(&[("one", Arch::Any), ("two", Arch::Any)]);
         let plugin =
             Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &sections)).expect("well-formed");
-        let error = plugin.places_for_host().expect_err("two objects");
+        let error = plugin.objects_for_host().expect_err("two objects");
         assert!(error.to_string().contains("one, two"), "{error}");
     }
 

@@ -98,15 +98,15 @@ impl<S: PluginState> Prepared<S> {
         if store.data().stop().killed() {
             return Err(Outcome::Killed);
         }
-        let (made, shared) = memory::find_shared(self.shared_bytes, || self.pre.instantiate(&mut store));
+        let (created, shared) = memory::find_shared(self.shared_bytes, || self.pre.instantiate(&mut store));
         if let Some(shared) = shared {
             store.data_mut().set_shared(shared);
         }
-        match made {
+        match created {
             Ok(instance) => Ok(Instance { store, instance, lines: self.lines.clone() }),
             Err(error) => {
                 let outcome = outcome::of_error(&error, &self.lines);
-                Err(store.data_mut().limiter_mut().told_in(outcome))
+                Err(store.data_mut().limiter_mut().with_limit(outcome))
             }
         }
     }
@@ -177,7 +177,7 @@ impl<S: PluginState> Instance<S> {
     {
         func.call(&mut self.store, params).map_err(|error| {
             let outcome = outcome::of_error(&error, &self.lines);
-            self.store.data_mut().limiter_mut().told_in(outcome)
+            self.store.data_mut().limiter_mut().with_limit(outcome)
         })
     }
 

@@ -17,7 +17,7 @@ struct Level {
     /// How many instances each component of the index space makes; none if it comes from outside.
     components: Vec<Option<u64>>,
     /// How many the own instantiations make.
-    made: u64,
+    created: u64,
 }
 
 /// What is told of a file while its sections are read, from the first to the last.
@@ -36,14 +36,15 @@ impl Instances {
         match payload {
             Payload::Version { encoding, .. } => {
                 let is_module = *encoding == Encoding::Module;
-                levels.push(Level { is_module, components: Vec::new(), made: 0 });
+                levels.push(Level { is_module, components: Vec::new(), created: 0 });
                 Ok(())
             }
             Payload::End(_) => {
                 let ended = levels.pop();
-                if let (Some(Level { is_module: false, made, .. }), Some(around)) = (ended, levels.last_mut())
+                if let (Some(Level { is_module: false, created, .. }), Some(around)) =
+                    (ended, levels.last_mut())
                 {
-                    around.components.push(Some(made.saturating_add(1)));
+                    around.components.push(Some(created.saturating_add(1)));
                 }
                 Ok(())
             }
@@ -65,12 +66,12 @@ fn read(payload: &Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> 
         Payload::ComponentInstanceSection(section) => {
             for instance in section.clone() {
                 if let ComponentInstance::Instantiate { component_index, .. } = instance.map_err(malformed)? {
-                    let made = component(levels, 0, component_index).ok_or_else(|| {
+                    let created = component(levels, 0, component_index).ok_or_else(|| {
                         PluginError::Malformed(
                             "a component is instantiated that comes from outside of it".into(),
                         )
                     })?;
-                    make(levels, made)?;
+                    make(levels, created)?;
                 }
             }
         }
@@ -122,8 +123,8 @@ fn add(levels: &mut [Level], component: Option<u64>) {
 
 fn make(levels: &mut [Level], instances: u64) -> Result<(), PluginError> {
     let Some(level) = levels.last_mut() else { return Ok(()) };
-    level.made = level.made.saturating_add(instances);
-    if level.made > MAX_INSTANCES {
+    level.created = level.created.saturating_add(instances);
+    if level.created > MAX_INSTANCES {
         return Err(PluginError::Malformed(format!(
             "it makes more than {MAX_INSTANCES} instances of its parts"
         )));

@@ -62,10 +62,10 @@ impl Limiter {
 
     /// The outcome, with the limit that led to it if one did: `memory.grow` answers -1, and only the guest knows why it
     /// gave up then.
-    pub(super) fn told_in(&self, outcome: Outcome) -> Outcome {
-        let Outcome::Trapped(words) = outcome else { return outcome };
-        let Some(limit) = self.refused.or_else(|| limit_of_words(&words)) else {
-            return Outcome::Trapped(words);
+    pub(super) fn with_limit(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Trapped(reason) = outcome else { return outcome };
+        let Some(limit) = self.refused.or_else(|| limit_of_reason(&reason)) else {
+            return Outcome::Trapped(reason);
         };
         let number = match limit {
             Limit::MemoryBytes => self.limits.memory_bytes,
@@ -73,7 +73,7 @@ impl Limiter {
             Limit::Instances => self.limits.instances,
             _ => self.limits.call_bytes,
         };
-        Outcome::Trapped(format!("{words}\n  because: {}", limit.reached(number as u64)))
+        Outcome::Trapped(format!("{reason}\n  because: {}", limit.reached(number as u64)))
     }
 
     fn decide(&mut self, limit: Limit, growth: Growth) -> wasmtime::Result<bool> {
@@ -103,12 +103,12 @@ struct Growth {
 
 /// The limits that the engine itself watches, which have no type of their own there (wasmtime 48:
 /// `StoreOpaque::bump_resource_counts`, `HostcallFuelExhausted`).
-fn limit_of_words(words: &str) -> Option<Limit> {
+fn limit_of_reason(reason: &str) -> Option<Limit> {
     let known = [
         ("resource limit exceeded", Limit::Instances),
         ("fuel allocated for hostcalls has been exhausted", Limit::CallBytes),
     ];
-    known.into_iter().find(|(part, _)| words.contains(part)).map(|(_, limit)| limit)
+    known.into_iter().find(|(part, _)| reason.contains(part)).map(|(_, limit)| limit)
 }
 
 impl ResourceLimiter for Limiter {

@@ -70,7 +70,7 @@ impl std::error::Error for Abort {}
 pub(super) fn of_error(error: &wasmtime::Error, lines: &[Lines]) -> Outcome {
     match reason(error) {
         // Names of the plugin's functions are in it.
-        Outcome::Trapped(words) => Outcome::Trapped(text::lines(&backtrace::tell(words, error, lines))),
+        Outcome::Trapped(reason) => Outcome::Trapped(text::lines(&backtrace::describe(reason, error, lines))),
         other => other,
     }
 }

@@ -13,7 +13,7 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How long a plugin that was ended may still be inside a host call (a write to a pipe that nobody reads) before it is
 /// left behind. What it holds then goes with the process.
-const LEAVE_BEHIND: Duration = Duration::from_millis(500);
+const ABANDON_AFTER: Duration = Duration::from_millis(500);
 
 /// How often it is asked whether a plugin has something to report.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
@@ -129,8 +129,8 @@ fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
     }
     stop.kill();
     engine.interrupt();
-    let left_behind = Instant::now().checked_add(LEAVE_BEHIND);
-    stop.wait_until(left_behind, |state| state.finished).finished
+    let abandon_at = Instant::now().checked_add(ABANDON_AFTER);
+    stop.wait_until(abandon_at, |state| state.finished).finished
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

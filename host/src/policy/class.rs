@@ -108,20 +108,20 @@ impl Class {
 
     /// Its name in policies.
     pub fn name(self) -> &'static str {
-        self.words().0
+        self.texts().0
     }
 
     /// What stands for a target in messages.
     pub(super) fn targets(self) -> &'static str {
-        self.words().1
+        self.texts().1
     }
 
     /// What the plugin does, after "to".
     pub(super) fn act(self) -> &'static str {
-        self.words().2
+        self.texts().2
     }
 
-    fn words(self) -> (&'static str, &'static str, &'static str) {
+    fn texts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Class::Event => ("event", "FAMILY", "open such events"),
             Class::Scope => ("scope", "SCOPE", "count there"),

@@ -150,8 +150,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`PolicyError::UnknownClass`]; as [`Policy::allow`].
-    pub fn allow_word(&mut self, word: &str) -> Result<(), PolicyError> {
-        let (name, pattern) = word.split_once('=').unwrap_or((word, ANY));
+    pub fn allow_rule(&mut self, rule: &str) -> Result<(), PolicyError> {
+        let (name, pattern) = rule.split_once('=').unwrap_or((rule, ANY));
         if name == ALL {
             let mut all = Class::ALL.into_iter().filter(|class| !class.is_named_only());
             return all.try_for_each(|class| self.allow(class, pattern));
@@ -163,8 +163,8 @@ impl Policy {
     ///
     /// # Errors
     /// [`PolicyError::UnknownLimit`]; [`PolicyError::NoNumber`].
-    pub fn limit_word(&mut self, word: &str) -> Result<(), PolicyError> {
-        let (name, number) = word.split_once('=').unwrap_or((word, ""));
+    pub fn limit_rule(&mut self, rule: &str) -> Result<(), PolicyError> {
+        let (name, number) = rule.split_once('=').unwrap_or((rule, ""));
         let limit = Limit::named(name)?;
         let number =
             limit.number(number).map_err(|reason| PolicyError::NoNumber { name: name.into(), reason })?;

@@ -151,11 +151,11 @@ fn of_calls(model: &Object) -> Vec<Need> {
 }
 
 fn need(class: Class, target: String, by: String) -> Need {
-    Need { class, target: Some(shown(&target)), by: shown(&by) }
+    Need { class, target: Some(display(&target)), by: display(&by) }
 }
 
 /// The names in a file are anybody's.
-fn shown(text: &str) -> String {
+fn display(text: &str) -> String {
     visible(text, MOST_BYTES).into_owned()
 }
 
@@ -177,7 +177,7 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
         }),
         _ => Some(section.target.to_string()),
     };
-    Need { class, target: target.as_deref().map(shown), by: format!("program `{}`", program.name.as_str()) }
+    Need { class, target: target.as_deref().map(display), by: format!("program `{}`", program.name.as_str()) }
 }
 
 /// The class of a program.

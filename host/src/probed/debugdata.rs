@@ -8,7 +8,7 @@ use std::io::Read as _;
 use lzma_rust2::XzReader;
 
 use super::elf::{Image, Range};
-use super::error::PlaceError;
+use super::error::ProbePointError;
 
 /// Longest section; that of the largest programs has some MB.
 const MAX_SECTION_BYTES: u64 = 1 << 24;
@@ -20,12 +20,12 @@ const MAX_BYTES: u64 = 1 << 26;
 const MAX_UNPACKER_KIB: u32 = 1 << 16;
 
 /// The small file, if there is one that can be read.
-pub(super) fn image(image: &Image<'_>) -> Result<Option<Image<'static>>, PlaceError> {
+pub(super) fn image(image: &Image<'_>) -> Result<Option<Image<'static>>, ProbePointError> {
     let Some(section) = image.section_named(|name| name == b".gnu_debugdata").map(Range::from) else {
         return Ok(None);
     };
     if section.bytes > MAX_SECTION_BYTES {
-        return Err(PlaceError::TooLarge("section .gnu_debugdata"));
+        return Err(ProbePointError::TooLarge("section .gnu_debugdata"));
     }
     let packed = image.bytes(section.offset, section.bytes)?;
     let mut bytes = Vec::new();

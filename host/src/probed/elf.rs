@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use super::code::Machine;
-use super::error::PlaceError;
+use super::error::ProbePointError;
 use crate::files::RegularFile;
 
 /// Most segments of a program that the kernel runs (`load_elf_phdrs` in `fs/binfmt_elf.c`, v6.18: 64 KiB of them).
@@ -68,14 +68,14 @@ impl Source<'_> {
         }
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PlaceError> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ProbePointError> {
         let bytes = match self {
             Source::File(file) => return Ok(file.read_at(offset, buffer)?),
             Source::Memory(bytes) => bytes,
         };
         let start = usize::try_from(offset).ok();
         let found = start.and_then(|start| bytes.get(start..start.checked_add(buffer.len())?));
-        buffer.copy_from_slice(found.ok_or(PlaceError::Cut)?);
+        buffer.copy_from_slice(found.ok_or(ProbePointError::Cut)?);
         Ok(())
     }
 }
@@ -165,31 +165,31 @@ impl<'file> Image<'file> {
     /// Reads the header and the tables of segments and sections.
     ///
     /// # Errors
-    /// [`PlaceError::NoProgram`], [`PlaceError::Machine`], [`PlaceError::File`].
-    pub(super) fn read(file: &'file RegularFile) -> Result<Image<'file>, PlaceError> {
+    /// [`ProbePointError::NoProgram`], [`ProbePointError::Machine`], [`ProbePointError::File`].
+    pub(super) fn read(file: &'file RegularFile) -> Result<Image<'file>, ProbePointError> {
         Image::parse(Source::File(file))
     }
 
     /// The same of a file that was packed into another one.
-    pub(super) fn unpacked(bytes: Vec<u8>) -> Result<Image<'static>, PlaceError> {
+    pub(super) fn unpacked(bytes: Vec<u8>) -> Result<Image<'static>, ProbePointError> {
         Image::parse(Source::Memory(bytes))
     }
 
-    fn parse(source: Source<'_>) -> Result<Image<'_>, PlaceError> {
+    fn parse(source: Source<'_>) -> Result<Image<'_>, ProbePointError> {
         if source.bytes() < HEADER_BYTES as u64 {
-            return Err(PlaceError::NoProgram("it is no ELF file"));
+            return Err(ProbePointError::NoProgram("it is no ELF file"));
         }
         let mut header = [0; HEADER_BYTES];
         source.read_at(0, &mut header)?;
         let (wide, is_little) = match header {
             [0x7f, b'E', b'L', b'F', class @ 1..=2, order, 1, ..] => (class == 2, order == 1),
-            _ => return Err(PlaceError::NoProgram("it is no ELF file")),
+            _ => return Err(ProbePointError::NoProgram("it is no ELF file")),
         };
         let fields = Fields { bytes: &header, wide };
         let machine = fields.u16(18);
-        let machine = Machine::of(machine).filter(|_| is_little).ok_or(PlaceError::Machine(machine))?;
+        let machine = Machine::of(machine).filter(|_| is_little).ok_or(ProbePointError::Machine(machine))?;
         if ![ET_EXEC, ET_DYN].contains(&fields.u16(16)) {
-            return Err(PlaceError::NoProgram("it is an object file that is not linked"));
+            return Err(ProbePointError::NoProgram("it is an object file that is not linked"));
         }
         let (tables, counts) = if wide { ((32, 40), 54) } else { ((28, 32), 42) };
         let [segment_bytes, segments, section_bytes, sections, names] =
@@ -198,7 +198,7 @@ impl<'file> Image<'file> {
             Image { source, machine, wide, segments: vec![], sections: vec![], section_names: vec![] };
         let row = if wide { 56 } else { 32 };
         if segments == 0 || segments > MAX_SEGMENTS || segment_bytes != row {
-            return Err(PlaceError::NoProgram("the kernel runs no file with such a table of segments"));
+            return Err(ProbePointError::NoProgram("the kernel runs no file with such a table of segments"));
         }
         let table = image.rows(fields.word(tables.0), segments, row)?;
         image.segments = table.chunks_exact(row).map(|row| image.segment(row)).collect();
@@ -213,7 +213,7 @@ impl<'file> Image<'file> {
         mut count: usize,
         bytes: usize,
         names: usize,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), ProbePointError> {
         let row = if self.wide { 64 } else { 40 };
         if at == 0 || bytes != row {
             return Ok(());
@@ -223,7 +223,7 @@ impl<'file> Image<'file> {
             count = usize::try_from(self.section(&first).bytes).unwrap_or(usize::MAX);
         }
         if count > MAX_SECTIONS {
-            return Err(PlaceError::TooLarge("table of sections"));
+            return Err(ProbePointError::TooLarge("table of sections"));
         }
         let table = self.rows(at, count, row)?;
         self.sections = table.chunks_exact(row).map(|row| self.section(row)).collect();
@@ -234,15 +234,15 @@ impl<'file> Image<'file> {
         Ok(())
     }
 
-    fn rows(&self, at: u64, count: usize, row: usize) -> Result<Vec<u8>, PlaceError> {
+    fn rows(&self, at: u64, count: usize, row: usize) -> Result<Vec<u8>, ProbePointError> {
         self.bytes(at, (count * row) as u64)
     }
 
     /// Bytes of the file, of which the caller has bounded the number.
-    pub(super) fn bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, PlaceError> {
+    pub(super) fn bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, ProbePointError> {
         // Before the memory is taken.
         let is_there = offset.checked_add(count).is_some_and(|end| end <= self.source.bytes());
-        let count = usize::try_from(count).ok().filter(|_| is_there).ok_or(PlaceError::Cut)?;
+        let count = usize::try_from(count).ok().filter(|_| is_there).ok_or(ProbePointError::Cut)?;
         let mut bytes = vec![0; count];
         self.source.read_at(offset, &mut bytes)?;
         Ok(bytes)
@@ -307,7 +307,7 @@ impl<'file> Image<'file> {
     }
 
     /// Whether the loader changes the code.
-    pub(super) fn has_text_relocations(&self) -> Result<bool, PlaceError> {
+    pub(super) fn has_text_relocations(&self) -> Result<bool, ProbePointError> {
         const DT_NULL: u64 = 0;
         const DT_TEXTREL: u64 = 22;
         const DT_FLAGS: u64 = 30;
@@ -367,10 +367,10 @@ impl<'file> Image<'file> {
         &self,
         table: &SymbolTable,
         mut visit: impl FnMut(Symbol) -> ControlFlow<()>,
-    ) -> Result<(), PlaceError> {
+    ) -> Result<(), ProbePointError> {
         let row = if self.wide { 24 } else { 16 };
         if table.symbols.bytes > MAX_TABLE_BYTES {
-            return Err(PlaceError::TooLarge("table of symbols"));
+            return Err(ProbePointError::TooLarge("table of symbols"));
         }
         let whole = table.symbols.bytes / row as u64 * row as u64;
         let mut index = 0;
@@ -430,12 +430,12 @@ impl<'file> Image<'file> {
     }
 
     /// The names of the versions that the file defines for a table's symbols, by their numbers.
-    pub(super) fn versions(&self, table: &SymbolTable) -> Result<Vec<(u16, String)>, PlaceError> {
+    pub(super) fn versions(&self, table: &SymbolTable) -> Result<Vec<(u16, String)>, ProbePointError> {
         const MAX_BYTES: u64 = 1 << 20;
         const HEADER_BYTES: usize = 20;
         let Some((range, names)) = table.defined else { return Ok(Vec::new()) };
         if range.bytes > MAX_BYTES {
-            return Err(PlaceError::TooLarge("table of versions"));
+            return Err(ProbePointError::TooLarge("table of versions"));
         }
         let bytes = self.bytes(range.offset, range.bytes)?;
         let names = SymbolTable { names, ..*table };
@@ -465,13 +465,13 @@ impl<'file> Image<'file> {
     }
 
     /// Where the names of a table are that are this one, or end with it: linkers let names share their ends. In order.
-    pub(super) fn name_places(&self, table: &SymbolTable, name: &[u8]) -> Result<Vec<u32>, PlaceError> {
+    pub(super) fn name_offsets(&self, table: &SymbolTable, name: &[u8]) -> Result<Vec<u32>, ProbePointError> {
         /// Guards memory.
-        const MAX_PLACES: usize = 1 << 20;
+        const MAX_OFFSETS: usize = 1 << 20;
         if table.names.bytes > MAX_TABLE_BYTES {
-            return Err(PlaceError::TooLarge("table of names"));
+            return Err(ProbePointError::TooLarge("table of names"));
         }
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         // The end of the piece before, where a name may begin.
         let mut text: Vec<u8> = Vec::new();
         let mut done = 0;
@@ -484,15 +484,15 @@ impl<'file> Image<'file> {
             for (end, _) in ends {
                 if text[..end].ends_with(name) {
                     // Both fit: the table has fewer than 2^29 bytes.
-                    places.push((done + end as u64 - before as u64 - name.len() as u64) as u32);
+                    offsets.push((done + end as u64 - before as u64 - name.len() as u64) as u32);
                 }
             }
-            if places.len() > MAX_PLACES {
-                return Err(PlaceError::TooLarge("number of names that end so"));
+            if offsets.len() > MAX_OFFSETS {
+                return Err(ProbePointError::TooLarge("number of names that end so"));
             }
             done += piece;
         }
-        Ok(places)
+        Ok(offsets)
     }
 
     /// Where the names of a table are that begin so, and what follows: at most so many, each of bounded length.
@@ -501,7 +501,7 @@ impl<'file> Image<'file> {
         table: &SymbolTable,
         begin: &[u8],
         most: usize,
-    ) -> Result<Vec<(u32, Vec<u8>)>, PlaceError> {
+    ) -> Result<Vec<(u32, Vec<u8>)>, ProbePointError> {
         if table.names.bytes > MAX_TABLE_BYTES || begin.is_empty() {
             return Ok(Vec::new());
         }
@@ -527,7 +527,7 @@ impl<'file> Image<'file> {
     }
 
     /// The name of a symbol, of which no more than a piece is read.
-    pub(super) fn name(&self, table: &SymbolTable, name: u32) -> Result<Vec<u8>, PlaceError> {
+    pub(super) fn name(&self, table: &SymbolTable, name: u32) -> Result<Vec<u8>, ProbePointError> {
         const MAX_NAME_BYTES: u64 = 4096;
         let rest = table.names.bytes.saturating_sub(u64::from(name)).min(MAX_NAME_BYTES);
         let mut bytes = self.bytes(table.names.offset.saturating_add(u64::from(name)), rest)?;

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::explain::Kind;
+use crate::explain::FailureKind;
 use crate::files::FileError;
 use nix::errno::Errno;
 
 /// Why a place in a file is not probed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
+pub enum ProbePointError {
     /// The file cannot be used.
     #[error("{0}")]
     File(#[from] FileError),
@@ -68,7 +68,7 @@ pub enum PlaceError {
         most: usize,
     },
     /// A source line.
-    #[error("{}", ks_wit::place::NO_LINES)]
+    #[error("{}", ks_wit::target::NO_LINES)]
     Line,
     /// No code is there.
     #[error("offset {0:#x} of the file is not code that runs")]
@@ -110,66 +110,73 @@ pub enum PlaceError {
 fn those(known: &[String]) -> String {
     /// A function of a C library may have a few versions.
     const MOST: usize = 8;
-    let shown: Vec<String> = known.iter().take(MOST).map(|one| format!("`{one}`")).collect();
-    if shown.is_empty() { String::new() } else { format!(": it has it of {}", shown.join(", ")) }
+    let display: Vec<String> = known.iter().take(MOST).map(|one| format!("`{one}`")).collect();
+    if display.is_empty() { String::new() } else { format!(": it has it of {}", display.join(", ")) }
 }
 
 fn copied(copies: &[String]) -> String {
-    let shown: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
-    if shown.is_empty() {
+    let display: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
+    if display.is_empty() {
         String::new()
     } else {
-        format!(", only copies that the compiler made of it: {}", shown.join(", "))
+        format!(", only copies that the compiler made of it: {}", display.join(", "))
     }
 }
 
-impl PlaceError {
+impl ProbePointError {
     /// The kind, to decide by.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            PlaceError::File(FileError::Kernel { errno, .. }) => match errno {
-                Errno::ENOENT | Errno::ENOTDIR => Kind::NotFound,
-                Errno::EACCES | Errno::EPERM => Kind::NotPermitted,
-                errno if *errno == Errno::EWOULDBLOCK => Kind::Busy,
-                _ => Kind::Kernel,
+            ProbePointError::File(FileError::Kernel { errno, .. }) => match errno {
+                Errno::ENOENT | Errno::ENOTDIR => FailureKind::NotFound,
+                Errno::EACCES | Errno::EPERM => FailureKind::NotPermitted,
+                errno if *errno == Errno::EWOULDBLOCK => FailureKind::Busy,
+                _ => FailureKind::Kernel,
             },
-            PlaceError::File(FileError::Changed) => Kind::Busy,
-            PlaceError::NoFunction { .. } | PlaceError::Imported(_) | PlaceError::NoVersion { .. } => {
-                Kind::NotFound
-            }
-            PlaceError::TooLarge(_) | PlaceError::LongFunction(_) | PlaceError::TooMany { .. } => Kind::Limit,
-            PlaceError::Machine(_)
-            | PlaceError::TextRelocations
-            | PlaceError::GoReturns { .. }
-            | PlaceError::Line => Kind::Unsupported,
-            _ => Kind::Invalid,
+            ProbePointError::File(FileError::Changed) => FailureKind::Busy,
+            ProbePointError::NoFunction { .. }
+            | ProbePointError::Imported(_)
+            | ProbePointError::NoVersion { .. } => FailureKind::NotFound,
+            ProbePointError::TooLarge(_)
+            | ProbePointError::LongFunction(_)
+            | ProbePointError::TooMany { .. } => FailureKind::Limit,
+            ProbePointError::Machine(_)
+            | ProbePointError::TextRelocations
+            | ProbePointError::GoReturns { .. }
+            | ProbePointError::Line => FailureKind::Unsupported,
+            _ => FailureKind::Invalid,
         }
     }
 
     /// What helps.
     pub fn remedy(&self) -> &'static str {
         match self {
-            PlaceError::File(FileError::Changed) => "try again when nobody writes the file",
-            PlaceError::TextRelocations => "build it with position-independent code",
-            PlaceError::File(_) | PlaceError::NoProgram(_) | PlaceError::Machine(_) | PlaceError::Cut => {
-                "name an executable file or a library"
-            }
-            PlaceError::NoFunction { .. } => {
+            ProbePointError::File(FileError::Changed) => "try again when nobody writes the file",
+            ProbePointError::TextRelocations => "build it with position-independent code",
+            ProbePointError::File(_)
+            | ProbePointError::NoProgram(_)
+            | ProbePointError::Machine(_)
+            | ProbePointError::Cut => "name an executable file or a library",
+            ProbePointError::NoFunction { .. } => {
                 "name a function of its symbol table, or the start of one as an offset: `path:+0x1040`"
             }
-            PlaceError::Imported(_) => "name that library",
-            PlaceError::Chosen(_) => "name the function that it chooses, or the caller",
-            PlaceError::NoVersion { .. } => "name one that it has, or leave it out: `path:function`",
-            PlaceError::TooMany { .. } => {
+            ProbePointError::Imported(_) => "name that library",
+            ProbePointError::Chosen(_) => "name the function that it chooses, or the caller",
+            ProbePointError::NoVersion { .. } => "name one that it has, or leave it out: `path:function`",
+            ProbePointError::TooMany { .. } => {
                 "name some by their source files (`path:function@file.c`) or offsets (`path:+0x1040`)"
             }
-            PlaceError::Line => "name the function, or an offset into the file: `path:+0x1040`",
-            PlaceError::TooLarge(_) => "name another file",
-            PlaceError::NoCode(_)
-            | PlaceError::InsideInstruction(_)
-            | PlaceError::Unproven(_)
-            | PlaceError::LongFunction(_) => "put it at the start of a function, or at a static probe (USDT)",
-            PlaceError::NoCall(_) | PlaceError::GoReturns { .. } => "put a probe at the function's start",
+            ProbePointError::Line => "name the function, or an offset into the file: `path:+0x1040`",
+            ProbePointError::TooLarge(_) => "name another file",
+            ProbePointError::NoCode(_)
+            | ProbePointError::InsideInstruction(_)
+            | ProbePointError::Unproven(_)
+            | ProbePointError::LongFunction(_) => {
+                "put it at the start of a function, or at a static probe (USDT)"
+            }
+            ProbePointError::NoCall(_) | ProbePointError::GoReturns { .. } => {
+                "put a probe at the function's start"
+            }
         }
     }
 }

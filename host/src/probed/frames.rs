@@ -7,7 +7,7 @@
 
 use super::code::Machine;
 use super::elf::{Fields, Image, Range};
-use super::error::PlaceError;
+use super::error::ProbePointError;
 
 /// Longest section that is read through. Guards the time of a host call.
 const MAX_SECTION_BYTES: u64 = 1 << 24;
@@ -17,7 +17,7 @@ const MAX_ENTRY_BYTES: u64 = 1 << 16;
 
 /// A function as unwinders know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct UnwindFunction {
     pub(super) start: u64,
     pub(super) bytes: u64,
     /// Whether the address to return to is where a call puts it when the first instruction runs. A part of a function
@@ -26,8 +26,9 @@ pub(super) struct Frame {
 }
 
 /// The function that an address lies in.
-pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<Frame>, PlaceError> {
-    let covers = |frame: &Frame| address.checked_sub(frame.start).is_some_and(|inside| inside < frame.bytes);
+pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<UnwindFunction>, ProbePointError> {
+    let covers =
+        |frame: &UnwindFunction| address.checked_sub(frame.start).is_some_and(|inside| inside < frame.bytes);
     if let Some(index) = image.frame_index().and_then(|range| Index::read(image, range)) {
         let entry = index.entry_before(image, address)?;
         return Ok(entry.and_then(|entry| frame_at(image, entry)).filter(covers));
@@ -35,12 +36,12 @@ pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<Frame>,
     let section = image.section_named(|name| name == b".eh_frame").map(Range::from);
     let Some(section) = section else { return Ok(None) };
     if section.bytes > MAX_SECTION_BYTES {
-        return Err(PlaceError::TooLarge("section .eh_frame"));
+        return Err(ProbePointError::TooLarge("section .eh_frame"));
     }
     let mut at = 0;
     while at < section.bytes {
-        let place = section.offset.checked_add(at).zip(section.address.checked_add(at));
-        let record = place.and_then(|(offset, address)| Record::read(image, offset, address));
+        let position = section.offset.checked_add(at).zip(section.address.checked_add(at));
+        let record = position.and_then(|(offset, address)| Record::read(image, offset, address));
         let Some(record) = record else { break };
         let found =
             record.cie.and_then(|cie| Cie::read(image, cie)).and_then(|cie| record.frame(image, &cie));
@@ -52,9 +53,9 @@ pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<Frame>,
     Ok(None)
 }
 
-fn frame_at(image: &Image<'_>, entry: u64) -> Option<Frame> {
-    let place = image.loaded_at(entry)?;
-    let record = Record::read(image, place.offset, entry)?;
+fn frame_at(image: &Image<'_>, entry: u64) -> Option<UnwindFunction> {
+    let position = image.loaded_at(entry)?;
+    let record = Record::read(image, position.offset, entry)?;
     let cie = Cie::read(image, record.cie?)?;
     record.frame(image, &cie)
 }
@@ -79,7 +80,7 @@ impl Index {
     }
 
     /// The address of the entry of the last function that starts at an address or before it.
-    fn entry_before(&self, image: &Image<'_>, address: u64) -> Result<Option<u64>, PlaceError> {
+    fn entry_before(&self, image: &Image<'_>, address: u64) -> Result<Option<u64>, ProbePointError> {
         let (mut from, mut to, mut found) = (0, self.pairs, None);
         while from < to {
             let middle = from + (to - from) / 2;
@@ -136,7 +137,7 @@ impl Record {
         Some(Record { whole_bytes: 4 + length, cie, body })
     }
 
-    fn frame(&self, image: &Image<'_>, cie: &Cie) -> Option<Frame> {
+    fn frame(&self, image: &Image<'_>, cie: &Cie) -> Option<UnwindFunction> {
         let mut reader = Reader { body: &self.body, at: 0, wide: image.wide };
         let start = image.narrow(reader.pointer(cie.pointers)?);
         // A length has the size of a pointer, and is none.
@@ -152,7 +153,7 @@ impl Record {
         }
         let mut rules = cie.rules?;
         let is_called = reader.follow(&mut rules).is_some() && rules.is_after_call(image.machine);
-        Some(Frame { start, bytes, is_called })
+        Some(UnwindFunction { start, bytes, is_called })
     }
 }
 

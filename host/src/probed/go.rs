@@ -3,7 +3,7 @@
 //! Source: `runtime/symtab.go` (`pcHeader`, `functab`) and `debug/gosym/pclntab.go` of Go 1.2 to 1.25.
 
 use super::elf::{Fields, Image, Range};
-use super::error::PlaceError;
+use super::error::ProbePointError;
 use super::notes;
 
 /// Most bytes of the notes of a segment; they have some hundred.
@@ -15,7 +15,7 @@ const MAX_FUNCTIONS: u64 = 1 << 22;
 /// What shows that a file has code in Go; none if nothing does. Programs are stripped of one or the other of these.
 ///
 /// Source: cmd/link/internal/ld/elf.go (`ELF_NOTE_BUILDID_NAME`), debug/buildinfo/buildinfo.go (`buildInfoMagic`), Go 1.25.
-pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, PlaceError> {
+pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, ProbePointError> {
     if section(image).is_some() {
         return Ok(Some("table of Go's functions"));
     }
@@ -29,7 +29,7 @@ pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, PlaceError
 }
 
 /// Whether a note is Go's, also in a file without sections.
-fn has_go_note(image: &Image<'_>) -> Result<bool, PlaceError> {
+fn has_go_note(image: &Image<'_>) -> Result<bool, ProbePointError> {
     const BUILD_ID: u32 = 4;
     const GO: &[u8] = b"Go\0\0";
     for segment in image.note_segments().filter(|segment| segment.bytes <= MAX_NOTES_BYTES) {
@@ -60,7 +60,7 @@ struct Table {
 }
 
 /// The start and the number of bytes of the function that an address lies in.
-pub(super) fn function_of(image: &Image<'_>, address: u64) -> Result<Option<(u64, u64)>, PlaceError> {
+pub(super) fn function_of(image: &Image<'_>, address: u64) -> Result<Option<(u64, u64)>, ProbePointError> {
     let Some(table) = section(image).and_then(|range| Table::read(image, range)) else { return Ok(None) };
     let (mut from, mut to) = (0, table.functions);
     // The entries are in order, and one more has the end of the last function.
@@ -99,7 +99,7 @@ impl Table {
         (fits && functions > 0).then_some(Table { range, functions, text, entries, number_bytes })
     }
 
-    fn start(&self, image: &Image<'_>, index: u64) -> Result<u64, PlaceError> {
+    fn start(&self, image: &Image<'_>, index: u64) -> Result<u64, ProbePointError> {
         let at = self.range.offset.saturating_add(self.entries + index * 2 * self.number_bytes);
         let number = image.bytes(at, self.number_bytes)?;
         let number = Fields { bytes: &number, wide: self.number_bytes == 8 }.word(0);

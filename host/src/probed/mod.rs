@@ -37,9 +37,9 @@ use std::sync::Arc;
 use std::sync::Weak;
 
 use elf::Image;
-pub use error::PlaceError;
-use ks_wit::place::{FilePlace, Spot};
-use names::{NamedPlace, NamedPlaces};
+pub use error::ProbePointError;
+use ks_wit::target::{Spot, UprobeTarget};
+use names::{NamedOffset, NamedOffsets};
 
 use crate::files::{FileError, RegularFile};
 
@@ -69,9 +69,12 @@ impl ProbePoint {
     /// Opens a file and finds the instructions of a place in it: at least one, by their offsets.
     ///
     /// # Errors
-    /// [`PlaceError`].
-    pub(crate) fn find(place: &FilePlace<'_>, when: When<'_>) -> Result<Vec<ProbePoint>, PlaceError> {
-        let file = RegularFile::open(Path::new(place.path))?;
+    /// [`ProbePointError`].
+    pub(crate) fn find(
+        target: &UprobeTarget<'_>,
+        when: When<'_>,
+    ) -> Result<Vec<ProbePoint>, ProbePointError> {
+        let file = RegularFile::open(Path::new(target.path))?;
         let image = Image::read(&file)?;
         if let When::Return(allows_go) = when
             && let Some(sign) = go::sign(&image)?
@@ -79,53 +82,53 @@ impl ProbePoint {
             let path = file.real_path();
             if !path.as_deref().is_some_and(allows_go) {
                 let path = path.unwrap_or_else(|| file.path().to_owned());
-                return Err(PlaceError::GoReturns { sign, path });
+                return Err(ProbePointError::GoReturns { sign, path });
             }
         }
-        let NamedPlaces { places, copies } = match place.spot {
+        let NamedOffsets { offsets, copies } = match target.spot {
             Spot::Offset(offset) => {
-                NamedPlaces { places: vec![NamedPlace { offset, source: None }], copies: Vec::new() }
+                NamedOffsets { offsets: vec![NamedOffset { offset, source: None }], copies: Vec::new() }
             }
-            Spot::Function { name, of, offset } => names::places_of(&image, name, of, offset)?,
-            Spot::Line { .. } => return Err(PlaceError::Line),
+            Spot::Function { name, of, offset } => names::offsets_of(&image, name, of, offset)?,
+            Spot::Line { .. } => return Err(ProbePointError::Line),
         };
         let at_return = matches!(when, When::Return(_));
-        places.iter().try_for_each(|place| starts::prove(&image, place.offset, at_return))?;
+        offsets.iter().try_for_each(|target| starts::prove(&image, target.offset, at_return))?;
         let (file, copies) = (Arc::new(file), Arc::from(copies));
-        let point = |place: NamedPlace| ProbePoint {
+        let point = |target: NamedOffset| ProbePoint {
             file: Arc::clone(&file),
-            offset: place.offset,
-            source: place.source,
+            offset: target.offset,
+            source: target.source,
             copies: Arc::clone(&copies),
         };
-        Ok(places.into_iter().map(point).collect())
+        Ok(offsets.into_iter().map(point).collect())
     }
 
-    /// Where the probes of a place in words ([`ks_wit::place`]) would lie, for people who want to know.
+    /// Where the probes of a place in words ([`ks_wit::target`]) would lie, for people who want to know.
     ///
     /// # Errors
     /// Why no probe would be put there.
     #[cfg(feature = "plugins")]
-    pub fn named(place: &str, at_return: bool) -> Result<Vec<ProbePoint>, String> {
-        let place = FilePlace::parse(place).map_err(|error| error.to_string())?;
+    pub fn named(target: &str, at_return: bool) -> Result<Vec<ProbePoint>, String> {
+        let target = UprobeTarget::parse(target).map_err(|error| error.to_string())?;
         let when = if at_return { When::Return(&|_| false) } else { When::Instruction };
-        ProbePoint::find(&place, when).map_err(|error| error.to_string())
+        ProbePoint::find(&target, when).map_err(|error| error.to_string())
     }
 
     /// Where probes of a place lie, as people read it: `+0x116f (dup_a.c), +0x11a7 (dup_b.c)`.
     pub fn list(points: &[ProbePoint]) -> String {
-        let word = |point: &ProbePoint| match &point.source {
+        let label = |point: &ProbePoint| match &point.source {
             Some(source) => format!("+{:#x} ({source})", point.offset),
             None => format!("+{:#x}", point.offset),
         };
-        points.iter().map(word).collect::<Vec<_>>().join(", ")
+        points.iter().map(label).collect::<Vec<_>>().join(", ")
     }
 
     /// Copies that the compiler made of the function, in words; none if there are none. Calls of them are no calls of it.
     pub fn copies(points: &[ProbePoint]) -> Option<String> {
         let copies = &points.first()?.copies;
-        let shown: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
-        (!shown.is_empty()).then(|| shown.join(", "))
+        let display: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
+        (!display.is_empty()).then(|| display.join(", "))
     }
 
     /// The file's path, as it was given: for messages.

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use super::debugdata;
 use super::elf::{Binding, Image, SymbolKind};
-use super::error::PlaceError;
+use super::error::ProbePointError;
 
 /// Most symbols of one name that are kept.
 const MAX_FOUND: usize = 1024;
 
 /// Most places that one name may stand for: each is a probe.
-const MAX_PLACES: usize = 64;
+const MAX_OFFSETS: usize = 64;
 
 /// Most names that begin like the one that is asked for.
 const MAX_COPIES: usize = 256;
@@ -21,7 +21,7 @@ const MAX_NAMED: usize = 8;
 
 /// A symbol of the name that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
+struct FoundSymbol {
     kind: SymbolKind,
     address: u64,
     /// It is what programs are linked against now.
@@ -33,7 +33,7 @@ struct Found {
 
 /// A place that a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NamedPlace {
+pub(super) struct NamedOffset {
     /// Bytes from the start of the file.
     pub(super) offset: u64,
     /// The source file, if the symbol table has it.
@@ -42,9 +42,9 @@ pub(super) struct NamedPlace {
 
 /// The places that a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NamedPlaces {
+pub(super) struct NamedOffsets {
     /// By their offsets.
-    pub(super) places: Vec<NamedPlace>,
+    pub(super) offsets: Vec<NamedOffset>,
     /// Names of copies that the compiler made of the function, which take other arguments: calls of them are no calls of
     /// these places.
     pub(super) copies: Vec<String>,
@@ -52,13 +52,14 @@ pub(super) struct NamedPlaces {
 
 /// The places so many bytes after the start of each function of a name: of all functions of this name that programs are
 /// linked against now, or of those that `of` selects, a version or a source file.
-pub(super) fn places_of(
+pub(super) fn offsets_of(
     image: &Image<'_>,
     name: &str,
     of: Option<&str>,
     more: u64,
-) -> Result<NamedPlaces, PlaceError> {
-    let none = |copies: &[String]| PlaceError::NoFunction { name: name.to_owned(), copies: copies.to_vec() };
+) -> Result<NamedOffsets, ProbePointError> {
+    let none =
+        |copies: &[String]| ProbePointError::NoFunction { name: name.to_owned(), copies: copies.to_vec() };
     if name.is_empty() || name.contains('\0') {
         return Err(none(&[]));
     }
@@ -75,7 +76,7 @@ pub(super) fn places_of(
     symbols.copies.dedup();
     symbols.copies.truncate(MAX_NAMED);
     if found.is_empty() {
-        let imported = PlaceError::Imported(name.to_owned());
+        let imported = ProbePointError::Imported(name.to_owned());
         return Err(if symbols.is_imported { imported } else { none(&symbols.copies) });
     }
     match of {
@@ -87,26 +88,31 @@ pub(super) fn places_of(
         found.retain(|one| one.kind != SymbolKind::Label);
     }
     if found.iter().any(|one| one.kind == SymbolKind::Resolver) {
-        return Err(PlaceError::Chosen(name.to_owned()));
+        return Err(ProbePointError::Chosen(name.to_owned()));
     }
-    let mut places: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    let mut offsets: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for one in found {
         let start = image.code_at(one.address).map(|range| range.offset);
         let offset = start.and_then(|start| start.checked_add(more)).ok_or_else(|| none(&[]))?;
-        let source = places.entry(offset).or_default();
+        let source = offsets.entry(offset).or_default();
         *source = source.take().or(one.source);
     }
-    if places.len() > MAX_PLACES {
-        return Err(PlaceError::TooMany { name: name.to_owned(), most: MAX_PLACES });
+    if offsets.len() > MAX_OFFSETS {
+        return Err(ProbePointError::TooMany { name: name.to_owned(), most: MAX_OFFSETS });
     }
-    let places = places.into_iter().map(|(offset, source)| NamedPlace { offset, source }).collect();
-    Ok(NamedPlaces { places, copies: symbols.copies })
+    let offsets = offsets.into_iter().map(|(offset, source)| NamedOffset { offset, source }).collect();
+    Ok(NamedOffsets { offsets, copies: symbols.copies })
 }
 
 /// Keeps what is of a version or a source file.
-fn select(found: &mut Vec<Found>, name: &str, of: &str, versions: &[String]) -> Result<(), PlaceError> {
+fn select(
+    found: &mut Vec<FoundSymbol>,
+    name: &str,
+    of: &str,
+    versions: &[String],
+) -> Result<(), ProbePointError> {
     let is_version = versions.iter().any(|version| version == of);
-    let label = |one: &Found| if is_version { one.version.clone() } else { one.source.clone() };
+    let label = |one: &FoundSymbol| if is_version { one.version.clone() } else { one.source.clone() };
     let mut known: Vec<String> = found.iter().filter_map(label).collect();
     if !is_version {
         known.extend(found.iter().filter_map(|one| one.version.clone()));
@@ -117,7 +123,7 @@ fn select(found: &mut Vec<Found>, name: &str, of: &str, versions: &[String]) -> 
         label(one).is_some_and(|label| if is_version { label == of } else { is_same_file(&label, of) })
     });
     match found.is_empty() {
-        true => Err(PlaceError::NoVersion { name: name.to_owned(), of: of.to_owned(), known }),
+        true => Err(ProbePointError::NoVersion { name: name.to_owned(), of: of.to_owned(), known }),
         false => Ok(()),
     }
 }
@@ -154,10 +160,10 @@ enum Suffix {
 
 /// Source: GCC, `clone_function_name` and `lto_symtab`; LLVM, `getGlobalNameForLocal` and `FunctionSpecialization`.
 fn suffix(text: &[u8]) -> Suffix {
-    let words = text.split(|byte| *byte == b'.').filter(|word| !word.iter().all(u8::is_ascii_digit));
+    let parts = text.split(|byte| *byte == b'.').filter(|part| !part.iter().all(u8::is_ascii_digit));
     let mut found = Suffix::Other;
-    for word in words {
-        found = match word {
+    for part in parts {
+        found = match part {
             b"lto_priv" | b"llvm" if found != Suffix::Copy => Suffix::Renamed,
             b"lto_priv" | b"llvm" => found,
             b"constprop" | b"isra" | b"specialized" => Suffix::Copy,
@@ -168,23 +174,23 @@ fn suffix(text: &[u8]) -> Suffix {
 }
 
 /// Adds the functions and labels of this name that the tables have.
-fn look(image: &Image<'_>, name: &str, found: &mut Vec<Found>) -> Result<Tables, PlaceError> {
+fn look(image: &Image<'_>, name: &str, found: &mut Vec<FoundSymbol>) -> Result<Tables, ProbePointError> {
     let mut tables = Tables::default();
     for table in image.symbol_tables() {
         let versions: BTreeMap<u16, String> = image.versions(&table)?.into_iter().collect();
         tables.versions.extend(versions.values().cloned());
-        let mut places = image.name_places(&table, name.as_bytes())?;
+        let mut offsets = image.name_offsets(&table, name.as_bytes())?;
         let mut copies = BTreeMap::new();
         let beginning = image.names_beginning(&table, format!("{name}.").as_bytes(), MAX_COPIES)?;
-        for (place, rest) in beginning {
+        for (name_offset, rest) in beginning {
             match suffix(&rest) {
-                Suffix::Renamed => places.push(place),
-                Suffix::Copy => _ = copies.insert(place, rest),
+                Suffix::Renamed => offsets.push(name_offset),
+                Suffix::Copy => _ = copies.insert(name_offset, rest),
                 Suffix::Other => {}
             }
         }
-        places.sort_unstable();
-        if places.is_empty() && copies.is_empty() {
+        offsets.sort_unstable();
+        if offsets.is_empty() && copies.is_empty() {
             continue;
         }
         let first = found.len();
@@ -205,12 +211,12 @@ fn look(image: &Image<'_>, name: &str, found: &mut Vec<Found>) -> Result<Tables,
             {
                 tables.copies.push(format!("{name}.{}", String::from_utf8_lossy(rest)));
             }
-            if is_code && places.binary_search(&symbol.name).is_ok() {
+            if is_code && offsets.binary_search(&symbol.name).is_ok() {
                 tables.is_imported |= !symbol.is_defined;
                 if symbol.is_defined && found.len() < MAX_FOUND {
                     let version = image.version(&table, symbol.index);
                     source_names.push(source);
-                    found.push(Found {
+                    found.push(FoundSymbol {
                         kind: symbol.kind,
                         address: symbol.address,
                         is_current: version.is_none_or(|(_, is_current)| is_current),

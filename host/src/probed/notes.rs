@@ -3,7 +3,7 @@
 //! Source: systemtap's `sys/sdt.h`, version 3 of the notes.
 
 use super::elf::{Fields, Image, Range};
-use super::error::PlaceError;
+use super::error::ProbePointError;
 
 /// Longest section of notes.
 const MAX_SECTION_BYTES: u64 = 1 << 24;
@@ -13,12 +13,12 @@ const TYPE: u32 = 3;
 const OWNER: &[u8] = b"stapsdt\0";
 
 /// Whether a static probe is at an address.
-pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, PlaceError> {
+pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, ProbePointError> {
     let Some(section) = image.section_named(|name| name == b".note.stapsdt").map(Range::from) else {
         return Ok(false);
     };
     if section.bytes > MAX_SECTION_BYTES {
-        return Err(PlaceError::TooLarge("section .note.stapsdt"));
+        return Err(ProbePointError::TooLarge("section .note.stapsdt"));
     }
     // What moved the file's addresses after the notes were made (prelink) moved this section, too.
     let base = image.section_named(|name| name == b".stapsdt.base").map(|section| section.address);

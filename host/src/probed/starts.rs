@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::code::{MAX_FUNCTION_BYTES, Reached};
 use super::elf::{Image, SymbolKind};
-use super::error::PlaceError;
-use super::frames::{Frame, frame_of};
+use super::error::ProbePointError;
+use super::frames::{UnwindFunction, frame_of};
 use super::{debugdata, go, notes};
 
 /// Most functions around a place that are decoded: aliases, and functions in functions. Guards the time of a host call.
@@ -13,7 +13,7 @@ const MAX_AROUND: usize = 8;
 
 /// What a file says of an address.
 #[derive(Debug, Default)]
-struct Known {
+struct AddressFacts {
     /// Starts and lengths of functions that it lies in, behind the start.
     around: Vec<(u64, u64)>,
     /// A function starts there.
@@ -22,24 +22,24 @@ struct Known {
     is_called: bool,
     /// It lies in data.
     is_data: bool,
-    frame: Option<Frame>,
+    frame: Option<UnwindFunction>,
 }
 
 /// Proves that an instruction begins at an offset of the file, and that a function that is called starts there if a probe
 /// of its returns is wanted.
 ///
 /// # Errors
-/// [`PlaceError`].
-pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(), PlaceError> {
-    let address = image.address_of(offset).ok_or(PlaceError::NoCode(offset))?;
+/// [`ProbePointError`].
+pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(), ProbePointError> {
+    let address = image.address_of(offset).ok_or(ProbePointError::NoCode(offset))?;
     let rest = image.code_at(address).filter(|range| range.offset == offset);
-    let rest = rest.ok_or(PlaceError::NoCode(offset))?.bytes;
+    let rest = rest.ok_or(ProbePointError::NoCode(offset))?.bytes;
     if image.has_text_relocations()? {
-        return Err(PlaceError::TextRelocations);
+        return Err(ProbePointError::TextRelocations);
     }
-    let known = Known::of(image, address)?;
+    let known = AddressFacts::of(image, address)?;
     if known.is_data {
-        return Err(PlaceError::NoCode(offset));
+        return Err(ProbePointError::NoCode(offset));
     }
     // Other symbols may name what lies inside an instruction: every function that lies over the place is asked.
     let (mut is_reached, mut is_long) = (false, false);
@@ -52,22 +52,26 @@ pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(
         let bytes = image.bytes(code.offset, bytes.min(code.bytes).min(MAX_FUNCTION_BYTES))?;
         match image.machine.reach(&bytes, start, address) {
             Reached::Boundary => is_reached = true,
-            Reached::Inside => return Err(PlaceError::InsideInstruction(offset)),
+            Reached::Inside => return Err(ProbePointError::InsideInstruction(offset)),
             Reached::Unknown => {}
         }
     }
     let is_known = known.is_start || is_reached || notes::is_probe(image, address)?;
     let first = image.bytes(offset, rest.min(image.machine.max_instruction_bytes() as u64))?;
     if !is_known || !image.machine.is_instruction(&first, address) {
-        return Err(if is_long { PlaceError::LongFunction(offset) } else { PlaceError::Unproven(offset) });
+        return Err(if is_long {
+            ProbePointError::LongFunction(offset)
+        } else {
+            ProbePointError::Unproven(offset)
+        });
     }
-    if at_return && !known.is_called { Err(PlaceError::NoCall(offset)) } else { Ok(()) }
+    if at_return && !known.is_called { Err(ProbePointError::NoCall(offset)) } else { Ok(()) }
 }
 
-impl Known {
-    fn of(image: &Image<'_>, address: u64) -> Result<Known, PlaceError> {
-        let mut known = Known { frame: frame_of(image, address)?, ..Known::default() };
-        if let Some(Frame { start, bytes, .. }) = known.frame {
+impl AddressFacts {
+    fn of(image: &Image<'_>, address: u64) -> Result<AddressFacts, ProbePointError> {
+        let mut known = AddressFacts { frame: frame_of(image, address)?, ..AddressFacts::default() };
+        if let Some(UnwindFunction { start, bytes, .. }) = known.frame {
             known.add(address, start, bytes);
         }
         if let Some((start, bytes)) = go::function_of(image, address)? {
@@ -88,7 +92,7 @@ impl Known {
     }
 
     /// Takes in what symbols say of an address.
-    fn look(&mut self, image: &Image<'_>, address: u64) -> Result<(), PlaceError> {
+    fn look(&mut self, image: &Image<'_>, address: u64) -> Result<(), ProbePointError> {
         let is_whole = |name: &[u8]| !contains(name, b".cold") && !contains(name, b".__part.");
         for table in image.symbol_tables() {
             let mut names = Vec::new();

@@ -99,7 +99,7 @@ impl End {
     }
 
     /// In words, without the reason: that may name places of a script.
-    fn words(&self) -> String {
+    fn description(&self) -> String {
         match self {
             End::Returned { code } => format!("returned {code}"),
             End::Exited { code } => format!("exited with code {code}"),
@@ -114,9 +114,9 @@ impl End {
 
 /// Bytes as they stand in a record: text if they are such, which a person can read.
 pub(crate) fn bytes(bytes: &[u8]) -> Value {
-    let is_shown = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
+    let is_printable = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
     match str::from_utf8(bytes) {
-        Ok(text) if text.chars().all(is_shown) => text.into(),
+        Ok(text) if text.chars().all(is_printable) => text.into(),
         _ => json!({ "hex": crate::plugin::hex(bytes) }),
     }
 }

@@ -13,7 +13,7 @@ pub const MAX_RECORD_BYTES: u64 = 256 << 20;
 /// A record that was read.
 #[derive(Debug)]
 pub struct Record {
-    pub(super) calls: Vec<Entry>,
+    pub(super) calls: Vec<RecordedCall>,
     /// What the host wrote after the last call.
     pub(super) texts: Vec<(Stream, Vec<u8>)>,
     pub(super) end: End,
@@ -23,7 +23,7 @@ pub struct Record {
 
 /// A call of a record.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct RecordedCall {
     /// Counted from 1.
     pub(super) line: usize,
     pub(super) function: String,
@@ -113,7 +113,7 @@ fn read(lines: &mut Lines<'_>) -> Result<Record, String> {
             }
             let answer = trap.map_or(Ok(answer), Err);
             let texts = std::mem::take(&mut texts);
-            calls.push(Entry { line: lines.line, function: call, args, answer, texts });
+            calls.push(RecordedCall { line: lines.line, function: call, args, answer, texts });
         } else if line.contains_key("host") {
             let Text { host, text } = form(line)?;
             let bytes = super::read_bytes(&text).ok_or("`text` should be text, or {\"hex\": \"..\"}")?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         let cases: [(&[&str], &str); 13] = [
             (&[], "line 1: the record is cut off: it should end in a line with `end`"),
             (&["[]"], "line 1: not a JSON object: "),

@@ -10,7 +10,7 @@ use super::{End, Stream};
 use crate::plugin::{Abort, Outcome};
 
 /// Most bytes of a call that are shown.
-const SHOWN_BYTES: usize = 300;
+const MAX_DISPLAY_BYTES: usize = 300;
 
 /// Arguments that only bound how long a call waits or how much it gives at once, by their places. Languages choose them
 /// as they like: in any order they need not agree.
@@ -56,12 +56,12 @@ struct Player {
     next: usize,
     /// The calls that are left, by what is asked.
     left: HashMap<String, VecDeque<usize>>,
-    over: Option<Over>,
+    over: Option<ReplayEnd>,
 }
 
 /// Why no call is answered any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum ReplayEnd {
     /// The record does not have what the plugin asks.
     Differs,
     /// The recorded run was ended here from outside.
@@ -73,8 +73,8 @@ impl Replay {
     pub fn new(record: Record, order: Order) -> Replay {
         let mut left: HashMap<String, VecDeque<usize>> = HashMap::new();
         if order == Order::Any {
-            for (place, entry) in record.calls.iter().enumerate() {
-                left.entry(key(&entry.function, &entry.args)).or_default().push_back(place);
+            for (index, entry) in record.calls.iter().enumerate() {
+                left.entry(key(&entry.function, &entry.args)).or_default().push_back(index);
             }
         }
         Replay { player: Arc::new(Mutex::new(Player { record, order, next: 0, left, over: None })) }
@@ -93,19 +93,19 @@ impl Replay {
         };
         let answer = found.and_then(|found| match found {
             None => Ok(Answer::Own),
-            Some(place) => {
-                let entry = &mut player.record.calls[place];
+            Some(index) => {
+                let entry = &mut player.record.calls[index];
                 let line = entry.line;
                 std::mem::replace(&mut entry.answer, Ok(Value::Null))
                     .map(|answer| Answer::Recorded { line, answer })
             }
         });
-        (texts, answer.map_err(|words| wasmtime::Error::new(Abort(words))))
+        (texts, answer.map_err(|description| wasmtime::Error::new(Abort(description))))
     }
 
     /// The answer of this line is not what the function gives.
     pub(crate) fn misfit(&self, line: usize, function: &str, misfit: &str) -> wasmtime::Error {
-        self.lock().over = Some(Over::Differs);
+        self.lock().over = Some(ReplayEnd::Differs);
         wasmtime::Error::new(Abort(format!("line {line} of the record: the answer of {function}: {misfit}")))
     }
 
@@ -115,7 +115,7 @@ impl Replay {
         let from = player.next;
         let calls = player.record.calls[from..].iter_mut().filter(|entry| speaks(&entry.function));
         let mut texts: Texts = calls.flat_map(|entry| std::mem::take(&mut entry.texts)).collect();
-        if player.over != Some(Over::Differs) {
+        if player.over != Some(ReplayEnd::Differs) {
             texts.append(&mut player.record.texts);
         }
         texts
@@ -128,10 +128,10 @@ impl Replay {
     pub fn finish(&self, outcome: &Outcome) -> Result<u8, String> {
         let player = self.lock();
         match (player.over, outcome) {
-            (Some(Over::Differs), Outcome::Trapped(words) | Outcome::Failed(words)) => {
-                return Err(words.clone());
+            (Some(ReplayEnd::Differs), Outcome::Trapped(description) | Outcome::Failed(description)) => {
+                return Err(description.clone());
             }
-            (Some(Over::Differs), _) => return Err("it differs from the record".into()),
+            (Some(ReplayEnd::Differs), _) => return Err("it differs from the record".into()),
             _ => {}
         }
         let mut left = player.record.calls[player.next..].iter().filter(|entry| !speaks(&entry.function));
@@ -139,7 +139,7 @@ impl Replay {
             return Err(format!(
                 "it ends before the record does, which goes on at line {}\n  record: {}",
                 entry.line,
-                shown(&entry.function, &entry.args)
+                display(&entry.function, &entry.args)
             ));
         }
         let (own, recorded) = (End::of(outcome), &player.record.end);
@@ -147,12 +147,12 @@ impl Replay {
             // The end came from outside, and a plugin that was asked to stop may have returned.
             End::TimedOut => Ok(Outcome::TimedOut.exit_code()),
             End::Killed => Ok(Outcome::Killed.exit_code()),
-            recorded if own.words() == recorded.words() => Ok(outcome.exit_code()),
+            recorded if own.description() == recorded.description() => Ok(outcome.exit_code()),
             recorded => Err(format!(
                 "it ends otherwise than the record does in line {}\n  here:   it {}\n  record: it {}",
                 player.record.end_line,
-                own.words(),
-                recorded.words()
+                own.description(),
+                recorded.description()
             )),
         }
     }
@@ -194,12 +194,12 @@ impl Player {
         let Some(entry) = self.record.calls.get(self.next) else {
             return Err(self.end_instead(function, args));
         };
-        self.over = Some(Over::Differs);
+        self.over = Some(ReplayEnd::Differs);
         Err(format!(
             "it differs from the record at line {}\n  asked:  {}\n  record: {}",
             entry.line,
-            shown(function, args),
-            shown(&entry.function, &entry.args)
+            display(function, args),
+            display(&entry.function, &entry.args)
         ))
     }
 
@@ -211,7 +211,7 @@ impl Player {
         texts: &mut Texts,
     ) -> Result<Option<usize>, String> {
         let found = self.left.get_mut(&key(function, args)).and_then(VecDeque::pop_front);
-        if let Some(entry) = found.and_then(|place| self.record.calls.get_mut(place)) {
+        if let Some(entry) = found.and_then(|index| self.record.calls.get_mut(index)) {
             texts.append(&mut entry.texts);
         }
         if speaks(function) {
@@ -223,16 +223,16 @@ impl Player {
         if function.contains(".[resource-drop]") {
             return Ok(None);
         }
-        let of_function = |place: &&usize| self.record.calls[**place].function == function;
+        let of_function = |index: &&usize| self.record.calls[**index].function == function;
         let Some(nearest) = self.left.values().flatten().filter(of_function).min() else {
             return Err(self.end_instead(function, args));
         };
         let entry = &self.record.calls[*nearest];
-        let record = format!("line {} has {}", entry.line, shown(&entry.function, &entry.args));
-        self.over = Some(Over::Differs);
+        let record = format!("line {} has {}", entry.line, display(&entry.function, &entry.args));
+        self.over = Some(ReplayEnd::Differs);
         Err(format!(
             "it asks what is not left in the record\n  asked:  {}\n  record: {record}",
-            shown(function, args)
+            display(function, args)
         ))
     }
 
@@ -240,15 +240,15 @@ impl Player {
     fn end_instead(&mut self, function: &str, args: &[Value]) -> String {
         let end = &self.record.end;
         if matches!(end, End::TimedOut | End::Killed) {
-            self.over = Some(Over::Ended);
+            self.over = Some(ReplayEnd::Ended);
             return format!("it is ended where the record was, at line {}", self.record.end_line);
         }
-        self.over = Some(Over::Differs);
+        self.over = Some(ReplayEnd::Differs);
         format!(
             "it asks more than the record has, which ends at line {}\n  asked:  {}\n  record: the plugin {}",
             self.record.end_line,
-            shown(function, args),
-            end.words()
+            display(function, args),
+            end.description()
         )
     }
 }
@@ -260,19 +260,19 @@ fn speaks(function: &str) -> bool {
 
 /// What is asked, but for what only bounds it.
 fn key(function: &str, args: &[Value]) -> String {
-    let bounds = BOUNDS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, places)| places);
-    let args = args.iter().enumerate().filter(|(place, _)| !bounds.contains(place)).map(|(_, value)| value);
+    let bounds = BOUNDS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, indices)| indices);
+    let args = args.iter().enumerate().filter(|(index, _)| !bounds.contains(index)).map(|(_, value)| value);
     // Two speaking calls are the same whatever they say.
     let args = args.filter(|_| !speaks(function)).map(Value::to_string).collect::<Vec<_>>();
     format!("{function}({})", args.join(", "))
 }
 
 /// A call for a person.
-fn shown(function: &str, args: &[Value]) -> String {
+fn display(function: &str, args: &[Value]) -> String {
     let args = args.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
     let mut text = format!("{function}({args})");
-    if text.len() > SHOWN_BYTES {
-        text.truncate(text.floor_char_boundary(SHOWN_BYTES));
+    if text.len() > MAX_DISPLAY_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_DISPLAY_BYTES));
         text.push_str("..");
     }
     text
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told() {
+    fn the_first_difference_is_reported() {
         let same = replay(Order::Same);
         let differs = ask(&same, "ring.poll", "[[1],5,100]").expect_err("clock.now comes first");
         let expected =

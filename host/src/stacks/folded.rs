@@ -18,8 +18,8 @@ pub fn folded(profile: &Profile) -> String {
 fn lines(profile: &Profile) -> BTreeMap<String, u64> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for sample in &profile.samples {
-        let words: Vec<String> = sample.words().iter().map(|word| clean(word)).collect();
-        let line = if words.is_empty() { super::naming::NO_STACK.to_owned() } else { words.join(";") };
+        let labels: Vec<String> = sample.labels().iter().map(|label| clean(label)).collect();
+        let line = if labels.is_empty() { super::naming::NO_STACK.to_owned() } else { labels.join(";") };
         let weight = lines.entry(line).or_default();
         *weight = weight.saturating_add(sample.weight);
     }
@@ -27,8 +27,8 @@ fn lines(profile: &Profile) -> BTreeMap<String, u64> {
 }
 
 /// A word without what separates words.
-fn clean(word: &str) -> String {
-    word.chars().map(|letter| if letter == ';' { ':' } else { letter }).collect()
+fn clean(label: &str) -> String {
+    label.chars().map(|letter| if letter == ';' { ':' } else { letter }).collect()
 }
 
 #[cfg(test)]

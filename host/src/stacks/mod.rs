@@ -1,7 +1,7 @@
 //! Stacks that programs counted, as something to look at: a tree, folded lines, a flame graph, a pprof file.
 //!
-//! In: addresses, tasks and weights ([`Counted`], which `world` reads out of maps), and names for the addresses
-//! ([`Names`]). Out: text and bytes. Not here: maps, files, standard output.
+//! In: addresses, tasks and weights ([`CountedStacks`], which `world` reads out of maps), and names for the addresses
+//! ([`FunctionNames`]). Out: text and bytes. Not here: maps, files, standard output.
 
 mod flame;
 mod folded;
@@ -11,7 +11,7 @@ mod tree;
 
 pub use self::flame::flame_graph;
 pub use self::folded::folded;
-pub use self::naming::Names;
+pub use self::naming::FunctionNames;
 pub use self::pprof::pprof;
 pub use self::tree::tree;
 
@@ -29,7 +29,7 @@ pub(crate) const MAX_DEPTH: usize = 127;
 
 /// A stack as the kernel wrote it down.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Addresses {
+pub enum StackAddresses {
     /// The task had none: a thread of the kernel has no stack of a process, a process in user code none of the kernel.
     #[default]
     None,
@@ -45,9 +45,9 @@ pub struct CountedStack {
     /// The task.
     pub task: Task,
     /// The part in the kernel.
-    pub kernel: Addresses,
+    pub kernel: StackAddresses,
     /// The part in the process.
-    pub user: Addresses,
+    pub user: StackAddresses,
     /// The map's value.
     pub weight: u64,
 }
@@ -69,7 +69,7 @@ pub struct Task {
 
 /// All stacks of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedStacks {
     /// The map.
     pub map: String,
     /// In no order.
@@ -78,7 +78,7 @@ pub struct Counted {
 
 /// A function that was running, or had called one that was.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Frame {
+pub struct StackFrame {
     /// The function; without one, the file and an offset into it, or the address.
     pub function: Arc<str>,
     /// The file or part of the kernel that it is in.
@@ -112,7 +112,7 @@ pub struct Sample {
     /// The task.
     pub task: Task,
     /// From the function that called all others to the one that ran.
-    pub frames: Vec<Arc<Frame>>,
+    pub frames: Vec<Arc<StackFrame>>,
     /// How much.
     pub weight: u64,
 }
@@ -126,18 +126,17 @@ pub struct Profile {
     pub samples: Vec<Sample>,
 }
 
-impl Counted {
+impl CountedStacks {
     /// How much of the total lies in stacks that are as deep as the kernel keeps them: their outermost callers may be
     /// missing.
     pub fn cut(&self) -> u64 {
-        let is_full =
-            |addresses: &Addresses| matches!(addresses, Addresses::Known(known) if known.len() >= MAX_DEPTH);
+        let is_full = |addresses: &StackAddresses| matches!(addresses, StackAddresses::Known(known) if known.len() >= MAX_DEPTH);
         let cut = self.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
         cut.fold(0, |total, stack| total.saturating_add(stack.weight))
     }
 
     /// Gives names to the addresses.
-    pub fn named(&self, names: &mut Names) -> Profile {
+    pub fn named(&self, names: &mut FunctionNames) -> Profile {
         names.prepare(&self.stacks);
         let named = |stack: &CountedStack| Sample {
             task: stack.task.clone(),
@@ -168,24 +167,24 @@ impl Sample {
     }
 
     /// The words of the root and of all frames, in the forms that have nothing but words. All can be shown.
-    fn words(&self) -> Vec<String> {
-        let shown = |word: String| visible(&word, MAX_TEXT_BYTES).into_owned();
-        let frames = self.frames.iter().map(|frame| frame.word());
-        let words: Vec<String> = self.root().into_iter().chain(frames).map(shown).collect();
-        if words.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES {
-            return words;
+    fn labels(&self) -> Vec<String> {
+        let display = |label: String| visible(&label, MAX_TEXT_BYTES).into_owned();
+        let frames = self.frames.iter().map(|frame| frame.label());
+        let labels: Vec<String> = self.root().into_iter().chain(frames).map(display).collect();
+        if labels.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES {
+            return labels;
         }
-        let share = MAX_STACK_BYTES / words.len().max(1);
+        let share = MAX_STACK_BYTES / labels.len().max(1);
         let share = share.saturating_sub(CUT_BYTES);
-        words.iter().map(|word| visible(word, share).into_owned()).collect()
+        labels.iter().map(|label| visible(label, share).into_owned()).collect()
     }
 }
 
-impl Frame {
+impl StackFrame {
     /// Words in the place of a frame.
-    fn note(words: &str) -> Frame {
-        Frame {
-            function: words.into(),
+    fn note(text: &str) -> StackFrame {
+        StackFrame {
+            function: text.into(),
             module: None,
             file: None,
             line: None,
@@ -196,7 +195,7 @@ impl Frame {
 
     /// The function, marked as other tools mark it: `_[k]` for the kernel, `_[i]` for inlined. A function whose name ends
     /// like a mark has a backslash in it.
-    fn word(&self) -> String {
+    fn label(&self) -> String {
         let mark = match self.kind {
             FrameKind::Kernel => "_[k]",
             FrameKind::Inlined => "_[i]",
@@ -216,8 +215,8 @@ impl Frame {
 mod tests {
     use super::*;
 
-    pub(super) fn frame(function: &str, kind: FrameKind) -> Arc<Frame> {
-        Arc::new(Frame {
+    pub(super) fn frame(function: &str, kind: FrameKind) -> Arc<StackFrame> {
+        Arc::new(StackFrame {
             function: function.into(),
             module: Some("/bin/program".into()),
             file: None,
@@ -247,34 +246,37 @@ mod tests {
     #[test]
     fn a_stack_of_the_most_addresses_may_be_cut() {
         let stack = |depth, weight| CountedStack {
-            user: Addresses::Known(vec![1; depth]),
+            user: StackAddresses::Known(vec![1; depth]),
             weight,
             ..CountedStack::default()
         };
         let stacks = vec![stack(MAX_DEPTH, 5), stack(MAX_DEPTH - 1, 2)];
-        assert_eq!(Counted { map: "seen".into(), stacks }.cut(), 5);
+        assert_eq!(CountedStacks { map: "seen".into(), stacks }.cut(), 5);
     }
 
     #[test]
     fn what_a_process_calls_itself_is_no_mark_and_no_escape() {
-        let word = |name: &str, kind| frame(name, kind).word();
-        assert_eq!(word("do_syscall_64_[k]", FrameKind::User), "do_syscall_64_\\[k]");
-        assert_eq!(word("read", FrameKind::Kernel), "read_[k]");
-        assert_eq!(word("ä_[i]", FrameKind::Inlined), "ä_\\[i]_[i]");
-        assert_eq!((word("ä[k]", FrameKind::User), word("x", FrameKind::User)), ("ä[k]".into(), "x".into()));
+        let label = |name: &str, kind| frame(name, kind).label();
+        assert_eq!(label("do_syscall_64_[k]", FrameKind::User), "do_syscall_64_\\[k]");
+        assert_eq!(label("read", FrameKind::Kernel), "read_[k]");
+        assert_eq!(label("ä_[i]", FrameKind::Inlined), "ä_\\[i]_[i]");
+        assert_eq!(
+            (label("ä[k]", FrameKind::User), label("x", FrameKind::User)),
+            ("ä[k]".into(), "x".into())
+        );
         let task = Task { command: Some("\u{1b}[31mevil\n".into()), ..Task::default() };
         let frames = vec![frame("a\u{ffff}\u{202e}", FrameKind::User)];
         let sample = Sample { task, frames, weight: 1 };
-        assert_eq!(sample.words(), ["\\u{1b}[31mevil\\n", "a\\u{ffff}\\u{202e}"]);
+        assert_eq!(sample.labels(), ["\\u{1b}[31mevil\\n", "a\\u{ffff}\\u{202e}"]);
     }
 
     #[test]
     fn the_names_of_a_stack_have_a_limit_together() {
         let frames = vec![frame(&"x".repeat(1 << 20), FrameKind::User); MAX_DEPTH];
         let sample = Sample { task: Task::default(), frames, weight: 1 };
-        let words = sample.words();
-        assert_eq!(words.len(), MAX_DEPTH);
-        assert!(words.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES);
-        assert!(words.iter().all(|word| word.len() > 200 && word.ends_with(" bytes)")));
+        let labels = sample.labels();
+        assert_eq!(labels.len(), MAX_DEPTH);
+        assert!(labels.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES);
+        assert!(labels.iter().all(|label| label.len() > 200 && label.ends_with(" bytes)")));
     }
 }

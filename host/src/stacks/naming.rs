@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use blazesym::symbolize::{Reason, Symbolized, Symbolizer};
 
-use super::{Addresses, CountedStack, Frame, FrameKind};
+use super::{CountedStack, FrameKind, StackAddresses, StackFrame};
 use crate::naming::{
-    self, MAX_PLACES, MAX_TEXT_BYTES, NamedFrame, NamedPlace, Naming, NamingProcess, PlaceInFile, Wanted,
-    WantedPlace,
+    self, FileLocation, MAX_LOCATIONS, MAX_TEXT_BYTES, NamedFrame, NamedLocation, Naming, NamingProcess,
+    WantedLocation, WantedLocations,
 };
 use crate::perf::Mappings;
 use crate::symbols::{self, SymbolError};
@@ -28,12 +28,12 @@ const UNKNOWN: &str = "[unknown]";
 
 /// An address, and whether a call returns to it: the call itself is what stands before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct CodeLocation {
     address: u64,
     returns: bool,
 }
 
-impl Place {
+impl CodeLocation {
     /// What is looked up.
     fn inside(self) -> u64 {
         self.address.wrapping_sub(u64::from(self.returns))
@@ -41,7 +41,7 @@ impl Place {
 }
 
 /// The frames of one address, the outermost first: a function, and what is inlined into it there.
-type Frames = Vec<Arc<Frame>>;
+type Frames = Vec<Arc<StackFrame>>;
 
 /// Most warnings that are kept: one bad file may be mapped by every process.
 const MAX_WARNINGS: usize = 20;
@@ -57,7 +57,7 @@ const MAX_STUCK: usize = 3;
 
 /// The names of functions, of the kernel and of processes.
 #[derive(Default)]
-pub struct Names {
+pub struct FunctionNames {
     kernel: Option<Symbolizer>,
     /// How to name functions of processes; none: they have no names.
     process: Option<NamingProcess>,
@@ -68,7 +68,7 @@ pub struct Names {
     /// Bytes of these texts and frames.
     bytes: usize,
     /// By process; none: the kernel.
-    known: BTreeMap<Option<u32>, BTreeMap<Place, Frames>>,
+    known: BTreeMap<Option<u32>, BTreeMap<CodeLocation, Frames>>,
     /// What was mapped by processes that may have ended.
     mappings: Mappings,
     /// When the last of the stacks was counted, since the machine was started.
@@ -79,12 +79,12 @@ pub struct Names {
     unsaid: usize,
 }
 
-impl Names {
+impl FunctionNames {
     /// Nothing is read yet. Of processes that have ended it is known what is written here; those that begin from now on have
     /// no part in stacks. Without a naming process functions of processes have no names.
-    pub fn new(mappings: Mappings, process: Option<NamingProcess>) -> Names {
+    pub fn new(mappings: Mappings, process: Option<NamingProcess>) -> FunctionNames {
         let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).ok().map(Duration::from);
-        Names { mappings, process, until, ..Names::default() }
+        FunctionNames { mappings, process, until, ..FunctionNames::default() }
     }
 
     /// What could not be looked up, and what to do about it; each thing once.
@@ -103,19 +103,20 @@ impl Names {
 
     /// Looks up the addresses of all these stacks.
     pub(super) fn prepare(&mut self, stacks: &[CountedStack]) {
-        let mut wanted: BTreeMap<Option<u32>, BTreeSet<Place>> = BTreeMap::new();
+        let mut wanted: BTreeMap<Option<u32>, BTreeSet<CodeLocation>> = BTreeMap::new();
         for stack in stacks {
-            wanted.entry(None).or_default().extend(places(&stack.kernel));
+            wanted.entry(None).or_default().extend(locations(&stack.kernel));
             if let Some(process) = process(stack) {
-                wanted.entry(Some(process)).or_default().extend(places(&stack.user));
+                wanted.entry(Some(process)).or_default().extend(locations(&stack.user));
             }
         }
-        for (process, places) in wanted {
+        for (process, locations) in wanted {
             let known = self.known.entry(process).or_default();
-            let places: Vec<Place> = places.into_iter().filter(|place| !known.contains_key(place)).collect();
-            if !places.is_empty() {
-                let frames = self.look_up(process, &places);
-                self.known.entry(process).or_default().extend(places.into_iter().zip(frames));
+            let locations: Vec<CodeLocation> =
+                locations.into_iter().filter(|location| !known.contains_key(location)).collect();
+            if !locations.is_empty() {
+                let frames = self.look_up(process, &locations);
+                self.known.entry(process).or_default().extend(locations.into_iter().zip(frames));
             }
         }
     }
@@ -127,24 +128,24 @@ impl Names {
         self.part(&stack.user, process, process.is_some(), &mut frames);
         self.part(&stack.kernel, None, true, &mut frames);
         if frames.is_empty() {
-            frames.push(Arc::new(Frame::note(NO_STACK)));
+            frames.push(Arc::new(StackFrame::note(NO_STACK)));
         }
         frames
     }
 
-    fn part(&self, addresses: &Addresses, process: Option<u32>, has_names: bool, frames: &mut Frames) {
-        if *addresses == Addresses::Lost {
-            frames.push(Arc::new(Frame::note(LOST)));
+    fn part(&self, addresses: &StackAddresses, process: Option<u32>, has_names: bool, frames: &mut Frames) {
+        if *addresses == StackAddresses::Lost {
+            frames.push(Arc::new(StackFrame::note(LOST)));
         }
         let known = self.known.get(&process).filter(|_| has_names);
-        let outermost_first: Vec<Place> = places(addresses).collect();
-        for place in outermost_first.into_iter().rev() {
-            match known.and_then(|known| known.get(&place)) {
+        let outermost_first: Vec<CodeLocation> = locations(addresses).collect();
+        for location in outermost_first.into_iter().rev() {
+            match known.and_then(|known| known.get(&location)) {
                 Some(found) if frames.len() + found.len() > MAX_FRAMES => {
                     frames.extend(found.first().cloned())
                 }
                 Some(found) => frames.extend(found.iter().cloned()),
-                None => frames.push(Arc::new(unknown(place.address, FrameKind::User))),
+                None => frames.push(Arc::new(unknown(location.address, FrameKind::User))),
             }
         }
         // A row of addresses without names says no more than one.
@@ -152,25 +153,26 @@ impl Names {
     }
 
     /// The frames of each place.
-    fn look_up(&mut self, process: Option<u32>, places: &[Place]) -> Vec<Frames> {
+    fn look_up(&mut self, process: Option<u32>, locations: &[CodeLocation]) -> Vec<Frames> {
         let mut frames = match process {
-            None => self.of_kernel(places),
-            Some(pid) => {
-                places.chunks(MAX_PLACES).flat_map(|places| self.of_process(pid, places)).collect::<Vec<_>>()
-            }
+            None => self.of_kernel(locations),
+            Some(pid) => locations
+                .chunks(MAX_LOCATIONS)
+                .flat_map(|locations| self.of_process(pid, locations))
+                .collect::<Vec<_>>(),
         };
         let kind = if process.is_none() { FrameKind::Kernel } else { FrameKind::User };
-        for (frames, place) in frames.iter_mut().zip(places) {
+        for (frames, location) in frames.iter_mut().zip(locations) {
             if frames.is_empty() {
-                frames.push(Arc::new(unknown(place.address, kind)));
+                frames.push(Arc::new(unknown(location.address, kind)));
             }
         }
         frames
     }
 
-    fn of_kernel(&mut self, places: &[Place]) -> Vec<Frames> {
+    fn of_kernel(&mut self, locations: &[CodeLocation]) -> Vec<Frames> {
         let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
-        let addresses: Vec<u64> = places.iter().map(|place| place.inside()).collect();
+        let addresses: Vec<u64> = locations.iter().map(|location| location.inside()).collect();
         let (found, failed) = match symbols::kernel_frames(symbolizer, &addresses) {
             Ok(found) => (found, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -179,38 +181,38 @@ impl Names {
         let hidden = !found.is_empty() && found.iter().all(is_hidden);
         let mut frames: Vec<Frames> = found
             .into_iter()
-            .zip(places)
-            .map(|(found, place)| match found {
+            .zip(locations)
+            .map(|(found, location)| match found {
                 Symbolized::Sym(symbol) if !symbols::is_far(&symbol) => {
                     let name = naming::demangled(&symbol.name);
                     let function = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES).into();
-                    vec![Arc::new(Frame { function, ..unknown(place.address, FrameKind::Kernel) })]
+                    vec![Arc::new(StackFrame { function, ..unknown(location.address, FrameKind::Kernel) })]
                 }
                 _ => Vec::new(),
             })
             .collect();
-        frames.resize(places.len(), Vec::new());
+        frames.resize(locations.len(), Vec::new());
         let failed = failed.or_else(|| hidden.then_some(SymbolError::Hidden));
         failed.into_iter().for_each(|error| self.warn(error.to_string()));
         frames
     }
 
-    fn of_process(&mut self, pid: u32, places: &[Place]) -> Vec<Frames> {
+    fn of_process(&mut self, pid: u32, locations: &[CodeLocation]) -> Vec<Frames> {
         if self.bytes > MAX_BYTES {
             let most = MAX_BYTES >> 20;
             self.warn(format!(
                 "names of functions of processes take more than {most} MiB: others are not shown"
             ));
-            return vec![Vec::new(); places.len()];
+            return vec![Vec::new(); locations.len()];
         }
         let id = i32::try_from(pid).unwrap_or_default();
-        let wanted = Wanted {
+        let wanted = WantedLocations {
             pid,
-            places: places
+            locations: locations
                 .iter()
-                .map(|place| WantedPlace {
-                    address: place.inside(),
-                    recorded: self.mappings.find(id, place.inside()).cloned(),
+                .map(|location| WantedLocation {
+                    address: location.inside(),
+                    recorded: self.mappings.find(id, location.inside()).cloned(),
                 })
                 .collect(),
             in_detail: true,
@@ -218,16 +220,20 @@ impl Names {
             until: self.until,
             began: self.mappings.began(id),
         };
-        let Some(found) = self.ask(wanted) else { return vec![Vec::new(); places.len()] };
+        let Some(found) = self.ask(wanted) else { return vec![Vec::new(); locations.len()] };
         if found.denied {
             self.warn(SymbolError::Denied(id).to_string());
         }
         found.warnings.into_iter().for_each(|warning| self.warn(warning));
-        places.iter().zip(found.places).map(|(place, found)| self.frames_of(found, place.address)).collect()
+        locations
+            .iter()
+            .zip(found.locations)
+            .map(|(location, found)| self.frames_of(found, location.address))
+            .collect()
     }
 
     /// What is known of a process; none if nobody can be asked, which is said.
-    fn ask(&mut self, wanted: Wanted) -> Option<naming::Named> {
+    fn ask(&mut self, wanted: WantedLocations) -> Option<naming::NamedLocations> {
         let pid = wanted.pid;
         let Some(process) = &self.process else {
             self.warn(SymbolError::NoProcess.to_string());
@@ -251,19 +257,19 @@ impl Names {
     }
 
     /// The functions at an address; without one the file and the offset into it.
-    fn frames_of(&mut self, found: NamedPlace, address: u64) -> Frames {
+    fn frames_of(&mut self, found: NamedLocation, address: u64) -> Frames {
         let module = found.file.as_ref().map(|file| self.text(&file.path));
         let frames: Frames = match (&found.file, found.frames.is_empty()) {
             (Some(file), true) => {
                 let function = self.text(&in_file(file));
-                vec![Arc::new(Frame { function, module, ..unknown(address, FrameKind::User) })]
+                vec![Arc::new(StackFrame { function, module, ..unknown(address, FrameKind::User) })]
             }
             _ => {
                 let frame = |named: NamedFrame| {
                     let kind = if named.inlined { FrameKind::Inlined } else { FrameKind::User };
                     let function = self.text(&named.function);
                     let file = named.file.map(|file| self.text(&file));
-                    Arc::new(Frame {
+                    Arc::new(StackFrame {
                         function,
                         module: module.clone(),
                         file,
@@ -275,7 +281,7 @@ impl Names {
                 found.frames.into_iter().map(frame).collect()
             }
         };
-        self.bytes += frames.len() * size_of::<Frame>();
+        self.bytes += frames.len() * size_of::<StackFrame>();
         frames
     }
 
@@ -292,15 +298,15 @@ impl Names {
 }
 
 /// The offset into a file that has no symbol there; of one that is another now, or gone, with its build id.
-fn in_file(file: &PlaceInFile) -> String {
+fn in_file(file: &FileLocation) -> String {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let build_id = file.build_id.as_ref().filter(|id| !id.is_empty());
     let build_id = build_id.map(|id| format!("[{id}]")).unwrap_or_default();
     format!("{name}{build_id}+{:#x}", file.offset)
 }
 
-fn unknown(address: u64, kind: FrameKind) -> Frame {
-    Frame { address, kind, ..Frame::note(UNKNOWN) }
+fn unknown(address: u64, kind: FrameKind) -> StackFrame {
+    StackFrame { address, kind, ..StackFrame::note(UNKNOWN) }
 }
 
 /// The process whose addresses they are.
@@ -310,14 +316,14 @@ fn process(stack: &CountedStack) -> Option<u32> {
 }
 
 /// All but the first are where calls return to.
-fn places(addresses: &Addresses) -> impl Iterator<Item = Place> {
-    let known: &[u64] = if let Addresses::Known(known) = addresses { known } else { &[] };
-    known.iter().enumerate().map(|(index, address)| Place { address: *address, returns: index > 0 })
+fn locations(addresses: &StackAddresses) -> impl Iterator<Item = CodeLocation> {
+    let known: &[u64] = if let StackAddresses::Known(known) = addresses { known } else { &[] };
+    known.iter().enumerate().map(|(index, address)| CodeLocation { address: *address, returns: index > 0 })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Counted, Task};
+    use super::super::{CountedStacks, Task};
     use super::*;
 
     #[inline(never)]
@@ -325,19 +331,19 @@ mod tests {
         std::hint::black_box(7)
     }
 
-    fn own(user: Addresses, kernel: Addresses) -> Vec<String> {
+    fn own(user: StackAddresses, kernel: StackAddresses) -> Vec<String> {
         let process = i32::try_from(std::process::id()).ok();
         let task = Task { process, ..Task::default() };
         let stacks = vec![CountedStack { task, kernel, user, weight: 1 }];
-        let profile = Counted { map: "seen".into(), stacks }
-            .named(&mut Names::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
+        let profile = CountedStacks { map: "seen".into(), stacks }
+            .named(&mut FunctionNames::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
         profile.samples[0].frames.iter().map(|frame| frame.function.to_string()).collect()
     }
 
     #[test]
     fn the_outermost_function_comes_first() {
         let start = marker as fn() -> u64 as usize as u64;
-        let frames = own(Addresses::Known(vec![start, 1]), Addresses::None);
+        let frames = own(StackAddresses::Known(vec![start, 1]), StackAddresses::None);
         assert!(frames[0] == UNKNOWN && frames[1].contains("marker"), "{frames:?}");
         assert_eq!(marker(), 7);
     }
@@ -345,14 +351,14 @@ mod tests {
     #[test]
     fn a_return_address_belongs_to_the_call_before_it() {
         let start = marker as fn() -> u64 as usize as u64;
-        let frames = own(Addresses::Known(vec![1, start]), Addresses::None);
+        let frames = own(StackAddresses::Known(vec![1, start]), StackAddresses::None);
         assert!(!frames[0].contains("marker"), "{frames:?}");
     }
 
     #[test]
     fn what_is_not_there_is_said() {
-        assert_eq!(own(Addresses::None, Addresses::None), [NO_STACK]);
-        assert_eq!(own(Addresses::Lost, Addresses::None), [LOST]);
-        assert_eq!(own(Addresses::None, Addresses::Known(vec![1])), [UNKNOWN]);
+        assert_eq!(own(StackAddresses::None, StackAddresses::None), [NO_STACK]);
+        assert_eq!(own(StackAddresses::Lost, StackAddresses::None), [LOST]);
+        assert_eq!(own(StackAddresses::None, StackAddresses::Known(vec![1])), [UNKNOWN]);
     }
 }

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message as _;
 
-use super::{Frame, FrameKind, Profile, Sample, Task};
+use super::{FrameKind, Profile, Sample, StackFrame, Task};
 
 /// The file: samples of one type, whose name is the map's, with the labels `command`, `pid`, `tid`, `cpu` and `cgroup` as
 /// far as they are known.
@@ -48,7 +48,7 @@ fn message(profile: &Profile) -> proto::Profile {
                 .map(|&(function_id, line)| proto::Line { function_id, line })
                 .collect(),
         }),
-        function: tables.functions.in_order(|function, id| proto::Function {
+        function: tables.functions.in_order(|function, id| proto::PprofFunction {
             id,
             name: function.name,
             system_name: function.name,
@@ -64,7 +64,7 @@ fn message(profile: &Profile) -> proto::Profile {
 struct Tables {
     texts: Numbered<String>,
     mappings: Numbered<i64>,
-    functions: Numbered<Function>,
+    functions: Numbered<PprofFunction>,
     locations: Numbered<Location>,
 }
 
@@ -78,7 +78,7 @@ impl<T> Default for Numbered<T> {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Function {
+struct PprofFunction {
     name: i64,
     file: i64,
 }
@@ -97,10 +97,10 @@ impl<T: Ord> Numbered<T> {
         *self.0.entry(value).or_insert(next)
     }
 
-    fn in_order<U>(&self, made: impl Fn(&T, u64) -> U) -> Vec<U> {
+    fn in_order<U>(&self, build: impl Fn(&T, u64) -> U) -> Vec<U> {
         let mut ordered: Vec<(&T, u64)> = self.0.iter().map(|(value, number)| (value, *number)).collect();
         ordered.sort_by_key(|(_, number)| *number);
-        ordered.into_iter().map(|(value, number)| made(value, number)).collect()
+        ordered.into_iter().map(|(value, number)| build(value, number)).collect()
     }
 }
 
@@ -129,15 +129,15 @@ impl Tables {
         proto::Sample { location_id, value, label: self.labels(&sample.task) }
     }
 
-    fn line(&mut self, frame: &Frame) -> (u64, i64) {
-        let function = Function {
+    fn line(&mut self, frame: &StackFrame) -> (u64, i64) {
+        let function = PprofFunction {
             name: self.text(&frame.function),
             file: self.text(frame.file.as_deref().unwrap_or_default()),
         };
         (self.functions.number(function), frame.line.map_or(0, i64::from))
     }
 
-    fn mapping(&mut self, frame: &Frame) -> u64 {
+    fn mapping(&mut self, frame: &StackFrame) -> u64 {
         let name = match (frame.kind, &frame.module) {
             (FrameKind::Kernel, _) => "[kernel]",
             (_, Some(module)) => module,
@@ -181,7 +181,7 @@ mod proto {
         #[prost(message, repeated, tag = "4")]
         pub(super) location: Vec<Location>,
         #[prost(message, repeated, tag = "5")]
-        pub(super) function: Vec<Function>,
+        pub(super) function: Vec<PprofFunction>,
         #[prost(string, repeated, tag = "6")]
         pub(super) string_table: Vec<String>,
     }
@@ -250,7 +250,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Function {
+    pub(super) struct PprofFunction {
         #[prost(uint64, tag = "1")]
         pub(super) id: u64,
         #[prost(int64, tag = "2")]

@@ -26,7 +26,7 @@ type Line = ([String; 3], String);
 pub fn tree(profile: &Profile) -> String {
     let mut root = Node::default();
     for sample in &profile.samples {
-        root.add(&sample.words(), sample.weight);
+        root.add(&sample.labels(), sample.weight);
     }
     let mut lines = Vec::new();
     let mut hidden = 0;
@@ -59,9 +59,9 @@ pub fn tree(profile: &Profile) -> String {
 }
 
 impl Node {
-    fn add(&mut self, words: &[String], weight: u64) {
+    fn add(&mut self, labels: &[String], weight: u64) {
         self.weight = self.weight.saturating_add(weight);
-        match words.split_first() {
+        match labels.split_first() {
             None => self.own = self.own.saturating_add(weight),
             Some((first, rest)) => self.calls.entry(first.clone()).or_default().add(rest, weight),
         }
@@ -71,13 +71,13 @@ impl Node {
         let mut calls: Vec<(&String, &Node)> = self.calls.iter().collect();
         // By name where the weights are equal: the map is in that order.
         calls.sort_by_key(|(_, node)| std::cmp::Reverse(node.weight));
-        let shown = calls.iter().filter(|(_, node)| thousandths(node.weight, all) >= SMALLEST).count();
-        *hidden += calls.len() - shown;
-        for (place, (name, node)) in calls.into_iter().take(shown).enumerate() {
+        let visible = calls.iter().filter(|(_, node)| thousandths(node.weight, all) >= SMALLEST).count();
+        *hidden += calls.len() - visible;
+        for (index, (name, node)) in calls.into_iter().take(visible).enumerate() {
             // What is called alone stands straight below its caller.
-            let (branch, below) = match (depth, shown - place) {
+            let (branch, below) = match (depth, visible - index) {
                 (0, _) => ("", "  "),
-                (_, 1) if shown == 1 => ("", ""),
+                (_, 1) if visible == 1 => ("", ""),
                 (_, 1) => ("└─ ", "   "),
                 _ => ("├─ ", "│  "),
             };

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Where tracefs is mounted; the second is the place of kernels before 4.1.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// What lets a user read tracefs: its files belong to a group, which is root's unless the mount says otherwise.
 ///
@@ -54,7 +54,7 @@ pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
     let root = root()?;
     let name = format!("{category}/{event}");
     let unknown = || TracefsError::NotFound { name: name.clone(), near: near(root, &name) };
-    if !is_word(category) || !is_word(event) {
+    if !is_name(category) || !is_name(event) {
         return Err(unknown());
     }
     let file = root.join("events").join(category).join(event).join("id");
@@ -102,11 +102,13 @@ struct Root {
 
 /// A folder may be there and not be shown to this user: then what is asked of it says so.
 fn mounted() -> Option<Root> {
-    let place = PLACES.iter().map(Path::new).find(|place| match fs::metadata(place.join("events")) {
-        Ok(metadata) => metadata.is_dir(),
-        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    let mount_point = MOUNT_POINTS.iter().map(Path::new).find(|mount_point| {
+        match fs::metadata(mount_point.join("events")) {
+            Ok(metadata) => metadata.is_dir(),
+            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        }
     });
-    place.map(|path| Root { path: path.to_owned(), _mount: None })
+    mount_point.map(|path| Root { path: path.to_owned(), _mount: None })
 }
 
 fn privately() -> Option<Root> {
@@ -137,7 +139,7 @@ fn near(root: &Path, name: &str) -> Vec<String> {
 }
 
 /// What a category or an event of the kernel is named with.
-fn is_word(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 

@@ -1,25 +1,25 @@
 //! `args`: the plugin's words, and its end.
 
+use super::arguments::{self, ParsedArguments};
 use super::bindings::kernelscript::host::args::{Host, OptionSpec, Parsed};
 use super::state::State;
-use super::words::{self, Words};
 use crate::plugin::Exit;
 
 impl Host for State {
     fn words(&mut self) -> wasmtime::Result<Vec<String>> {
-        Ok(self.words.clone())
+        Ok(self.arguments.clone())
     }
 
     fn parse(&mut self, options: Vec<OptionSpec>) -> wasmtime::Result<Parsed> {
-        let parsed = words::parse(&self.name, &self.words, &options).map_err(wasmtime::Error::new)?;
+        let parsed = arguments::parse(&self.name, &self.arguments, &options).map_err(wasmtime::Error::new)?;
         Ok(match parsed {
-            Words::Values(values) => Parsed::Values(values),
-            Words::Help(usage) => {
+            ParsedArguments::Values(values) => Parsed::Values(values),
+            ParsedArguments::Help(usage) => {
                 self.show(usage.as_bytes());
                 Parsed::Exit(0)
             }
-            Words::Wrong(text) => {
-                self.tell_usage(&text);
+            ParsedArguments::Wrong(text) => {
+                self.report_usage(&text);
                 Parsed::Exit(1)
             }
         })

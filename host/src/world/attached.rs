@@ -9,10 +9,10 @@ use crate::perf::{AttachmentId, Probe};
 #[derive(Default)]
 pub(super) struct AttachedPrograms {
     last: u64,
-    places: BTreeMap<u64, Place>,
+    attached: BTreeMap<u64, AttachedProgram>,
 }
 
-struct Place {
+struct AttachedProgram {
     program: String,
     /// None for a perf event, of which one program may have many.
     target: Option<String>,
@@ -35,41 +35,44 @@ impl AttachedPrograms {
     /// Notes where a program is attached now. The number names the place; it is not used again.
     pub(super) fn insert(&mut self, program: String, target: Option<String>, held: Held) -> u64 {
         self.last += 1;
-        self.places.insert(self.last, Place { program, target, held });
+        self.attached.insert(self.last, AttachedProgram { program, target, held });
         self.last
     }
 
     /// Whether a program is attached to this target.
     pub(super) fn is_at(&self, program: &str, target: &str) -> bool {
-        self.places.values().any(|place| place.program == program && place.target.as_deref() == Some(target))
+        self.attached.values().any(|attach_point| {
+            attach_point.program == program && attach_point.target.as_deref() == Some(target)
+        })
     }
 
     /// How many probes there are.
     pub(super) fn probes(&self) -> usize {
-        let of_place = |place: &Place| match &place.held {
+        let probes_of = |attach_point: &AttachedProgram| match &attach_point.held {
             Held::Probes(probes) => probes.len(),
             _ => 0,
         };
-        self.places.values().map(of_place).sum()
+        self.attached.values().map(probes_of).sum()
     }
 
     /// The names of the structs that are registered.
     pub(super) fn registered(&self) -> Vec<&str> {
-        let registered = self.places.values().filter(|place| matches!(place.held, Held::Registered(_)));
-        registered.map(|place| place.program.as_str()).collect()
+        let registered =
+            self.attached.values().filter(|attach_point| matches!(attach_point.held, Held::Registered(_)));
+        registered.map(|attach_point| attach_point.program.as_str()).collect()
     }
 
     /// Takes one place out. None if it was taken out before.
-    pub(super) fn remove(&mut self, place: u64) -> Option<Held> {
-        self.places.remove(&place).map(|place| place.held)
+    pub(super) fn remove(&mut self, attach_point: u64) -> Option<Held> {
+        self.attached.remove(&attach_point).map(|attach_point| attach_point.held)
     }
 
     /// Takes all places of a program out, the newest first.
     pub(super) fn remove_program(&mut self, program: &str) -> Vec<Held> {
         let mut held: Vec<Held> = self
-            .places
-            .extract_if(.., |_, place| place.program == program)
-            .map(|(_, place)| place.held)
+            .attached
+            .extract_if(.., |_, attach_point| attach_point.program == program)
+            .map(|(_, attach_point)| attach_point.held)
             .collect();
         held.reverse();
         held
@@ -77,21 +80,26 @@ impl AttachedPrograms {
 
     /// Takes all structs out that are registered.
     pub(super) fn remove_registered(&mut self) -> Vec<Held> {
-        let registered = |place: &mut Place| matches!(place.held, Held::Registered(_));
-        self.places.extract_if(.., |_, place| registered(place)).map(|(_, place)| place.held).collect()
+        let registered =
+            |attach_point: &mut AttachedProgram| matches!(attach_point.held, Held::Registered(_));
+        self.attached
+            .extract_if(.., |_, attach_point| registered(attach_point))
+            .map(|(_, attach_point)| attach_point.held)
+            .collect()
     }
 
     /// What is at a place, in words: the program and its target. None if it was taken out.
-    pub(super) fn words(&self, place: u64) -> Option<String> {
-        let place = self.places.get(&place)?;
-        Some(match &place.target {
-            Some(target) => format!("{} at {target}", place.program),
-            None => place.program.clone(),
+    pub(super) fn description(&self, attach_point: u64) -> Option<String> {
+        let attach_point = self.attached.get(&attach_point)?;
+        Some(match &attach_point.target {
+            Some(target) => format!("{} at {target}", attach_point.program),
+            None => attach_point.program.clone(),
         })
     }
 
     /// An event was closed.
     pub(super) fn forget_event(&mut self, id: AttachmentId) {
-        self.places.retain(|_, place| !matches!(place.held, Held::Event(event) if event == id));
+        self.attached
+            .retain(|_, attach_point| !matches!(attach_point.held, Held::Event(event) if event == id));
     }
 }

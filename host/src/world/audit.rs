@@ -45,7 +45,7 @@ pub(crate) struct AuditError(#[from] io::Error);
 
 /// One line. Members are added, never changed.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct AuditEntry<'a> {
     /// The plugin's name in messages.
     pub(crate) plugin: &'a str,
     /// The act.
@@ -69,7 +69,7 @@ impl Audit {
     }
 
     /// Writes one line, with the time; the texts are cut, and their control characters are visible.
-    pub(crate) fn write(&self, entry: &Entry<'_>) -> Result<(), AuditError> {
+    pub(crate) fn write(&self, entry: &AuditEntry<'_>) -> Result<(), AuditError> {
         self.write_line(&line_of(entry)?)
     }
 
@@ -81,16 +81,16 @@ impl Audit {
     }
 }
 
-fn line_of(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
+fn line_of(entry: &AuditEntry<'_>) -> io::Result<Vec<u8>> {
     #[derive(Serialize)]
     struct Timed<'a> {
         time: String,
         #[serde(flatten)]
-        entry: Entry<'a>,
+        entry: AuditEntry<'a>,
     }
     let (plugin, target) = (visible(entry.plugin, MOST_BYTES), visible(entry.target, MOST_BYTES));
     let answer = entry.answer.as_deref().map(one_line);
-    let entry = Entry { plugin: &plugin, target: &target, answer, ..*entry };
+    let entry = AuditEntry { plugin: &plugin, target: &target, answer, ..*entry };
     let time = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
     let mut line = serde_json::to_vec(&Timed { time, entry })?;
     line.push(b'\n');
@@ -114,7 +114,7 @@ impl PluginAudit {
     ///
     /// # Errors
     /// A trap if it cannot be written, or is too much.
-    fn write(&self, entry: &Entry<'_>) -> wasmtime::Result<()> {
+    fn write(&self, entry: &AuditEntry<'_>) -> wasmtime::Result<()> {
         let failed = |error: AuditError| wasmtime::Error::new(Abort(error.to_string()));
         let line = line_of(entry).map_err(|error| failed(error.into()))?;
         if !self.take(line.len() as u64, Instant::now()) {
@@ -206,7 +206,7 @@ impl State {
         answer: Option<String>,
     ) -> wasmtime::Result<()> {
         let Some(audit) = &self.audit else { return Ok(()) };
-        audit.write(&Entry { plugin: &self.name, act, target, id, allowed, answer })
+        audit.write(&AuditEntry { plugin: &self.name, act, target, id, allowed, answer })
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_line_is_short_and_readable_whatever_its_target() {
         let target = "\u{1}\x1b".repeat(4 << 20);
-        let entry = Entry {
+        let entry = AuditEntry {
             plugin: "p.wasm",
             act: "exec",
             target: &target,
@@ -237,8 +237,8 @@ mod tests {
         let line = line_of(&entry).expect("JSON");
         assert!(line.len() < 3 * MOST_BYTES, "{}", line.len());
         let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
-        let shown = line["target"].as_str().expect("text");
-        assert!(shown.starts_with("\\u{1}\\u{1b}") && shown.ends_with(".. (8388608 bytes)"), "{shown}");
+        let display = line["target"].as_str().expect("text");
+        assert!(display.starts_with("\\u{1}\\u{1b}") && display.ends_with(".. (8388608 bytes)"), "{display}");
         assert_eq!(line["answer"], "cannot; because: \\u{7}");
     }
 

@@ -18,7 +18,7 @@ use super::state::State;
 use crate::bpf::{self, BpfError};
 use crate::explain;
 use crate::host_bytes::{Charge, Charged};
-use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace, ProbePoint};
+use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbeLocation, ProbePoint};
 use crate::policy::Class;
 
 /// What a `program` denotes: a program of the loaded object, by its name.
@@ -28,13 +28,13 @@ pub struct ProgramHandle {
 
 /// What a `link` denotes: a place in the state's list of attached programs.
 pub struct LinkHandle {
-    place: u64,
+    attach_point: u64,
     /// For what the list has of it.
     _charge: Charge,
 }
 
 /// What the list of attached programs has of a place beside its texts.
-const PLACE_BYTES: u64 = 256;
+const ATTACHED_BYTES: u64 = 256;
 
 impl Host for State {}
 
@@ -42,7 +42,7 @@ impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
         check_length("program", &name)?;
         self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
-        self.tell_namespace();
+        self.report_namespace();
         self.watch_losses();
         let bytes = name.len();
         let name = self.host_bytes.keep(name, bytes)?;
@@ -73,27 +73,29 @@ impl HostProgram for State {
     ) -> Result<Resource<LinkHandle>, HostError> {
         check_length("target", &target)?;
         let program = self.table.get(&this)?.name.to_string();
-        let charge = self.host_bytes.charge(PLACE_BYTES + (program.len() + target.len()) as u64)?;
+        let charge = self.host_bytes.charge(ATTACHED_BYTES + (program.len() + target.len()) as u64)?;
         if self.attached.is_at(&program, &target) {
             return Err(BpfError::AlreadyAttached { program, target }.into());
         }
         let has_flags = self.object()?.program(&program)?.kind().has_flags();
         let flags = if has_flags { flags } else { self.ignored(&program, flags) };
-        let words = format!("{program} at {target}");
+        let description = format!("{program} at {target}");
         let held = self.audited(
             "attach",
-            &words,
+            &description,
             |_| None,
             |state| {
-                let place = state.allow_attach(&program, &target)?;
+                let attach_point = state.allow_attach(&program, &target)?;
                 state.within_budget(&program)?;
-                attach(state, &program, &place, flags)
+                attach(state, &program, &attach_point, flags)
             },
         )?;
-        let place = self.attached.insert(program, Some(target), held);
-        self.table.push(LinkHandle { place, _charge: charge }).map_err(|full| match detach(self, place) {
-            Ok(()) => full.into(),
-            Err(unseen) => unseen.into(),
+        let attach_point = self.attached.insert(program, Some(target), held);
+        self.table.push(LinkHandle { attach_point, _charge: charge }).map_err(|full| {
+            match detach(self, attach_point) {
+                Ok(()) => full.into(),
+                Err(unseen) => unseen.into(),
+            }
         })
     }
 
@@ -138,7 +140,7 @@ impl HostProgram for State {
 impl HostLink for State {
     fn register(&mut self, name: String) -> Result<Resource<LinkHandle>, HostError> {
         check_length("struct to register", &name)?;
-        let charge = self.host_bytes.charge(PLACE_BYTES + name.len() as u64)?;
+        let charge = self.host_bytes.charge(ATTACHED_BYTES + name.len() as u64)?;
         let link = self.audited(
             "register",
             &name,
@@ -149,21 +151,23 @@ impl HostLink for State {
                 Ok(state.object()?.register(&name)?)
             },
         )?;
-        let place = self.attached.insert(name, None, Held::Registered(link));
-        self.table.push(LinkHandle { place, _charge: charge }).map_err(|full| match detach(self, place) {
-            Ok(()) => full.into(),
-            Err(unseen) => unseen.into(),
+        let attach_point = self.attached.insert(name, None, Held::Registered(link));
+        self.table.push(LinkHandle { attach_point, _charge: charge }).map_err(|full| {
+            match detach(self, attach_point) {
+                Ok(()) => full.into(),
+                Err(unseen) => unseen.into(),
+            }
         })
     }
 
     fn detach(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
-        let place = self.table.get(&this)?.place;
-        detach(self, place)
+        let attach_point = self.table.get(&this)?.attach_point;
+        detach(self, attach_point)
     }
 
     fn drop(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
-        let LinkHandle { place, .. } = self.table.delete(this)?;
-        detach(self, place)
+        let LinkHandle { attach_point, .. } = self.table.delete(this)?;
+        detach(self, attach_point)
     }
 }
 
@@ -270,7 +274,7 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
         _ => {
             let linked = program.attach(target, flags);
             if let Err(BpfError::Occupied { interface, occupant, .. }) = &linked {
-                state.tell(&explain::bpf::describe_occupant(interface, occupant));
+                state.report(&explain::bpf::describe_occupant(interface, occupant));
             }
             Ok(Held::Link(linked?))
         }
@@ -286,20 +290,21 @@ fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held,
     };
     let policy = state.policy.clone();
     let allows_go = |path: &Path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok();
-    let (places, at_return) = state.object()?.program(name)?.probe_places(target, &allows_go)?;
-    state.allow_probes(places.len())?;
-    let points: Vec<_> = places.iter().filter_map(bpf::Place::file).cloned().collect();
+    let (attach_points, at_return) =
+        state.object()?.program(name)?.probe_attach_points(target, &allows_go)?;
+    state.allow_probes(attach_points.len())?;
+    let points: Vec<_> = attach_points.iter().filter_map(bpf::ProbeAttachPoint::file).cloned().collect();
     let linker = state.object()?.program(name)?.linker()?;
     let mut link = |event: BorrowedFd<'_>| linker(event, 0);
-    let mut probes = Vec::with_capacity(places.len());
-    for place in places {
-        let place = probe_place(place);
-        let put = perf::probe(&place, at_return, &mut link);
-        probes.push(put.map_err(|error| not_probed(name, &place, error))?);
+    let mut probes = Vec::with_capacity(attach_points.len());
+    for attach_point in attach_points {
+        let attach_point = probe_location(attach_point);
+        let put = perf::probe(&attach_point, at_return, &mut link);
+        probes.push(put.map_err(|error| not_probed(name, &attach_point, error))?);
     }
     if points.len() > 1 {
-        let places = ProbePoint::list(&points);
-        state.warn(&format!("program `{name}` runs at {} functions: {places}", points.len()));
+        let attach_points = ProbePoint::list(&points);
+        state.warn(&format!("program `{name}` runs at {} functions: {attach_points}", points.len()));
     }
     if let Some(copies) = ProbePoint::copies(&points) {
         state.warn(&format!(
@@ -323,30 +328,32 @@ pub(super) fn link_program(program: &bpf::Program<'_>) -> Result<LinkProgram, Bp
     Ok(Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| linker(event, id.get())))
 }
 
-fn probe_place(place: bpf::Place) -> ProbePlace {
-    match place {
-        bpf::Place::Kernel(function, offset) => ProbePlace::Kernel { function, offset },
-        bpf::Place::File(point) => ProbePlace::File(point),
+fn probe_location(attach_point: bpf::ProbeAttachPoint) -> ProbeLocation {
+    match attach_point {
+        bpf::ProbeAttachPoint::Kernel(function, offset) => ProbeLocation::Kernel { function, offset },
+        bpf::ProbeAttachPoint::File(point) => ProbeLocation::File(point),
     }
 }
 
-fn not_probed(program: &str, place: &ProbePlace, error: ProbeError) -> BpfError {
-    let tried = format!("put a probe at {place}: program `{program}`");
+fn not_probed(program: &str, attach_point: &ProbeLocation, error: ProbeError) -> BpfError {
+    let tried = format!("put a probe at {attach_point}: program `{program}`");
     match error {
         ProbeError::Unsupported => {
             BpfError::Kernel { tried, call: "read(/sys/bus/event_source/devices)", errno: Errno::EOPNOTSUPP }
         }
         ProbeError::Kernel { call, errno } => BpfError::Kernel { tried, call, errno },
-        ProbeError::File(error) => {
-            BpfError::Place { program: program.into(), place: place.to_string(), error: error.into() }
-        }
+        ProbeError::File(error) => BpfError::ProbeAttachPoint {
+            program: program.into(),
+            attach_point: attach_point.to_string(),
+            error: error.into(),
+        },
     }
 }
 
-fn detach(state: &mut State, place: u64) -> wasmtime::Result<()> {
-    let Some(words) = state.attached.words(place) else { return Ok(()) };
-    if let Some(held) = state.attached.remove(place) {
+fn detach(state: &mut State, attach_point: u64) -> wasmtime::Result<()> {
+    let Some(description) = state.attached.description(attach_point) else { return Ok(()) };
+    if let Some(held) = state.attached.remove(attach_point) {
         state.release(held);
     }
-    state.note("detach", &words, None, true, Some("ok".into()))
+    state.note("detach", &description, None, true, Some("ok".into()))
 }

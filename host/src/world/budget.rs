@@ -120,7 +120,7 @@ impl State {
                 held.extend(self.attached.remove_registered());
             }
             held.into_iter().for_each(|held: Held| self.release(held));
-            self.tell(&format!(
+            self.report(&format!(
                 "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share {most} is the budget \
                  of each program"
             ));
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_and_shown() {
+    fn shares_are_parsed_and_displayed() {
         for text in ["1%", "0.5%", "100%", "0.0001%", "12.25%"] {
             assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
         }

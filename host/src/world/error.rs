@@ -6,7 +6,7 @@ use wasmtime::component::ResourceTableError;
 use super::bindings::kernelscript::host::types::{Error, ErrorKind, Host};
 use super::state::State;
 use crate::bpf::BpfError;
-use crate::explain::{self, Kind};
+use crate::explain::{self, FailureKind};
 use crate::host_bytes::Full;
 use crate::perf::PerfError;
 use crate::plugin::Abort;
@@ -63,14 +63,14 @@ impl From<BpfError> for HostError {
 
 impl From<Full> for HostError {
     fn from(full: Full) -> HostError {
-        guest(Kind::Limit, None, full.to_string())
+        guest(FailureKind::Limit, None, full.to_string())
     }
 }
 
 impl From<ResourceTableError> for HostError {
     fn from(error: ResourceTableError) -> HostError {
         match error {
-            ResourceTableError::Full => guest(Kind::Limit, None, TOO_MANY_HANDLES.into()),
+            ResourceTableError::Full => guest(FailureKind::Limit, None, TOO_MANY_HANDLES.into()),
             error => HostError::Trap(error.into()),
         }
     }
@@ -103,16 +103,16 @@ pub(super) fn too_much(full: Full) -> wasmtime::Error {
     wasmtime::Error::new(Abort(full.to_string()))
 }
 
-fn guest(kind: Kind, errno: Option<Errno>, message: String) -> HostError {
+fn guest(kind: FailureKind, errno: Option<Errno>, message: String) -> HostError {
     let kind = match kind {
-        Kind::NotPermitted => ErrorKind::NotPermitted,
-        Kind::NotFound => ErrorKind::NotFound,
-        Kind::Invalid => ErrorKind::Invalid,
-        Kind::Busy => ErrorKind::Busy,
-        Kind::Limit => ErrorKind::Limit,
-        Kind::Stale => ErrorKind::Stale,
-        Kind::Unsupported => ErrorKind::Unsupported,
-        Kind::Kernel => ErrorKind::Kernel,
+        FailureKind::NotPermitted => ErrorKind::NotPermitted,
+        FailureKind::NotFound => ErrorKind::NotFound,
+        FailureKind::Invalid => ErrorKind::Invalid,
+        FailureKind::Busy => ErrorKind::Busy,
+        FailureKind::Limit => ErrorKind::Limit,
+        FailureKind::Stale => ErrorKind::Stale,
+        FailureKind::Unsupported => ErrorKind::Unsupported,
+        FailureKind::Kernel => ErrorKind::Kernel,
     };
     HostError::Guest(Error { kind, errno: errno.map(|errno| (errno as i32).unsigned_abs()), message })
 }

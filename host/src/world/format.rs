@@ -152,8 +152,8 @@ fn parse_number(format: &[u8]) -> (usize, &[u8]) {
 /// A value under a conversion that takes one. A conversion that does not suit the value shows its natural form.
 fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
     if let Value::Text(text) = value {
-        let shown = spec.precision.map_or(text.len(), |precision| precision.min(text.len()));
-        return pad(&text[..shown], spec);
+        let bytes = spec.precision.map_or(text.len(), |precision| precision.min(text.len()));
+        return pad(&text[..bytes], spec);
     }
     match letter {
         b'd' | b'i' => signed(as_signed(value), spec),

@@ -46,7 +46,7 @@ impl HostVariable for State {
     fn share(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Option<u32>> {
         let variable = Variable::clone(&self.table.get(&this)?.0);
         let pages = self.object().ok().and_then(|object| object.pages(&variable));
-        let start = self.place(pages);
+        let start = self.map_pages(pages);
         Ok(start.and_then(|start| start.checked_add(u32::try_from(variable.offset()).ok()?)))
     }
 

@@ -19,12 +19,12 @@ pub struct Histogram {
     /// What the values are.
     pub title: String,
     /// From the first slot that is not empty to the last; none if all are.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<HistogramSlot>,
 }
 
 /// How many values were in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Slot {
+pub struct HistogramSlot {
     /// The lowest of them.
     pub low: u64,
     /// The highest of them; none if there is no limit.
@@ -42,10 +42,10 @@ impl Histogram {
             Scale::Linear(linear) => linear_range(linear.low, linear.step, slot, counts.len() as u64),
         };
         let first = counts.iter().position(|count| *count > 0).unwrap_or(counts.len());
-        let behind = counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
-        let slots = (first..behind).filter_map(|slot| {
+        let end = counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
+        let slots = (first..end).filter_map(|slot| {
             let (low, high) = range(slot as u64)?;
-            Some(Slot { low, high, count: counts[slot] })
+            Some(HistogramSlot { low, high, count: counts[slot] })
         });
         Histogram { title: visible(title, MOST_BYTES).into_owned(), slots: slots.collect() }
     }
@@ -76,9 +76,11 @@ fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Opti
 impl fmt::Display for Histogram {
     /// A line with the title, then one for each slot.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let low = |slot: &Slot| slot.low.to_string();
-        let high = |slot: &Slot| slot.high.map_or_else(|| "above".to_owned(), |high| high.to_string());
-        let widest = |text: &dyn Fn(&Slot) -> String| self.slots.iter().map(|slot| text(slot).len()).max();
+        let low = |slot: &HistogramSlot| slot.low.to_string();
+        let high =
+            |slot: &HistogramSlot| slot.high.map_or_else(|| "above".to_owned(), |high| high.to_string());
+        let widest =
+            |text: &dyn Fn(&HistogramSlot) -> String| self.slots.iter().map(|slot| text(slot).len()).max();
         let (lows, highs) = (widest(&low).unwrap_or(0), widest(&high).unwrap_or(0));
         let counts = widest(&|slot| slot.count.to_string()).unwrap_or(0).max("count".len());
         let ranges = (lows + " - ".len() + highs).max(self.title.chars().count().min(MAX_TITLE));
@@ -109,8 +111,8 @@ mod tests {
     fn rows_of_powers_of_two_are_aligned() {
         let mut counts = [0; 65];
         (counts[0], counts[2], counts[11]) = (1000, 500, 1);
-        let shown = Histogram::new("ns", Scale::Log2, &counts).to_string();
-        let lines: Vec<_> = shown.lines().collect();
+        let display = Histogram::new("ns", Scale::Log2, &counts).to_string();
+        let lines: Vec<_> = display.lines().collect();
         assert_eq!(lines[0], "ns           count");
         assert_eq!(lines[1], format!("   0 - 0      1000  |{}|", "#".repeat(40)));
         assert_eq!(lines[2], format!("   1 - 1         0  |{}|", " ".repeat(40)));

@@ -40,19 +40,19 @@ pub(super) struct Losses {
 #[derive(Default)]
 struct Watched {
     /// The counters of the object, once it is loaded.
-    counters: OnceLock<Vec<Counted>>,
+    counters: OnceLock<Vec<CountedLoss>>,
     /// Programs whose runs the kernel skips.
     programs: Mutex<Vec<Arc<Skipped>>>,
     /// Whether the kernel skipped more runs than were reported.
     is_skipped: AtomicBool,
 }
 
-struct Counted {
+struct CountedLoss {
     counter: LossCounter,
     reported: AtomicU64,
 }
 
-impl Counted {
+impl CountedLoss {
     /// The count, if it has grown since the last report. Loops are reported with the programs that they ended.
     fn grown(&self) -> Option<u64> {
         if let Loss::CutLoop { .. } = self.counter.loss() {
@@ -70,7 +70,8 @@ impl Watched {
             self.is_skipped.store(true, Ordering::Relaxed);
         }
         let counters = self.counters.get().into_iter().flatten();
-        self.is_skipped.load(Ordering::Relaxed) || counters.map(Counted::grown).any(|grown| grown.is_some())
+        self.is_skipped.load(Ordering::Relaxed)
+            || counters.map(CountedLoss::grown).any(|grown| grown.is_some())
     }
 }
 
@@ -84,14 +85,14 @@ impl State {
             None => return,
             Some(Ok(counters)) => counters,
             Some(Err(errno)) => {
-                self.tell(&format!(
+                self.report(&format!(
                     "what programs lose is not reported: their counters cannot be mapped: mmap: {errno}"
                 ));
                 Vec::new()
             }
         };
         self.losses.reported_at = vec![None; counters.len()];
-        let counted = |counter| Counted { counter, reported: AtomicU64::new(0) };
+        let counted = |counter| CountedLoss { counter, reported: AtomicU64::new(0) };
         // This thread alone sets it.
         let _ = self.losses.watched.counters.set(counters.into_iter().map(counted).collect());
     }
@@ -134,11 +135,13 @@ impl State {
             *at = Some(Instant::now());
             counted.reported.store(count, Ordering::Relaxed);
             match counted.counter.loss() {
-                Loss::Full { map, ty } => self.tell(&lost_line(map, *ty, count)),
+                Loss::Full { map, ty } => self.report(&lost_line(map, *ty, count)),
                 Loss::Fault { program } => {
                     let runs = if count == 1 { "run" } else { "runs" };
                     let because = fault_causes(counters);
-                    self.tell(&format!("{count} {runs} of program `{program}` ended by a fault: {because}"));
+                    self.report(&format!(
+                        "{count} {runs} of program `{program}` ended by a fault: {because}"
+                    ));
                 }
                 Loss::CutLoop { .. } => {}
             }
@@ -147,7 +150,7 @@ impl State {
 }
 
 /// Why runs of programs ended by a fault.
-fn fault_causes(counters: &[Counted]) -> String {
+fn fault_causes(counters: &[CountedLoss]) -> String {
     let faults: u64 = counters
         .iter()
         .filter(|one| matches!(one.counter.loss(), Loss::Fault { .. }))

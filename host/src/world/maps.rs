@@ -82,7 +82,7 @@ impl HostMap for State {
 
     fn share(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<Option<u32>> {
         let pages = self.table.get(&this)?.0.pages();
-        Ok(self.place(pages))
+        Ok(self.map_pages(pages))
     }
 
     fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<CursorHandle>, HostError> {

@@ -113,7 +113,7 @@ impl State {
         watched.skipped.reported.store(missed, Ordering::Relaxed);
         watched.at = Some(Instant::now());
         let hits = if missed == 1 { "hit" } else { "hits" };
-        self.tell(&format!(
+        self.report(&format!(
             "{missed} {hits} of {names} were skipped by the kernel, because another BPF program ran on that CPU: program \
              `{program}` did not see them, and no counter of the tracepoint has them, also of other processes; a \
              `@raw_tracepoint` program takes nothing from counters"

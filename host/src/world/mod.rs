@@ -5,6 +5,7 @@
 //! promise of the host that is broken, or a handle that cannot be one, is a trap. Not here: system calls.
 
 mod args;
+mod arguments;
 mod attached;
 mod audit;
 mod bindings;
@@ -25,32 +26,31 @@ mod misses;
 mod output;
 mod perf;
 mod prints;
+mod recording;
 mod ring;
 mod settings;
 mod stacks;
 mod state;
 mod symbols;
 mod system;
-mod tape;
 pub(crate) mod value;
 pub(crate) mod wasi;
-mod words;
 
 use wasmtime::component::HasSelf;
 
 use crate::plugin::{Engine, EngineError};
 
 pub use audit::Audit;
-pub(crate) use audit::Entry;
+pub(crate) use audit::AuditEntry;
 pub(crate) use budget::PERIOD;
 pub use budget::Share;
-pub use histogram::{Histogram, Slot};
+pub use histogram::{Histogram, HistogramSlot};
 pub(crate) use linker::Answers;
 pub use output::{Form, Said, said_as_json};
+pub use recording::Calls;
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
-pub use tape::Calls;
 
 /// A linker with every interface of the world.
 ///

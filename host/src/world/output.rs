@@ -98,7 +98,7 @@ struct Printed<'a> {
 }
 
 #[derive(Serialize)]
-struct Counted<'a> {
+struct HistogramLine<'a> {
     time: &'a str,
     plugin: &'a str,
     histogram: &'a Histogram,
@@ -133,7 +133,7 @@ impl Output {
         };
         let (whole, begun) = joined.split_at(joined.len() - unfinished(&joined));
         self.begun.bytes.extend_from_slice(begun);
-        self.put_lines(&shown(whole))
+        self.put_lines(&display(whole))
     }
 
     /// Writes a histogram.
@@ -147,7 +147,7 @@ impl Output {
         if self.form != Form::Json {
             return self.print(histogram.to_string().as_bytes());
         }
-        let mut line = serde_json::to_vec(&Counted { time: &now(), plugin: &self.name, histogram })?;
+        let mut line = serde_json::to_vec(&HistogramLine { time: &now(), plugin: &self.name, histogram })?;
         line.push(b'\n');
         self.put(&line)
     }
@@ -179,7 +179,7 @@ impl Output {
                 *form,
                 name,
                 &time,
-                &if *raw { Cow::Borrowed(line) } else { shown(line) },
+                &if *raw { Cow::Borrowed(line) } else { display(line) },
                 &mut formed,
             )?;
             if !written.take(formed.len() - before) {
@@ -203,7 +203,7 @@ impl Output {
 
     /// That something was lost because it was too much for a second; once.
     pub(super) fn notice(&mut self) -> bool {
-        self.written.is_lost && !std::mem::replace(&mut self.written.is_told, true)
+        self.written.is_lost && !std::mem::replace(&mut self.written.is_reported, true)
     }
 
     /// A message as one line of standard error, after the plugin's name.
@@ -244,10 +244,12 @@ impl Output {
         let Output { name, form, stderr, begun_error, written, .. } = self;
         // As above.
         let _ = begun_error.split(bytes, |line| {
-            let shown = shown(line);
+            let display = display(line);
             let line = match form {
-                Form::Json => said_as_json(name, Said::Stderr, &String::from_utf8_lossy(&shown)).into_bytes(),
-                Form::Plain | Form::Named => named(name, &shown),
+                Form::Json => {
+                    said_as_json(name, Said::Stderr, &String::from_utf8_lossy(&display)).into_bytes()
+                }
+                Form::Plain | Form::Named => named(name, &display),
             };
             let fits = written.take(line.len());
             if fits {
@@ -269,7 +271,7 @@ impl Output {
             _ if self.begun.bytes.is_empty() => Ok(()),
             Form::Plain => {
                 let begun = std::mem::take(&mut self.begun.bytes);
-                self.put(&shown(&begun))
+                self.put(&display(&begun))
             }
             Form::Named | Form::Json => self.print_lines(b"\n"),
         }
@@ -303,7 +305,7 @@ fn named(plugin: &str, line: &[u8]) -> Vec<u8> {
 
 /// Bytes of a plugin with everything visible but line feeds and tabs; so are bytes that are no UTF-8, which some terminals
 /// take for control characters.
-fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
+fn display(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
         return Cow::Borrowed(bytes);
     }
@@ -322,7 +324,7 @@ fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
 /// Bytes at the end that begin a character of UTF-8 of which more is to come.
 fn unfinished(bytes: &[u8]) -> usize {
     let last = bytes.iter().rev().take(3).enumerate();
-    for (behind, byte) in last {
+    for (trailing, byte) in last {
         let whole = match byte {
             0x80..=0xbf => continue,
             0xc2..=0xdf => 2,
@@ -330,7 +332,7 @@ fn unfinished(bytes: &[u8]) -> usize {
             0xf0..=0xf4 => 4,
             _ => return 0,
         };
-        return if behind + 1 < whole { behind + 1 } else { 0 };
+        return if trailing + 1 < whole { trailing + 1 } else { 0 };
     }
     0
 }
@@ -392,12 +394,12 @@ struct Written {
     /// Whether something was lost at all.
     is_lost: bool,
     /// Whether somebody knows it.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Written {
     fn new(limit: u64) -> Written {
-        Written { limit, since: None, bytes: 0, is_full: false, is_lost: false, is_told: false }
+        Written { limit, since: None, bytes: 0, is_full: false, is_lost: false, is_reported: false }
     }
 
     fn look(&mut self) {

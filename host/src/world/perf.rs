@@ -72,16 +72,16 @@ impl HostEvent for State {
         self.keep_event(event)
     }
 
-    fn uprobe(&mut self, place: String) -> Result<Resource<EventHandle>, HostError> {
-        check_length("event", &place)?;
+    fn uprobe(&mut self, target: String) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &target)?;
         // Before the file is looked at, of which the answer would tell something.
-        self.allow_lookup("uprobe", &place)?;
+        self.allow_lookup("uprobe", &target)?;
         self.probed_files.retain(|file| file.strong_count() > 0);
         let most = self.policy.limit(Limit::Probes);
         if self.probed_files.len() as u64 >= most {
             return Err(HostError::limit(Limit::Probes, most));
         }
-        let event = self.catalog.uprobe(&place)?;
+        let event = self.catalog.uprobe(&target)?;
         self.probed_files.extend(event.probed_file());
         self.keep_event(event)
     }
@@ -278,7 +278,7 @@ impl HostAttachment for State {
     fn show(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
         check_length("array of events", &array)?;
         let id = self.attachment(&this)?;
-        let shown = self.audited(
+        let result = self.audited(
             "show",
             &array,
             |()| Some(id.get()),
@@ -288,8 +288,8 @@ impl HostAttachment for State {
                 Ok(state.attachments.show(id, &events)?)
             },
         );
-        self.tell_notices();
-        shown
+        self.report_notices();
+        result
     }
 
     fn detach(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
@@ -327,16 +327,16 @@ impl Host for State {
         self.allow_probes(self.attachments.probes_of(&event, &options))?;
         let program =
             program.map(|program| self.table.get(&program).map(|it| it.name.to_string())).transpose()?;
-        let words = match &program {
+        let description = match &program {
             Some(program) => format!("{} of {}, program {program}", event.name(), options.scope()),
             None => format!("{} of {}", event.name(), options.scope()),
         };
         let number = |id: &AttachmentId| Some(id.get());
         let texts = event.name().len() + options.process.len() + options.cgroup.len();
         let charge = self.host_bytes.charge(ATTACHMENT_BYTES + texts as u64)?;
-        let id =
-            self.audited("open", &words, number, |state| state.opened(&event, &options, leader, program))?;
-        self.tell_notices();
+        let id = self
+            .audited("open", &description, number, |state| state.opened(&event, &options, leader, program))?;
+        self.report_notices();
         self.table.push(AttachmentHandle { id, _charge: charge }).map_err(|full| {
             self.close(id);
             full.into()
@@ -384,14 +384,14 @@ impl State {
 
     fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
         let reading = self.attachments.read(id);
-        self.tell_notices();
+        self.report_notices();
         self.report_misses_of(&[id]);
         Ok(reading?)
     }
 
     fn read_group(&mut self, id: AttachmentId) -> Result<perf::Snapshot, HostError> {
         let snapshot = self.attachments.snapshot(id);
-        self.tell_notices();
+        self.report_notices();
         self.report_misses_of(&[id]);
         Ok(snapshot?)
     }
@@ -399,7 +399,7 @@ impl State {
     fn read_group_on(&mut self, id: AttachmentId, cpu: u32) -> Result<perf::Snapshot, HostError> {
         // No machine has a CPU of such a number.
         let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
-        self.tell_notices();
+        self.report_notices();
         self.report_misses_of(&[id]);
         Ok(snapshot?)
     }
@@ -409,7 +409,7 @@ impl State {
         let _charge = self.host_bytes.during_call(bytes as u64)?;
         let ids: Vec<AttachmentId> = ids.iter().copied().map(AttachmentId::of).collect();
         let readings = self.attachments.read_many(&ids);
-        self.tell_notices();
+        self.report_notices();
         self.report_misses_of(&ids);
         Ok(readings?)
     }
@@ -420,10 +420,10 @@ impl State {
     ///
     /// # Errors
     /// `denied-by-policy`, which is an act of the audit: no event is opened that would be one.
-    fn allow_lookup(&self, family: &str, place: &str) -> Result<(), HostError> {
-        let allowed = self.allow_one_of(family, &[format!("{family}:{place}")]);
+    fn allow_lookup(&self, family: &str, target: &str) -> Result<(), HostError> {
+        let allowed = self.allow_one_of(family, &[format!("{family}:{target}")]);
         if allowed.is_err() {
-            self.note("open", &format!("{family} {place}"), None, false, None)?;
+            self.note("open", &format!("{family} {target}"), None, false, None)?;
         }
         allowed
     }
@@ -478,11 +478,11 @@ impl State {
     fn close(&mut self, id: AttachmentId) {
         self.attachments.detach(id);
         self.attached.forget_event(id);
-        self.tell_notices();
+        self.report_notices();
     }
 
     /// Says on standard error what a person should know of the attachments' numbers.
-    pub(super) fn tell_notices(&mut self) {
+    pub(super) fn report_notices(&mut self) {
         if !self.attachments.has_notices() {
             return;
         }
@@ -528,7 +528,7 @@ fn one_reading(reading: perf::Reading) -> wit::Reading {
 }
 
 fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
-    let entry = |entry: &perf::Entry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+    let entry = |entry: &perf::GroupEntry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
     Ok(GroupReading {
         time_enabled: snapshot.time_enabled,
         time_running: snapshot.time_running,

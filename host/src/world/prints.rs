@@ -46,7 +46,7 @@ impl Table {
         let mut values = Vec::with_capacity(print.values.len());
         for value in &print.values {
             let (bytes, after) = rest.split_at_checked(value.bytes())?;
-            values.push(shown(value, bytes)?);
+            values.push(display(value, bytes)?);
             rest = after;
         }
         Some(format::line(&print.format, &values))
@@ -115,7 +115,7 @@ impl Printer {
 }
 
 /// A value as `console.print` takes it.
-fn shown(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
+fn display(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
     if let PrintValue::Text(len) = value {
         let text = bytes.get(..*len as usize)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
@@ -139,7 +139,7 @@ fn shown(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
         PrintValue::Enum { number, enumerators } => {
             match enumerators.iter().find(|(value, _)| *value == bits) {
                 Some((_, name)) => Value::Text(name.clone().into_bytes()),
-                None => shown(number, bytes)?,
+                None => display(number, bytes)?,
             }
         }
     })

@@ -26,7 +26,7 @@ pub struct RingHandle {
 pub(super) struct Rings {
     readers: BTreeMap<String, Reader>,
     /// Which of the polled rings is looked at first, so that a busy one does not keep others waiting.
-    turn: usize,
+    first_ring: usize,
 }
 
 impl Rings {
@@ -109,13 +109,13 @@ impl State {
 
     fn take(&mut self, names: &[String], most: usize) -> Result<Batch, BpfError> {
         let mut batch = Batch::default();
-        self.rings.turn = self.rings.turn.wrapping_add(1);
+        self.rings.first_ring = self.rings.first_ring.wrapping_add(1);
         // A ring that stands in the list twice gives two parts of one batch.
         for name in names {
             self.rings.readers.get_mut(name).into_iter().for_each(|reader| reader.given = 0);
         }
         for at in 0..names.len() {
-            let position = (self.rings.turn + at) % names.len();
+            let position = (self.rings.first_ring + at) % names.len();
             let Some(reader) = self.rings.readers.get_mut(&names[position]) else { continue };
             // A plugin polls as many rings as it has handles, which 16 bits can count.
             match reader.take(position as u32, most, &mut batch) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ks_wit::manifest::{Config, ConfigField, Manifest};
 
+use super::arguments;
 use super::bindings::kernelscript::host::args::{OptionType, OptionValue};
-use super::words;
 use crate::near::near;
 
 /// What was set: of each block, bytes and where they go.
@@ -19,24 +19,24 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingError {
     /// It is not `block.field=value`.
-    #[error("`{word}` is not of the form `block.field=value` or `block.field[index]=value`")]
+    #[error("`{argument}` is not of the form `block.field=value` or `block.field[index]=value`")]
     Form {
         /// The word.
-        word: String,
+        argument: String,
     },
     /// There is no such block, field or element.
-    #[error("`{word}`: {reason}")]
+    #[error("`{argument}`: {reason}")]
     Unknown {
         /// The word.
-        word: String,
+        argument: String,
         /// What is not there, and what is.
         reason: String,
     },
     /// The value is not of the field's type.
-    #[error("`{word}`: {reason}")]
+    #[error("`{argument}`: {reason}")]
     Value {
         /// The word.
-        word: String,
+        argument: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -47,11 +47,11 @@ impl Settings {
     ///
     /// # Errors
     /// The first word that names nothing, or whose value does not fit.
-    pub fn read(words: &[String], manifests: &[Manifest]) -> Result<Settings, SettingError> {
+    pub fn read(arguments: &[String], manifests: &[Manifest]) -> Result<Settings, SettingError> {
         let mut settings = Settings::default();
-        for word in words {
-            let (block, place) = read(word, manifests)?;
-            settings.blocks.entry(block).or_default().push(place);
+        for argument in arguments {
+            let (block, target) = read(argument, manifests)?;
+            settings.blocks.entry(block).or_default().push(target);
         }
         Ok(settings)
     }
@@ -60,20 +60,20 @@ impl Settings {
     /// keep to its own manifest then.
     pub(super) fn apply(&self, block: &str, bytes: &mut [u8]) {
         for (offset, value) in self.blocks.get(block).into_iter().flatten() {
-            if let Some(place) = bytes.get_mut(*offset..).and_then(|rest| rest.get_mut(..value.len())) {
-                place.copy_from_slice(value);
+            if let Some(target) = bytes.get_mut(*offset..).and_then(|rest| rest.get_mut(..value.len())) {
+                target.copy_from_slice(value);
             }
         }
     }
 }
 
 /// One word: its block, and the bytes with their place.
-fn read(word: &str, manifests: &[Manifest]) -> Result<(String, (usize, Vec<u8>)), SettingError> {
-    let unknown = |reason| SettingError::Unknown { word: word.into(), reason };
-    let form = || SettingError::Form { word: word.into() };
-    let (place, value) = word.split_once('=').ok_or_else(form)?;
+fn read(argument: &str, manifests: &[Manifest]) -> Result<(String, (usize, Vec<u8>)), SettingError> {
+    let unknown = |reason| SettingError::Unknown { argument: argument.into(), reason };
+    let form = || SettingError::Form { argument: argument.into() };
+    let (target, value) = argument.split_once('=').ok_or_else(form)?;
     // A block of an imported module has a dot in its name.
-    let (block, field) = place.rsplit_once('.').ok_or_else(form)?;
+    let (block, field) = target.rsplit_once('.').ok_or_else(form)?;
     let (field, index) = match field.split_once('[') {
         Some((field, index)) => (field, Some(index.strip_suffix(']').ok_or_else(form)?)),
         None => (field, None),
@@ -86,7 +86,7 @@ fn read(word: &str, manifests: &[Manifest]) -> Result<(String, (usize, Vec<u8>))
         let what = format!("field of `{block}`");
         unknown(no(&what, field, config.fields.iter().map(|one| one.name.clone()).collect()))
     })?;
-    let wrong = |reason| SettingError::Value { word: word.into(), reason };
+    let wrong = |reason| SettingError::Value { argument: argument.into(), reason };
     let (offset, bytes) = field_bytes(config, found, index, value).map_err(wrong)?;
     Ok((config.name.clone(), (offset, bytes)))
 }
@@ -117,15 +117,15 @@ fn field_bytes(
     let scalar =
         Scalar::of(element).ok_or_else(|| format!("this host cannot set a field of type `{}`", field.ty))?;
     let start = field.offset as usize;
-    let place = || format!("`{}.{}` is of type `{}`", config.name, field.name, field.ty);
+    let target = || format!("`{}.{}` is of type `{}`", config.name, field.name, field.ty);
     match (len, index) {
         (None, None) => Ok((start, scalar.bytes(value)?)),
-        (None, Some(_)) => Err(format!("{} and has no elements", place())),
+        (None, Some(_)) => Err(format!("{} and has no elements", target())),
         (Some(len), Some(index)) => {
             let index: usize =
                 index.parse().map_err(|_| format!("`{index}` is not the number of an element"))?;
             if index >= len {
-                return Err(format!("{}: the last element is {}", place(), len.saturating_sub(1)));
+                return Err(format!("{}: the last element is {}", target(), len.saturating_sub(1)));
             }
             Ok((start.saturating_add(index.saturating_mul(scalar.size())), scalar.bytes(value)?))
         }
@@ -133,7 +133,7 @@ fn field_bytes(
             let elements: Vec<&str> =
                 if value.is_empty() { Vec::new() } else { value.split(',').map(str::trim).collect() };
             if elements.len() > len {
-                return Err(format!("{}: {} values are too many", place(), elements.len()));
+                return Err(format!("{}: {} values are too many", target(), elements.len()));
             }
             let mut bytes = Vec::new();
             for element in elements {
@@ -191,7 +191,7 @@ impl Scalar {
                 _ => Err(format!("`{value}` is not one character of one byte")),
             };
         };
-        let bytes = match words::read_value(value, ty)? {
+        let bytes = match arguments::read_value(value, ty)? {
             OptionValue::Unsigned(number) => number.to_le_bytes(),
             OptionValue::Signed(number) => number.to_le_bytes(),
             OptionValue::Boolean(on) => u64::from(on).to_le_bytes(),
@@ -240,29 +240,29 @@ mod tests {
         }
     }
 
-    fn read(words: &[&str]) -> Result<Settings, SettingError> {
-        let words: Vec<String> = words.iter().map(|word| (*word).into()).collect();
-        Settings::read(&words, &[manifest()])
+    fn read(arguments: &[&str]) -> Result<Settings, SettingError> {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).into()).collect();
+        Settings::read(&arguments, &[manifest()])
     }
 
     /// The block after these words, over bytes that are all 0xee.
-    fn block(words: &[&str]) -> [u8; 24] {
+    fn block(arguments: &[&str]) -> [u8; 24] {
         let mut bytes = [0xee; 24];
-        read(words).expect("they fit").apply("limits", &mut bytes);
+        read(arguments).expect("they fit").apply("limits", &mut bytes);
         bytes
     }
 
     #[test]
-    fn a_value_goes_to_its_place_and_no_further() {
+    fn a_value_changes_its_field_and_no_other() {
         let mut expected = [0xee; 24];
         assert_eq!(block(&[]), expected);
         expected[..4].copy_from_slice(&[0x39, 5, 0, 0]);
         expected[4] = 1;
         expected[5] = b'x';
         expected[16..].copy_from_slice(&(-3_i64).to_le_bytes());
-        let words =
+        let arguments =
             ["limits.burst=1", "limits.burst=0x539", "limits.strict=on", "limits.mark=x", "limits.least=-3"];
-        assert_eq!(block(&words), expected);
+        assert_eq!(block(&arguments), expected);
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (word, reason) in [
+        for (argument, reason) in [
             ("limits", "not of the form"),
             ("limits.burst", "not of the form"),
             ("burst=1", "not of the form"),
@@ -300,8 +300,8 @@ mod tests {
             ("limits.ports[x]=1", "not the number of an element"),
             ("limits.odd=a", "cannot set a field of type `str(4)`"),
         ] {
-            let error = read(&[word]).expect_err(word).to_string();
-            assert!(error.contains(reason), "{word}: {error}");
+            let error = read(&[argument]).expect_err(argument).to_string();
+            assert!(error.contains(reason), "{argument}: {error}");
         }
         assert!(
             Settings::read(&["a.b=1".into()], &[]).expect_err("no block").to_string().contains("has none")

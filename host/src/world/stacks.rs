@@ -8,7 +8,7 @@ use ks_wit::manifest::{Holds, KeyPart, Manifest};
 
 use crate::bpf::{BpfError, Cursor, Map, Object};
 use crate::host_bytes::{Charge, HostBytes};
-use crate::stacks::{Addresses, Counted, CountedStack};
+use crate::stacks::{CountedStack, CountedStacks, StackAddresses};
 
 /// Bytes of entries that are read at once.
 const AT_ONCE: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub struct StackRequest {
     /// The map.
     pub map: StackMap,
     /// Where to: once, if the plugin's programs were loaded; or why not.
-    pub to: Sender<Result<Counted, String>>,
+    pub to: Sender<Result<CountedStacks, String>>,
 }
 
 impl StackMap {
@@ -49,7 +49,11 @@ impl StackMap {
     ///
     /// # Errors
     /// If the object does not have what the manifest says of it, the kernel refuses, or the host would keep too much.
-    pub(super) fn read(&self, object: &mut Object, host_bytes: &HostBytes) -> Result<Counted, BpfError> {
+    pub(super) fn read(
+        &self,
+        object: &mut Object,
+        host_bytes: &HostBytes,
+    ) -> Result<CountedStacks, BpfError> {
         let map = object.map(&self.name)?;
         let mut stacks = Stacks { object, known: BTreeMap::new(), charge: host_bytes.start() };
         let (key_size, value_size) = (map.shape().key_size as usize, map.shape().value_size as usize);
@@ -76,14 +80,14 @@ impl StackMap {
             }
         }
         let stacks = found.into_iter().map(|(stack, weight)| CountedStack { weight, ..stack }).collect();
-        Ok(Counted { map: self.name.clone(), stacks })
+        Ok(CountedStacks { map: self.name.clone(), stacks })
     }
 }
 
 /// The stacks that were read already.
 struct Stacks<'a> {
     object: &'a mut Object,
-    known: BTreeMap<(String, i64), Addresses>,
+    known: BTreeMap<(String, i64), StackAddresses>,
     /// For all that is counted and known.
     charge: Charge,
 }
@@ -110,9 +114,9 @@ impl Stacks<'_> {
         Ok(stack)
     }
 
-    fn addresses(&mut self, map: &str, id: i64) -> Result<Addresses, BpfError> {
+    fn addresses(&mut self, map: &str, id: i64) -> Result<StackAddresses, BpfError> {
         if id < 0 {
-            return Ok(if id == NO_STACK { Addresses::None } else { Addresses::Lost });
+            return Ok(if id == NO_STACK { StackAddresses::None } else { StackAddresses::Lost });
         }
         let name = (map.to_owned(), id);
         if let Some(known) = self.known.get(&name) {
@@ -121,10 +125,10 @@ impl Stacks<'_> {
         let map: Arc<Map> = self.object.map(map)?;
         let id = u32::try_from(id).unwrap_or(u32::MAX);
         let found = match map.lookup(&id.to_ne_bytes())? {
-            Some(bytes) => {
-                Addresses::Known(bytes.chunks_exact(8).map(unsigned).take_while(|one| *one != 0).collect())
-            }
-            None => Addresses::Lost,
+            Some(bytes) => StackAddresses::Known(
+                bytes.chunks_exact(8).map(unsigned).take_while(|one| *one != 0).collect(),
+            ),
+            None => StackAddresses::Lost,
         };
         self.charge.grow(KNOWN_BYTES + name.0.len() as u64 + address_bytes(&found))?;
         self.known.insert(name, found.clone());
@@ -135,10 +139,10 @@ impl Stacks<'_> {
 /// What the host keeps of a stack beside its addresses and texts.
 const KNOWN_BYTES: u64 = 128;
 
-fn address_bytes(addresses: &Addresses) -> u64 {
+fn address_bytes(addresses: &StackAddresses) -> u64 {
     match addresses {
-        Addresses::Known(all) => size_of_val(all.as_slice()) as u64,
-        Addresses::None | Addresses::Lost => 0,
+        StackAddresses::Known(all) => size_of_val(all.as_slice()) as u64,
+        StackAddresses::None | StackAddresses::Lost => 0,
     }
 }
 

@@ -19,10 +19,10 @@ use super::losses::Losses;
 use super::misses::Misses;
 use super::output::{Output, Streams};
 use super::prints::{Printer, Table};
+use super::recording::{CallRecording, Calls};
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
-use super::tape::{Calls, Tape};
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
@@ -43,7 +43,7 @@ use crate::text;
 const MAX_WARNINGS: usize = 4096;
 
 /// Lines of the kernel half are shown when they are so many bytes.
-const SHOWN_AT_ONCE: usize = 64 << 10;
+const PRINTED_AT_ONCE: usize = 64 << 10;
 
 /// How often it is looked whether CPUs have gone or come, whatever the plugin does: a look costs a microsecond or two.
 const FOLLOWED_EVERY: Duration = Duration::from_millis(500);
@@ -82,7 +82,7 @@ pub struct State {
     /// Keys and digests of what was warned of once: the words themselves may be long.
     warned: BTreeSet<(u64, u64)>,
     pub(super) name: String,
-    pub(super) words: Vec<String>,
+    pub(super) arguments: Vec<String>,
     pub(super) settings: Settings,
     pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
@@ -90,7 +90,7 @@ pub struct State {
     /// What the audit has of the plugin's looks.
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
-    pub(super) tape: Tape,
+    pub(super) recording: CallRecording,
     output: Output,
     /// Why standard output takes nothing any more.
     output_lost: Option<String>,
@@ -159,14 +159,14 @@ impl State {
             waited: false,
             warned: BTreeSet::new(),
             name,
-            words: options.words,
+            arguments: options.arguments,
             settings: options.settings,
             symbols: Symbols::default(),
             stop: options.stop,
             audit: options.audit.map(PluginAudit::new),
             looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
-            tape: Tape::of(options.calls),
+            recording: CallRecording::of(options.calls),
             output,
             output_lost: None,
             limiter: Limiter::new(limits),
@@ -197,7 +197,7 @@ impl State {
             Ok(true) => self.attachments.note_exec(),
             Ok(false) => {}
             Err(error) => {
-                let message = format!("cannot run `{}`: {error}", command.words());
+                let message = format!("cannot run `{}`: {error}", command.command_line());
                 return Err(wasmtime::Error::new(Abort(message)));
             }
         }
@@ -218,7 +218,7 @@ impl State {
     }
 
     /// Says once what numbers of tasks mean where this host runs.
-    pub(super) fn tell_namespace(&mut self) {
+    pub(super) fn report_namespace(&mut self) {
         if !procfs::is_own() {
             self.warn_once(
                 0,
@@ -265,9 +265,9 @@ impl State {
     }
 
     /// Where so many bytes of a map lie in the plugin's memory.
-    pub(super) fn place(&mut self, pages: Option<Pages>) -> Option<u32> {
+    pub(super) fn map_pages(&mut self, pages: Option<Pages>) -> Option<u32> {
         let Pages { name, bytes, descriptor } = pages?;
-        self.shared.as_mut()?.place(&name, bytes, descriptor.as_fd())
+        self.shared.as_mut()?.map_pages(&name, bytes, descriptor.as_fd())
     }
 
     /// Shows what the kernel half has printed up to now, so that its lines stand before those that come after it.
@@ -285,7 +285,7 @@ impl State {
             let mut lines = Vec::new();
             let taken = printer.take(|line| {
                 lines.extend(line);
-                if lines.len() >= SHOWN_AT_ONCE {
+                if lines.len() >= PRINTED_AT_ONCE {
                     self.show(&std::mem::take(&mut lines));
                 }
                 // What would be lost is not made; the lines that are made already lose something, which is told.
@@ -310,7 +310,7 @@ impl State {
             return due;
         }
         let follows = self.attachments.follow_cpus();
-        self.tell_notices();
+        self.report_notices();
         self.followed = follows.then_some(now);
         follows.then_some(now + FOLLOWED_EVERY)
     }
@@ -356,7 +356,7 @@ impl State {
         }
         let names: Vec<_> = registered.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
-        self.tell(&format!(
+        self.report(&format!(
             "waiting, with {names} registered, until this is stopped (Ctrl-C or SIGTERM; --no-wait ends at once)"
         ));
         self.stop.linger();
@@ -397,14 +397,14 @@ impl State {
                 self.stop.ask(StopReason::OutputLost);
             }
         }
-        self.tell_loss();
+        self.report_output_loss();
     }
 
     /// Says once that the plugin writes more than it may.
-    fn tell_loss(&mut self) {
+    fn report_output_loss(&mut self) {
         if self.output.notice() {
             let (limit, name) = (self.policy.limit(Limit::PrintBytes), Limit::PrintBytes.name());
-            self.tell(&format!(
+            self.report(&format!(
                 "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
             ));
         }
@@ -423,14 +423,14 @@ impl State {
     }
 
     /// As [`State::warn`], of what the host has to say itself: no limit of the plugin keeps it back.
-    pub(super) fn tell(&mut self, message: &str) {
+    pub(super) fn report(&mut self, message: &str) {
         let line = self.output.line(message);
         self.record_text(Stream::Stderr, line.as_bytes());
         self.output.write_error(&line);
     }
 
     /// Writes how the plugin is used to standard error.
-    pub(super) fn tell_usage(&mut self, text: &str) {
+    pub(super) fn report_usage(&mut self, text: &str) {
         let block = self.output.block(text);
         self.record_and_write_error(&block);
     }
@@ -438,7 +438,7 @@ impl State {
     /// Writes what the plugin wrote to standard error by itself.
     pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
         self.output.write_error_stream(bytes);
-        self.tell_loss();
+        self.report_output_loss();
     }
 
     /// Writes lines to standard error that stood there when the run was recorded.
@@ -451,14 +451,14 @@ impl State {
             self.record_text(Stream::Stderr, lines.as_bytes());
             self.output.write_error(lines);
         }
-        self.tell_loss();
+        self.report_output_loss();
     }
 
     fn write_error(&mut self, lines: &str) {
         if self.output.take(lines.len()) {
             self.output.write_error(lines);
         }
-        self.tell_loss();
+        self.report_output_loss();
     }
 
     /// As [`State::warn`], once for each pair.
@@ -484,11 +484,11 @@ impl Drop for State {
         self.table = ResourceTable::new();
         self.attached = AttachedPrograms::default();
         self.attachments.detach_all();
-        self.tell_notices();
+        self.report_notices();
         if let Some(command) = self.command.take_if(|command| command.is_waiting()) {
-            let words = command.words();
-            self.tell(&format!(
-                "`{words}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
+            let command_line = command.command_line();
+            self.report(&format!(
+                "`{command_line}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
             ));
         }
         self.show_prints();

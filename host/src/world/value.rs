@@ -33,7 +33,7 @@ pub(crate) trait Recorded: Sized {
     /// As [`Recorded::read`].
     fn read_list(value: &Value) -> Result<Vec<Self>, Misfit> {
         let items = value.as_array().ok_or_else(|| Misfit::wanted("a list"))?;
-        let item = |(place, item)| Self::read(item).map_err(|misfit| misfit.within(&format!("[{place}]")));
+        let item = |(index, item)| Self::read(item).map_err(|misfit| misfit.within(&format!("[{index}]")));
         items.iter().enumerate().map(item).collect()
     }
 }

@@ -5,13 +5,13 @@ use std::arch::asm;
 
 /// Goes round a loop of two instructions so many times, at least once.
 #[inline(never)]
-pub fn iterate(rounds: u64) {
-    let rounds = rounds.max(1);
+pub fn iterate(iterations: u64) {
+    let iterations = iterations.max(1);
     // SAFETY: one register is counted down to zero; no memory is touched, and the flags are declared as lost.
     unsafe {
         #[cfg(target_arch = "aarch64")]
-        asm!("2:", "subs {n}, {n}, #1", "b.ne 2b", n = inout(reg) rounds => _, options(nomem, nostack));
+        asm!("2:", "subs {n}, {n}, #1", "b.ne 2b", n = inout(reg) iterations => _, options(nomem, nostack));
         #[cfg(target_arch = "x86_64")]
-        asm!("2:", "dec {n}", "jnz 2b", n = inout(reg) rounds => _, options(nomem, nostack));
+        asm!("2:", "dec {n}", "jnz 2b", n = inout(reg) iterations => _, options(nomem, nostack));
     }
 }

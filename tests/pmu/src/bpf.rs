@@ -24,17 +24,17 @@ const PROG_TYPE_PERF_EVENT: u32 = 7;
 const PERF_EVENT: u32 = 41;
 
 /// The program and the array whose only entry it counts in.
-pub struct Counting {
+pub struct CountingProgram {
     map: OwnedFd,
     program: OwnedFd,
 }
 
-impl Counting {
+impl CountingProgram {
     /// Loads it. Needs root.
-    pub fn load() -> io::Result<Counting> {
+    pub fn load() -> io::Result<CountingProgram> {
         let map = array()?;
         let program = program(PROG_TYPE_PERF_EVENT, &counting(map.as_raw_fd()))?;
-        Ok(Counting { map, program })
+        Ok(CountingProgram { map, program })
     }
 
     /// Links it to an event.
@@ -49,20 +49,20 @@ impl Counting {
 }
 
 /// A program for a tracepoint that reads the counter of its CPU, and the array that it finds it in.
-pub struct Looking {
+pub struct CounterReader {
     name: &'static str,
     map: OwnedFd,
     events: OwnedFd,
     program: OwnedFd,
 }
 
-impl Looking {
+impl CounterReader {
     /// Loads it, with a name for the array. Needs root.
-    pub fn load(name: &'static str) -> io::Result<Looking> {
+    pub fn load(name: &'static str) -> io::Result<CounterReader> {
         let map = array()?;
         let events = self::map(&[(0, MAP_TYPE_PERF_EVENT_ARRAY), (4, 4), (8, 4), (12, 8)])?;
         let program = program(PROG_TYPE_TRACEPOINT, &looking(events.as_raw_fd(), map.as_raw_fd()))?;
-        Ok(Looking { name, map, events, program })
+        Ok(CounterReader { name, map, events, program })
     }
 
     /// Links it to the event of a tracepoint.
@@ -76,7 +76,7 @@ impl Looking {
     }
 }
 
-impl EventArray for Looking {
+impl EventArray for CounterReader {
     fn name(&self) -> &str {
         self.name
     }

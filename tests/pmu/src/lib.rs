@@ -8,11 +8,11 @@ mod bpf;
 mod script;
 
 pub use asm::iterate;
-pub use bpf::{Counting, Looking};
+pub use bpf::{CounterReader, CountingProgram};
 pub use script::Script;
 
 /// Instructions of one round of [`iterate`].
-pub const PER_ROUND: u64 = 2;
+pub const INSNS_PER_ITERATION: u64 = 2;
 
 /// Whether the tests run on the emulated machine, where counts are exact.
 pub fn is_emulated() -> bool {

@@ -27,17 +27,17 @@ impl Script {
     pub fn load(text: &str) -> std::io::Result<Script> {
         let (mut order, mut maps, mut code) = (Vec::new(), BTreeMap::new(), Vec::new());
         for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            match words[..] {
+            let fields: Vec<&str> = line.split(' ').collect();
+            match fields[..] {
                 ["map", name, ref shape @ .., first] => {
                     let map = Arc::new(create(shape, first)?);
                     order.push(Arc::clone(&map));
                     maps.insert(name.to_owned(), map);
                 }
-                ["code", word] => code.push(number(word)),
-                ["from", map, word] => {
+                ["code", field] => code.push(number(field)),
+                ["from", map, field] => {
                     let map = &order[number(map) as usize];
-                    code.push(number(word) | bpf::as_immediate(map));
+                    code.push(number(field) | bpf::as_immediate(map));
                 }
                 _ => panic!("a line of a script is {line}"),
             }
@@ -77,9 +77,9 @@ impl EventArray for Counter {
 
 /// A map of this kind, these sizes, so many entries and these flags, with its first value if it has one.
 fn create(shape: &[&str], first: &str) -> std::io::Result<OwnedFd> {
-    let words: Vec<(usize, u32)> =
-        (0..).step_by(4).zip(shape.iter().map(|word| number(word) as u32)).collect();
-    let map = bpf::map(&words)?;
+    let fields: Vec<(usize, u32)> =
+        (0..).step_by(4).zip(shape.iter().map(|field| number(field) as u32)).collect();
+    let map = bpf::map(&fields)?;
     if first != "-" {
         let byte = |at: usize| u8::from_str_radix(&first[at..at + 2], 16).expect("hexadecimal digits");
         let value: Vec<u8> = (0..first.len()).step_by(2).map(byte).collect();
@@ -88,6 +88,6 @@ fn create(shape: &[&str], first: &str) -> std::io::Result<OwnedFd> {
     Ok(map)
 }
 
-fn number(word: &str) -> u64 {
-    word.parse().unwrap_or_else(|error| panic!("{word}: {error}"))
+fn number(field: &str) -> u64 {
+    field.parse().unwrap_or_else(|error| panic!("{field}: {error}"))
 }

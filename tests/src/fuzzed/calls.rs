@@ -8,7 +8,7 @@ use std::time::Duration;
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::{Host, PreparedPlugin, RunOptions};
 
-use super::{Chance, EDGES};
+use super::{EDGES, Rng};
 use crate::guest::{DATA, Import, RESULT, Role, core_module, data, imports};
 use crate::{compile, component};
 
@@ -75,13 +75,13 @@ pub(super) fn run(bytes: &[u8]) {
         let host = Host::new().expect("this machine runs plugins");
         host.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("it fits the world")
     });
-    let mut word = String::new();
+    let mut argument = String::new();
     for byte in bytes.iter().take(STEP * STEPS) {
         // Writing to a string cannot fail.
-        let _ = write!(word, "{byte:02x}");
+        let _ = write!(argument, "{byte:02x}");
     }
     let outcome = GUEST.run(RunOptions {
-        words: vec![word],
+        arguments: vec![argument],
         stdout: Box::new(std::io::sink()),
         stderr: Box::new(std::io::sink()),
         timeout: Some(Duration::from_millis(200)),
@@ -94,13 +94,13 @@ pub(super) fn run(bytes: &[u8]) {
 fn interpreter() -> String {
     let mut text = data(LENGTHS, &TEXTS.map(|text| text.len() as u8));
     text += &data(WORDS, &EDGES.map(u64::to_le_bytes).concat());
-    for (place, known) in TEXTS.iter().enumerate() {
-        text += &data(DATA + place as u32 * 64, known.as_bytes());
+    for (index, known) in TEXTS.iter().enumerate() {
+        text += &data(DATA + index as u32 * 64, known.as_bytes());
     }
     let mut elements = String::new();
-    for (place, import) in imports().iter().enumerate() {
-        text += &step(place, import);
-        let _ = write!(elements, " $step{place}");
+    for (index, import) in imports().iter().enumerate() {
+        text += &step(index, import);
+        let _ = write!(elements, " $step{index}");
     }
     let count = imports().len();
     let _ = write!(
@@ -134,15 +134,15 @@ fn interpreter() -> String {
 fn slot(resource: &str, choice: &str) -> String {
     let drops = imports().iter().filter_map(|import| import.short.strip_suffix(".drop"));
     let mut names = drops.map(|path| path.split('.').next_back().unwrap_or_default());
-    let place = names.position(|name| name == resource).expect("a resource of the contract") as u32;
+    let index = names.position(|name| name == resource).expect("a resource of the contract") as u32;
     format!(
         "(i32.add (i32.const {}) (i32.shl (i32.and {choice} (i32.const 3)) (i32.const 2)))",
-        SLOTS + place * 16
+        SLOTS + index * 16
     )
 }
 
 /// The function that makes one step: a call, if there are the handles that it wants. A few are guessed.
-fn step(place: usize, import: &Import) -> String {
+fn step(index: usize, import: &Import) -> String {
     let waits = matches!(import.short.as_str(), "clock.sleep" | "ring.poll");
     let slot_choice = format!("(i32.load8_u offset={} (local.get $p))", STEP - 1);
     let mut wanted = match RARE.contains(&import.short.as_str()) {
@@ -155,7 +155,7 @@ fn step(place: usize, import: &Import) -> String {
         let choice = format!("(i32.load8_u offset={} (local.get $p))", 1 + number.min(STEP - 3));
         let above = |least: u32| format!("(i32.gt_u {choice} (i32.const {least}))");
         let wide = format!("(i64.extend_i32_u {choice})");
-        let word = format!(
+        let value_addr = format!(
             "(i32.add (i32.const {WORDS}) (i32.shl (i32.rem_u {choice} (i32.const {})) (i32.const 3)))",
             EDGES.len()
         );
@@ -189,11 +189,11 @@ fn step(place: usize, import: &Import) -> String {
                 rings = slot("ring", "(i32.const 0)")
             ),
             Role::Number32(0) => {
-                format!("(select (i32.load {word}) (i32.and {choice} (i32.const 15)) {})", above(240))
+                format!("(select (i32.load {value_addr}) (i32.and {choice} (i32.const 15)) {})", above(240))
             }
             Role::Number32(cases) => format!("(i32.rem_u {choice} (i32.const {cases}))"),
             Role::Number64 if waits => format!("(i64.mul {wide} (i64.const 1000))"),
-            Role::Number64 => format!("(select (i64.load {word}) {wide} {})", above(224)),
+            Role::Number64 => format!("(select (i64.load {value_addr}) {wide} {})", above(224)),
             Role::Pointer if import.writes_result && last => format!("(i32.const {RESULT})"),
             Role::Pointer => format!("(i32.const {PARAMETERS})"),
         };
@@ -214,15 +214,15 @@ fn step(place: usize, import: &Import) -> String {
     };
     let dropped = handle.filter(|_| import.short.ends_with(".drop"));
     let forget = dropped.map(|slot| format!(" (i32.store {slot} (i32.const 0))")).unwrap_or_default();
-    format!("(func $step{place} (param $p i32) (if {wanted} (then {done}{forget})))\n")
+    format!("(func $step{index} (param $p i32) (if {wanted} (then {done}{forget})))\n")
 }
 
 /// A step that makes a call with these choices.
 fn step_of(short: &str, choices: &[u8]) -> [u8; STEP] {
-    let place =
+    let index =
         imports().iter().position(|import| import.short == short).expect("a function of the contract");
     let mut step = [0; STEP];
-    step[0] = place as u8;
+    step[0] = index as u8;
     step[1..=choices.len()].copy_from_slice(choices);
     step
 }
@@ -261,8 +261,8 @@ pub(super) fn sequences() -> Vec<Vec<u8>> {
         ("bpf.program.drop", &[]),
     ];
     let whole: Vec<u8> = plugin.iter().flat_map(|(short, choices)| step_of(short, choices)).collect();
-    let mut chance = Chance::new(1);
-    let mut by_chance = || -> [u8; STEP] { std::array::from_fn(|_| chance.below(256) as u8) };
+    let mut rng = Rng::new(1);
+    let mut by_chance = || -> [u8; STEP] { std::array::from_fn(|_| rng.below(256) as u8) };
     let mut all: Vec<Vec<u8>> = (0..32).map(|_| (0..40).flat_map(|_| by_chance()).collect()).collect();
     all.push(whole);
     all

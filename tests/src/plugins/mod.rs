@@ -138,7 +138,7 @@ pub fn with_section(mut component: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> 
 }
 
 /// What a run gave.
-pub struct Ran {
+pub struct RunOutput {
     /// How it ended.
     pub outcome: Outcome,
     /// Standard output.
@@ -148,7 +148,7 @@ pub struct Ran {
 }
 
 /// Runs a plugin with captured output; `change` may change how.
-pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> Ran {
+pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutput {
     let plugin = Plugin::from_bytes(file).expect("a plugin");
     let prepared = Host::new().expect("an engine").prepare(&plugin).unwrap_or_else(|error| panic!("{error}"));
     let (stdout, stderr) = (Capture::default(), Capture::default());
@@ -162,11 +162,11 @@ pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> Ran {
     };
     change(&mut options);
     let outcome = prepared.run(options);
-    Ran { outcome, stdout: stdout.text(), stderr: stderr.text() }
+    RunOutput { outcome, stdout: stdout.text(), stderr: stderr.text() }
 }
 
 /// Runs the guest of these functions.
-pub fn run(body: &str) -> Ran {
+pub fn run(body: &str) -> RunOutput {
     run_with(component(body), |_| {})
 }
 

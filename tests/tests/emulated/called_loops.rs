@@ -43,7 +43,7 @@ fn results(items: &str, body: &str, bound: u64) -> Vec<u64> {
 }
 
 #[test]
-fn root_a_number_that_turns_change_is_compared_behind_the_loop() {
+fn root_a_number_that_iterations_change_is_compared_after_the_loop() {
     let body = "var count: u32 = 0\nvar state: u32 = 0\n\
                 for (i in 0..n) {\n  count += 1\n  if (state == 0) { state = 1 } else { state = 2 }\n}\n\
                 if (count == 5) { out[0] = 1 }\nif (count == 0) { out[1] = 1 }\n\
@@ -54,7 +54,7 @@ fn root_a_number_that_turns_change_is_compared_behind_the_loop() {
 }
 
 #[test]
-fn root_memory_that_turns_change_is_compared_behind_the_loop() {
+fn root_memory_that_iterations_change_is_compared_after_the_loop() {
     let items = "struct Pair { a: u64, b: u64 }";
     let body = "var p = Pair { a: 0, b: 7 }\nvar list: u32[4] = [0, 0, 0, 0]\n\
                 for (i in 0..n) {\n  p.a += 1\n  list[i & 3] = 9\n  if (p.a == 3) { p.b = 8 }\n}\n\
@@ -66,7 +66,7 @@ fn root_memory_that_turns_change_is_compared_behind_the_loop() {
 }
 
 #[test]
-fn root_loops_are_left_in_every_way() {
+fn root_loops_have_every_kind_of_exit() {
     let items = "@helper fn find(n: u64, wanted: u64) -> u64 {\n  for (i in 0..n) {\n    if (i * i == wanted) { return i }\n  }\n\
                  return 100\n}\n\
                  @helper fn fails(n: u64) -> u64 {\n  for (i in 0..n) {\n    if (i == 4) { throw 42 }\n  }\n  return 1\n}";

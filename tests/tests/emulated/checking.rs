@@ -93,7 +93,7 @@ fn root_check_names_a_member_that_the_kernel_lacks() {
     let plugin = checked.build(Target::default()).expect("these types have the member").plugin;
     let folder = Folder::new();
     let file = folder.write("gone.wasm", plugin);
-    let told = "the kernel has no member `nr_migrationz` in `sched_entity`";
+    let expected = "the kernel has no member `nr_migrationz` in `sched_entity`";
 
     let checked = finish(command("ks-host").args(["check", "--json"]).arg(&file));
     assert_eq!(checked.code, 1, "{checked:#?}");
@@ -105,11 +105,14 @@ fn root_check_names_a_member_that_the_kernel_lacks() {
         (&member["what"], &member["name"]),
         (&"member".into(), &"task_struct.se.nr_migrationz".into())
     );
-    assert_eq!(member["because"], format!("{told}, which gone.ks:5 reads"));
+    assert_eq!(member["because"], format!("{expected}, which gone.ks:5 reads"));
 
     let ran = finish(allowed().arg(&file));
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(ran.stderr.contains(told) && ran.stderr.contains("moved = prev->se.nr_migrationz"), "{ran:#?}");
+    assert!(
+        ran.stderr.contains(expected) && ran.stderr.contains("moved = prev->se.nr_migrationz"),
+        "{ran:#?}"
+    );
     assert!(!ran.stderr.contains("mistake of the compiler"), "{ran:#?}");
 }
 
@@ -127,10 +130,10 @@ fn check_wants_a_plugin() {
 
 /// Puts bytes of the same length in the place of others, wherever they are.
 fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
-    let places: Vec<usize> =
+    let offsets: Vec<usize> =
         (0..=bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
-    assert!(!places.is_empty() && from.len() == to.len());
-    for at in places {
+    assert!(!offsets.is_empty() && from.len() == to.len());
+    for at in offsets {
         bytes[at..at + to.len()].copy_from_slice(to);
     }
 }

@@ -20,9 +20,9 @@ const SCRIPT: &str = include_str!("scripts/clsact.ks");
 /// The programs on interfaces, by their names.
 fn attached() -> String {
     let mut bpftool = Command::new("bpftool");
-    let shown = finish(bpftool.args(["net", "show", "dev", "lo"]));
-    assert_eq!(shown.code, 0, "{shown:#?}");
-    shown.stdout
+    let output = finish(bpftool.args(["net", "show", "dev", "lo"]));
+    assert_eq!(output.code, 0, "{output:#?}");
+    output.stdout
 }
 
 /// How many clsact qdiscs there are.

@@ -42,7 +42,7 @@ const PSEUDO_MAP_VALUE: u8 = 2;
 /// instruction: `code` and its word; `from` and a map's number stand before the word if it holds that map's descriptor.
 fn flat(script: &str) -> String {
     let built =
-        try_compile_for("counted", script, Arch::Aarch64.into()).unwrap_or_else(|shown| panic!("{shown}"));
+        try_compile_for("counted", script, Arch::Aarch64.into()).unwrap_or_else(|errors| panic!("{errors}"));
     let open = libbpf_rs::ObjectBuilder::default().open_memory(built.objects[0].1.elf());
     let object = open.expect("libbpf opens it").load().expect("the verifier accepts it");
     let mut text = String::new();
@@ -77,15 +77,15 @@ fn flat(script: &str) -> String {
         let field = |value: u8, shift: u32| u64::from(value) << shift;
         let registers = field(one.dst_reg(), 8) | field(one.src_reg(), 12);
         let rest = u64::from(one.off.cast_unsigned()) << 16;
-        let word = field(one.code, 0) | registers | rest;
+        let insn_word = field(one.code, 0) | registers | rest;
         // Only a map's descriptor, or that of its value, stands in two words with one of these sources.
         let map = descriptors.iter().position(|descriptor| *descriptor == one.imm);
         let holds_map = one.code == LOAD_WIDE && [PSEUDO_MAP_FD, PSEUDO_MAP_VALUE].contains(&one.src_reg());
         match map.filter(|_| holds_map) {
-            Some(map) => writeln!(text, "from {map} {word}"),
+            Some(map) => writeln!(text, "from {map} {insn_word}"),
             None => {
                 assert!(!holds_map, "the map of {one:?} is known");
-                writeln!(text, "code {}", word | u64::from(one.imm.cast_unsigned()) << 32)
+                writeln!(text, "code {}", insn_word | u64::from(one.imm.cast_unsigned()) << 32)
             }
         }
         .expect("text has room");

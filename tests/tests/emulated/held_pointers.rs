@@ -25,7 +25,7 @@ fn passes(name: &str, script: &str) {
 }
 
 #[test]
-fn root_a_cursor_in_a_struct_walks_a_packet() {
+fn root_a_cursor_in_a_struct_traverses_a_packet() {
     passes("cursor", include_str!("scripts/held_pointers_packet.ks"));
 }
 

@@ -46,7 +46,7 @@ fn raw(attachments: &mut Attachments, id: AttachmentId) -> u64 {
 }
 
 /// What was told, as the CPUs it is about: below 0 those that went.
-fn told(attachments: &mut Attachments) -> Vec<i32> {
+fn cpu_notices(attachments: &mut Attachments) -> Vec<i32> {
     let cpu = |notice: Notice| match notice {
         Notice::CpuGone { cpu, .. } => -cpu,
         Notice::CpuCame { cpu, .. } => cpu,
@@ -56,7 +56,7 @@ fn told(attachments: &mut Attachments) -> Vec<i32> {
 }
 
 #[test]
-fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
+fn guest_counts_continue_when_a_cpu_goes_offline_and_online_again() {
     if inside().is_none() {
         return;
     }
@@ -71,11 +71,11 @@ fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
         ask(0, 5);
         assert_eq!(raw(&mut attachments, leader), 15);
         let faults = raw(&mut attachments, member);
-        assert!(told(&mut attachments).is_empty());
+        assert!(cpu_notices(&mut attachments).is_empty());
 
         set_online(false);
         assert_eq!(raw(&mut attachments, leader), 15, "what was counted there stays");
-        assert_eq!(told(&mut attachments), [-1]);
+        assert_eq!(cpu_notices(&mut attachments), [-1]);
         assert!(raw(&mut attachments, member) >= faults);
         ask(0, 3);
         assert_eq!(raw(&mut attachments, leader), 18);
@@ -85,7 +85,7 @@ fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
         set_online(true);
         ask(1, 100);
         assert_eq!(raw(&mut attachments, leader), 18, "what happened before the kernel was asked is the gap");
-        assert_eq!(told(&mut attachments), [1], "which is told with the reading");
+        assert_eq!(cpu_notices(&mut attachments), [1], "which is told with the reading");
         ask(1, 4);
         ask(0, 2);
         let snapshot = attachments.snapshot(member).unwrap();
@@ -113,11 +113,11 @@ fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
         set_online(false);
         set_online(true);
         assert_eq!(raw(&mut attachments, id), 10 * times);
-        assert_eq!(told(&mut attachments), [-1, 1]);
+        assert_eq!(cpu_notices(&mut attachments), [-1, 1]);
         ask(1, 10);
     }
     assert_eq!(raw(&mut attachments, id), 40);
-    assert!(told(&mut attachments).is_empty());
+    assert!(cpu_notices(&mut attachments).is_empty());
 }
 
 /// An event of one CPU, of which nobody would say that it stands still.
@@ -140,13 +140,13 @@ fn guest_an_event_of_one_cpu_is_partial_while_that_is_away_and_counts_when_it_is
     set_online(false);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(read(&mut attachments), (10, true));
-    assert_eq!(told(&mut attachments), [-1]);
+    assert_eq!(cpu_notices(&mut attachments), [-1]);
     ask(0, 5);
     assert_eq!(read(&mut attachments), (10, true));
     set_online(true);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(read(&mut attachments), (10, false));
-    assert_eq!(told(&mut attachments), [1]);
+    assert_eq!(cpu_notices(&mut attachments), [1]);
     ask(1, 7);
     assert_eq!(read(&mut attachments), (17, false));
 }
@@ -175,7 +175,7 @@ fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
     set_online(true);
     attachments.follow_cpus();
     assert_eq!(linked.load(Ordering::Relaxed), 3, "the program is linked to the CPU that came back");
-    assert_eq!(told(&mut attachments), [-1, 1]);
+    assert_eq!(cpu_notices(&mut attachments), [-1, 1]);
     attachments.detach(id);
     assert!(!attachments.follow_cpus());
 }
@@ -186,16 +186,16 @@ fn guest_readings_never_go_back() {
     if inside().is_none() {
         return;
     }
-    const TURNS: u32 = 25;
+    const ITERATIONS: u32 = 25;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for turn in 0..TURNS {
+            for iteration in 0..ITERATIONS {
                 set_online(false);
                 // Sometimes it is back at once, sometimes it stays away for a while.
-                std::thread::sleep(Duration::from_millis(u64::from(turn % 4) * 3));
+                std::thread::sleep(Duration::from_millis(u64::from(iteration % 4) * 3));
                 set_online(true);
-                std::thread::sleep(Duration::from_millis(u64::from(turn % 3) * 4));
+                std::thread::sleep(Duration::from_millis(u64::from(iteration % 3) * 4));
             }
             over.store(true, Ordering::Release);
         });
@@ -212,12 +212,13 @@ fn guest_readings_never_go_back() {
         let of_task_too = open("page-faults", 0, Some(of_task));
         let all = [alone, leader, member, of_task, of_task_too];
         let mut last = [0; 5];
-        let (mut rounds, mut changing) = (0, 0);
+        let (mut iterations, mut changing) = (0, 0);
         while !over.load(Ordering::Acquire) {
             for (id, last) in all.iter().zip(&mut last) {
-                let reading = attachments.read(*id).unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+                let reading =
+                    attachments.read(*id).unwrap_or_else(|error| panic!("after {iterations}: {error}"));
                 let snapshot =
-                    attachments.snapshot(*id).unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+                    attachments.snapshot(*id).unwrap_or_else(|error| panic!("after {iterations}: {error}"));
                 let own = snapshot.entries[snapshot.own].raw;
                 assert!(*last <= reading.raw && reading.raw <= own, "{last} {} {own}", reading.raw);
                 *last = own;
@@ -225,10 +226,10 @@ fn guest_readings_never_go_back() {
             }
             // What changes groups is tried meanwhile, too, on one of its own.
             let opened = attachments.open(&calls(), &everywhere(-1), None, None);
-            let fresh = opened.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+            let fresh = opened.unwrap_or_else(|error| panic!("after {iterations}: {error}"));
             let cpu_clock = Event::named("cpu-clock").unwrap();
             let joined = attachments.open(&cpu_clock, &everywhere(-1), Some(fresh), None);
-            let joined = joined.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+            let joined = joined.unwrap_or_else(|error| panic!("after {iterations}: {error}"));
             for done in [
                 attachments.reset(fresh),
                 attachments.disable(joined),
@@ -236,13 +237,13 @@ fn guest_readings_never_go_back() {
                 attachments.disable(fresh),
                 attachments.enable(fresh),
             ] {
-                done.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+                done.unwrap_or_else(|error| panic!("after {iterations}: {error}"));
             }
             attachments.detach(fresh);
             changing += attachments.take_notices().len();
-            rounds += 1;
+            iterations += 1;
         }
-        assert!(rounds > 10 && changing > 10, "{rounds} {changing}");
+        assert!(iterations > 10 && changing > 10, "{iterations} {changing}");
         // In the end both CPUs are counted.
         for id in all {
             attachments.read(id).unwrap_or_else(|error| panic!("{error}"));
@@ -251,6 +252,6 @@ fn guest_readings_never_go_back() {
         ask(1, 1000);
         ask(0, 1000);
         assert_eq!(attachments.read(member).unwrap().raw, before + 2000);
-        assert_eq!(attachments.live().iter().map(|live| live.places).collect::<Vec<_>>(), [2; 5]);
+        assert_eq!(attachments.live().iter().map(|live| live.locations).collect::<Vec<_>>(), [2; 5]);
     });
 }

@@ -31,7 +31,7 @@ fn moments() -> u64 {
 }
 
 /// What is attached: its name, its attribute and its parameters; its result and what that is, and where it is attached.
-struct Kind {
+struct AttachedProgram {
     name: &'static str,
     attribute: &'static str,
     params: &'static str,
@@ -40,25 +40,30 @@ struct Kind {
     target: &'static str,
 }
 
-impl Kind {
+impl AttachedProgram {
     /// One that observes, attached where its attribute says.
-    const fn new(name: &'static str, attribute: &'static str, params: &'static str) -> Kind {
-        Kind { name, attribute, params, result: "i32", pass: "0", target: "" }
+    const fn new(name: &'static str, attribute: &'static str, params: &'static str) -> AttachedProgram {
+        AttachedProgram { name, attribute, params, result: "i32", pass: "0", target: "" }
     }
 
     /// One that lets packets or connections pass.
-    const fn passing(self, result: &'static str, pass: &'static str, target: &'static str) -> Kind {
-        Kind { result, pass, target, ..self }
+    const fn passing(
+        self,
+        result: &'static str,
+        pass: &'static str,
+        target: &'static str,
+    ) -> AttachedProgram {
+        AttachedProgram { result, pass, target, ..self }
     }
 
     fn program(&self) -> String {
-        let Kind { name, attribute, params, result, pass, .. } = self;
+        let AttachedProgram { name, attribute, params, result, pass, .. } = self;
         format!("{attribute}\nfn NAME{name}({params}) -> {result} {{ hits += 1 return {pass} }}\n")
     }
 
     /// One turn: attached, seen to be so, and detached.
-    fn turn(&self) -> String {
-        let Kind { name, target, .. } = self;
+    fn loop_body(&self) -> String {
+        let AttachedProgram { name, target, .. } = self;
         match *name {
             "perf" => format!(
                 "var att = attach(p_{name}, perf_options {{ event: context_switches, pid: 0, cpu: -1, period: 1 }}, 0)
@@ -75,44 +80,52 @@ impl Kind {
 }
 
 /// Those of any kernel.
-const KINDS: [Kind; 8] = [
-    Kind::new("perf", "@perf_event", "ctx: *bpf_perf_event_data"),
-    Kind::new("record", "@tracepoint(\"sched/sched_switch\")", "ctx: *trace_event_raw_sched_switch"),
-    Kind::new("raw", "@raw_tracepoint(\"sched_switch\")", "preempt: bool"),
-    Kind::new("enter", "@syscall_enter(\"read\")", "fd: u32"),
-    Kind::new("called", "@syscall_exit(\"read\")", "ret: i64"),
-    Kind::new("user", "@uprobe(\"/proc/self/exe:main\")", "a: i32"),
-    Kind::new("userret", "@uretprobe(\"/proc/self/exe:main\")", "ret: i32"),
-    Kind::new("turns", "@timer(\"1ms\")", "").passing("void", "", ""),
+const KINDS: [AttachedProgram; 8] = [
+    AttachedProgram::new("perf", "@perf_event", "ctx: *bpf_perf_event_data"),
+    AttachedProgram::new(
+        "record",
+        "@tracepoint(\"sched/sched_switch\")",
+        "ctx: *trace_event_raw_sched_switch",
+    ),
+    AttachedProgram::new("raw", "@raw_tracepoint(\"sched_switch\")", "preempt: bool"),
+    AttachedProgram::new("enter", "@syscall_enter(\"read\")", "fd: u32"),
+    AttachedProgram::new("called", "@syscall_exit(\"read\")", "ret: i64"),
+    AttachedProgram::new("user", "@uprobe(\"/proc/self/exe:main\")", "a: i32"),
+    AttachedProgram::new("userret", "@uretprobe(\"/proc/self/exe:main\")", "ret: i32"),
+    AttachedProgram::new("turns", "@timer(\"1ms\")", "").passing("void", "", ""),
 ];
 
 /// Those of kernels that are not locked down.
-const PROBES: [Kind; 4] = [
-    Kind::new("entry", "@probe(\"vfs_fsync\")", "file: *file"),
-    Kind::new("leave", "@retprobe(\"vfs_fsync\")", "file: *file"),
-    Kind::new("offset", "@probe(\"vfs_fsync+0\")", "file: *file"),
-    Kind::new("hook", "@lsm(\"file_open\")", "file: *file, ret: i32"),
+const PROBES: [AttachedProgram; 4] = [
+    AttachedProgram::new("entry", "@probe(\"vfs_fsync\")", "file: *file"),
+    AttachedProgram::new("leave", "@retprobe(\"vfs_fsync\")", "file: *file"),
+    AttachedProgram::new("offset", "@probe(\"vfs_fsync+0\")", "file: *file"),
+    AttachedProgram::new("hook", "@lsm(\"file_open\")", "file: *file, ret: i32"),
 ];
 
 /// Those on packets and connections, which emulated kernels are killed with; this one in `net_killed`.
-const NETWORK: [Kind; 5] = [
-    Kind::new("driver", "@xdp", "ctx: *xdp_md").passing("xdp_action", "XDP_PASS", "lo"),
-    Kind::new("queue", "@tc(\"ingress\")", "ctx: *__sk_buff").passing("i32", "TC_ACT_OK", "lo"),
-    Kind::new("group", "@cgroup(\"egress\")", "ctx: *__sk_buff").passing("i32", "1", "/sys/fs/cgroup"),
-    Kind::new("connect", "@cgroup(\"connect4\")", "ctx: *bpf_sock_addr").passing(
+const NETWORK: [AttachedProgram; 5] = [
+    AttachedProgram::new("driver", "@xdp", "ctx: *xdp_md").passing("xdp_action", "XDP_PASS", "lo"),
+    AttachedProgram::new("queue", "@tc(\"ingress\")", "ctx: *__sk_buff").passing("i32", "TC_ACT_OK", "lo"),
+    AttachedProgram::new("group", "@cgroup(\"egress\")", "ctx: *__sk_buff").passing(
         "i32",
         "1",
         "/sys/fs/cgroup",
     ),
-    Kind::new("filter", "@socket_filter", "ctx: *__sk_buff").passing("i32", "0", "lo"),
+    AttachedProgram::new("connect", "@cgroup(\"connect4\")", "ctx: *bpf_sock_addr").passing(
+        "i32",
+        "1",
+        "/sys/fs/cgroup",
+    ),
+    AttachedProgram::new("filter", "@socket_filter", "ctx: *__sk_buff").passing("i32", "0", "lo"),
 ];
 
 /// A script that attaches and detaches as fast as it can, and says when it has done so once.
-fn script(kinds: &[&Kind], prefix: &str) -> String {
+fn script(kinds: &[&AttachedProgram], prefix: &str) -> String {
     let programs: String = kinds.iter().map(|kind| kind.program()).collect();
-    let load = |kind: &&Kind| format!("var p_{0} = load(NAME{0})\n", kind.name);
+    let load = |kind: &&AttachedProgram| format!("var p_{0} = load(NAME{0})\n", kind.name);
     let loads: String = kinds.iter().map(load).collect();
-    let turns: String = kinds.iter().map(|kind| kind.turn()).collect();
+    let loop_bodies: String = kinds.iter().map(|kind| kind.loop_body()).collect();
     let script = format!(
         "var hits: u64 = 0
         {programs}
@@ -120,7 +133,7 @@ fn script(kinds: &[&Kind], prefix: &str) -> String {
             {loads}
             var turns: u64 = 0
             while (!stopping()) {{
-                {turns}
+                {loop_bodies}
                 turns += 1
                 if (turns == 1) {{ print(\"attached\") }}
             }}
@@ -156,7 +169,7 @@ fn attached_once(plugin: &Path) -> Duration {
 }
 
 /// Kills at moments that are spread over the time until all was attached once, and some turns; the same in every run.
-fn kill_at_moments(kinds: &[&Kind], prefix: &str) {
+fn kill_at_moments(kinds: &[&AttachedProgram], prefix: &str) {
     let folder = Folder::new();
     let plugin = folder.write(&format!("{prefix}.wasm"), compile(prefix, &script(kinds, prefix)).plugin);
     // The first time it is compiled, too.
@@ -192,7 +205,7 @@ fn everything_killed_leaves_nothing() {
     if inside().is_none() {
         return;
     }
-    let kinds: Vec<&Kind> = KINDS.iter().chain(&PROBES).chain(&NETWORK).collect();
+    let kinds: Vec<&AttachedProgram> = KINDS.iter().chain(&PROBES).chain(&NETWORK).collect();
     kill_at_moments(&kinds, "ksm");
     // The qdiscs are gone, too.
     let users = std::fs::read_to_string("/sys/module/sch_ingress/refcnt").expect("the module is loaded");

@@ -53,9 +53,9 @@ fn root_results_are_what_userspace_knows() {
     let folder = Folder::new();
     let count = build(&folder, newest);
     // In a process of its own: it opens files under fixed numbers.
-    let [test, words @ ..] = command();
+    let [test, arguments @ ..] = command();
     let mut command = Command::new(test);
-    command.args(words).env(OBJECTS, folder.path(""));
+    command.args(arguments).env(OBJECTS, folder.path(""));
     let outcome = finish_within(&mut command, Duration::from_secs(60 + count as u64));
     println!("{}", outcome.stdout);
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);

@@ -71,9 +71,9 @@ fn build_module(kernel: Kernel, source: &Path) {
     make.arg("-C").arg(headers.join("build")).arg("-f").arg(headers.join("common/Makefile"));
     make.arg(format!("RESOLVE_BTFIDS={}", headers.join("resolve_btfids").display()));
     make.arg(format!("M={}", source.display())).arg("modules");
-    let made = finish_within(&mut make, Duration::from_secs(120));
-    assert_eq!(made.code, 0, "{made:#?}");
-    assert!(!made.stderr.contains("warning"), "{made:#?}");
+    let make_outcome = finish_within(&mut make, Duration::from_secs(120));
+    assert_eq!(make_outcome.code, 0, "{make_outcome:#?}");
+    assert!(!make_outcome.stderr.contains("warning"), "{make_outcome:#?}");
 }
 
 #[test]

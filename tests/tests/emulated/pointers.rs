@@ -16,7 +16,7 @@ fn kernel_6_12() {
 
 /// What the script of [`at_switches`] prints.
 #[track_caller]
-fn shown(declared: &str, body: &str) -> String {
+fn output_of(declared: &str, body: &str) -> String {
     let ran = run_script::<&str>("pointers", &at_switches(declared, body), &[]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     ran.stdout
@@ -40,7 +40,7 @@ fn root_numbers_are_pointers_that_lead_where_they_led() {
         seen[1] = 9
         var entry = &seen[1] as u64
         c = *(entry as *u64) as i64";
-    assert_eq!(shown("var seen : hash<u32, u64>(4)", body), "5 1 9\n");
+    assert_eq!(output_of("var seen : hash<u32, u64>(4)", body), "5 1 9\n");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn root_numbers_become_pointers_to_structs_of_the_kernel() {
         a = (task->pid == tid()) as i64
         b = (task as u64 == number) as i64
         c = (task == number as *task_struct) as i64";
-    assert_eq!(shown("", body), "1 1 1\n");
+    assert_eq!(output_of("", body), "1 1 1\n");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn root_pointers_of_all_kinds_are_compared() {
         a = (any == &x) as i64
         b = (any != task as *u64) as i64
         if (ctx != null) { c = (task as *u8 > null as *u8) as i64 }";
-    assert_eq!(shown("", body), "1 1 1\n");
+    assert_eq!(output_of("", body), "1 1 1\n");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn root_pointers_are_printed() {
             print(\"%p\", &word)
             print(\"0x%x\", number)
         }";
-    let lines = shown("", body);
+    let lines = output_of("", body);
     let lines: Vec<_> = lines.lines().collect();
     let [first, pointer, number, last] = lines[..] else { panic!("{lines:?}") };
     assert!(first.starts_with("0x0 word 0x0 ") && first.len() > "0x0 word 0x0 ".len(), "{first}");
@@ -100,7 +100,7 @@ fn root_pointers_may_be_misaligned() {
         *kept = 3
         b = seen[1][10] as i64
         c = seen[1][1] as i64";
-    assert_eq!(shown("var seen : hash<u32, u8[16]>(4)", body), "7 3 7\n");
+    assert_eq!(output_of("var seen : hash<u32, u8[16]>(4)", body), "7 3 7\n");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn root_memory_of_many_bytes_is_copied() {
         bytes[1] = 66
         text = bytes
         c = len(text) as i64";
-    assert_eq!(shown(declared, body), "7 0 2\n");
+    assert_eq!(output_of(declared, body), "7 0 2\n");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn root_memory_for_helpers_need_not_be_there() {
             if (record != null && record->text[0] == 0) { c = 100 }
             events.discard(record)
         }";
-    assert_eq!(shown(declared, body), "0 -22 0\n");
+    assert_eq!(output_of(declared, body), "0 -22 0\n");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn root_memory_for_helpers_may_have_a_size_known_when_they_run() {
         a = bpf_probe_read_kernel(target, bytes, &source)
         b = target[0] as i64 * 256 + target[1] as i64
         c = bpf_probe_read_kernel(target, bytes + 7, &source)";
-    assert_eq!(shown(declared, body), "0 13330 -22\n");
+    assert_eq!(output_of(declared, body), "0 13330 -22\n");
 }
 
 #[test]

@@ -35,9 +35,9 @@ struct Cost {
 
 impl Cost {
     /// From what the script printed: what the second loop took more than the first.
-    fn of(words: &[&str]) -> Cost {
-        let [_, once_user, twice_user, once_all, twice_all] = words else { panic!("{words:?}") };
-        let number = |word: &str| word.parse::<f64>().expect("a number");
+    fn of(fields: &[&str]) -> Cost {
+        let [_, once_user, twice_user, once_all, twice_all] = fields else { panic!("{fields:?}") };
+        let number = |field: &str| field.parse::<f64>().expect("a number");
         let one = |once, twice| (number(twice) - number(once)) / f64::from(READS);
         Cost { user: one(once_user, twice_user), all: one(once_all, twice_all) }
     }

@@ -52,8 +52,8 @@ fn scripts_load(kernel: Kernel) {
     let began = Instant::now();
     let (_, module) = module_path!().split_once("::").expect("a module of a test binary");
     let test = std::env::current_exe().expect("a test knows its own path");
-    let words = ["--exact", &format!("{module}::guest_objects_load"), "--nocapture"].map(OsString::from);
-    let command: Vec<_> = std::iter::once(test.into_os_string()).chain(words).collect();
+    let arguments = ["--exact", &format!("{module}::guest_objects_load"), "--nocapture"].map(OsString::from);
+    let command: Vec<_> = std::iter::once(test.into_os_string()).chain(arguments).collect();
     let machine = Machine::new(kernel).file_as(folder.path(""), OBJECTS).seconds(120 + count);
     let outcome = machine.run(&command);
     let version = kernel.version();

@@ -71,11 +71,11 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     let name = unique("ksm");
     // Emulated machines do not have the file.
     let script = include_str!("../../../examples/net/congestion.ks").replace("ks_modest", &name);
-    let words = ["--seconds", "60"];
-    let running = Running::begin(allowed(), "congestion", &script, &words, "registered");
+    let arguments = ["--seconds", "60"];
+    let running = Running::begin(allowed(), "congestion", &script, &arguments, "registered");
     assert!(is_registered(&name), "{:?}", controls("available"));
     use_it(&name, 20);
-    let shown = finish(command("ks-host").args(["ps", "--json", "--seconds", "0.01"]));
+    let output = finish(command("ks-host").args(["ps", "--json", "--seconds", "0.01"]));
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.numbers("connections"), [1], "{outcome:#?}");
@@ -84,7 +84,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     let window: u64 = outcome.row("window")[1].parse().expect("a number");
     assert!((1..=10).contains(&window), "it starts with 10 and does not grow: {outcome:#?}");
     assert!(!is_registered(&name), "{:?}", controls("available"));
-    let processes: serde_json::Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let processes: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
     let registered = format!("{name} (tcp_congestion_ops)");
     let lists = processes.as_array().expect("a list").iter().map(|process| &process["registered"]);
     assert!(lists.into_iter().any(|list| *list == serde_json::json!([registered])), "{processes:#}");
@@ -283,7 +283,7 @@ fn inspect_shows_the_struct_and_its_methods() {
     assert_eq!(text.code, 0, "{text:#?}");
     let methods = "ssthresh, undo_cwnd, cong_avoid";
     let row =
-        |line: &str| ["shown_block", "tcp_congestion_ops", methods].iter().all(|word| line.contains(word));
+        |line: &str| ["shown_block", "tcp_congestion_ops", methods].iter().all(|part| line.contains(part));
     assert!(text.stdout.lines().any(row), "{text:#?}");
     let sections = ["struct_ops/ssthresh", "struct_ops/undo_cwnd", "struct_ops/cong_avoid"];
     assert!(sections.iter().all(|section| text.stdout.contains(section)), "{text:#?}");

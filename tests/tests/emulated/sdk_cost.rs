@@ -30,12 +30,12 @@ fn arm64_kernel_6_12_the_crate_costs_a_read_less_than_2_percent() {
     let folder = Folder::new();
     let plugin = guests::rust(&repository().join("tests/guests/reads"), "guest_reads.wasm", None);
     let plugin = folder.write("reads.wasm", plugin);
-    let run = |word: &str| {
+    let run = |argument: &str| {
         let machine = Machine::new(Kernel::V6_12Arm64)
             .file_as(built.stdout.trim(), "/ks-host")
             .file_as(&plugin, "/reads.wasm")
             .seconds(300);
-        let outcome = machine.run(&["/ks-host", "/reads.wasm", "--", word]);
+        let outcome = machine.run(&["/ks-host", "/reads.wasm", "--", argument]);
         assert_eq!(outcome.code, 0, "{outcome:#?}");
         outcome
     };

@@ -217,7 +217,7 @@ fn stored_values_in_loops() {
         }
         let target = Target { kernel, ..Target::default() };
         let plugin =
-            try_compile_for("loops", script, target).unwrap_or_else(|shown| panic!("{shown}")).plugin;
+            try_compile_for("loops", script, target).unwrap_or_else(|errors| panic!("{errors}")).plugin;
         let outcome = run_plugin("loops", &plugin, &[] as &[&str]);
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{kernel:?}: {outcome:#?}");
         assert_eq!(outcome.numbers("sum"), [50 + 999 * 500], "{kernel:?}: {outcome:#?}");

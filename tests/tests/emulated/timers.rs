@@ -24,7 +24,7 @@ fn ran(project: &str, script: &str) -> Outcome {
 
 /// Turns come at whole periods after the load, so there are never more of them than periods.
 #[test]
-fn root_turns_come_from_the_load_on_and_until_the_detach() {
+fn root_a_timer_runs_from_the_load_until_the_detach() {
     let script = include_str!("scripts/timers_turns_come_from_the_load_on_and_until_the_detach.ks");
     let outcome = ran("tmr_tick", script);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
@@ -61,7 +61,7 @@ fn a_policy_without_timers_denies_one() {
 }
 
 #[test]
-fn kernels_without_timers_are_told_of_at_compile_time() {
+fn kernels_without_timers_are_reported_at_compile_time() {
     let script = "@timer(\"1ms\") fn old() -> void { }\nfn main() -> i32 { var p = load(old) return 0 }";
     let older = Target { kernel: Some(KernelVersion::new(5, 14)), ..Target::default() };
     let Err(refused) = try_compile_for("old", script, older) else { panic!("5.14 has no timers") };

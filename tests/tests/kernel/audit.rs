@@ -118,7 +118,7 @@ const BUSY: &str = include_str!("scripts/audit_busy.ks");
 
 /// Every switch of a task, of the whole machine, runs the program: any share is more than a millionth, none more than the whole.
 #[test]
-fn root_a_program_above_its_budget_is_detached_and_told() {
+fn root_a_program_above_its_budget_is_detached_and_reported() {
     let folder = Folder::new();
     let waits = BUSY.replace("WAIT", "sleep(1600)");
     // No call of the host, and no end for some seconds: the budget, looked at once in a second, is looked at all the same.

@@ -52,7 +52,7 @@ fn end(mut child: Child) -> Option<i32> {
 }
 
 #[test]
-fn root_sigkill_leaves_nothing_behind() {
+fn root_sigkill_leaks_nothing() {
     let folder = Folder::new();
     let child = start("sigk", &folder);
     signal(&child, Signal::SIGKILL);

@@ -86,7 +86,7 @@ fn root_breakpoints_that_do_not_fit_fail_at_open_with_enospc() {
 
 /// Opens an event with a program, then traps: nothing of it stays.
 #[test]
-fn root_a_trap_in_the_middle_leaves_nothing_behind() {
+fn root_a_trap_in_the_middle_leaks_nothing() {
     let script = r#"
         var trapcount : u64 = 0
         var trapmap : hash<u32, u64>(4)

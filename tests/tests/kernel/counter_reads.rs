@@ -99,10 +99,10 @@ fn root_a_counter_that_cannot_be_opened_reads_as_minus_one() {
 
 const DENIED: &str = include_str!("scripts/counter_reads_denied.ks");
 
-fn run_with(script: &str, words: &[&str]) -> Outcome {
+fn run_with(script: &str, arguments: &[&str]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write("counted.wasm", compile("counted", script).plugin);
-    finish(command("ks-host").arg("--no-cache").args(words).arg(file))
+    finish(command("ks-host").arg("--no-cache").args(arguments).arg(file))
 }
 
 /// A counter is judged like any event that is opened on all CPUs.
@@ -153,7 +153,7 @@ int main(void) {
 
 /// The example, on that function, while others fault on all CPUs.
 #[test]
-fn root_func_cost_tells_what_each_call_costs() {
+fn root_func_cost_reports_what_each_call_costs() {
     let folder = Folder::new();
     let source = folder.write("work.c", RECURSIVE);
     let worker = folder.path("work");
@@ -174,11 +174,11 @@ fn root_func_cost_tells_what_each_call_costs() {
     let outcome = finish(Command::new("sh").args(["-c", &line]));
     assert_eq!(outcome.stderr, "", "{outcome:#?}");
     let row = |low: &str| -> i64 {
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let rows = outcome.stdout.lines().map(words);
+        let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let rows = outcome.stdout.lines().map(fields);
         let found = rows
-            .filter(|words| words.first().is_some_and(|word| word == low))
-            .find_map(|words| words.get(3).and_then(|count| count.parse().ok()));
+            .filter(|fields| fields.first().is_some_and(|field| field == low))
+            .find_map(|fields| fields.get(3).and_then(|count| count.parse().ok()));
         found.unwrap_or(0)
     };
     assert_eq!((row("8"), row("16"), row("32")), (25, 50, 25), "{outcome:#?}");
@@ -187,6 +187,6 @@ fn root_func_cost_tells_what_each_call_costs() {
     assert_eq!(warm, 1, "{outcome:#?}");
     let end = outcome.stdout.lines().find(|line| line.contains("calls cost")).expect("the sum");
     let numbers: Vec<i64> =
-        end.split(|char: char| !char.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+        end.split(|char: char| !char.is_ascii_digit()).filter_map(|field| field.parse().ok()).collect();
     assert!(numbers[0] == 101 && (2500..2510).contains(&numbers[1]) && numbers[2] == 40, "{outcome:#?}");
 }

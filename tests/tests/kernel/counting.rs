@@ -18,7 +18,7 @@ const KILLS: &str = "i=0; while [ $i -lt 100 ]; do kill -0 $$; i=$((i+1)); done"
 const FAMILIES: &str = include_str!("scripts/counting_families.ks");
 
 #[test]
-fn root_lf_141_events_are_named_in_every_way_and_counted_from_the_exec() {
+fn root_lf_141_events_are_named_in_every_spelling_and_counted_from_the_exec() {
     let outcome = observe(FAMILIES, &[], &["sh", "-c", KILLS]);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     assert_eq!(outcome.numbers("kills"), [100, 100, 100]);
@@ -45,7 +45,7 @@ fn root_breakpoints_open_and_what_does_not_is_explained() {
 const EVERY_CPU: &str = include_str!("scripts/counting_every_cpu.ks");
 
 #[test]
-fn root_a_fan_out_reads_as_one_and_per_cpu() {
+fn root_a_per_cpu_group_reads_as_one_and_per_cpu() {
     let outcome = run_script("every", EVERY_CPU, &[] as &[&str]);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     for row in ["raw", "running"] {

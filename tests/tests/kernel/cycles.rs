@@ -10,7 +10,7 @@ use std::time::Duration;
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::Policy;
 use ks_host::{Host, RunOptions};
-use ks_tests::fuzzed::Chance;
+use ks_tests::fuzzed::Rng;
 use ks_tests::{Folder, allowed, compile, number, wait_until_gone};
 
 /// What may come on top in all cycles: the allocator keeps what it was given.
@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("scripts/cycles.ks");
 fn taken() -> (u64, usize) {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let resident = resident.and_then(|words| words.split_whitespace().next()?.parse().ok());
+    let resident = resident.and_then(|value| value.split_whitespace().next()?.parse().ok());
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count();
     (resident.expect("the kernel says it"), descriptors)
 }
@@ -52,12 +52,12 @@ fn cycles(file: &[u8], count: u64) -> [u64; 2] {
 
 /// Kills as many hosts at moments by chance.
 fn kills(plugin: &Path, count: u64) {
-    let mut chance = Chance::new(7);
+    let mut rng = Rng::new(7);
     for _ in 0..count {
         let mut host = allowed();
         host.arg(plugin).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = host.spawn().expect("ks-host starts");
-        std::thread::sleep(Duration::from_micros(chance.below(60_000) as u64));
+        std::thread::sleep(Duration::from_micros(rng.below(60_000) as u64));
         // It may have ended by itself.
         let _ = child.kill();
         child.wait().expect("the child is ours");

@@ -65,14 +65,14 @@ enum Act {
 
 /// Which programs the plugin's object has.
 #[derive(Debug, Clone, Copy)]
-struct Has {
+struct ObjectPrograms {
     event: bool,
     xdp: bool,
     raw: bool,
 }
 
 fn fits(patterns: &[usize], target: &str) -> bool {
-    patterns.iter().any(|place| match PATTERNS[*place] {
+    patterns.iter().any(|index| match PATTERNS[*index] {
         "*" => true,
         "l?" => target.len() == 2 && target.starts_with('l'),
         "sched_*" => target.starts_with("sched_"),
@@ -83,7 +83,7 @@ fn fits(patterns: &[usize], target: &str) -> bool {
 impl Model {
     fn policy(&self) -> Policy {
         let mut policy = Policy::nothing();
-        let mut allow = |word: String| policy.allow_word(&word).expect("a class");
+        let mut allow = |rule: String| policy.allow_rule(&rule).expect("a class");
         allow("import".into());
         for ((family, _), _) in FAMILIES.iter().zip(&self.families).filter(|(_, allowed)| **allowed) {
             allow(format!("event={family}"));
@@ -95,13 +95,13 @@ impl Model {
             allow("perf_event".into());
         }
         for (class, patterns) in [("xdp", &self.xdp), ("tracing", &self.raw)] {
-            patterns.iter().for_each(|place| allow(format!("{class}={}", PATTERNS[*place])));
+            patterns.iter().for_each(|index| allow(format!("{class}={}", PATTERNS[*index])));
         }
         policy
     }
 
     /// Whether a plugin with these programs may start. The tracepoint's target stands in its object.
-    fn starts(&self, has: Has) -> bool {
+    fn starts(&self, has: ObjectPrograms) -> bool {
         (!has.event || self.programs)
             && (!has.xdp || !self.xdp.is_empty())
             && (!has.raw || fits(&self.raw, "sched_switch"))
@@ -119,8 +119,8 @@ impl Model {
 
 /// The code of an act; it ends with a letter for what came of it: `k` done, `D` denied, `E` another error, `-` nothing to
 /// do it with.
-fn code(act: Act, place: usize) -> String {
-    let log = 4096 + place;
+fn code(act: Act, index: usize) -> String {
+    let log = 4096 + index;
     let letter = format!(
         "(i32.store8 (i32.const {log}) (if (result i32) (i32.load8_u (i32.const {RESULT}))
            (then (if (result i32) (i32.eq (i32.load8_u (i32.const {})) (i32.const 8))
@@ -166,24 +166,24 @@ fn code(act: Act, place: usize) -> String {
     }
 }
 
-fn guest(acts: &[Act], has: Has) -> String {
+fn guest(acts: &[Act], has: ObjectPrograms) -> String {
     let mut text = String::new();
     text += &data(3000, b"sched/sched_switch");
     text += &data(3032, b"/proc/self/exe:main");
-    for (place, name) in INTERFACES.iter().enumerate() {
-        text += &data(3100 + place as u32 * 32, name.as_bytes());
+    for (index, name) in INTERFACES.iter().enumerate() {
+        text += &data(3100 + index as u32 * 32, name.as_bytes());
     }
-    for (place, name) in TRACEPOINTS.iter().enumerate() {
-        text += &data(3200 + place as u32 * 32, name.as_bytes());
+    for (index, name) in TRACEPOINTS.iter().enumerate() {
+        text += &data(3200 + index as u32 * 32, name.as_bytes());
     }
     text += &data(4096, "-".repeat(acts.len()).as_bytes());
     text += "(global $event (mut i32) (i32.const 0)) (global $xdp (mut i32) (i32.const 0))
         (global $raw (mut i32) (i32.const 0))\n";
     let mut run = String::new();
-    for (place, (program, present)) in
+    for (index, (program, present)) in
         [("event", has.event), ("xdp", has.xdp), ("raw", has.raw)].into_iter().enumerate()
     {
-        let address = 3300 + place * 32;
+        let address = 3300 + index * 32;
         let name = format!("dn{program}");
         text += &data(address as u32, name.as_bytes());
         if present {
@@ -197,8 +197,8 @@ fn guest(acts: &[Act], has: Has) -> String {
             );
         }
     }
-    for (place, act) in acts.iter().enumerate() {
-        run += &code(*act, place);
+    for (index, act) in acts.iter().enumerate() {
+        run += &code(*act, index);
         run += "\n";
     }
     let len = acts.len();
@@ -212,9 +212,9 @@ fn guest(acts: &[Act], has: Has) -> String {
 }
 
 /// The objects with any of the three programs.
-fn object(has: Has) -> Vec<BpfRecord> {
+fn object(has: ObjectPrograms) -> Vec<BpfRecord> {
     static ALL: LazyLock<Vec<Vec<BpfRecord>>> = LazyLock::new(|| {
-        let made = |bits: usize| {
+        let object_with = |bits: usize| {
             let mut script = String::from("var dncount : u64 = 0\n");
             let mut body = String::new();
             for (bit, name, program) in [
@@ -238,7 +238,7 @@ fn object(has: Has) -> Vec<BpfRecord> {
             let script = format!("{script}fn main() -> i32 {{\n{body} return 0\n}}\n");
             if bits == 0 { Vec::new() } else { compile("denied", &script).records() }
         };
-        (0..8).map(made).collect()
+        (0..8).map(object_with).collect()
     });
     ALL[usize::from(has.event) + 2 * usize::from(has.xdp) + 4 * usize::from(has.raw)].clone()
 }
@@ -262,9 +262,9 @@ fn held() -> (usize, Vec<String>) {
 }
 
 #[derive(Clone, Default)]
-struct Printed(Arc<Mutex<Vec<u8>>>);
+struct CapturedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Printed {
+impl Write for CapturedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("nobody panics").extend_from_slice(bytes);
         Ok(bytes.len())
@@ -280,18 +280,18 @@ static DONE: AtomicUsize = AtomicUsize::new(0);
 static DENIED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs the acts, and looks at the kernel before the plugin is dropped and after.
-fn check(model: &Model, has: Has, acts: &[Act]) -> Result<(), TestCaseError> {
+fn check(model: &Model, has: ObjectPrograms, acts: &[Act]) -> Result<(), TestCaseError> {
     static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
     let file = component("denied", &guest(acts, has), &object(has)).expect("it fits the world");
     let prepared = HOST.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("a plugin");
-    let printed = Printed::default();
-    let made = prepared.instantiate(RunOptions {
+    let printed = CapturedOutput::default();
+    let started = prepared.instantiate(RunOptions {
         policy: model.policy(),
         stdout: Box::new(printed.clone()),
         stderr: Box::new(std::io::sink()),
         ..RunOptions::new("denied.wasm")
     });
-    let mut instance = match made {
+    let mut instance = match started {
         Err(Outcome::Denied(_)) => {
             prop_assert!(!model.starts(has), "it was denied the start");
             prop_assert_eq!(held(), (0, Vec::new()));
@@ -349,8 +349,11 @@ fn root_what_is_denied_is_got_by_no_sequence_of_calls() {
                 xdp,
                 raw,
             });
-    let has =
-        (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(event, xdp, raw)| Has { event, xdp, raw });
+    let has = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(event, xdp, raw)| ObjectPrograms {
+        event,
+        xdp,
+        raw,
+    });
     let act = prop_oneof![
         3 => (0..FAMILIES.len(), 0..SCOPES.len(), any::<bool>())
             .prop_map(|(family, scope, program)| Act::Open { family, scope, program }),

@@ -17,7 +17,7 @@ fn held() -> Vec<String> {
 }
 
 #[test]
-fn root_whatever_way_a_plugin_ends_nothing_of_it_is_left() {
+fn root_however_a_plugin_ends_nothing_of_it_is_left() {
     ks_tests::alone!();
     let guest = |end: &str| {
         let body = format!(

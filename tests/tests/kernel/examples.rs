@@ -72,11 +72,11 @@ const YOUNGER_KINDS: [(u32, &str); 3] = [
 fn type_kinds(elf: &[u8]) -> BTreeSet<u32> {
     let file = object::File::parse(elf).expect("an ELF file");
     let types = file.section_by_name(".BTF").expect("objects have types").data().expect("inside the file");
-    let word = |at: usize| u32::from_le_bytes(types[at..at + 4].try_into().expect("a word"));
-    let (mut at, end) = (24, 24 + word(12) as usize);
+    let u32_at = |at: usize| u32::from_le_bytes(types[at..at + 4].try_into().expect("a word"));
+    let (mut at, end) = (24, 24 + u32_at(12) as usize);
     let mut kinds = BTreeSet::new();
     while at < end {
-        let (kind, len) = (word(at + 4) >> 24 & 0x1f, word(at + 4) as usize & 0xffff);
+        let (kind, len) = (u32_at(at + 4) >> 24 & 0x1f, u32_at(at + 4) as usize & 0xffff);
         kinds.insert(kind);
         // Source: Documentation/bpf/btf.rst, v6.12.
         at += 12
@@ -121,16 +121,17 @@ fn instructions_count_for_the_oldest_kernel() {
                   fn main() -> i32 { return 0 }\n";
     let oldest = |cpu| {
         let target = Target { cpu, ..Target::default() };
-        let built = try_compile_for("instructions", script, target).unwrap_or_else(|shown| panic!("{shown}"));
+        let built =
+            try_compile_for("instructions", script, target).unwrap_or_else(|errors| panic!("{errors}"));
         oldest_kernel(&built.records())
     };
     assert_eq!(oldest(Cpu::V3).as_deref(), Some("Linux 5.15"));
     assert_eq!(oldest(Cpu::V4).as_deref(), Some("Linux 6.6 for instructions of version 4"));
 }
 
-fn bpftool(words: &[&str]) -> Outcome {
+fn bpftool(arguments: &[&str]) -> Outcome {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    finish(Command::new("bpftool").env("PATH", path).args(words))
+    finish(Command::new("bpftool").env("PATH", path).args(arguments))
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn root_page_faults_counts_its_own_faults_twice() {
 }
 
 #[test]
-fn root_group_shows_each_member_beside_the_snapshot() {
+fn root_group_prints_each_member_next_to_the_snapshot() {
     let outcome = build_and_run("group.ks");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let mut counts = Vec::new();

@@ -14,7 +14,7 @@ use ks_compiler::object::{Object, write};
 use ks_host::policy::Policy;
 use ks_tests::plugins::models::{map, name, program};
 use ks_tests::plugins::{component, with_object};
-use ks_tests::refused::{Asked, Call, observe};
+use ks_tests::refused::{Call, PendingCall, observe};
 use ks_tests::{Folder, binary};
 use nix::libc;
 use proptest::prelude::*;
@@ -87,7 +87,7 @@ struct Plan {
 
 /// What was handed to the kernel.
 #[derive(Debug, Default)]
-struct Seen {
+struct KernelRequests {
     /// The type, the helpers and the functions of the kernel of each program of the object; libbpf loads one again for the
     /// verifier's log.
     programs: Vec<(u32, Vec<u32>, Vec<u32>)>,
@@ -96,7 +96,7 @@ struct Seen {
     events: usize,
 }
 
-fn words() -> Vec<&'static str> {
+fn classes() -> Vec<&'static str> {
     let helpers = HELPERS.iter().filter_map(|one| one.1);
     let kfuncs = KFUNCS.iter().filter_map(|one| one.1);
     let all: BTreeSet<_> = SECTIONS.iter().map(|one| one.2).chain(helpers).chain(kfuncs).collect();
@@ -112,12 +112,12 @@ impl Plan {
         };
         let programs = self.programs.iter().zip(["one", "two", "three"]);
         let programs = programs.map(|((section, helpers, kfuncs), called)| {
-            let helpers: Vec<u32> = helpers.iter().map(|place| HELPERS[*place].0).collect();
-            let mut made = program(SECTIONS[*section].0, &helpers).programs.swap_remove(0);
-            made.name = name(called);
-            let calls = kfuncs.iter().map(|place| Instruction::Call(Callee::Kfunc(KsymId(*place as u32))));
-            made.body.code.splice(0..0, calls);
-            made
+            let helpers: Vec<u32> = helpers.iter().map(|index| HELPERS[*index].0).collect();
+            let mut section_program = program(SECTIONS[*section].0, &helpers).programs.swap_remove(0);
+            section_program.name = name(called);
+            let calls = kfuncs.iter().map(|index| Instruction::Call(Callee::Kfunc(KsymId(*index as u32))));
+            section_program.body.code.splice(0..0, calls);
+            section_program
         });
         let maps = self.maps.iter().zip(["a", "b", "c"]);
         Object {
@@ -138,7 +138,7 @@ impl Plan {
         let mut needed: BTreeSet<_> = KFUNCS.iter().filter_map(|one| one.1).collect();
         for (section, helpers, _) in &self.programs {
             needed.insert(SECTIONS[*section].2);
-            needed.extend(helpers.iter().filter_map(|place| HELPERS[*place].1));
+            needed.extend(helpers.iter().filter_map(|index| HELPERS[*index].1));
         }
         needed.extend(self.maps.iter().filter_map(|(kind, _)| MAPS[*kind].2));
         needed
@@ -146,12 +146,12 @@ impl Plan {
 
     fn policy(&self) -> Policy {
         let mut policy = Policy::nothing();
-        let words = words();
-        let allowed = words.iter().filter(|word| !self.left_out.contains(*word));
-        for word in allowed.chain(&["import"]) {
-            policy.allow_word(word).expect("a class");
+        let classes = classes();
+        let allowed = classes.iter().filter(|class| !self.left_out.contains(*class));
+        for class in allowed.chain(&["import"]) {
+            policy.allow_rule(class).expect("a class");
         }
-        policy.limit_word(&format!("map_bytes={}", self.map_bytes)).expect("a limit");
+        policy.limit_rule(&format!("map_bytes={}", self.map_bytes)).expect("a limit");
         policy
     }
 }
@@ -164,7 +164,7 @@ fn guest() -> Vec<u8> {
     )
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |four| u32::from_le_bytes(four.try_into().expect("four bytes")))
 }
 
@@ -175,7 +175,7 @@ fn text(bytes: &[u8], at: usize) -> String {
 
 /// Source: `union bpf_attr` of include/uapi/linux/bpf.h, v6.18. What has no name of the object's is a question of libbpf's
 /// about the kernel.
-fn look(asked: &Asked, seen: &mut Seen) {
+fn look(asked: &PendingCall, seen: &mut KernelRequests) {
     const MAP_CREATE: u64 = 0;
     const PROG_LOAD: u64 = 5;
     const CALL: u8 = 0x85;
@@ -186,17 +186,17 @@ fn look(asked: &Asked, seen: &mut Seen) {
     let attr = asked.memory(asked.args[1], asked.args[2].min(256) as usize).expect("the caller's attributes");
     match asked.args[0] {
         MAP_CREATE if ["a", "b", "c"].contains(&&*text(&attr, 28)) => {
-            let bytes = u64::from(word(&attr, 8)) * u64::from(word(&attr, 12));
-            seen.maps.insert(text(&attr, 28), (word(&attr, 0), bytes));
+            let bytes = u64::from(u32_at(&attr, 8)) * u64::from(u32_at(&attr, 12));
+            seen.maps.insert(text(&attr, 28), (u32_at(&attr, 0), bytes));
         }
         PROG_LOAD if ["one", "two", "three"].contains(&&*text(&attr, 48)) => {
-            let address = u64::from(word(&attr, 8)) | u64::from(word(&attr, 12)) << 32;
-            let code = asked.memory(address, word(&attr, 4) as usize * 8).expect("the instructions");
+            let address = u64::from(u32_at(&attr, 8)) | u64::from(u32_at(&attr, 12)) << 32;
+            let code = asked.memory(address, u32_at(&attr, 4) as usize * 8).expect("the instructions");
             let called = |kind: u8| {
                 let calls = code.chunks_exact(8).filter(move |insn| insn[0] == CALL && insn[1] >> 4 == kind);
-                calls.map(|insn| word(insn, 4)).collect::<Vec<_>>()
+                calls.map(|insn| u32_at(insn, 4)).collect::<Vec<_>>()
             };
-            seen.programs.push((word(&attr, 0), called(0), called(2)));
+            seen.programs.push((u32_at(&attr, 0), called(0), called(2)));
         }
         _ => {}
     }
@@ -211,7 +211,7 @@ fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<()
         Call { name: "bpf", number: libc::SYS_bpf },
         Call { name: "perf_event_open", number: libc::SYS_perf_event_open },
     ];
-    let mut seen = Seen::default();
+    let mut seen = KernelRequests::default();
     let mut command = std::process::Command::new(binary("ks-host"));
     command.arg("--policy").arg(&policy).arg(&file);
     let outcome = observe(&mut command, &watched, |asked| {
@@ -233,7 +233,7 @@ fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<()
         prop_assert!(known.is_some_and(|one| !plan.left_out.contains(one.2)), "program of type {}", kind);
         for helper in helpers {
             let known = HELPERS.iter().find(|one| one.0 == *helper);
-            let allowed = known.is_some_and(|one| one.1.is_none_or(|word| !plan.left_out.contains(word)));
+            let allowed = known.is_some_and(|one| one.1.is_none_or(|class| !plan.left_out.contains(class)));
             prop_assert!(allowed, "helper {}", helper);
         }
         for id in kfuncs {
@@ -241,12 +241,12 @@ fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<()
                 return Err(TestCaseError::fail(format!("a call of type {id}")));
             };
             let known = KFUNCS.iter().find(|one| one.0 == name);
-            let allowed = known.is_some_and(|one| one.1.is_none_or(|word| !plan.left_out.contains(word)));
+            let allowed = known.is_some_and(|one| one.1.is_none_or(|class| !plan.left_out.contains(class)));
             prop_assert!(allowed, "function {}", name);
         }
     }
     for (kind, _) in seen.maps.values() {
-        prop_assert!(plan.maps.iter().any(|(place, _)| MAPS[*place].1 == *kind), "map of type {}", kind);
+        prop_assert!(plan.maps.iter().any(|(index, _)| MAPS[*index].1 == *kind), "map of type {}", kind);
     }
     prop_assert!(seen.maps.values().map(|(_, bytes)| bytes).sum::<u64>() <= plan.map_bytes);
     // The verifier refuses calls without arguments: what it was given is what counts.
@@ -263,8 +263,8 @@ fn root_the_kernel_is_given_what_the_policy_allows() {
     let maps = prop::collection::vec((0..MAPS.len(), entries), 0..4);
     let left_out = prop_oneof![
         Just(BTreeSet::new()),
-        prop::collection::btree_set(prop::sample::select(words()), 1..3),
-        prop::collection::btree_set(prop::sample::select(words()), 1..9),
+        prop::collection::btree_set(prop::sample::select(classes()), 1..3),
+        prop::collection::btree_set(prop::sample::select(classes()), 1..9),
     ];
     let map_bytes = prop_oneof![1 => Just(50_000_u64), 3 => Just(64 << 20)];
     let plan = (programs, maps, left_out, map_bytes).prop_map(|(programs, maps, left_out, map_bytes)| Plan {

@@ -16,19 +16,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A plugin that runs until the test is over, with its messages in a file.
-struct Waiting {
+struct WaitingPlugin {
     child: Child,
     messages: PathBuf,
     _folder: Folder,
 }
 
-impl Waiting {
-    fn start(plugin: &[u8]) -> Waiting {
+impl WaitingPlugin {
+    fn start(plugin: &[u8]) -> WaitingPlugin {
         let folder = Folder::new();
         let (file, messages) = (folder.write("waits.wasm", plugin), folder.path("messages"));
         let stderr = File::create(&messages).expect("writable");
         let child = allowed().arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
-        Waiting { child: child.expect("ks-host starts"), messages, _folder: folder }
+        WaitingPlugin { child: child.expect("ks-host starts"), messages, _folder: folder }
     }
 
     fn said(&self) -> String {
@@ -36,14 +36,14 @@ impl Waiting {
     }
 
     /// Waits until a message has these words. The plugin runs still.
-    fn until(&mut self, words: &str) {
-        let has = || self.said().contains(words);
-        assert!(is_within(Duration::from_secs(30), has), "no `{words}` in {}", self.said());
+    fn until(&mut self, text: &str) {
+        let has = || self.said().contains(text);
+        assert!(is_within(Duration::from_secs(30), has), "no `{text}` in {}", self.said());
         assert_eq!(self.child.try_wait().expect("it is ours"), None, "{}", self.said());
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingPlugin {
     fn drop(&mut self) {
         // It may have ended, and then the test fails anyway.
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT);
@@ -54,7 +54,7 @@ impl Drop for Waiting {
 #[test]
 fn root_losses_are_reported_while_a_plugin_waits() {
     let script = include_str!("scripts/losses_while_it_waits.ks");
-    let mut waiting = Waiting::start(&compile("waits", script).plugin);
+    let mut waiting = WaitingPlugin::start(&compile("waits", script).plugin);
     waiting.until("map `few`: ");
     waiting.until("ring buffer `events`: ");
     waiting.until(" lines that programs printed were lost");
@@ -63,7 +63,7 @@ fn root_losses_are_reported_while_a_plugin_waits() {
 #[test]
 fn root_hits_that_the_kernel_skips_are_reported_while_a_plugin_waits() {
     let script = include_str!("scripts/losses_skipped.ks");
-    let mut waiting = Waiting::start(&compile("waits", script).plugin);
+    let mut waiting = WaitingPlugin::start(&compile("waits", script).plugin);
     let deadline = Instant::now() + Duration::from_secs(30);
     while !waiting.said().contains("were skipped by the kernel") && Instant::now() < deadline {
         nix::unistd::getresgid().expect("it has them");
@@ -79,8 +79,8 @@ fn root_a_cut_loop_is_named_while_a_plugin_waits() {
         for (form, line) in forms {
             let script = include_str!("scripts/losses_cut_loops.ks").replace("FORM", &form.to_string());
             let target = Target { kernel, ..Target::default() };
-            let built = try_compile_for("waits", &script, target).unwrap_or_else(|shown| panic!("{shown}"));
-            let mut waiting = Waiting::start(&built.plugin);
+            let built = try_compile_for("waits", &script, target).unwrap_or_else(|errors| panic!("{errors}"));
+            let mut waiting = WaitingPlugin::start(&built.plugin);
             waiting.until(&format!(
                 "of program `fault` ended by a fault: the loop in line {line} reached its limit of 8388608 iterations"
             ));

@@ -1,7 +1,6 @@
 //! Tests on the running kernel. They need root.
 
 mod audit;
-mod beside;
 mod cleanup;
 mod components;
 mod contexts;
@@ -23,6 +22,7 @@ mod memory;
 mod namespaces;
 mod observed;
 mod oracles;
+mod other_counters;
 mod packets;
 mod perf_churn;
 mod perf_count;

@@ -33,10 +33,10 @@ fn start(files: &[std::path::PathBuf]) -> Child {
         .spawn()
         .expect("ks-host starts");
     let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-    for place in 0..files.len() {
+    for index in 0..files.len() {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("text");
-        assert!(line.ends_with(" counts\n"), "line {place}: {line:?}");
+        assert!(line.ends_with(" counts\n"), "line {index}: {line:?}");
     }
     // Whoever reads no more would ask the plugins to stop.
     child.stdout = Some(stdout.into_inner());
@@ -48,7 +48,7 @@ fn memory(child: &Child) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", child.id());
     let text = std::fs::read_to_string(path).expect("the process runs");
     let line = text.lines().find(|line| line.starts_with("Pss:")).expect("the kernel says it");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|field| field.parse().ok()).expect("a number");
     kib << 10
 }
 

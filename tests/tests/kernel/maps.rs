@@ -86,7 +86,7 @@ fn pieces(map: &Arc<Map>, values: bool, most: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn root_a_walk_gives_whole_entries_as_many_as_fit() {
+fn root_map_iteration_returns_whole_entries_as_many_as_fit() {
     let (_object, map) = map(HASH);
     assert_eq!(pieces(&map, true, 16), [[0; 0]; 0], "nothing is in it");
     map.update(&key(7), &VALUE, UpdateMode::Any).expect("room for it");
@@ -114,7 +114,7 @@ fn root_a_walk_gives_whole_entries_as_many_as_fit() {
 }
 
 #[test]
-fn root_a_walk_over_per_cpu_values_leaves_the_kernels_padding_out() {
+fn root_map_iteration_over_per_cpu_values_omits_the_kernels_padding() {
     let (_object, map) = map(PERCPU_ARRAY);
     let cpus = libbpf_rs::num_possible_cpus().expect("known");
     let each: Vec<u8> = (0..12 * cpus).map(|byte| byte as u8).collect();

@@ -8,30 +8,30 @@ use ks_tests::{Outcome, at_switches, run_script};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-const NO_WORDS: &[&str] = &[];
+const NO_ARGUMENTS: &[&str] = &[];
 
 /// Runs a script, which prints just this.
 fn prints(project: &str, script: &str, expected: &str) {
-    let outcome = run_script(project, script, NO_WORDS);
+    let outcome = run_script(project, script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
 
 /// Runs the statements once as a program, at a page fault, and once as a plain function; the values that `shown` lists
 /// are printed after each.
-fn in_both(project: &str, items: &str, body: &str, shown: &str) -> Outcome {
+fn in_both(project: &str, items: &str, body: &str, print: &str) -> Outcome {
     let script = format!(
         "{items}\nvar done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
          fn watch(ctx: *bpf_perf_event_data) -> i32 {{\nif (done == 0) {{\ndone = 1\n{body}\n}}\nreturn 0\n}}\n\n\
          fn same() {{\n{body}\n}}\n\nfn main() -> i32 {{\nvar program = load(watch)\n\
          attach(program, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n\
-         memory[8192] = 1\nmemory[81920] = 1\ndetach(program)\n{shown}\nclear_all()\nsame()\n{shown}\nreturn 0\n}}\n"
+         memory[8192] = 1\nmemory[81920] = 1\ndetach(program)\n{print}\nclear_all()\nsame()\n{print}\nreturn 0\n}}\n"
     );
-    run_script(project, &script, NO_WORDS)
+    run_script(project, &script, NO_ARGUMENTS)
 }
 
 /// The output is the expected lines twice: once for each half.
-fn same_in_both(project: &str, items: &str, body: &str, shown: &str, expected: &str) {
-    let outcome = in_both(project, items, body, shown);
+fn same_in_both(project: &str, items: &str, body: &str, print: &str, expected: &str) {
+    let outcome = in_both(project, items, body, print);
     let both = format!("{expected}\n{expected}\n");
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, both.as_str(), ""));
 }
@@ -39,7 +39,7 @@ fn same_in_both(project: &str, items: &str, body: &str, shown: &str, expected: &
 #[test]
 fn root_lf_084_globals_are_one_copy() {
     let script = include_str!("scripts/memory_lf_084_globals_are_one_copy.ks");
-    let outcome = run_script("globals", script, NO_WORDS);
+    let outcome = run_script("globals", script, NO_ARGUMENTS);
     let expected = "10 -5 false y 7 kernel 42 6 abc\n";
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
@@ -50,8 +50,8 @@ fn root_lf_088_compound_assignment_creates_elements_and_their_parts() {
                  fn clear_all() {\nclear(m)\nclear(s)\n}";
     let body = "m[1] += 2\nm[1] += 3\nm[2] -= 1\ns[1].n += 5\ns[3].n = 5\ns[2] = S { n: 1, k: 2 }\n\
          s[2].n += 5\ns[2].k = 9";
-    let shown = "print(\"%u %d %u %u {} %u %u\", m[1], m[2], s[1].n, s[1].k, s[3] == null, s[2].n, s[2].k)";
-    same_in_both("compound", items, body, shown, "5 -1 5 0 true 6 9");
+    let print = "print(\"%u %d %u %u {} %u %u\", m[1], m[2], s[1].n, s[1].k, s[3] == null, s[2].n, s[2].k)";
+    same_in_both("compound", items, body, print, "5 -1 5 0 true 6 9");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn root_lf_097_additions_of_several_cpus_lose_nothing() {
         let script = Arc::downgrade(&running);
         std::thread::spawn(move || fault_on(cpu, &script))
     });
-    let outcome = run_script("faults", script, NO_WORDS);
+    let outcome = run_script("faults", script, NO_ARGUMENTS);
     drop(running);
     for thread in faults {
         thread.join().expect("both CPUs are online");
@@ -138,7 +138,7 @@ fn root_lf_103_an_object_in_a_map_is_read_and_written_by_both_halves() {
 fn root_lf_106_surplus_values_are_printed_at_the_end_in_the_kernel_half() {
     let script =
         include_str!("scripts/memory_lf_106_surplus_values_are_printed_at_the_end_in_the_kernel_half.ks");
-    let outcome = run_script("surplus", script, NO_WORDS);
+    let outcome = run_script("surplus", script, NO_ARGUMENTS);
     let expected = "a 1 true\n2 and c\n1 text\n\n";
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }

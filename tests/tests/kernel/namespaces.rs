@@ -38,25 +38,25 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
         binary("ks-host").display(),
         plugin.display()
     );
-    for (place, outcome) in
+    for (side, outcome) in
         [("inside", inside(&run)), ("outside", finish(Command::new("sh").args(["-c", &run])))]
     {
-        assert_eq!(outcome.code, 0, "{place}: {outcome:#?}");
-        let [pid] = outcome.numbers("pid")[..] else { panic!("{place}: {outcome:#?}") };
+        assert_eq!(outcome.code, 0, "{side}: {outcome:#?}");
+        let [pid] = outcome.numbers("pid")[..] else { panic!("{side}: {outcome:#?}") };
         // The counter of the process, the program's hits of it, its threads' number; the child's number in this namespace.
         let [counted, hits, process, thread] = outcome.numbers("own")[..] else {
-            panic!("{place}: {outcome:#?}")
+            panic!("{side}: {outcome:#?}")
         };
-        assert_eq!((counted, hits, process, thread), (50, 50, pid, pid), "{place}: {outcome:#?}");
-        let [nested, number] = outcome.numbers("nested")[..] else { panic!("{place}: {outcome:#?}") };
-        assert_eq!(nested, 50, "{place}: {outcome:#?}");
+        assert_eq!((counted, hits, process, thread), (50, 50, pid, pid), "{side}: {outcome:#?}");
+        let [nested, number] = outcome.numbers("nested")[..] else { panic!("{side}: {outcome:#?}") };
+        assert_eq!(nested, 50, "{side}: {outcome:#?}");
         assert!(
             number > pid,
             "a child has a number here, too, and not the one of its own namespace: {outcome:#?}"
         );
-        assert_eq!(outcome.row("name")[1], "calls", "{place}: {outcome:#?}");
-        let told = outcome.stderr.matches("those of the PID namespace that ks-host runs in").count();
-        assert_eq!(told, usize::from(place == "inside"), "{place}: {outcome:#?}");
+        assert_eq!(outcome.row("name")[1], "calls", "{side}: {outcome:#?}");
+        let warnings = outcome.stderr.matches("those of the PID namespace that ks-host runs in").count();
+        assert_eq!(warnings, usize::from(side == "inside"), "{side}: {outcome:#?}");
     }
 }
 

@@ -61,17 +61,17 @@ fn assembled(folder: &Folder, name: &str, text: &str) -> PathBuf {
 struct Victim(Child);
 
 impl Victim {
-    fn start(program: &Path, words: &[&str]) -> Victim {
+    fn start(program: &Path, arguments: &[&str]) -> Victim {
         let mut command = Command::new(program);
-        command.args(words).uid(NOBODY).gid(NOBODY).process_group(0);
+        command.args(arguments).uid(NOBODY).gid(NOBODY).process_group(0);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         Victim(child.expect("it was just built"))
     }
 
     /// Waits until it says that it has done what it does.
-    fn ready(program: &Path, words: &[&str]) -> Victim {
+    fn ready(program: &Path, arguments: &[&str]) -> Victim {
         let mut command = Command::new(program);
-        command.args(words).uid(NOBODY).gid(NOBODY).process_group(0).stdout(Stdio::piped());
+        command.args(arguments).uid(NOBODY).gid(NOBODY).process_group(0).stdout(Stdio::piped());
         let mut child = command.stdin(Stdio::null()).spawn().expect("it was just built");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("piped");
@@ -109,16 +109,16 @@ fn profile(stacks: &str, victim: &Victim) -> Outcome {
     let outcome = finish(&mut profiler(stacks, victim.id()));
     assert_eq!((outcome.code, outcome.signal), (0, None), "{outcome:#?}");
     assert!(outcome.most_memory_kib.is_some_and(|most| most < MOST_KIB), "{:?}", outcome.most_memory_kib);
-    let shown = outcome.stdout.chars().chain(outcome.stderr.chars());
-    assert!(shown.filter(|letter| *letter != '\n').all(|letter| !letter.is_control()), "{outcome:#?}");
+    let letters = outcome.stdout.chars().chain(outcome.stderr.chars());
+    assert!(letters.filter(|letter| *letter != '\n').all(|letter| !letter.is_control()), "{outcome:#?}");
     assert!(outcome.stderr.lines().all(|line| line.len() < 1200), "{outcome:#?}");
     outcome
 }
 
 /// What is said of the process. Others on this machine may map more than is written down, and stacks may collide.
-fn told(outcome: &Outcome) -> Vec<&str> {
+fn unexpected_lines(outcome: &Outcome) -> Vec<&str> {
     let may_be = ["mappings of ", "collided with others", "was throttled", "deeper than the kernel keeps"];
-    outcome.stderr.lines().filter(|line| !may_be.iter().any(|words| line.contains(words))).collect()
+    outcome.stderr.lines().filter(|line| !may_be.iter().any(|text| line.contains(text))).collect()
 }
 
 /// An ELF file whose bytes a test changes.
@@ -151,7 +151,7 @@ impl Elf {
             let at = names + self.number(*header, 4) as usize;
             self.bytes[at..].starts_with(&[name.as_bytes(), b"\0"].concat())
         };
-        (0..count).map(|place| table + place * 64).find(is_it).unwrap_or_else(|| panic!("no section {name}"))
+        (0..count).map(|index| table + index * 64).find(is_it).unwrap_or_else(|| panic!("no section {name}"))
     }
 
     fn write(&self, folder: &Folder, name: &str) -> PathBuf {
@@ -255,13 +255,13 @@ fn root_bad_debug_information_costs_the_lines_only() {
         let victim = Victim::start(&assembled(&folder, name, &text), &[]);
         let outcome = profile("folded", &victim);
         assert!(outcome.stdout.contains("_start"), "{name}: {outcome:#?}");
-        assert!(told(&outcome).len() <= 1, "{name}: {outcome:#?}");
+        assert!(unexpected_lines(&outcome).len() <= 1, "{name}: {outcome:#?}");
     }
 }
 
 /// F15: each level of the name doubles what it stands for.
 #[test]
-fn root_a_name_that_doubles_is_shown_as_it_is() {
+fn root_a_name_that_demangles_exponentially_is_printed_as_it_is() {
     let folder = Folder::new();
     let digits = |number: u32| char::from_digit(number, 36).expect("small").to_ascii_uppercase();
     let parts: String = (0..24).map(|level| format!("S_IS{0}_S{0}_E", digits(level))).collect();
@@ -278,11 +278,11 @@ fn root_a_name_that_doubles_is_shown_as_it_is() {
     assert!(outcome.stdout.contains(&name) && outcome.stdout.len() < 1 << 20, "{outcome:#?}");
     // The same for a plugin that asks while it runs, from a thread that may open nothing of others.
     let start = Elf::read(&built).number(0x18, 8);
-    let words = ["--kernel=1".into(), format!("--task={}", victim.id()), format!("--own={start:#x}")];
-    let outcome = run_script("symbols", include_str!("scripts/symbols.ks"), &words);
+    let arguments = ["--kernel=1".into(), format!("--task={}", victim.id()), format!("--own={start:#x}")];
+    let outcome = run_script("symbols", include_str!("scripts/symbols.ks"), &arguments);
     // The script keeps the first 127 bytes of a text.
-    let shown = outcome.row("task")[1];
-    assert!(outcome.code == 0 && shown.len() > 100 && name.starts_with(shown), "{outcome:#?}");
+    let printed = outcome.row("task")[1];
+    assert!(outcome.code == 0 && printed.len() > 100 && name.starts_with(printed), "{outcome:#?}");
 }
 
 /// F17 and F18: what a program says of its debug file leads nowhere, and waits for nothing.
@@ -303,15 +303,18 @@ fn root_a_debug_link_is_a_plain_name_in_a_folder_of_root() {
         "sparse".into(),
         sparse.display().to_string(),
     ];
-    for (place, link) in links.iter().enumerate() {
+    for (index, link) in links.iter().enumerate() {
         let mut section = link.clone().into_bytes();
         section.resize(section.len() / 4 * 4 + 8, 0);
         let section = folder.write("link", section);
-        let linked = folder.path(format!("linked{place}"));
+        let linked = folder.path(format!("linked{index}"));
         let add = format!(".gnu_debuglink={}", section.display());
         build(Command::new("objcopy").args(["--add-section", &add]).arg(&built).arg(&linked));
         let outcome = profile("folded", &Victim::start(&linked, &[]));
-        assert!(outcome.stdout.contains(";hot ") && told(&outcome).is_empty(), "{link}: {outcome:#?}");
+        assert!(
+            outcome.stdout.contains(";hot ") && unexpected_lines(&outcome).is_empty(),
+            "{link}: {outcome:#?}"
+        );
     }
 }
 
@@ -367,23 +370,23 @@ fn root_a_program_of_many_symbols_has_names() {
         }
         outcome = profile("folded", &victim);
     }
-    assert!(outcome.stdout.contains(";hot ") && told(&outcome).is_empty(), "{outcome:#?}");
+    assert!(outcome.stdout.contains(";hot ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
 }
 
 /// A program that runs code which it has made, and a perf map for it of this kind.
-fn jit(folder: &Folder, words: &[&str]) -> Victim {
+fn jit(folder: &Folder, arguments: &[&str]) -> Victim {
     let built = folder.path("jit");
     if !built.exists() {
         c_program(folder, "jit", JIT, &[]);
     }
-    Victim::ready(&built, words)
+    Victim::ready(&built, arguments)
 }
 
 #[test]
-fn root_a_perf_map_names_code_that_was_made() {
+fn root_a_perf_map_names_generated_code() {
     let folder = Folder::new();
     let outcome = profile("folded", &jit(&folder, &["name", "made up"]));
-    assert!(outcome.stdout.contains(";made up ") && told(&outcome).is_empty(), "{outcome:#?}");
+    assert!(outcome.stdout.contains(";made up ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
     // The same in memory that is shared, which has a path that is none (F20).
     let outcome = profile("folded", &jit(&folder, &["shared", "in shared memory"]));
     assert!(outcome.stdout.contains(";in shared memory "), "{outcome:#?}");
@@ -397,15 +400,15 @@ fn root_what_is_no_perf_map_of_the_process_is_not_read() {
     // A list of functions that root wrote, which is not for this process.
     let secret = folder.write("secret", "0 ffffffffffffffff secret\n");
     let secret = secret.display().to_string();
-    for words in
+    for arguments in
         [&["fifo"][..], &["sparse"], &["link", &secret], &["hardlink", &secret], &["socket"], &["device"]]
     {
-        let victim = jit(&folder, words);
+        let victim = jit(&folder, arguments);
         let outcome = profile("folded", &victim);
-        assert!(outcome.stdout.contains("[unknown]"), "{words:?}: {outcome:#?}");
+        assert!(outcome.stdout.contains("[unknown]"), "{arguments:?}: {outcome:#?}");
         let all = format!("{}{}", outcome.stdout, outcome.stderr);
-        assert!(!all.contains("secret\n") && !all.contains("secret 1"), "{words:?}: {outcome:#?}");
-        assert!(told(&outcome).len() <= 1, "{words:?}: {outcome:#?}");
+        assert!(!all.contains("secret\n") && !all.contains("secret 1"), "{arguments:?}: {outcome:#?}");
+        assert!(unexpected_lines(&outcome).len() <= 1, "{arguments:?}: {outcome:#?}");
     }
 }
 
@@ -413,15 +416,15 @@ fn root_what_is_no_perf_map_of_the_process_is_not_read() {
 #[test]
 fn root_a_perf_map_that_changes_costs_names_only() {
     let folder = Folder::new();
-    for words in [["truncated", "1000000"], ["changed", "1000000"], ["touched", "1000000"]] {
-        let outcome = profile("folded", &jit(&folder, &words));
-        assert!(outcome.most_memory_kib.is_some_and(|most| most < 400 << 10), "{words:?}: {outcome:#?}");
+    for arguments in [["truncated", "1000000"], ["changed", "1000000"], ["touched", "1000000"]] {
+        let outcome = profile("folded", &jit(&folder, &arguments));
+        assert!(outcome.most_memory_kib.is_some_and(|most| most < 400 << 10), "{arguments:?}: {outcome:#?}");
     }
 }
 
 /// F10 to F12: names that act on a terminal, break a picture, pretend or have no end.
 #[test]
-fn root_names_of_a_process_can_be_shown() {
+fn root_names_of_a_process_can_be_printed() {
     let folder = Folder::new();
     let name = "e\u{1b}]0;owned\u{7}\u{1b}[2Jx\u{202e}\u{2028}\u{ffff}\u{85}";
     let outcome = profile("folded", &jit(&folder, &["name", name]));
@@ -435,7 +438,7 @@ fn root_names_of_a_process_can_be_shown() {
     assert!(outcome.stdout.contains(";do_syscall_64_\\[k] "), "{outcome:#?}");
     // A line that is none, with what a terminal would do, is told by nobody.
     let outcome = profile("folded", &jit(&folder, &["line", "zz\u{1b}[2J"]));
-    assert!(told(&outcome).is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
+    assert!(unexpected_lines(&outcome).is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
     // A name of a megabyte, in each of 127 frames.
     let deep = profile("folded", &jit(&folder, &["deep", "1000000"]));
     assert!(deep.stdout.lines().any(|line| line.contains("JJJJ")), "no names");
@@ -444,7 +447,7 @@ fn root_names_of_a_process_can_be_shown() {
 
 /// F8: a file that is gone, and a FIFO of its name.
 #[test]
-fn root_a_fifo_in_the_place_of_a_file_is_not_opened() {
+fn root_a_fifo_instead_of_a_file_is_not_opened() {
     let folder = Folder::new();
     fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let library = c_program(

@@ -4,9 +4,9 @@
 use ks_tests::runs::{Loaded, Run};
 
 /// Numbers that are the same in every run.
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -20,25 +20,25 @@ impl Numbers {
 }
 
 /// A frame of Ethernet, IPv4 or something else, UDP or something else, with options and lengths that may lie.
-fn frame(numbers: &mut Numbers, least: usize) -> Vec<u8> {
-    let mut frame: Vec<u8> = (0..14 + 60 + 8 + 64).map(|_| numbers.next() as u8).collect();
-    let ethertype: u16 = match numbers.below(8) {
+fn frame(rng: &mut Rng, least: usize) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..14 + 60 + 8 + 64).map(|_| rng.next() as u8).collect();
+    let ethertype: u16 = match rng.below(8) {
         0 => 0x86dd,
         1 => 0x8100,
-        2 => numbers.next() as u16,
+        2 => rng.next() as u16,
         _ => 0x0800,
     };
     frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
-    frame[14] = match numbers.below(4) {
-        0 => numbers.next() as u8,
-        1 => 0x40 | numbers.below(16) as u8,
+    frame[14] = match rng.below(4) {
+        0 => rng.next() as u8,
+        1 => 0x40 | rng.below(16) as u8,
         _ => 0x45,
     };
-    frame[23] = [17, 6, 1, numbers.next() as u8][numbers.below(4) as usize];
+    frame[23] = [17, 6, 1, rng.next() as u8][rng.below(4) as usize];
     let header = usize::from(frame[14] & 15) * 4;
-    let port = [53_u16, 9000, numbers.next() as u16][numbers.below(3) as usize];
+    let port = [53_u16, 9000, rng.next() as u16][rng.below(3) as usize];
     frame[14 + header + 2..14 + header + 4].copy_from_slice(&port.to_be_bytes());
-    let len = least + numbers.below((frame.len() - least + 1) as u64) as usize;
+    let len = least + rng.below((frame.len() - least + 1) as u64) as usize;
     frame.truncate(len);
     frame
 }
@@ -58,14 +58,14 @@ impl Model {
         frame.get(at).copied().unwrap_or(0)
     }
 
-    fn word(frame: &[u8], at: usize) -> u16 {
+    fn be16(frame: &[u8], at: usize) -> u16 {
         frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// The verdict (0 drop, 1 pass); changes the frame.
     fn take(&mut self, frame: &mut [u8]) -> usize {
         self.bytes += frame.len() as u64;
-        if Model::word(frame, 12) != 0x0800 {
+        if Model::be16(frame, 12) != 0x0800 {
             self.counts[0] += 1;
             return 1;
         }
@@ -79,7 +79,7 @@ impl Model {
             return 1;
         }
         self.counts[2] += 1;
-        let port = Model::word(frame, ip + header + 2);
+        let port = Model::be16(frame, ip + header + 2);
         self.ports += u64::from(port);
         if let Some(ttl) = frame.get_mut(ip + 8) {
             *ttl = ttl.wrapping_sub(1);
@@ -165,35 +165,35 @@ fn watch(ctx: *CONTEXT) -> RESULT {
 "#;
 
 /// Packets of a corpus.
-const ROUNDS: u32 = 1500;
+const PACKETS: u32 = 1500;
 
 /// `least` is the shortest packet that the kernel runs the kind of program on.
-fn against_the_model(kind: &str, context: &str, result: &str, verdicts: [(&str, i32); 2], least: usize) {
+fn against_the_model(kind: &str, context: &str, result: &str, actions: [(&str, i32); 2], least: usize) {
     let script = SCRIPT
         .replace("KIND", kind)
         .replace("CONTEXT", context)
         .replace("RESULT", result)
-        .replace("DROP", verdicts[0].0)
-        .replace("PASS", verdicts[1].0);
+        .replace("DROP", actions[0].0)
+        .replace("PASS", actions[1].0);
     let loaded = Loaded::new(&script);
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     let mut model = Model::default();
     let mut refused = 0;
-    for round in 0..ROUNDS {
-        let mut packet = frame(&mut numbers, least);
+    for packet_index in 0..PACKETS {
+        let mut packet = frame(&mut rng, least);
         let Some(seen) = loaded.run_in("watch", &packet, &mut []) else {
             // It runs no tc program on a packet that is shorter than the header that its ethertype promises.
-            assert!((14..54).contains(&packet.len()), "round {round}: {} bytes", packet.len());
+            assert!((14..54).contains(&packet.len()), "round {packet_index}: {} bytes", packet.len());
             refused += 1;
             continue;
         };
-        let verdict = verdicts[model.take(&mut packet)].1;
-        assert_eq!(seen, Run { result: verdict, packet }, "round {round}");
+        let action = actions[model.take(&mut packet)].1;
+        assert_eq!(seen, Run { result: action, packet }, "round {packet_index}");
     }
     assert_eq!(loaded.entries("counts", 4), model.counts);
     assert_eq!(loaded.entries("sums", 3), [model.ports, model.bytes, model.options]);
     assert!(model.counts.iter().all(|count| *count > 20), "the corpus has everything: {model:?}");
-    assert!(refused < ROUNDS / 3, "{refused} of {ROUNDS} packets were not tried");
+    assert!(refused < PACKETS / 3, "{refused} of {PACKETS} packets were not tried");
 }
 
 #[test]

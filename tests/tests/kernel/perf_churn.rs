@@ -21,7 +21,7 @@ static WORD: AtomicU64 = AtomicU64::new(0);
 
 /// What an attachment counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum CountedEvent {
     Calls,
     Stores,
     Nothing,
@@ -29,17 +29,17 @@ enum What {
 
 /// One attachment as the model sees it.
 #[derive(Debug, Clone)]
-struct Counted {
-    what: What,
+struct CountedAttachment {
+    what: CountedEvent,
     leader: AttachmentId,
     count: u64,
     stopped: bool,
 }
 
 /// A generator whose numbers are the same in every run (xorshift).
-struct Random(u64);
+struct Rng(u64);
 
-impl Random {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -49,10 +49,10 @@ impl Random {
 }
 
 struct Run {
-    random: Random,
+    random: Rng,
     attachments: Attachments,
     calls: Event,
-    model: BTreeMap<AttachmentId, Counted>,
+    model: BTreeMap<AttachmentId, CountedAttachment>,
     /// Whether a group counts, by its leader.
     enabled: BTreeMap<AttachmentId, bool>,
     attaches: u32,
@@ -70,16 +70,16 @@ impl Run {
     }
 
     fn attach(&mut self) {
-        let breakpoints = self.model.values().filter(|one| one.what == What::Stores).count();
+        let breakpoints = self.model.values().filter(|one| one.what == CountedEvent::Stores).count();
         let what = match self.random.below(4) {
-            0 if breakpoints < BREAKPOINTS => What::Stores,
-            1 | 2 => What::Calls,
-            _ => What::Nothing,
+            0 if breakpoints < BREAKPOINTS => CountedEvent::Stores,
+            1 | 2 => CountedEvent::Calls,
+            _ => CountedEvent::Nothing,
         };
         let event = match what {
-            What::Calls => self.calls.clone(),
-            What::Stores => stores_to(&WORD),
-            What::Nothing => named("dummy"),
+            CountedEvent::Calls => self.calls.clone(),
+            CountedEvent::Stores => stores_to(&WORD),
+            CountedEvent::Nothing => named("dummy"),
         };
         let leader = match self.random.below(3) {
             0 => None,
@@ -93,7 +93,7 @@ impl Run {
             .unwrap_or_else(|error| panic!("{error}"));
         self.attaches += 1;
         let leader = leader.unwrap_or(id);
-        self.model.insert(id, Counted { what, leader, count: 0, stopped: false });
+        self.model.insert(id, CountedAttachment { what, leader, count: 0, stopped: false });
         self.enabled.insert(leader, true);
         for member in self.group(leader) {
             let one = self.model.get_mut(&member).unwrap();
@@ -121,9 +121,9 @@ impl Run {
         for one in self.model.values_mut() {
             if self.enabled[&one.leader] && !one.stopped {
                 one.count += match one.what {
-                    What::Calls => calls,
-                    What::Stores => stores,
-                    What::Nothing => 0,
+                    CountedEvent::Calls => calls,
+                    CountedEvent::Stores => stores,
+                    CountedEvent::Nothing => 0,
                 };
             }
         }
@@ -195,7 +195,7 @@ fn churn(calls: Event) {
     let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
     let before = open();
     let mut run = Run {
-        random: Random(0x9e37_79b9_7f4a_7c15),
+        random: Rng(0x9e37_79b9_7f4a_7c15),
         attachments: Attachments::new(),
         calls,
         model: BTreeMap::new(),

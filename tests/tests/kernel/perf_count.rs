@@ -107,7 +107,7 @@ fn root_a_program_is_linked_while_the_event_is_off() {
 }
 
 #[test]
-fn root_live_tells_what_is_attached() {
+fn root_live_reports_what_is_attached() {
     let mut attachments = Attachments::new();
     let leader = attachments.open(&named("page-faults"), &own_thread(), None, None).unwrap();
     let member = attachments.open(&named("cs"), &own_thread(), Some(leader), None).unwrap();

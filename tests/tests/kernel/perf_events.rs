@@ -45,13 +45,13 @@ fn root_numbers_count_what_they_stand_for() {
 }
 
 #[test]
-fn root_a_watched_word_counts_its_accesses() {
+fn root_a_breakpoint_counts_accesses_to_its_address() {
     static WORD: AtomicU64 = AtomicU64::new(0);
-    let place = WORD.as_ptr() as u64;
+    let address = WORD.as_ptr() as u64;
     let stores = Access { write: true, ..Access::default() };
-    assert_eq!(counted(&Event::breakpoint(place, 8, stores).unwrap(), || store(&WORD, 77)), 77);
-    let in_words = Event::named(&format!("mem:{place:#x}/8:w")).unwrap();
-    assert_eq!(counted(&in_words, || store(&WORD, 78)), 78);
+    assert_eq!(counted(&Event::breakpoint(address, 8, stores).unwrap(), || store(&WORD, 77)), 77);
+    let by_name = Event::named(&format!("mem:{address:#x}/8:w")).unwrap();
+    assert_eq!(counted(&by_name, || store(&WORD, 78)), 78);
 }
 
 /// A kernel without kprobes lets nobody stop in its code, but its data can be watched.
@@ -75,11 +75,11 @@ fn root_a_symbol_of_the_kernel_can_be_watched() {
 #[test]
 fn root_a_function_of_a_program_counts_its_calls() {
     let own = std::env::current_exe().unwrap();
-    let place = format!("{}:ks_perf_events_probed", own.display());
-    let event = Catalog::default().uprobe(&place).unwrap();
+    let attach_point = format!("{}:ks_perf_events_probed", own.display());
+    let event = Catalog::default().uprobe(&attach_point).unwrap();
     let calls = || (0..55).fold(0, |sum, number| sum + ks_perf_events_probed(number));
     assert_eq!(counted(&event, || assert!(calls() > 0)), 55);
-    let error = Catalog::default().uprobe(&format!("{place}+0xfffffff")).unwrap_err();
+    let error = Catalog::default().uprobe(&format!("{attach_point}+0xfffffff")).unwrap_err();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Invalid, None), "{error}");
 }
 

@@ -303,10 +303,10 @@ fn root_an_inherited_group_counts_children_and_may_lose_a_member() {
     let leader = attachments.open(&stores_to(&WORD), &inheriting, None, None).unwrap();
     let member = attachments.open(&named("page_faults"), &inheriting, Some(leader), None).unwrap();
     let (end, wait) = mpsc::channel::<()>();
-    let (tell_stored, stored) = mpsc::channel();
+    let (stored_sender, stored) = mpsc::channel();
     let child = thread::spawn(move || {
         store(&WORD, 10);
-        tell_stored.send(()).unwrap();
+        stored_sender.send(()).unwrap();
         wait.recv().unwrap_err();
         store(&WORD, 5);
     });

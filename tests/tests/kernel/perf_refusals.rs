@@ -46,10 +46,10 @@ fn a_program_does_not_run_at_every_tick_of_a_clock() {
     for event in ["cpu_clock", "task_clock"] {
         let period = |period| Options { period, ..own_thread() };
         let freq = |freq| Options { freq, ..own_thread() };
-        for (options, told) in [(period(1), 1), (period(49_999), 49_999), (freq(20_001), 49_997)] {
+        for (options, reported) in [(period(1), 1), (period(49_999), 49_999), (freq(20_001), 49_997)] {
             let error = open(event, &options);
             assert_eq!(error.kind(), ErrorKind::Limit);
-            assert_eq!(refusal(Err(error)), Refusal::ClockTooOften { period: told, shortest: 50_000 });
+            assert_eq!(refusal(Err(error)), Refusal::ClockTooOften { period: reported, shortest: 50_000 });
         }
         for options in [period(0), period(50_000), freq(20_000)] {
             assert!(!matches!(open(event, &options), PerfError::Refused { .. }));

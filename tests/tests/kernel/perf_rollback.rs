@@ -65,8 +65,8 @@ fn root_a_join_that_fails_at_one_cpu_is_undone_at_all() {
     let at_first = descriptors();
     let mut attachments = Attachments::new();
     let leader = attachments.open(&stores_to(&WORD), &everywhere(), None, None).unwrap();
-    let places = attachments.live()[0].places;
-    if places < 2 {
+    let locations = attachments.live()[0].locations;
+    if locations < 2 {
         assert!(std::env::var_os("CI").is_none(), "this machine has one CPU only");
         eprintln!("not run: this machine has one CPU only");
         return;
@@ -79,7 +79,7 @@ fn root_a_join_that_fails_at_one_cpu_is_undone_at_all() {
         attachments.open(&named("task_clock"), &everywhere(), Some(leader), link).unwrap_err()
     };
     let before = descriptors();
-    let error = join(&mut attachments, links(places as u32 - 1));
+    let error = join(&mut attachments, links(locations as u32 - 1));
     assert_eq!(error.errno(), Some(Errno::EEXIST), "{error}");
     assert_eq!(descriptors(), before, "what was opened at the other places is closed");
     store(&WORD, 30);

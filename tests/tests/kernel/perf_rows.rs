@@ -46,8 +46,8 @@ fn root_lf_130_what_cannot_be_counted_is_refused() {
         (["--pid=0", "--cpu=-2", "--flags=0"], "cpu -2"),
         (["--pid=0", "--cpu=-1", "--flags=1"], "flags"),
     ];
-    for (words, reason) in refusals {
-        let outcome = run_script("refused", &script, &words);
+    for (arguments, reason) in refusals {
+        let outcome = run_script("refused", &script, &arguments);
         assert_eq!((outcome.code, outcome.numbers("refused")[0]), (0, 1), "{outcome:#?}");
         assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
         assert!(outcome.stderr.contains(reason), "{reason}: {outcome:#?}");
@@ -65,9 +65,9 @@ fn root_lf_134_what_never_ran_has_no_number() {
     worker.work();
     let outcome = running.stop();
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    for turn in 0..3 {
-        assert_eq!(outcome.numbers(&format!("turn{turn}")), [0, -1, 2, -1, -1], "{outcome:#?}");
-        assert_eq!(outcome.numbers(&format!("times{turn}")), [1, 0], "{outcome:#?}");
+    for iteration in 0..3 {
+        assert_eq!(outcome.numbers(&format!("turn{iteration}")), [0, -1, 2, -1, -1], "{outcome:#?}");
+        assert_eq!(outcome.numbers(&format!("times{iteration}")), [1, 0], "{outcome:#?}");
     }
     assert_eq!(outcome.numbers("member"), [-1]);
     let lines: Vec<&str> = outcome.stderr.lines().collect();
@@ -115,8 +115,8 @@ fn root_lf_076_a_sample_says_where_it_was_taken() {
     let address = page.as_ptr() as usize;
     let worker = Worker::new(0, move || store_to_a_new_page(address));
     // The thread has ended when its code is named.
-    let words = [format!("--task={}", worker.tid()), format!("--process={}", std::process::id())];
-    let running = Running::start("samples", SAMPLES, &words);
+    let arguments = [format!("--task={}", worker.tid()), format!("--process={}", std::process::id())];
+    let running = Running::start("samples", SAMPLES, &arguments);
     worker.work();
     let outcome = running.stop();
     // SAFETY: the mapping is our own and is not used any more.

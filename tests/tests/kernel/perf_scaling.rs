@@ -10,7 +10,7 @@ use ks_host::perf::{Attachments, Notice, Options, State};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
-const ROUNDS: usize = 20;
+const ITERATIONS: usize = 20;
 const FAULTS: usize = 20;
 const SPIN: Duration = Duration::from_millis(5);
 
@@ -34,7 +34,7 @@ fn work_on_both(home: usize, away: usize) {
     let options = Options { pid: 0, cpu: -1, ..Options::default() };
     let clock = attachments.open(&named("task_clock"), &options, None, None).unwrap();
     let mut own_time = || Duration::from_nanos(attachments.read(clock).unwrap().time_running);
-    for _ in 0..ROUNDS {
+    for _ in 0..ITERATIONS {
         for cpu in [home, away] {
             move_to(cpu);
             let start = own_time();
@@ -49,11 +49,11 @@ fn work_on_both(home: usize, away: usize) {
 #[test]
 fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
     let (home, away) = two_cpus();
-    let (tell_tid, tid) = mpsc::channel();
+    let (tid_sender, tid) = mpsc::channel();
     let (start, wait) = mpsc::channel::<()>();
     let worker = thread::spawn(move || {
         move_to(home);
-        tell_tid.send(gettid().as_raw()).unwrap();
+        tid_sender.send(gettid().as_raw()).unwrap();
         wait.recv().unwrap();
         work_on_both(home, away);
     });
@@ -79,7 +79,7 @@ fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
     assert_eq!(at_home.raw + elsewhere.raw, anywhere.raw, "{at_home:?} {elsewhere:?} {anywhere:?}");
     let parts = (at_home.time_running + elsewhere.time_running) as f64 / anywhere.time_running as f64;
     assert!((0.98..1.02).contains(&parts), "{at_home:?} {elsewhere:?} {anywhere:?}");
-    let counted_at_home = (ROUNDS * FAULTS) as u64;
+    let counted_at_home = (ITERATIONS * FAULTS) as u64;
     assert!((counted_at_home..counted_at_home * 5 / 4).contains(&at_home.raw), "{at_home:?}");
     let share = at_home.time_running as f64 / at_home.time_enabled as f64;
     assert!((0.4..0.6).contains(&share), "ran {share:.3} of the time: {at_home:?}");
@@ -123,10 +123,10 @@ fn root_a_small_share_of_the_time_comes_with_a_warning() {
     }
     assert!(reading.scaled.is_some_and(|scaled| scaled > 10 * reading.raw), "{reading:?}");
     attachments.read(faults).unwrap();
-    let told = attachments.take_notices();
+    let notices = attachments.take_notices();
     assert!(
-        matches!(&told[..], [Notice::LowShare { event, share }] if event == "page_faults" && *share < 1000),
-        "{told:?}"
+        matches!(&notices[..], [Notice::LowShare { event, share }] if event == "page_faults" && *share < 1000),
+        "{notices:?}"
     );
-    assert!(told[0].to_string().contains("use fewer events"), "{}", told[0]);
+    assert!(notices[0].to_string().contains("use fewer events"), "{}", notices[0]);
 }

@@ -113,7 +113,7 @@ fn root_every_process_of_a_program_reads_as_one() {
     let mut attachments = Attachments::new();
     let id = attachments.open(&kills(), &options, None, None).unwrap();
     let clock = attachments.open(&named("task_clock"), &options, Some(id), None).unwrap();
-    assert_eq!(attachments.live().iter().map(|live| live.places).collect::<Vec<_>>(), [3, 3]);
+    assert_eq!(attachments.live().iter().map(|live| live.locations).collect::<Vec<_>>(), [3, 3]);
     shell.run();
     let snapshot = attachments.snapshot(clock).unwrap();
     assert_eq!((snapshot.entries[0].raw, snapshot.own), (300, 1));
@@ -144,7 +144,7 @@ fn root_all_threads_of_a_process_are_counted_and_not_its_children() {
     call(1);
     thread::spawn(move || call(1000)).join().unwrap();
     assert_eq!(attachments.read(id).unwrap().raw, 1111);
-    assert!(attachments.live()[0].places >= 2);
+    assert!(attachments.live()[0].locations >= 2);
 }
 
 #[test]
@@ -162,15 +162,16 @@ fn root_new_threads_count_with_follow_and_new_processes_do_not() {
 }
 
 fn command(script: &str) -> Command {
-    let words = ["sh", "-c", script].map(OsString::from);
-    Command::start(&words, StopHandle::new(), ExecStatus::default()).unwrap()
+    let arguments = ["sh", "-c", script].map(OsString::from);
+    Command::start(&arguments, StopHandle::new(), ExecStatus::default()).unwrap()
 }
 
 #[test]
 fn root_a_command_is_counted_from_its_exec() {
     let stop = StopHandle::new();
-    let words = ["sh", "-c", &format!("{KILLS}; sh -c '{}'", KILLS.replace("$$", "1"))].map(OsString::from);
-    let mut command = Command::start(&words, stop.clone(), ExecStatus::default()).unwrap();
+    let arguments =
+        ["sh", "-c", &format!("{KILLS}; sh -c '{}'", KILLS.replace("$$", "1"))].map(OsString::from);
+    let mut command = Command::start(&arguments, stop.clone(), ExecStatus::default()).unwrap();
     let mut attachments = Attachments::new();
     attachments.set_command(command.pid());
     let options = Options { command: true, cpu: -1, ..Options::default() };
@@ -241,7 +242,7 @@ fn root_a_group_on_all_cpus_costs_one_read_for_each_cpu() {
     }
     let reads = Catalog::default().tracepoint("syscalls/sys_enter_read").unwrap();
     let reads = attachments.open(&reads, &own_thread(), None, None).unwrap();
-    let cpus = attachments.live()[0].places as u64;
+    let cpus = attachments.live()[0].locations as u64;
     attachments.snapshot(leader).unwrap();
     let before = attachments.read(reads).unwrap().raw;
     attachments.snapshot(leader).unwrap();
@@ -260,11 +261,11 @@ fn root_members_observe_what_their_leader_does() {
     };
     assert!(join(&Options::default()).contains("`cpu: all`"), "{}", join(&Options::default()));
     assert!(join(&own_thread()).contains("pid"));
-    for (options, word) in [
+    for (options, reason) in [
         (Options { pinned: true, ..every.clone() }, "`pinned`"),
         (Options { exclusive: true, ..every.clone() }, "`exclusive`"),
     ] {
-        assert!(join(&options).contains(word), "{}", join(&options));
+        assert!(join(&options).contains(reason), "{}", join(&options));
     }
     assert!(attachments.open(&named("page_faults"), &every, Some(leader), None).is_ok());
 }
@@ -280,9 +281,9 @@ impl Cgroup {
             .lines()
             .find(|line| line.contains(" cgroup ") && line.contains("perf_event"))
             .or_else(|| mounts.lines().find(|line| line.contains(" cgroup2 ")))?;
-        let place = Path::new(mount.split(' ').nth(1)?).join(format!("ks-perf-{}", std::process::id()));
-        fs::create_dir(&place).ok()?;
-        Some(Cgroup(place))
+        let cgroup_path = Path::new(mount.split(' ').nth(1)?).join(format!("ks-perf-{}", std::process::id()));
+        fs::create_dir(&cgroup_path).ok()?;
+        Some(Cgroup(cgroup_path))
     }
 }
 
@@ -362,9 +363,9 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     online.set("0\n");
     assert_eq!(attachments.read(leader).unwrap().raw, 15, "what was counted there stays");
     // How seldom the thread was where it is counted may be told as well: that is up to the scheduler.
-    let told = attachments.take_notices();
+    let notices = attachments.take_notices();
     let gone = |notice: &&Notice| matches!(notice, Notice::CpuGone { cpu: 1, .. });
-    assert_eq!(told.iter().filter(gone).count(), 1, "{told:?}");
+    assert_eq!(notices.iter().filter(gone).count(), 1, "{notices:?}");
     let kept = attachments.snapshot_cpu(leader, 1).unwrap();
     assert_eq!((kept.entries[0].raw, kept.partial), (10, true), "what the sum keeps the CPU keeps");
     ask_on(1, 100);
@@ -373,9 +374,9 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     assert!(attachments.read(member).unwrap().raw >= clock);
     online.set("0-1\n");
     assert_eq!(attachments.read(leader).unwrap().raw, 16);
-    let told = attachments.take_notices();
+    let notices = attachments.take_notices();
     let came = |notice: &&Notice| matches!(notice, Notice::CpuCame { cpu: 1, .. });
-    assert_eq!(told.iter().filter(came).count(), 1, "{told:?}");
+    assert_eq!(notices.iter().filter(came).count(), 1, "{notices:?}");
     ask_on(1, 3);
     let snapshot = attachments.snapshot(member).unwrap();
     assert_eq!((snapshot.entries[0].raw, snapshot.entries.len(), snapshot.own), (19, 2, 1));

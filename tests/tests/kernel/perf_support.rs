@@ -81,10 +81,10 @@ pub struct Sleeper {
 
 impl Sleeper {
     pub fn new() -> Sleeper {
-        let (tell_tid, tid) = mpsc::channel();
+        let (tid_sender, tid) = mpsc::channel();
         let (wake, sleep) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
-            tell_tid.send(nix::unistd::gettid().as_raw()).unwrap();
+            tid_sender.send(nix::unistd::gettid().as_raw()).unwrap();
             let _ = sleep.recv();
         });
         let tid = tid.recv().unwrap();

@@ -44,9 +44,9 @@ fn root_lf_087_a_pin_of_another_shape_ends_the_start() {
         with_bpffs(&folder, "$HOST counter.wasm; $HOST wide.wasm; echo $?; $HOST renamed.wasm; echo $?");
     assert_eq!(outcome.stdout, "first\n6 2 true true\n125\n125\n", "{outcome:#?}");
     let lines: Vec<&str> = outcome.stderr.lines().collect();
-    let has = |words: &[&str]| {
-        let text = lines.join(" ");
-        words.iter().for_each(|word| assert!(text.contains(word), "no `{word}`: {outcome:#?}"));
+    let has = |texts: &[&str]| {
+        let errors = lines.join(" ");
+        texts.iter().for_each(|text| assert!(errors.contains(text), "no `{text}`: {outcome:#?}"));
     };
     has(&[
         "pinned map m has another shape (key 4\u{2192}8)",
@@ -90,7 +90,7 @@ fn root_two_plugins_share_a_map_and_one_that_is_killed_loses_nothing() {
 }
 
 #[test]
-fn root_a_tested_load_that_fails_gives_null_beside_a_pin() {
+fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
     // The kernel has this hook for the sandbox's own checks only where it lets programs attach to functions.
     let script = |pinned: &str, use_of_it: &str| {
         format!(

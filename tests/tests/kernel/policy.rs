@@ -43,7 +43,7 @@ const STEERING: [(&str, &str, &str); 5] = [
 fn cgroups() -> String {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
     let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let root = lines.find(|words| words[2] == "cgroup2");
+    let root = lines.find(|fields| fields[2] == "cgroup2");
     root.expect("control groups of version 2 are mounted")[1].to_owned()
 }
 
@@ -156,13 +156,13 @@ fn root_the_policy_that_inspect_writes_lets_the_plugin_run() {
 fn what_is_no_policy_is_no_start() {
     let folder = Folder::new();
     let plugin = plugin(&folder, "nothing", "fn main() -> i32 {\n return 0\n}\n");
-    for (words, reason) in [
+    for (arguments, reason) in [
         (["--allow", "xdpp"], "did you mean `xdp`"),
         (["--limit", "map=1"], "did you mean `maps`"),
         (["--limit", "maps=many"], "is not a number"),
         (["--policy", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
     ] {
-        let outcome = finish(command("ks-host").args(words).arg(&plugin));
+        let outcome = finish(command("ks-host").args(arguments).arg(&plugin));
         assert!(outcome.code == 125 && outcome.stderr.contains(reason), "{outcome:#?}");
     }
 }

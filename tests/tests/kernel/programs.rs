@@ -96,7 +96,7 @@ fn root_a_target_that_is_not_there_is_named() {
 }
 
 #[test]
-fn root_a_kind_without_a_way_to_attach_it_is_named() {
+fn root_a_kind_that_cannot_be_attached_is_named() {
     let guest = component(&format!(
         r#"{OWN_EVENT}{LOAD}
         (func (export "run") (result i32)
@@ -131,7 +131,7 @@ fn root_a_tracepoint_program_runs() {
 }
 
 #[test]
-fn root_the_verifiers_reason_is_shown() {
+fn root_the_verifiers_reason_is_printed() {
     let guest = component(&format!(
         r#"{OWN_EVENT}{LOAD}
         (func (export "run") (result i32) (call $load_count))"#

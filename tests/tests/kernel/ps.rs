@@ -31,12 +31,16 @@ fn root_ps_shows_a_plugin_its_program_and_how_often_it_runs() {
     let own = processes.as_array().expect("a list").iter().find(|process| process["pid"] == child.id());
     let own = own.unwrap_or_else(|| panic!("{processes:#}"));
     assert_eq!((&own["plugins"][0], &own["events"]), (&"seen.ks".into(), &1.into()), "{own:#}");
-    let shown = &own["programs"][0];
-    assert_eq!((&shown["name"], &shown["kind"]), (&program.as_str().into(), &"perf_event".into()), "{own:#}");
-    assert_eq!(shown["attached"][0], "perf", "{own:#}");
+    let program_json = &own["programs"][0];
+    assert_eq!(
+        (&program_json["name"], &program_json["kind"]),
+        (&program.as_str().into(), &"perf_event".into()),
+        "{own:#}"
+    );
+    assert_eq!(program_json["attached"][0], "perf", "{own:#}");
     // A sleep of a millisecond is a context switch: there were some in 0.3 seconds, and each took its time.
-    assert!(shown["runs"].as_u64().is_some_and(|runs| runs > 0), "{own:#}");
-    assert!(shown["time_ns"].as_u64() > shown["runs"].as_u64(), "{own:#}");
+    assert!(program_json["runs"].as_u64().is_some_and(|runs| runs > 0), "{own:#}");
+    assert!(program_json["time_ns"].as_u64() > program_json["runs"].as_u64(), "{own:#}");
     assert!(
         text.stdout.lines().any(|line| line.contains(&program) && line.contains("perf_event")),
         "{text:#?}"

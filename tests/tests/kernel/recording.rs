@@ -38,7 +38,7 @@ fn example(path: &str) -> String {
 }
 
 #[test]
-fn root_a_run_is_the_same_again_without_any_rights() {
+fn root_a_recording_is_replayed_without_any_rights() {
     for (name, path) in [("group", "perf/group.ks"), ("latest_faults", "state/latest_faults.ks")] {
         let folder = Folder::new();
         let plugin = built(&folder, name, &example(path));
@@ -67,7 +67,7 @@ fn root_what_the_host_wrote_is_written_again() {
 }
 
 #[test]
-fn root_a_changed_plugin_is_told_the_first_difference() {
+fn root_the_first_difference_of_a_changed_plugin_is_reported() {
     let folder = Folder::new();
     let plugin = built(&folder, "group", &example("perf/group.ks"));
     let (_, record) = record(&folder, &plugin, &[]);
@@ -76,12 +76,12 @@ fn root_a_changed_plugin_is_told_the_first_difference() {
 
     let waits = example("perf/group.ks").replace("0..5)", "0..6)");
     let outcome = replay(&built(&folder, "waits", &waits), &record);
-    let told = format!(
+    let expected = format!(
         "it differs from the record at line {line}\n  asked:  clock.sleep(1000000)\n  record: \
          perf.[method]attachment.disable(3)\n  in work at waits.ks:18\n"
     );
     assert_eq!(outcome.code, 125, "{outcome:#?}");
-    assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+    assert!(outcome.stderr.contains(&expected), "{outcome:#?}");
 
     let ends = example("perf/group.ks").replace("    detach(faults)\n", "");
     let outcome = replay(&built(&folder, "ends", &ends), &record);
@@ -168,13 +168,13 @@ fn root_files_that_are_no_records_are_refused_with_the_line() {
     let (_, record) = record(&folder, &plugin, &[]);
     let text = std::fs::read_to_string(&record).expect("readable");
     let lines = text.lines().count();
-    let told = |text: &str| {
+    let replay_error = |text: &str| {
         let outcome = replay(&plugin, &folder.write("wrong.jsonl", text));
         assert_eq!(outcome.code, 125, "{outcome:#?}");
         outcome.stderr
     };
     for (cut, line) in [(0, 1), (20, 1), (text.len() - 1, lines), (text.len() - 28, lines)] {
-        let error = told(&text[..cut]);
+        let error = replay_error(&text[..cut]);
         assert!(error.contains(&format!("line {line}: the record is cut off")), "{cut}: {error}");
     }
     for (from, to, expected) in [
@@ -188,10 +188,10 @@ fn root_files_that_are_no_records_are_refused_with_the_line() {
         ),
         ("{\"ok\":1}", "{\"fine\":1}", "there should be {\"ok\": ..} or {\"err\": ..}"),
     ] {
-        let error = told(&text.replacen(from, to, 1));
+        let error = replay_error(&text.replacen(from, to, 1));
         assert!(error.contains(expected), "{from}: {error}");
     }
-    assert!(told(&format!("{}1\n", "[".repeat(100_000))).contains("line 1: not a JSON object"));
+    assert!(replay_error(&format!("{}1\n", "[".repeat(100_000))).contains("line 1: not a JSON object"));
     let absent = replay(&plugin, &folder.path("absent"));
     assert!(absent.code == 125 && absent.stderr.contains("cannot read"), "{absent:#?}");
 }

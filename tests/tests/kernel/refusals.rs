@@ -56,7 +56,7 @@ fn root_a_foreign_filter_of_system_calls_is_named() {
 
 /// It tries, and does not conclude from capabilities that are held.
 #[test]
-fn root_the_doctor_tries_the_calls() {
+fn root_the_doctor_makes_the_calls() {
     for (name, number) in [("perf_event_open", libc::SYS_perf_event_open), ("bpf", libc::SYS_bpf)] {
         let mut doctor = command("ks-host");
         let refused = Call { name, number };
@@ -84,7 +84,7 @@ fn root_a_hook_that_is_refused_is_not_blamed_on_the_network() {
 
 /// BPF_TRACE_MAX_PROGS programs and one more.
 #[test]
-fn root_a_tracepoint_that_is_full_of_programs_is_told() {
+fn root_a_tracepoint_at_its_limit_of_programs_is_reported() {
     let program = |number: usize| {
         format!(
             "@tracepoint(\"sched/sched_process_exec\")\nfn p{number}(ctx: *trace_event_raw_sched_process_exec) -> i32 {{\n    \

@@ -23,9 +23,9 @@ fn produce(ring_bytes: u32, bursts: u64, every: Duration) -> Outcome {
             std::hint::black_box(std::os::unix::process::parent_id());
         }
     });
-    let words = [format!("--task={}", worker.tid()), format!("--bursts={bursts}")];
+    let arguments = [format!("--task={}", worker.tid()), format!("--bursts={bursts}")];
     let script = SCRIPT.replace("RING", &ring_bytes.to_string());
-    let running = Running::start("rates", &script, &words);
+    let running = Running::start("rates", &script, &arguments);
     worker.work();
     let outcome = running.finish();
     assert_eq!(outcome.code, 0, "{outcome:#?}");

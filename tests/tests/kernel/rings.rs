@@ -6,7 +6,7 @@ use ks_tests::watched::{Running, Worker};
 use ks_tests::{Outcome, run_script};
 use nix::sys::mman::{self, MapFlags, MmapAdvise, ProtFlags};
 
-const NO_WORDS: &[&str] = &[];
+const NO_ARGUMENTS: &[&str] = &[];
 
 /// Every page fault of the plugin's own thread leaves a record with its number.
 const PRODUCER: &str = r#"
@@ -33,17 +33,17 @@ fn touch(first: u32, pages: u32) {
 "#;
 
 /// The number before some words of the last line of standard error that has them: counts are reported as they grow.
-fn number_before(outcome: &Outcome, words: &str) -> u64 {
-    let line = outcome.stderr.lines().rfind(|line| line.contains(words));
-    let line = line.unwrap_or_else(|| panic!("no line with `{words}`: {outcome:#?}"));
-    let before = line.split(words).next().and_then(|before| before.split_whitespace().last());
+fn number_before(outcome: &Outcome, text: &str) -> u64 {
+    let line = outcome.stderr.lines().rfind(|line| line.contains(text));
+    let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
+    let before = line.split(text).next().and_then(|before| before.split_whitespace().last());
     before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
 #[test]
 fn root_lf_099_a_forgotten_record_is_discarded() {
     let script = include_str!("scripts/rings_lf_099_a_forgotten_record_is_discarded.ks");
-    let outcome = run_script("forgotten", script, NO_WORDS);
+    let outcome = run_script("forgotten", script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let (last, numbers) = lines.split_last().expect("it printed");
@@ -57,20 +57,21 @@ fn root_lf_099_a_forgotten_record_is_discarded() {
 #[test]
 fn root_lf_101_dispatch_ends_on_a_negative_result_and_loses_nothing() {
     let main = include_str!("scripts/rings_lf_101_dispatch_ends_on_a_negative_result_and_loses_nothing.ks");
-    let outcome = run_script("negative", &format!("{PRODUCER}{main}"), NO_WORDS);
+    let outcome = run_script("negative", &format!("{PRODUCER}{main}"), NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines[..7], ["1", "2", "3", "4", "5", "ended -7", "6"], "{outcome:#?}");
-    let words: Vec<&str> = lines.last().expect("a line").split_whitespace().collect();
-    assert!(words[0] == "then" && words[1] == words[2] && words[1] != "0", "{outcome:#?}");
+    let fields: Vec<&str> = lines.last().expect("a line").split_whitespace().collect();
+    assert!(fields[0] == "then" && fields[1] == fields[2] && fields[1] != "0", "{outcome:#?}");
 }
 
 #[test]
 fn root_a_full_ring_counts_what_it_loses() {
     let main = include_str!("scripts/rings_a_full_ring_counts_what_it_loses.ks");
-    let outcome = run_script("full", &format!("{PRODUCER}{main}"), NO_WORDS);
+    let outcome = run_script("full", &format!("{PRODUCER}{main}"), NO_ARGUMENTS);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let numbers: Vec<u64> = outcome.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let numbers: Vec<u64> =
+        outcome.stdout.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     let [attempts, handled] = numbers[..] else { panic!("{outcome:#?}") };
     // 24 bytes for each record of 16, and one byte of the 4096 stays free (kernel/bpf/ringbuf.c, v6.12).
     assert_eq!(handled, 4095 / 24);
@@ -85,7 +86,7 @@ fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
     for (bytes, may_lose) in [(16 << 20, false), (4096, true)] {
         let outcome = full_speed(bytes);
         let numbers: Vec<u64> =
-            outcome.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            outcome.stdout.split_whitespace().filter_map(|field| field.parse().ok()).collect();
         let [attempts, handled, disorder] = numbers[..] else { panic!("{outcome:#?}") };
         assert!(attempts >= FAULTS && disorder == 0, "{outcome:#?}");
         if may_lose {
@@ -107,8 +108,8 @@ fn full_speed(ring_bytes: u32) -> Outcome {
         fault(FAULTS);
         fault(FAULTS);
     });
-    let words = [format!("--task={}", worker.tid()), format!("--faults={FAULTS}")];
-    let running = Running::start("speed", &script, &words);
+    let arguments = [format!("--task={}", worker.tid()), format!("--faults={FAULTS}")];
+    let running = Running::start("speed", &script, &arguments);
     worker.work();
     running.finish()
 }
@@ -123,8 +124,8 @@ fn fault(pages: u64) {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping, at an address that the kernel chooses; nothing else refers to it.
     let block = unsafe { mman::mmap_anonymous(None, bytes, access, flags) }.expect("there is memory");
-    for turn in 0..pages as usize {
-        let page = turn % BLOCK;
+    for iteration in 0..pages as usize {
+        let page = iteration % BLOCK;
         if page == 0 {
             // SAFETY: the mapping is our own, and no reference leads into it.
             unsafe { mman::madvise(block, bytes.get(), MmapAdvise::MADV_DONTNEED) }.expect("our own memory");
@@ -139,7 +140,7 @@ fn fault(pages: u64) {
 #[test]
 fn root_handlers_may_detach_throw_and_dispatch_other_rings() {
     let script = include_str!("scripts/rings_handlers_may_detach_throw_and_dispatch_other_rings.ks");
-    let outcome = run_script("handlers", script, NO_WORDS);
+    let outcome = run_script("handlers", script, NO_ARGUMENTS);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let first = ["event 1", "other 1", "other 2", "inner -3", "event 2", "event 3", "caught 40 after 3"];
     assert_eq!(lines[..7], first, "{outcome:#?}");

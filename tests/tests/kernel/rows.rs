@@ -237,7 +237,7 @@ fn root_lf_048_a_byte_of_a_string_is_a_char() {
 }
 
 #[test]
-fn root_lf_113_turns_of_a_for_loop() {
+fn root_lf_113_iterations_of_a_for_loop() {
     Row::default()
         .case("var sum: u64 = 0\nfor (i in 2..5) { sum = sum * 10 + i }\nreturn sum", 234)
         .case("var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in 9..zero) { sum = 0 }\nreturn sum", 7)
@@ -248,7 +248,7 @@ fn root_lf_113_turns_of_a_for_loop() {
 }
 
 #[test]
-fn root_lf_115_a_long_loop_with_ways_out() {
+fn root_lf_115_a_long_loop_with_exits() {
     let body = "var sum: u64 = 0\nvar last: u32 = 0\nfor (i in 0..1000) {\nif (i % 3 == zero) { continue }\n\
                 last = i\nsum += i * 2\nif (sum > LIMIT) { break }\n}\nreturn sum * 1000 + last";
     let expected = |limit: u64| {

@@ -98,7 +98,7 @@ impl Worker {
         let mut child = child.expect("it was just built");
         let input = child.stdin.take();
         let line = line(&mut BufReader::new(child.stdout.take().expect("it is piped")));
-        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+        let numbers: Vec<u64> = line.split(' ').map(|field| field.parse().expect("a number")).collect();
         let [pid, first, end, one, low, two, high] = numbers[..] else { panic!("{line}") };
         Worker { child, input, pid, range: [first, end], threads: [[one, low], [two, high]] }
     }
@@ -125,11 +125,11 @@ fn line(from: &mut BufReader<ChildStdout>) -> String {
 }
 
 /// Runs a script, and lets the worker work between its line `attached` and when it is asked to stop.
-fn sampled(script: &str, words: &[String], worker: &mut Worker) -> Outcome {
+fn sampled(script: &str, arguments: &[String], worker: &mut Worker) -> Outcome {
     let folder = Folder::new();
     let file = folder.write("sampled.wasm", compile("sampled", script).plugin);
     let mut host = command("ks-host");
-    host.args(["--no-cache", "--timeout", "60"]).arg(file).arg("--").args(words);
+    host.args(["--no-cache", "--timeout", "60"]).arg(file).arg("--").args(arguments);
     let child = host.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("ks-host is built");
     let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -149,8 +149,9 @@ fn root_samples_have_keys_and_lie_in_a_range() {
     let mut worker = Worker::start(&folder);
     group.add(worker.child.id());
     let [first, end] = worker.range;
-    let words = [format!("--pid={}", worker.pid), format!("--first={first}"), format!("--last={}", end - 1)];
-    let outcome = sampled(KEYS, &words, &mut worker);
+    let arguments =
+        [format!("--pid={}", worker.pid), format!("--first={first}"), format!("--last={}", end - 1)];
+    let outcome = sampled(KEYS, &arguments, &mut worker);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     // Every fault is a sample, and only the function's own lie in its range.
     for (name, [tid, cpu], in_one, in_two) in
@@ -174,15 +175,15 @@ fn root_samples_have_keys_and_lie_in_a_range() {
 const COLLIDING: &str = include_str!("scripts/sample_keys_colliding.ks");
 
 #[test]
-fn root_every_sample_whose_stack_is_lost_is_told() {
+fn root_every_sample_whose_stack_is_lost_is_reported() {
     let folder = Folder::new();
     let mut worker = Worker::start(&folder);
-    let words = [format!("--pid={}", worker.pid)];
-    let outcome = sampled(COLLIDING, &words, &mut worker);
+    let arguments = [format!("--pid={}", worker.pid)];
+    let outcome = sampled(COLLIDING, &arguments, &mut worker);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let [samples, kept, refused] = outcome.numbers("samples")[..] else { panic!("{outcome:#?}") };
     assert!(samples >= 6200 && kept > 0 && refused > 0, "{outcome:#?}");
     assert_eq!(kept + refused, samples, "{outcome:#?}");
-    let told = format!("map `stacks`: {refused} stacks were lost, because they collided with others");
-    assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+    let expected = format!("map `stacks`: {refused} stacks were lost, because they collided with others");
+    assert!(outcome.stderr.contains(&expected), "{outcome:#?}");
 }

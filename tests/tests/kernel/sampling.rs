@@ -59,20 +59,20 @@ int main(void) {
 "#;
 
 /// A process whose standard output is read line by line. It is ended when it is dropped.
-struct Talking {
+struct PluginProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Talking {
-    fn start(command: &mut Command) -> Talking {
+impl PluginProcess {
+    fn start(command: &mut Command) -> PluginProcess {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        Talking { child, lines }
+        PluginProcess { child, lines }
     }
 
     fn line(&mut self) -> String {
@@ -98,7 +98,7 @@ impl Talking {
     }
 }
 
-impl Drop for Talking {
+impl Drop for PluginProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -106,24 +106,25 @@ impl Drop for Talking {
     }
 }
 
-fn worker(folder: &Folder) -> Talking {
+fn worker(folder: &Folder) -> PluginProcess {
     let source = folder.write("worker.c", WORKER);
     let built: PathBuf = folder.path("worker");
     let outcome = finish(Command::new("cc").arg("-O1").arg("-o").arg(&built).arg(source));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    Talking::start(&mut Command::new(built))
+    PluginProcess::start(&mut Command::new(built))
 }
 
 /// Starts a plugin and waits until it says that it has attached.
-fn plugin(folder: &Folder, name: &str, script: &str, words: &[String]) -> Talking {
+fn plugin(folder: &Folder, name: &str, script: &str, arguments: &[String]) -> PluginProcess {
     let file = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
-    let mut plugin = Talking::start(command("ks-host").args(["--no-cache"]).arg(file).arg("--").args(words));
+    let mut plugin =
+        PluginProcess::start(command("ks-host").args(["--no-cache"]).arg(file).arg("--").args(arguments));
     assert_eq!(plugin.line(), "attached");
     plugin
 }
 
 fn numbers(line: &str) -> Vec<u64> {
-    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    line.split_whitespace().filter_map(|field| field.parse().ok()).collect()
 }
 
 const PERIODS: &str = include_str!("scripts/sampling_periods.ks");
@@ -133,11 +134,11 @@ fn root_ten_plugins_at_once_run_each_at_its_own_period() {
     let folder = Folder::new();
     let mut worker = worker(&folder);
     let periods = [1, 2, 3, 5, 7, 11, 50, 99, 500, 4999];
-    let mut plugins: Vec<(u64, Talking)> = periods
+    let mut plugins: Vec<(u64, PluginProcess)> = periods
         .iter()
         .map(|period| {
-            let words = [format!("--pid={}", worker.pid()), format!("--period={period}")];
-            (*period, plugin(&folder, "periods", PERIODS, &words))
+            let arguments = [format!("--pid={}", worker.pid()), format!("--period={period}")];
+            (*period, plugin(&folder, "periods", PERIODS, &arguments))
         })
         .collect();
     worker.say("20000");
@@ -153,7 +154,7 @@ fn root_ten_plugins_at_once_run_each_at_its_own_period() {
 }
 
 #[test]
-fn root_one_program_tells_its_events_apart() {
+fn root_one_program_distinguishes_its_events() {
     let script = include_str!("scripts/sampling_one_program_tells_its_events_apart.ks");
     let outcome = run_script::<&str>("apart", script, &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");

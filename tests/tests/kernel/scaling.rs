@@ -80,7 +80,7 @@ fn root_half_of_the_time_elsewhere_is_half_of_the_time_running() {
 
 /// A task that does not run is idle: true zeros, and nothing to warn about.
 #[test]
-fn root_a_sleeping_task_is_idle_without_a_word() {
+fn root_a_sleeping_task_is_idle_without_a_warning() {
     let script =
         WATCH.replace("cpu: 0", "cpu: -1").replace("cpu: 1", "cpu: -1").replace("sleep(1000)", "sleep(50)");
     watched(

@@ -149,9 +149,9 @@ fn run(program: &ProgramMut<'_>) -> u32 {
 fn at_clock(attachments: &mut Attachments, program: &ProgramMut<'_>, period: u64) -> Link {
     let event = Event::named("cpu_clock").expect("every kernel has it");
     let options = EventOptions { cpu: CPU as i32, period, ..EventOptions::default() };
-    let (tell, opened) = std::sync::mpsc::channel();
+    let (sender, opened) = std::sync::mpsc::channel();
     let link: LinkProgram = Arc::new(move |event: std::os::fd::BorrowedFd<'_>, _| {
-        tell.send(event.try_clone_to_owned().expect("a descriptor")).expect("somebody listens");
+        sender.send(event.try_clone_to_owned().expect("a descriptor")).expect("somebody listens");
         Ok(OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there")))
     });
     attachments.open(&event, &options, None, Some(link)).expect("a clock");
@@ -163,7 +163,7 @@ fn at_clock(attachments: &mut Attachments, program: &ProgramMut<'_>, period: u64
 /// Runs `outer` in two threads that share a CPU and maps, until `inner` has interrupted it often enough. Gives how many
 /// words were not as they were written.
 fn interfere(script: &str) -> (Object, u64) {
-    const TURNS: u64 = 400;
+    const ITERATIONS: u64 = 400;
     const INTERRUPTIONS: u64 = 20;
     let elf = compile(script);
     let mut object = load(&elf, "outer", &[]);
@@ -172,7 +172,7 @@ fn interfere(script: &str) -> (Object, u64) {
     let others: Vec<_> = others.map(|name| (name, map(&object, name))).collect();
     let mut shared = vec![("results", &results)];
     shared.extend(others.iter().map(|(name, map)| (*name, map)));
-    results.update(&7u32.to_le_bytes(), &TURNS.to_le_bytes(), MapFlags::ANY).expect("in range");
+    results.update(&7u32.to_le_bytes(), &ITERATIONS.to_le_bytes(), MapFlags::ANY).expect("in range");
     let mut attachments = Attachments::new();
     let link = at_clock(&mut attachments, &program(&mut object, "inner"), 100_000);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -210,7 +210,7 @@ fn root_interrupted_and_preempted_runs_keep_their_scratch_data() {
 }
 
 #[test]
-fn root_every_exit_gives_the_slot_back_and_none_free_is_a_counted_fault() {
+fn root_every_exit_frees_the_slot_and_none_free_is_a_counted_fault() {
     let script = "
 var way : array<u32, u32>(1)
 
@@ -245,17 +245,17 @@ fn watch(ctx: *bpf_perf_event_data) -> i32 {
 }
 ";
     let mut object = load(&compile(script), "watch", &[]);
-    let (way, scratch) = (map(&object, "way"), map(&object, "__scratch"));
+    let (choice, scratch) = (map(&object, "way"), map(&object, "__scratch"));
     let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
     let faults = MapHandle::try_from(&bss.expect("the count of faults")).expect("it is loaded");
     let watch = program(&mut object, "watch");
     // By the end of a function, by a return, by a throw, and by a loop that reaches its limit.
     for (number, expected, counted) in [(0u32, 77, 0), (3, 33, 0), (1, 55, 0), (2, 0, 1)] {
-        way.update(&[0; 4], &number.to_le_bytes(), MapFlags::ANY).expect("in range");
+        choice.update(&[0; 4], &number.to_le_bytes(), MapFlags::ANY).expect("in range");
         assert_eq!((run(&watch), faults_of(&faults)), (expected, counted), "way {number}");
         assert!(marks(&scratch).iter().all(|mark| *mark == 0), "way {number} gives the slot back");
     }
-    way.update(&[0; 4], &[0; 4], MapFlags::ANY).expect("in range");
+    choice.update(&[0; 4], &[0; 4], MapFlags::ANY).expect("in range");
     mark_all(&scratch, 1);
     assert_eq!((run(&watch), faults_of(&faults)), (0, 2), "no slot is free");
     assert!(marks(&scratch).iter().all(|mark| *mark == 1), "slots of others are left as they were");

@@ -6,7 +6,7 @@ use ks_host::plugin::Plugin;
 use ks_tests::{Folder, Outcome, allowed, compile, component, finish, run_plugin, wait_until_gone};
 
 /// Runs a script with and without shared memory. Both must have the same end and say the same.
-fn run_both_ways(project: &str, script: &str) -> Outcome {
+fn run_with_and_without_sharing(project: &str, script: &str) -> Outcome {
     let built = compile(project, script);
     assert!(Plugin::from_bytes(built.plugin.clone()).expect("a plugin").shared_bytes().is_some());
     let folder = Folder::new();
@@ -23,7 +23,7 @@ const EVERYTHING: &str = include_str!("scripts/shared_memory_everything.ks");
 
 #[test]
 fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
-    let outcome = run_both_ways("shared_everything", EVERYTHING);
+    let outcome = run_with_and_without_sharing("shared_everything", EVERYTHING);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let first = |what: &str| *lines.iter().find(|line| line.starts_with(what)).expect("a line");
@@ -53,7 +53,7 @@ fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
 /// A loop without a call in it ends when the kernel half changes what it waits for.
 #[test]
 fn root_a_loop_sees_what_the_kernel_half_writes() {
-    let outcome = run_both_ways(
+    let outcome = run_with_and_without_sharing(
         "shared_wait",
         include_str!("scripts/shared_memory_a_loop_sees_what_the_kernel_half_writes.ks"),
     );
@@ -63,7 +63,7 @@ fn root_a_loop_sees_what_the_kernel_half_writes() {
 /// One that is too large for the plugin's memory, constants, and maps of kinds that no kernel maps.
 #[test]
 fn root_what_cannot_be_shared_is_called_for() {
-    let outcome = run_both_ways(
+    let outcome = run_with_and_without_sharing(
         "shared_not",
         include_str!("scripts/shared_memory_what_cannot_be_shared_is_called_for.ks"),
     );
@@ -151,7 +151,7 @@ fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
 
 /// The place stays when the handle is dropped; the section is mapped once; what is outside of it is nobody's.
 #[test]
-fn root_a_place_is_that_of_the_variable_until_the_plugin_ends() {
+fn root_an_address_is_that_of_the_variable_until_the_plugin_ends() {
     let run = r#"(local $word i32)
       (local.set $word (call $place (i32.const 16) (i32.const 4)))
       (if (i32.ne (local.get $word) (call $place (i32.const 16) (i32.const 4))) (then (return (i32.const 90))))
@@ -168,13 +168,13 @@ fn root_a_place_is_that_of_the_variable_until_the_plugin_ends() {
 /// It cannot grow, and an access behind it traps, also in the space that is reserved behind a mapped page.
 #[test]
 fn root_an_access_outside_traps_the_plugin() {
-    let behind = "(i32.atomic.load $shared (i32.const 131072))";
+    let outside = "(i32.atomic.load $shared (i32.const 131072))";
     let unaligned = "(i32.atomic.load $shared (i32.const 65537))";
-    for (name, run, words) in
-        [("shared_behind", behind, "out of bounds"), ("shared_crooked", unaligned, "unaligned")]
+    for (name, run, reason) in
+        [("shared_behind", outside, "out of bounds"), ("shared_crooked", unaligned, "unaligned")]
     {
         let outcome = run_plugin(name, &raw(name, run), &[] as &[&str]);
-        assert!(outcome.code == 125 && outcome.stderr.contains(words), "{outcome:#?}");
+        assert!(outcome.code == 125 && outcome.stderr.contains(reason), "{outcome:#?}");
     }
     let outcome =
         run_plugin("shared_grow", &raw("shared_grow", "(memory.grow $shared (i32.const 1))"), &[] as &[&str]);
@@ -199,7 +199,7 @@ fn root_results_and_texts_never_go_to_shared_pages() {
 
 /// `share` has no place to tell.
 #[test]
-fn root_a_plugin_that_is_told_so_shares_nothing() {
+fn root_no_shared_memory_disables_sharing() {
     let run = "(i32.eq (call $place (i32.const 16) (i32.const 4)) (i32.const -1))";
     let folder = Folder::new();
     let file = folder.write("shared_off.wasm", raw("shared_off", run));
@@ -233,11 +233,11 @@ fn unshared(project: &str, run: &str, extra: &str) -> Vec<u8> {
 /// The memory that `ks share` adds is reached by loads and stores alone, as the one of a script.
 #[test]
 fn root_a_memory_that_was_added_is_shared_as_any() {
-    let place = "(call $place (i32.const 16) (i32.const 4))";
+    let address_call = "(call $place (i32.const 16) (i32.const 4))";
     let sound = format!(
-        "(call $store_64 {place} (i64.const 40))
+        "(call $store_64 {address_call} (i64.const 40))
          (if (i64.ne (call $load_64 (call $place (i32.const 48) (i32.const 5))) (i64.const 6)) (then (return (i32.const 92))))
-         (i32.add (i32.wrap_i64 (call $load_64 {place})) (call_indirect (type $load) {place} (i32.const 0)))"
+         (i32.add (i32.wrap_i64 (call $load_64 {address_call})) (call_indirect (type $load) {address_call} (i32.const 0)))"
     );
     let cases = [
         ("added_sound", sound.as_str(), 80, ""),
@@ -261,7 +261,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
         ),
         ("added_memories", "(memory.size 1) (memory.grow 1 (i32.const 1)) i32.add", 1, ""),
     ];
-    for (name, run, code, words) in cases {
+    for (name, run, code, reason) in cases {
         // Another memory of the size that it would have is not mistaken for it.
         let extra = if name == "added_memories" { "(memory 2 2)" } else { "" };
         let plugin = unshared(name, run, &format!("{extra} {ACCESSES}"));
@@ -269,7 +269,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
         let bytes = Plugin::from_bytes(shared.clone()).expect("a plugin").shared_bytes();
         assert_eq!(bytes, Some(if extra.is_empty() { 2 << 16 } else { 3 << 16 }), "{name}");
         let outcome = run_plugin(name, &shared, &[] as &[&str]);
-        assert!(outcome.code == code && outcome.stderr.contains(words), "{name}: {outcome:#?}");
+        assert!(outcome.code == code && outcome.stderr.contains(reason), "{name}: {outcome:#?}");
     }
 }
 

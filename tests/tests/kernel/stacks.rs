@@ -82,11 +82,11 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Runs the profiler with these words of `ks-host` and of the script.
-fn profile(stacks: &str, words: &[&str], exec: &[&str]) -> Outcome {
+fn profile(stacks: &str, arguments: &[&str], exec: &[&str]) -> Outcome {
     let mut host = command("ks-host");
     host.args(["--no-cache", "--stacks", stacks]).arg(example("perf/profile.ks"));
-    if !words.is_empty() {
-        host.arg("--").args(words);
+    if !arguments.is_empty() {
+        host.arg("--").args(arguments);
     }
     if !exec.is_empty() {
         host.arg("--exec").args(exec);
@@ -98,7 +98,7 @@ fn profile(stacks: &str, words: &[&str], exec: &[&str]) -> Outcome {
 /// may), and that the kernel throttled the event, as it does where an interrupt comes too late.
 fn is_quiet(outcome: &Outcome) -> bool {
     let may_be = ["because they collided with others", "was throttled"];
-    outcome.stderr.lines().all(|line| may_be.iter().any(|words| line.contains(words)))
+    outcome.stderr.lines().all(|line| may_be.iter().any(|text| line.contains(text)))
 }
 
 /// Folded lines as frames and weight.
@@ -119,8 +119,8 @@ fn weight(lines: &[(Vec<&str>, u64)], frame: &str) -> u64 {
 struct Running(Child);
 
 impl Running {
-    fn start(program: &Path, words: &[&str]) -> Running {
-        let child = Command::new(program).args(words).stdin(Stdio::null()).spawn();
+    fn start(program: &Path, arguments: &[&str]) -> Running {
+        let child = Command::new(program).args(arguments).stdin(Stdio::null()).spawn();
         Running(child.expect("it was just built"))
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn root_a_process_that_lives_is_shown_with_its_callers() {
+fn root_a_running_process_is_profiled_with_its_callers() {
     let folder = Folder::new();
     let running = Running::start(&program(&folder, "lives", SHAPE), &["60000"]);
     let pid = format!("--pid={}", running.0.id());
@@ -146,14 +146,14 @@ fn root_a_process_that_lives_is_shown_with_its_callers() {
     let [heavy, light, reading] = ["heavy", "light", "reading"].map(|name| weight(&lines, name));
     assert!(heavy > light && light > reading && reading > 0, "{outcome:#?}");
     let kernel = lines.iter().filter(|(frames, _)| {
-        let place = frames.iter().position(|frame| *frame == "reading");
-        place.is_some_and(|place| frames[place..].iter().any(|frame| frame.ends_with("_[k]")))
+        let index = frames.iter().position(|frame| *frame == "reading");
+        index.is_some_and(|index| frames[index..].iter().any(|frame| frame.ends_with("_[k]")))
     });
     assert!(kernel.count() > 0, "{outcome:#?}");
 }
 
 #[test]
-fn root_what_cannot_be_shown_is_refused_before_it_runs() {
+fn root_what_cannot_be_printed_is_refused_before_it_runs() {
     let script = example("perf/page_faults.ks");
     let outcome = finish(command("ks-host").args(["--stacks", "tree"]).arg(&script));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (125, ""), "{outcome:#?}");
@@ -234,16 +234,16 @@ impl<'a> Decoded<'a> {
             let labels = sample.all("label").map(|label| (texts[label.number("key")], label));
             let command =
                 labels.filter(|(key, _)| *key == "command").map(|(_, label)| texts[label.number("str")]);
-            let mut words: Vec<&str> = command.collect();
+            let mut frames: Vec<&str> = command.collect();
             let ids: Vec<usize> =
                 sample.values("location_id").map(|id| id.parse().expect("a number")).collect();
             for id in ids.into_iter().rev() {
                 let lines: Vec<&Decoded<'_>> = locations[&id].all("line").collect();
                 let function =
                     |line: &&Decoded<'_>| texts[functions[&line.number("function_id")].number("name")];
-                words.extend(lines.iter().rev().map(function));
+                frames.extend(lines.iter().rev().map(function));
             }
-            *folded.entry(words.join(";")).or_default() += sample.number("value") as u64;
+            *folded.entry(frames.join(";")).or_default() += sample.number("value") as u64;
         }
         folded
     }
@@ -253,9 +253,9 @@ impl<'a> Decoded<'a> {
 fn unmarked(folded: &str) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for (frames, weight) in lines(folded) {
-        let words: Vec<&str> =
+        let frames: Vec<&str> =
             frames.iter().map(|frame| frame.trim_end_matches("_[k]").trim_end_matches("_[i]")).collect();
-        *found.entry(words.join(";")).or_default() += weight;
+        *found.entry(frames.join(";")).or_default() += weight;
     }
     found
 }
@@ -300,7 +300,7 @@ fn root_a_command_of_known_shape_is_found_in_every_form() {
 }
 
 #[test]
-fn root_of_a_file_that_is_gone_the_build_id_and_offset_are_shown() {
+fn root_of_a_file_that_is_gone_the_build_id_and_offset_are_printed() {
     let folder = Folder::new();
     let gone = program(&folder, "gone", SHAPE);
     let run = format!("{0} 400; rm {0}", gone.display());
@@ -358,15 +358,15 @@ int main(int count, char **words) {
 /// Code that a process has made itself has the name that it wrote down; and not what somebody else wrote.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn root_code_made_at_run_time_has_the_name_that_its_process_wrote_down() {
+fn root_code_generated_at_run_time_has_the_name_that_its_process_wrote_down() {
     let folder = Folder::new();
     let running = Running::start(&program(&folder, "maker", MAKER), &[]);
     let map = PathBuf::from(format!("/tmp/perf-{}.map", running.0.id()));
     let pid = format!("--pid={}", running.0.id());
-    let shown = || profile("folded", &[&pid, "--freq=499", "--seconds=1"], &[]);
-    let own = shown();
+    let run_profile = || profile("folded", &[&pid, "--freq=499", "--seconds=1"], &[]);
+    let own = run_profile();
     std::os::unix::fs::chown(&map, Some(65534), None).expect("root may do that");
-    let foreign = shown();
+    let foreign = run_profile();
     fs::remove_file(&map).expect("it is there");
     assert!(own.stdout.contains(";made_at_run_time "), "{own:#?}");
     assert!(foreign.code == 0 && !foreign.stdout.contains("made_at_run_time"), "{foreign:#?}");
@@ -375,7 +375,7 @@ fn root_code_made_at_run_time_has_the_name_that_its_process_wrote_down() {
 /// The observed command has ended when its functions are named: what it wrote down lies there yet.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn root_code_made_at_run_time_has_its_name_when_its_process_has_ended() {
+fn root_code_generated_at_run_time_has_its_name_when_its_process_has_ended() {
     let folder = Folder::new();
     let maker = program(&folder, "ended", MAKER);
     let pid = folder.path("pid");
@@ -425,11 +425,11 @@ int main(void) {
 fn root_a_command_is_profiled_with_what_it_starts_and_nothing_else() {
     let folder = Folder::new();
     let (inside, outside) = (program(&folder, "inside", SHAPE), program(&folder, "outside", SHAPE));
-    let mut beside = Command::new(outside).arg("60000").spawn().expect("it was just built");
+    let mut outside_process = Command::new(outside).arg("60000").spawn().expect("it was just built");
     let line = format!("{} 700 & {} 700; wait", inside.display(), inside.display());
     let outcome = profile("folded", &[], &["sh", "-c", &line]);
-    beside.kill().expect("it is ours");
-    beside.wait().expect("it is ours");
+    outside_process.kill().expect("it is ours");
+    outside_process.wait().expect("it is ours");
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let lines = lines(&outcome.stdout);
     let of = |task: &str| -> u64 {

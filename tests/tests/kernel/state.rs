@@ -3,13 +3,13 @@
 
 use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script};
 
-const NO_WORDS: &[&str] = &[];
+const NO_ARGUMENTS: &[&str] = &[];
 
 /// The number before some words of the last line of standard error that has them: counts are reported as they grow.
-fn number_before(outcome: &Outcome, words: &str) -> u64 {
-    let line = outcome.stderr.lines().rfind(|line| line.contains(words));
-    let line = line.unwrap_or_else(|| panic!("no line with `{words}`: {outcome:#?}"));
-    let before = line.split(words).next().and_then(|before| before.split_whitespace().last());
+fn number_before(outcome: &Outcome, text: &str) -> u64 {
+    let line = outcome.stderr.lines().rfind(|line| line.contains(text));
+    let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
+    let before = line.split(text).next().and_then(|before| before.split_whitespace().last());
     before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
@@ -39,7 +39,7 @@ fn root_lf_105_lines_of_the_kernel_half_stand_in_order_before_those_that_come_af
     let script = include_str!(
         "scripts/state_lf_105_lines_of_the_kernel_half_stand_in_order_before_those_that_come_after.ks"
     );
-    let outcome = run_script("prints", script, NO_WORDS);
+    let outcome = run_script("prints", script, NO_ARGUMENTS);
     let first = |n: u32| format!("{n}: -1 255 {:x} global hi z|   42|7   |%", n + 254);
     let expected = format!("{}\ntrue GREEN text\n{}\nfalse GREEN text\nown line\n", first(1), first(2));
     assert_eq!((outcome.code, outcome.stdout, outcome.stderr.as_str()), (0, expected, ""));
@@ -48,11 +48,11 @@ fn root_lf_105_lines_of_the_kernel_half_stand_in_order_before_those_that_come_af
 #[test]
 fn root_lost_lines_and_updates_are_counted_exactly() {
     let script = include_str!("scripts/state_lost_lines_and_updates_are_counted_exactly.ks");
-    let outcome = run_script("lost", script, NO_WORDS);
+    let outcome = run_script("lost", script, NO_ARGUMENTS);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let (last, printed) = lines.split_last().expect("it printed");
-    let numbers: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let numbers: Vec<u64> = last.split(' ').filter_map(|field| field.parse().ok()).collect();
     let [runs, entries] = numbers[..] else { panic!("{last}") };
     // The first of the pages may hold something else, too, and be there before.
     assert!(runs >= 3999 && entries == 10, "{last}");
@@ -69,9 +69,9 @@ fn root_lost_lines_and_updates_are_counted_exactly() {
 }
 
 #[test]
-fn root_lf_143_walks_meet_every_entry_once() {
+fn root_lf_143_map_iterations_visit_every_entry_once() {
     let script = include_str!("scripts/state_lf_143_walks_meet_every_entry_once.ks");
-    let outcome = run_script("walks", script, NO_WORDS);
+    let outcome = run_script("walks", script, NO_ARGUMENTS);
     let expected =
         "15000 112492500 337477500 left 0\n126 6\ncaught 5\n44850 -4 300\n55\n40 2\none true\n0 0\n";
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
@@ -80,7 +80,7 @@ fn root_lf_143_walks_meet_every_entry_once() {
 #[test]
 fn root_lf_096_slots_of_all_cpus_are_added_up() {
     let script = include_str!("scripts/state_lf_096_slots_of_all_cpus_are_added_up.ks");
-    let outcome = run_script("slots", script, NO_WORDS);
+    let outcome = run_script("slots", script, NO_ARGUMENTS);
     let expected = "42 42 42 true 5 true\n2 0\n";
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
@@ -88,7 +88,7 @@ fn root_lf_096_slots_of_all_cpus_are_added_up() {
 #[test]
 fn root_queues_and_filters_are_the_same_in_both_halves() {
     let script = include_str!("scripts/state_queues_and_filters_are_the_same_in_both_halves.ks");
-    let outcome = run_script("queues", script, NO_WORDS);
+    let outcome = run_script("queues", script, NO_ARGUMENTS);
     let expected = "7\n1 kernel\n2 user\n11 10 true\ntrue false\n1 stack of some depth: 1\n";
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
     let lines: Vec<&str> = outcome.stderr.lines().collect();
@@ -100,7 +100,7 @@ fn root_queues_and_filters_are_the_same_in_both_halves() {
 
 /// What a module declares is there under its own name, whatever the script that imports it declares.
 #[test]
-fn root_modules_bring_maps_variables_and_rings() {
+fn root_modules_declare_maps_variables_and_rings() {
     const MODULE: &str = "
         struct Noted { value: u32 }
         var seen : hash<u32, u64>(16)
@@ -127,9 +127,9 @@ fn root_modules_bring_maps_variables_and_rings() {
 
 /// Structs are the entries themselves; every index is met once, until `break`.
 #[test]
-fn root_arrays_are_walked_in_the_kernel_half() {
+fn root_arrays_are_iterated_over_in_the_kernel_half() {
     const SCRIPT: &str = include_str!("scripts/state_2.ks");
-    let ran = run_script("kststwalk", SCRIPT, NO_WORDS);
+    let ran = run_script("kststwalk", SCRIPT, NO_ARGUMENTS);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "328250 7 6 8\n"), "{ran:#?}");
 }
 

@@ -18,7 +18,7 @@ fn marker() -> u32 {
     std::hint::black_box(7)
 }
 
-fn words(kernel: u64, task: u32, own: u64) -> [String; 3] {
+fn arguments(kernel: u64, task: u32, own: u64) -> [String; 3] {
     [format!("--kernel={kernel:#x}"), format!("--task={task}"), format!("--own={own:#x}")]
 }
 
@@ -26,9 +26,9 @@ fn words(kernel: u64, task: u32, own: u64) -> [String; 3] {
 fn kallsyms() -> Vec<(u64, String)> {
     let listed = fs::read_to_string("/proc/kallsyms").expect("procfs is mounted");
     let row = |line: &str| {
-        let mut words = line.split_whitespace();
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        Some((address, words.nth(1)?.to_owned()))
+        let mut fields = line.split_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        Some((address, fields.nth(1)?.to_owned()))
     };
     listed.lines().filter_map(row).collect()
 }
@@ -40,7 +40,7 @@ fn schedule() -> u64 {
 #[test]
 fn root_addresses_have_the_names_of_their_functions() {
     let own = marker as fn() -> u32 as usize as u64 + 2;
-    let outcome = run_script("symbols", SCRIPT, &words(schedule() + 5, std::process::id(), own));
+    let outcome = run_script("symbols", SCRIPT, &arguments(schedule() + 5, std::process::id(), own));
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.row("kernel")[1], "schedule+0x5");
     assert_eq!(outcome.row("again")[1], "schedule+0x6");
@@ -60,7 +60,7 @@ fn root_a_gap_between_symbols_has_no_name() {
     let gap = addresses[above_half..].windows(2).find(|pair| pair[1] - pair[0] > 16 << 20);
     let last = addresses.last().expect("there are symbols");
     let inside = gap.map_or(last.saturating_add(8 << 20), |pair| pair[0] + (8 << 20));
-    let outcome = run_script("gap", SCRIPT, &words(inside, std::process::id(), 1));
+    let outcome = run_script("gap", SCRIPT, &arguments(inside, std::process::id(), 1));
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.row("kernel")[1], format!("{inside:#x}"));
 }
@@ -77,7 +77,7 @@ fn run_as_nobody(task: u32, own: u64) -> Outcome {
         .arg("--no-cache")
         .arg(plugin)
         .arg("--")
-        .args(words(schedule(), task, own))
+        .args(arguments(schedule(), task, own))
         .uid(NOBODY)
         .gid(NOBODY);
     finish(&mut command)
@@ -85,8 +85,8 @@ fn run_as_nobody(task: u32, own: u64) -> Outcome {
 
 /// Whether this kernel shows its addresses to a user without rights.
 fn kallsyms_are_open() -> bool {
-    let shown = finish(Command::new("head").args(["-n", "1", "/proc/kallsyms"]).uid(NOBODY).gid(NOBODY));
-    !shown.stdout.starts_with("0000000000000000")
+    let output = finish(Command::new("head").args(["-n", "1", "/proc/kallsyms"]).uid(NOBODY).gid(NOBODY));
+    !output.stdout.starts_with("0000000000000000")
 }
 
 /// A task that sleeps until it is dropped.

@@ -35,15 +35,15 @@ fn root_a_command_that_is_observed_is_not_confined() {
     let folder = Folder::new();
     let script = "fn main() -> i32 {\n    while (sleep(1000) == 0) {\n    }\n    return 0\n}\n";
     let plugin = folder.write("ksunc.wasm", compile("ksunc", script).plugin);
-    let made = folder.path("made");
+    let status_path = folder.path("made");
     let mut host = ks_tests::command("ks-host");
     let outcome = finish(
         host.arg(&plugin)
             .args(["--exec", "sh", "-c"])
-            .arg(format!("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status > {}", made.display())),
+            .arg(format!("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status > {}", status_path.display())),
     );
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let status = std::fs::read_to_string(made).expect("the command wrote it");
+    let status = std::fs::read_to_string(status_path).expect("the command wrote it");
     assert_eq!(status.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "0", "Seccomp:", "0"]);
 }
 
@@ -55,22 +55,22 @@ fn root_a_tracefs_that_the_user_may_not_read_is_the_reason() {
     let script = "@tracepoint(\"sched/sched_switch\")\nfn seen(ctx: *trace_event_raw_sched_switch) -> i32 { return 0 }\n\
                   fn main() -> i32 {\n if (attach(load(seen), \"\", 0) != 0) { return 3 }\n return 0 }";
     let plugin = folder.write("ksclosed.wasm", compile("ksclosed", script).plugin);
-    let mounted = |capabilities: &str, words: &[&OsStr]| {
+    let mounted = |capabilities: &str, arguments: &[&OsStr]| {
         let host = as_nobody(capabilities);
         let mut unshare = Command::new("unshare");
         unshare.args(["-m", "sh", "-c", "mount -t tracefs tracefs /sys/kernel/tracing && exec \"$@\"", "sh"]);
         finish(
             unshare
                 .arg(host.get_program())
-                .args(host.get_args().filter(|word| *word != "--no-cache"))
-                .args(words),
+                .args(host.get_args().filter(|argument| *argument != "--no-cache"))
+                .args(arguments),
         )
     };
     let run: &[&OsStr] = &["--no-cache".as_ref(), plugin.as_os_str()];
     let outcome = mounted("-all,+bpf,+perfmon", run);
     assert_eq!(outcome.code, 3, "{outcome:#?}");
-    for words in ["this user may not read tracefs", "remount,gid=GROUP,mode=750"] {
-        assert!(outcome.stderr.contains(words), "{words}: {outcome:#?}");
+    for expected in ["this user may not read tracefs", "remount,gid=GROUP,mode=750"] {
+        assert!(outcome.stderr.contains(expected), "{expected}: {outcome:#?}");
     }
     assert!(!outcome.stderr.contains("CAP_NET_ADMIN"), "{outcome:#?}");
     let doctor = mounted("-all,+bpf,+perfmon", &["doctor".as_ref()]);
@@ -86,9 +86,9 @@ fn root_a_tracefs_that_the_user_may_not_read_is_the_reason() {
 fn root_capabilities_of_a_user_namespace_do_not_count() {
     let folder = Folder::new();
     let plugin = folder.write("ksunp.wasm", compile("ksunp", SCRIPT).plugin);
-    let inside = |words: &[&OsStr]| {
+    let inside = |arguments: &[&OsStr]| {
         let mut unshare = Command::new("unshare");
-        finish(unshare.args(["--user", "--map-root-user"]).arg(binary("ks-host")).args(words))
+        finish(unshare.args(["--user", "--map-root-user"]).arg(binary("ks-host")).args(arguments))
     };
     let doctor = inside(&["doctor".as_ref()]);
     let line = |topic: &str| doctor.stdout.lines().find(|line| line.contains(topic)).unwrap_or_default();

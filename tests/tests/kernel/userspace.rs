@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until_gone};
 
-const NO_WORDS: &[&str] = &[];
+const NO_ARGUMENTS: &[&str] = &[];
 
 #[test]
 fn tasks_and_cpus_are_those_of_the_machine() {
     let script = "fn main() -> i32 {\n    var own = comm_of(pid_of(\"ks-host\"))\n    \
                   print(\"%s %d %u\", own, pid_of(\"no such task\"), cpu_count())\n    return 0\n}\n";
-    let outcome = run_script("tasks", script, NO_WORDS);
+    let outcome = run_script("tasks", script, NO_ARGUMENTS);
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").expect("sysfs is mounted");
     // A list of ranges that begins with 0 and ends with the highest number.
     let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u32>().ok());
@@ -27,7 +27,7 @@ fn lf_105_printed_text() {
                     -1 18446744071562067967 18446744073709551615 18446744073709551615\n\
                     [   42|42   |-0042|+42|0xff| 42|007]\n[text|    text|text    |te|x|A] 100%\nraw 1 0 1\n\n\
                     own end\ntext 18446744073709551615 -1 true c GREEN\n7 7 GREEN\ntext\n";
-    let outcome = run_script("printed", script, NO_WORDS);
+    let outcome = run_script("printed", script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
 }
 
@@ -35,7 +35,7 @@ fn lf_105_printed_text() {
 fn lf_106_values_and_conversions() {
     let script = "fn main() -> i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    print(\"n\", n, s, true)\n    \
                   print(\"{} and {}\", s, n)\n    print(\"end %u\\n\", n, s)\n    print(\"%y %u\", n)\n    return 0\n}\n";
-    let outcome = run_script("surplus", script, NO_WORDS);
+    let outcome = run_script("surplus", script, NO_ARGUMENTS);
     let expected = "n 7 ab true\nab and 7\nend 7 ab\n%y 7\n";
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
 }
@@ -58,7 +58,7 @@ fn lf_110_nothing_runs_outside_of_the_sandbox() {
 }
 
 #[test]
-fn root_lf_108_attach_gives_0_or_an_errno() {
+fn root_lf_108_attach_returns_0_or_an_errno() {
     let wire = Wire::new();
     let name = format!("x{}", std::process::id());
     let script = format!(
@@ -174,7 +174,7 @@ fn root_lf_109_detaching_twice_is_harmless_and_nothing_stays() {
 #[test]
 fn root_every_builtin_can_be_deferred() {
     let script = include_str!("scripts/userspace_every_builtin_can_be_deferred.ks");
-    let outcome = run_script("deferring", script, NO_WORDS);
+    let outcome = run_script("deferring", script, NO_ARGUMENTS);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let (numbers, histogram) = outcome.stdout.split_once("deferred").expect("a histogram at the end");
     assert_eq!(numbers, "3\n0\n1\n0\n7\n");
@@ -186,6 +186,6 @@ fn root_every_builtin_can_be_deferred() {
 fn root_events_are_assigned_to_options_in_maps_and_shared_variables() {
     let script =
         include_str!("scripts/userspace_events_are_assigned_to_options_in_maps_and_shared_variables.ks");
-    let outcome = run_script("described", script, NO_WORDS);
+    let outcome = run_script("described", script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1\n"), "{}", outcome.stderr);
 }

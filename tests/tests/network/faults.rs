@@ -70,6 +70,6 @@ fn root_a_watched_task_that_ends_keeps_its_count() {
     drop(cat.stdin.take());
     assert!(cat.wait().expect("it ends").success());
     let (code, said) = stop(child);
-    let told = [line(&mut stdout), line(&mut stdout)];
-    assert_eq!((code, told), (Some(7), ["true\n".into(), "again false\n".into()]), "{said}");
+    let printed = [line(&mut stdout), line(&mut stdout)];
+    assert_eq!((code, printed), (Some(7), ["true\n".into(), "again false\n".into()]), "{said}");
 }

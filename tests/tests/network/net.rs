@@ -15,9 +15,9 @@ use ks_tests::{Folder, allowed, command, compile, finish, repository, wait_until
 const FAR: &str = include_str!("../../scripts/far_reads.ks");
 
 /// Starts an example and waits until it has said that it is attached.
-fn started(mut host: Command, allow: &[&str], name: &str, words: &[&str]) -> Running {
+fn started(mut host: Command, allow: &[&str], name: &str, arguments: &[&str]) -> Running {
     host.args(allow);
-    Running::begin(host, name, &example(&format!("{name}.ks")), words, "attached")
+    Running::begin(host, name, &example(&format!("{name}.ks")), arguments, "attached")
 }
 
 fn example(name: &str) -> String {
@@ -27,8 +27,8 @@ fn example(name: &str) -> String {
 #[test]
 fn root_xdp_packets_are_counted_by_protocol() {
     let wire = Wire::new();
-    let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = started(wire.command("ks-host"), &["--allow", "xdp=left"], "packets", &words);
+    let arguments = ["--interface", LEFT, "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &["--allow", "xdp=left"], "packets", &arguments);
     wire.send(10, 100, 9);
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -41,8 +41,8 @@ fn root_xdp_packets_are_counted_by_protocol() {
 #[test]
 fn root_tc_drops_one_port_and_passes_the_others() {
     let wire = Wire::new();
-    let words = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
-    let running = started(wire.command("ks-host"), &["--allow", "tc=left"], "shield", &words);
+    let arguments = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &["--allow", "tc=left"], "shield", &arguments);
     let listen = |port: u16| {
         let socket = wire.in_left(|| UdpSocket::bind(("10.9.0.1", port)).expect("the address is there"));
         socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has timeouts");
@@ -68,8 +68,8 @@ fn root_tc_drops_one_port_and_passes_the_others() {
 #[test]
 fn root_socket_filter_sees_every_packet() {
     let wire = Wire::new();
-    let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = started(wire.command("ks-host"), &[], "sizes", &words);
+    let arguments = ["--interface", LEFT, "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &[], "sizes", &arguments);
     wire.send(10, 100, 9);
     wire.send(4, 300, 9);
     let outcome = running.stop();
@@ -86,8 +86,9 @@ fn root_cgroup_refuses_all_ports_but_one() {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
     let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
     let path = group.path().to_string_lossy().into_owned();
-    let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
-    let running = started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &words);
+    let arguments = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
+    let running =
+        started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &arguments);
     // The shell's own connections: bash knows /dev/tcp.
     let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
     assert_eq!(try_port(good).code, 0, "the one port is open");
@@ -154,8 +155,8 @@ fn root_refused_attachments_say_why() {
     for (name, errno) in expected {
         assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");
     }
-    for word in ["`left`", "`nothere`", "0x40", "control group"] {
-        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    for part in ["`left`", "`nothere`", "0x40", "control group"] {
+        assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
     }
     wait_until_gone("kstnet");
 }
@@ -181,19 +182,19 @@ fn root_an_xdp_program_that_an_interface_has_already_is_named() {
         outcome.stderr
     };
     let running = Running::begin(wire.allowed(), "first", holder, &[] as &[&str], "ready");
-    let told = refused();
-    for words in [
+    let refusal = refused();
+    for expected in [
         "`kstnetfirst`",
         ", loaded 20",
         "held by process ",
         "do: detach it there, or end that process: kill ",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(refusal.contains(expected), "{expected}: {refusal}");
     }
-    assert_eq!(told.matches("EBUSY").count(), 1, "{told}");
+    assert_eq!(refusal.matches("EBUSY").count(), 1, "{refusal}");
     // What the plugin is given has no names of others.
-    let given = told.lines().find(|line| line.contains("EBUSY")).unwrap_or_default();
-    assert!(given.contains("has one: program ") && !given.contains("kstnetfirst"), "{told}");
+    let given = refusal.lines().find(|line| line.contains("EBUSY")).unwrap_or_default();
+    assert!(given.contains("has one: program ") && !given.contains("kstnetfirst"), "{refusal}");
     assert_eq!(running.stop().code, 0);
     // By netlink nobody holds it. The first object with an xdp program that `ip` can load: one of ours.
     let object = folder.path("first.o");
@@ -202,8 +203,11 @@ fn root_an_xdp_program_that_an_interface_has_already_is_named() {
         finish(command("ks").arg("build").arg(script).arg("--emit").arg(format!("elf={}", object.display())));
     assert_eq!(built.code, 0, "{built:#?}");
     wire.set_left(&["xdp", "obj", &object.to_string_lossy(), "sec", "xdp"]);
-    let told = refused();
-    assert!(told.contains("no process holds it; do: take it away: ip link set dev left xdp off"), "{told}");
+    let refusal = refused();
+    assert!(
+        refusal.contains("no process holds it; do: take it away: ip link set dev left xdp off"),
+        "{refusal}"
+    );
 }
 
 /// The data of TCP lies apart from the headers when it is sent, and a program of a control group cannot move it.
@@ -245,7 +249,7 @@ fn root_cgroup_reads_packets_in_several_pieces() {
 }
 
 /// The verifier follows no number through the memory in which the body of a loop hands on a result.
-const VERDICT: &str = r#"
+const RETURN_VALUE: &str = r#"
 local var g4: u64[8]
 var g5: u32[1]
 var g8: u32[6]
@@ -296,9 +300,9 @@ config c7 { f0: i8[3] = [1, 2, 3], f1: u64 = 24 }
 "#;
 
 #[test]
-fn root_what_the_verifier_loses_in_loops_is_shown_again() {
+fn root_what_the_verifier_loses_in_loops_is_proven_again() {
     let folder = Folder::new();
-    for (name, script) in [("verdict", VERDICT), ("offset", OFFSET)] {
+    for (name, script) in [("verdict", RETURN_VALUE), ("offset", OFFSET)] {
         let whole = format!("{script}\nfn main() -> i32 {{\n    load(watch)\n    return 0\n}}\n");
         let source = folder.write(&format!("{name}.ks"), &whole);
         for cpu in ["v1", "v2", "v3", "v4"] {

@@ -82,11 +82,11 @@ fn an_entry_that_was_changed_is_not_taken() {
     assert_eq!(run(&cache, &returning(7)), stored());
     let entry = entries(&cache).remove(0);
     let good = fs::read(&entry).expect("readable");
-    for place in [0, good.len() / 2, good.len() - 1] {
+    for offset in [0, good.len() / 2, good.len() - 1] {
         let mut changed = good.clone();
-        changed[place] ^= 1;
+        changed[offset] ^= 1;
         fs::write(&entry, changed).expect("writable");
-        assert_eq!(run(&cache, &returning(7)), stored(), "byte {place} was changed");
+        assert_eq!(run(&cache, &returning(7)), stored(), "byte {offset} was changed");
         assert_eq!(run(&cache, &returning(7)), cached());
     }
     fs::write(&entry, &good[..20]).expect("writable");

@@ -152,7 +152,7 @@ fn has_taken_signals(child: &Child) -> bool {
 
 /// As `timeout -s INT` sends it: to its child, and at once to the child's group.
 #[test]
-fn a_signal_right_behind_the_same_one_is_no_second_wish() {
+fn a_signal_repeated_at_once_counts_once() {
     // Computes for some time when it was asked to stop.
     let sleeps = TempFile::new(
         "same",
@@ -308,7 +308,7 @@ fn the_doctor_looks_at_what_plugins_depend_on() {
 }
 
 #[test]
-fn events_are_shown_in_both_spellings_with_what_counts_them() {
+fn events_are_listed_in_both_spellings_with_what_counts_them() {
     let events =
         |args: &[&str]| command("ks-host").arg("events").args(args).output().expect("ks-host starts");
     let text = |args: &[&str]| {
@@ -338,11 +338,11 @@ fn events_are_shown_in_both_spellings_with_what_counts_them() {
     let table = text(&[]);
     let lines: Vec<&str> = table.lines().filter(|line| line.trim_start().starts_with('[')).collect();
     for reason in &lines {
-        let (_, words) = reason.split_once("] ").expect("a number and words");
+        let (_, explanation) = reason.split_once("] ").expect("a number and words");
         assert_eq!(
-            table.matches(words).count(),
-            lines.iter().filter(|line| line.contains(words)).count(),
-            "{words}"
+            table.matches(explanation).count(),
+            lines.iter().filter(|line| line.contains(explanation)).count(),
+            "{explanation}"
         );
     }
     assert_eq!(table.contains("not here ["), !lines.is_empty(), "{table}");
@@ -413,14 +413,15 @@ fn no_cause_is_printed_twice() {
         ("ks", &["test", "/nowhere/x.ks"]),
         ("ks", &["share", broken]),
     ];
-    for (name, words) in cases {
-        let output = command(name).args(*words).output().expect("it starts");
+    for (name, arguments) in cases {
+        let output = command(name).args(*arguments).output().expect("it starts");
         let text = stderr(&output);
-        assert!(!text.is_empty(), "{name} {words:?} says nothing");
+        assert!(!text.is_empty(), "{name} {arguments:?} says nothing");
         let parts = text.split(['\n', ';']).flat_map(|line| line.split(": ")).map(str::trim);
-        let mut parts: Vec<&str> = parts.filter(|part| part.len() > 12 && !words.contains(part)).collect();
+        let mut parts: Vec<&str> =
+            parts.filter(|part| part.len() > 12 && !arguments.contains(part)).collect();
         parts.sort_unstable();
         let twice: Vec<_> = parts.windows(2).filter(|pair| pair[0] == pair[1]).collect();
-        assert!(twice.is_empty(), "{name} {words:?}: {twice:?} in\n{text}");
+        assert!(twice.is_empty(), "{name} {arguments:?}: {twice:?} in\n{text}");
     }
 }

@@ -41,9 +41,9 @@ fn a_script_is_compiled_and_run_in_one_step() {
     );
     let ran = finish(command("ks-host").arg(&script));
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "the sum is 23\n", ""), "{ran:#?}");
-    let shown = finish(command("ks-host").args(["inspect", "--json"]).arg(&script));
-    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("JSON");
-    assert_eq!(shown["manifests"][0]["source"]["file"], "adds.ks", "{shown:#}");
+    let inspected = finish(command("ks-host").args(["inspect", "--json"]).arg(&script));
+    let inspected: serde_json::Value = serde_json::from_str(&inspected.stdout).expect("JSON");
+    assert_eq!(inspected["manifests"][0]["source"]["file"], "adds.ks", "{inspected:#}");
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn a_script_with_errors_is_not_run() {
         folder.write("wrong.ks", "fn main() -> i32 {\n    print(\"started\")\n    return nothing\n}\n");
     let ran = finish(command("ks-host").arg(&script));
     assert_eq!((ran.code, ran.stdout.as_str()), (127, ""), "{ran:#?}");
-    let place = format!("{}:3:12", script.display());
-    assert!(ran.stderr.contains(&place) && ran.stderr.contains("error[KS"), "{ran:#?}");
+    let position = format!("{}:3:12", script.display());
+    assert!(ran.stderr.contains(&position) && ran.stderr.contains("error[KS"), "{ran:#?}");
     let missing = finish(command("ks-host").arg(folder.path("missing.ks")));
     assert_eq!(missing.code, 127, "{missing:#?}");
     assert!(missing.stderr.contains("cannot read") && missing.stderr.contains("missing.ks"), "{missing:#?}");
@@ -64,9 +64,9 @@ fn a_script_with_errors_is_not_run() {
 fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
     let folder = Folder::new();
     let script = folder.write("one.ks", SCRIPT);
-    let build = |words: &[&str]| {
+    let build = |arguments: &[&str]| {
         let output = folder.path("one.wasm");
-        finish(command("ks").arg("build").arg(&script).arg("-o").arg(output).args(words))
+        finish(command("ks").arg("build").arg(&script).arg("-o").arg(output).args(arguments))
     };
     let refused = build(&["--cpu", "v4", "--target-kernel", "6.1"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
@@ -74,13 +74,13 @@ fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
     let too_old = build(&["--target-kernel", "5.14"]);
     let why = "objects are made for Linux 5.15 and newer, and for 5.14-rhel9";
     assert!(too_old.stderr.contains(why), "{}", too_old.stderr);
-    for words in [
+    for arguments in [
         ["--cpu", "v3", "--target-kernel", "5.14-rhel9"],
         ["--cpu", "v4", "--target-kernel", "6.6"],
         ["--cpu", "v1", "--target-kernel", "5.15"],
         ["--cpu", "v3", "--target-kernel", "6.2"],
     ] {
-        let built = build(&words);
+        let built = build(&arguments);
         assert_eq!(built.code, 0, "{}", built.stderr);
     }
 }
@@ -115,8 +115,13 @@ const KINDS: &[&str] = &[
 fn lf_126_what_ks_init_starts_compiles_as_it_is() {
     let help = finish(command("ks").args(["init", "--help"])).stdout;
     let listed = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
-    for word in listed.map_while(|kind| kind.split('/').next()).filter(|word| word.contains('_')) {
-        assert!(KINDS.iter().any(|kind| kind.starts_with(word)), "`{word}` of the help has no test");
+    for name_prefix in
+        listed.map_while(|kind| kind.split('/').next()).filter(|name_prefix| name_prefix.contains('_'))
+    {
+        assert!(
+            KINDS.iter().any(|kind| kind.starts_with(name_prefix)),
+            "`{name_prefix}` of the help has no test"
+        );
     }
     for kind in KINDS {
         let folder = Folder::new();
@@ -133,24 +138,24 @@ fn lf_126_what_ks_init_starts_compiles_as_it_is() {
 fn what_is_nearly_right_is_named() {
     let folder = Folder::new();
     let script = folder.write("script.ks", SCRIPT);
-    let ran = |words: &[&str]| finish(command("ks-host").args(words).arg(&script));
-    for words in [
+    let ran = |arguments: &[&str]| finish(command("ks-host").args(arguments).arg(&script));
+    for arguments in [
         &["--timeout", "2m"][..],
         &["--timeout", "300ms"],
         &["--limit", "map_bytes=1M"],
         &["--limit", "run_ms=10s"],
     ] {
-        assert_eq!(ran(words).code, 0, "{words:?}: {:#?}", ran(words));
+        assert_eq!(ran(arguments).code, 0, "{arguments:?}: {:#?}", ran(arguments));
     }
-    for (words, wanted) in [
+    for (arguments, wanted) in [
         (&["--timeout", "soon"][..], "300ms"),
         (&["--limit", "map_bytes=1X"], "64K, 16M, 1G"),
         (&["--allow", "xpd=eth0"], "did you mean `xdp`?"),
         (&["--limit", "map_byte=1"], "did you mean `map_bytes`?"),
         (&["ispect"], "did you mean the command `ks-host inspect`?"),
     ] {
-        let outcome = ran(words);
-        assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{words:?}: {outcome:#?}");
+        let outcome = ran(arguments);
+        assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{arguments:?}: {outcome:#?}");
     }
     let file = folder
         .write("policy.toml", "[allow]\nimport = [\"*\"]\n[limits]\nmap_bytes = \"16M\"\nrun_ms = \"2m\"\n");
@@ -159,7 +164,7 @@ fn what_is_nearly_right_is_named() {
 }
 
 #[test]
-fn several_scripts_are_checked_and_each_is_told() {
+fn several_scripts_are_checked_and_each_is_reported() {
     let folder = Folder::new();
     let good = folder.write("good.ks", SCRIPT);
     let wrong = folder.write("wrong.ks", "fn main() -> i32 {\n    return nothing\n}\n");
@@ -178,9 +183,13 @@ fn several_scripts_are_checked_and_each_is_told() {
 fn a_plugin_goes_to_standard_output_and_never_under_a_misleading_name() {
     let folder = Folder::new();
     folder.write("script.ks", SCRIPT);
-    let build = |words: &[&str]| {
+    let build = |arguments: &[&str]| {
         let mut ks = command("ks");
-        ks.current_dir(folder.path("")).args(["build", "script.ks"]).args(words).output().expect("ks starts")
+        ks.current_dir(folder.path(""))
+            .args(["build", "script.ks"])
+            .args(arguments)
+            .output()
+            .expect("ks starts")
     };
     let piped = build(&["-o", "-"]);
     assert!(piped.status.success() && piped.stdout.starts_with(b"\0asm"), "{piped:?}");
@@ -230,10 +239,10 @@ fn spellings_of_0_1_1_work_and_say_what_to_write_now() {
     let built = finish(command("ks").arg("compile").arg(&script).arg("-o").arg(&out).arg("--no-makefile"));
     assert_eq!(built.code, 0, "{built:#?}");
     assert!(out.join("script.wasm").is_file(), "{built:#?}");
-    for words in
+    for expected in
         ["`ks compile`", "write `ks build`", "`--no-makefile`", "`-o FOLDER`", "write `-o FILE.wasm`"]
     {
-        assert!(built.stderr.contains(words), "{words}: {built:#?}");
+        assert!(built.stderr.contains(expected), "{expected}: {built:#?}");
     }
     let plugin = folder.path("named.wasm");
     let built = finish(command("ks").args(["compile", "--verbose"]).arg(&script).arg("-o").arg(&plugin));

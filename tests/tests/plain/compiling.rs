@@ -107,7 +107,7 @@ fn root_inspect_has_no_rights_when_it_reads() {
     };
     wait_until(Duration::from_secs(20), "it has read and writes", writes);
     assert_no_rights(inspect.id());
-    let mut shown = String::new();
-    inspect.stdout.take().expect("piped").read_to_string(&mut shown).expect("text");
-    assert!(inspect.wait().expect("it is ours").success() && shown.contains(&text[..1000]), "{shown:.300}");
+    let mut output = String::new();
+    inspect.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+    assert!(inspect.wait().expect("it is ours").success() && output.contains(&text[..1000]), "{output:.300}");
 }

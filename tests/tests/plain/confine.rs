@@ -85,11 +85,11 @@ const RETURNS_0: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
 struct Running(Child, PathBuf);
 
 impl Running {
-    fn start(name: &str, file: &[u8], words: &[&str]) -> Running {
+    fn start(name: &str, file: &[u8], arguments: &[&str]) -> Running {
         let path = std::env::temp_dir().join(format!("ks-confine-{}-{name}.wasm", std::process::id()));
         std::fs::write(&path, file).expect("the folder for temporary files is writable");
         let mut child = Command::new(binary("ks-host"))
-            .args(words)
+            .args(arguments)
             .arg(&path)
             .stdout(Stdio::piped())
             .spawn()
@@ -184,11 +184,11 @@ fn what_is_kept_follows_the_object_and_the_imports() {
         assert_ne!(without(import), nothing, "{import}");
         assert_eq!(with(&policy, import), nothing, "{import}");
     }
-    policy.allow_word("event=software").expect("a class");
+    policy.allow_rule("event=software").expect("a class");
     let software = with(&policy, "perf.open");
     assert_eq!(software, without("perf.open"));
     assert_eq!(with(&policy, "perf.[static]event.breakpoint"), software);
     assert_eq!(with(&policy, "perf.[static]event.uprobe"), software);
-    policy.allow_word("event=uprobe:/bin/true:*").expect("a class");
+    policy.allow_rule("event=uprobe:/bin/true:*").expect("a class");
     assert_ne!(with(&policy, "perf.[static]event.uprobe"), software);
 }

@@ -50,8 +50,8 @@ fn root_plugins_that_are_built_keep_working() {
     let files: Vec<_> = stored.map(|entry| entry.expect("readable").path()).collect();
     assert!(!files.is_empty(), "there are no stored plugins");
     for file in files {
-        let run = |word: &str| {
-            let outcome = finish(command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(word));
+        let run = |argument: &str| {
+            let outcome = finish(command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(argument));
             assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{}: {outcome:#?}", file.display());
             outcome
         };
@@ -92,14 +92,14 @@ fn other_versions_of_a_minor_version_are_served() {
 }
 
 #[test]
-fn a_version_that_is_not_served_is_told() {
+fn a_version_that_is_not_supported_is_reported() {
     for version in ["0.2.0", "1.0.0"] {
         let outcome = run_built_against(version);
         assert_eq!(outcome.code, 127, "{outcome:#?}");
-        let told = format!(
+        let expected = format!(
             "was built against kernelscript:host@{version}; this host serves {}\n  do: ",
             ks_wit::CONTRACT
         );
-        assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+        assert!(outcome.stderr.contains(&expected), "{outcome:#?}");
     }
 }

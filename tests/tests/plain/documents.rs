@@ -178,8 +178,8 @@ const HELLO: &str = r#"(module
 
 /// The help of a command and of each of its subcommands, with the words that it belongs to.
 fn helps(command: &str) -> Vec<(String, String)> {
-    let help = |words: &[&str]| {
-        let outcome = finish(ks_tests::command(command).args(words).arg("--help"));
+    let help = |arguments: &[&str]| {
+        let outcome = finish(ks_tests::command(command).args(arguments).arg("--help"));
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
         outcome.stdout
     };

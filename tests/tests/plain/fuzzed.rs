@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ks_tests::fuzzed::{Chance, TARGETS, mutated};
+use ks_tests::fuzzed::{Rng, TARGETS, mutated};
 use ks_tests::{number, repository};
 
 fn run(name: &str) {
@@ -28,9 +28,9 @@ fn run(name: &str) {
     }
     let seed = number("KS_FUZZ_SEED", u64::from(std::process::id()));
     let limit = Duration::from_secs(number("KS_FUZZ_SECONDS", 1));
-    let (mut chance, start, mut runs) = (Chance::new(seed), Instant::now(), 0_u64);
+    let (mut rng, start, mut runs) = (Rng::new(seed), Instant::now(), 0_u64);
     while start.elapsed() < limit {
-        let input = mutated(&corpus, &mut chance);
+        let input = mutated(&corpus, &mut rng);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.body)(&input))) {
             let file = std::env::temp_dir().join(format!("ks-fuzz-{name}-{seed}-{runs}"));
             std::fs::write(&file, &input).expect("the temporary folder is writable");

@@ -26,9 +26,9 @@ fn linear(value: u64, low: u64, step: u64, slots: u64) -> u64 {
 fn root_slots_are_the_same_in_both_halves() {
     let values = values();
     let (mut slots, mut kernel, mut expected) = (String::new(), String::new(), String::new());
-    for (place, (low, step, count)) in SCALES.iter().enumerate() {
-        let _ = writeln!(slots, "    l{place} = linear_slot(v, {low}, {step}, {count})");
-        let _ = writeln!(kernel, "var l{place} : u32 = 0");
+    for (index, (low, step, count)) in SCALES.iter().enumerate() {
+        let _ = writeln!(slots, "    l{index} = linear_slot(v, {low}, {step}, {count})");
+        let _ = writeln!(kernel, "var l{index} : u32 = 0");
     }
     for value in &values {
         let _ = write!(expected, "{}", u64::BITS - value.leading_zeros());
@@ -74,14 +74,14 @@ fn main() -> i32 {{
         count = values.len(),
         list = list.join(", "),
         compare = (0..SCALES.len())
-            .map(|place| {
-                let (low, step, count) = SCALES[place];
-                format!("same = same && l{place} == linear_slot(v, {low}, {step}, {count})")
+            .map(|index| {
+                let (low, step, count) = SCALES[index];
+                format!("same = same && l{index} == linear_slot(v, {low}, {step}, {count})")
             })
             .collect::<Vec<_>>()
             .join("\n        "),
         format = ["%u"; 1 + SCALES.len()].join(" "),
-        names = (0..SCALES.len()).map(|place| format!("l{place}")).collect::<Vec<_>>().join(", "),
+        names = (0..SCALES.len()).map(|index| format!("l{index}")).collect::<Vec<_>>().join(", "),
     );
     let outcome = run_script("kshsts", &script, &[] as &[&str]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -119,8 +119,8 @@ fn histograms_are_objects_for_programs() {
     let outcome = finish(command("ks-host").arg("--json").arg(plugin));
     let lines: Vec<serde_json::Value> =
         outcome.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let [before, waits, steps, behind] = &lines[..] else { panic!("{outcome:#?}") };
-    assert_eq!((&before["line"], &behind["line"]), (&"before".into(), &"behind".into()));
+    let [before, waits, steps, after] = &lines[..] else { panic!("{outcome:#?}") };
+    assert_eq!((&before["line"], &after["line"]), (&"before".into(), &"behind".into()));
     assert_eq!((&waits["plugin"], &waits["histogram"]["title"]), (&"kshstj.wasm".into(), &"wait, us".into()));
     let last = serde_json::json!({ "low": 64, "high": 127, "count": 36 });
     assert_eq!(waits["histogram"]["slots"][7], last, "{waits}");

@@ -56,7 +56,7 @@ fn a_panic_of_the_host_ends_one_plugin_and_no_other() {
     std::thread::scope(|scope| {
         let options =
             RunOptions { stdout: Box::new(stdout.clone()), stop: stop.clone(), ..RunOptions::new("beside") };
-        let beside = scope.spawn(|| prepared.run(options));
+        let other_plugin = scope.spawn(|| prepared.run(options));
         for _ in 0..3 {
             let broken = RunOptions { stdout: Box::new(Broken), ..RunOptions::new("broken") };
             match prepared.run(broken) {
@@ -66,9 +66,9 @@ fn a_panic_of_the_host_ends_one_plugin_and_no_other() {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(!beside.is_finished(), "the plugin beside goes on");
+        assert!(!other_plugin.is_finished(), "the plugin beside goes on");
         stop.ask(StopReason::Asked);
-        assert_eq!(beside.join().expect("no panic"), Outcome::Returned(9));
+        assert_eq!(other_plugin.join().expect("no panic"), Outcome::Returned(9));
     });
     assert_eq!(stdout.text(), "ready\n");
 }
@@ -138,7 +138,7 @@ fn below(limit: &str, plugin: &TempFile) -> Output {
 }
 
 #[test]
-fn descriptors_that_are_used_up_are_told_of() {
+fn exhausted_descriptors_are_reported() {
     let output = below("-n 40", &TempFile::new("descriptors", &ready_then(OPENS)));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
@@ -146,7 +146,7 @@ fn descriptors_that_are_used_up_are_told_of() {
 }
 
 #[test]
-fn address_space_that_is_used_up_is_told_of() {
+fn exhausted_address_space_is_reported() {
     // Enough for the program itself, not for the memory of a plugin (4 GiB are reserved).
     let output = below("-v 3000000", &TempFile::new("address", &ready_then("(i32.const 0)")));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -168,11 +168,11 @@ fn a_full_disk_is_an_exit_code_of_the_command() {
 #[test]
 fn the_limit_that_ended_a_run_is_named() {
     let plugin = TempFile::new("named", &ready_then(SLEEPS));
-    for (words, named) in [
+    for (arguments, named) in [
         (["--timeout", "0.05"], "stopped after the time limit: --timeout 0.05"),
         (["--limit", "run_ms=50"], "the limit `run_ms` of the plugin is 50; --limit run_ms=.. allows more"),
     ] {
-        let output = command("ks-host").args(words).arg(&plugin.0).output().expect("ks-host starts");
+        let output = command("ks-host").args(arguments).arg(&plugin.0).output().expect("ks-host starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(124) && said.contains(named), "{said}");
     }
@@ -199,7 +199,7 @@ fn a_storm_of_signals_changes_nothing() {
     let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count();
     // The first SIGHUP starts the thread that reads plugins again.
     let most = threads() + 1;
-    for turn in 0..2000 {
+    for iteration in 0..2000 {
         for signal in [
             Signal::SIGHUP,
             Signal::SIGCHLD,
@@ -210,7 +210,7 @@ fn a_storm_of_signals_changes_nothing() {
         ] {
             kill(pid, signal).expect("it lives");
         }
-        assert!(turn % 100 != 0 || threads() <= most, "{} threads, not {most}", threads());
+        assert!(iteration % 100 != 0 || threads() <= most, "{} threads, not {most}", threads());
     }
     kill(pid, Signal::SIGTERM).expect("it lives");
     assert_eq!(child.wait().expect("it ends").code(), Some(9));

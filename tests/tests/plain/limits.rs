@@ -8,19 +8,19 @@ use ks_host::Host;
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::{Limit, Policy};
 use ks_tests::plugins::models::{map, request};
-use ks_tests::plugins::{Ran, component, run_with};
+use ks_tests::plugins::{RunOutput, component, run_with};
 
 /// Runs the guest of these functions with these limits.
-fn run(body: &str, limits: &[&str]) -> Ran {
+fn run(body: &str, limits: &[&str]) -> RunOutput {
     let mut policy = Policy::everything();
     for limit in limits {
-        policy.limit_word(limit).expect("a limit");
+        policy.limit_rule(limit).expect("a limit");
     }
     run_with(component(body), |options| options.policy = policy)
 }
 
 /// That the plugin was ended, and with which word it would not have been.
-fn ended_by(ran: &Ran, limit: &str, number: &str) {
+fn ended_by(ran: &RunOutput, limit: &str, number: &str) {
     let Outcome::Trapped(message) = &ran.outcome else { panic!("{limit}: {:?}", ran.outcome) };
     assert!(message.contains(&format!("the limit `{limit}` of the plugin is {number}\n")), "{message}");
     assert!(message.contains(&format!("--limit {limit}=.. allows more")), "{message}");
@@ -52,7 +52,7 @@ fn waiting_and_calling_are_no_computing() {
 }
 
 #[test]
-fn a_memory_that_may_not_grow_is_named_when_the_guest_gives_up() {
+fn a_memory_that_may_not_grow_is_named_when_the_guest_aborts() {
     let grows = r#"(func (export "run") (result i32)
         (if (i32.eq (memory.grow (i32.const 1022)) (i32.const -1)) (then (unreachable))) (i32.const 0))"#;
     ended_by(&run(grows, &["memory_bytes=1048576"]), "memory_bytes", "1048576");
@@ -69,7 +69,7 @@ fn a_memory_that_may_not_grow_is_named_when_the_guest_gives_up() {
 }
 
 #[test]
-fn a_guest_that_gives_up_by_itself_is_told_of_no_limit() {
+fn a_guest_that_aborts_by_itself_reports_no_limit() {
     let ran = run(r#"(func (export "run") (result i32) (unreachable))"#, &[]);
     assert!(
         matches!(&ran.outcome, Outcome::Trapped(message) if !message.contains("--limit")),
@@ -184,7 +184,7 @@ fn the_run_has_an_end() {
     assert_eq!(run(sleeps, &["run_ms=50"]).outcome, Outcome::TimedOut);
     // The shorter of the two.
     let mut policy = Policy::everything();
-    policy.limit_word("run_ms=3600000").expect("a limit");
+    policy.limit_rule("run_ms=3600000").expect("a limit");
     let ran = run_with(component(sleeps), |options| {
         options.policy = policy;
         options.timeout = Some(Duration::from_millis(50));
@@ -197,9 +197,9 @@ fn ring_buffers_and_maps_are_limited_apart() {
     let ring = |name| map(name, MapKind::RingBuf, 0, 4096);
     let maps = vec![map("m", MapKind::Array, 1000, 1), ring("r"), ring("s")];
     let model = Object { maps, ..Object::default() };
-    let judged = |words: &[&str]| {
+    let judged = |rules: &[&str]| {
         let mut policy = Policy::nothing();
-        words.iter().for_each(|word| policy.limit_word(word).expect("a limit"));
+        rules.iter().for_each(|rule| policy.limit_rule(rule).expect("a limit"));
         policy.admit(request(model.clone(), &[]), 1)
     };
     // What fdinfo of Linux 6.18 shows of such maps.

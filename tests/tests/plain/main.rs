@@ -14,6 +14,7 @@ mod fuzzed;
 mod histograms;
 mod host_faults;
 mod limits;
+mod names;
 mod objects;
 mod plugins;
 mod policy_rules;

@@ -33,7 +33,7 @@ fn helpers_that_write_or_signal_are_found_in_the_instructions() {
             "{reason}"
         );
         let mut policy = Policy::observing();
-        policy.allow_word(&format!("helper={name}")).expect("a class");
+        policy.allow_rule(&format!("helper={name}")).expect("a class");
         assert_eq!(outcome(DOES_NOTHING, elf::calling(0, number), policy), Outcome::Returned(0));
     }
     assert_eq!(outcome(DOES_NOTHING, elf::calling(0, 14), Policy::observing()), Outcome::Returned(0));
@@ -59,7 +59,7 @@ fn calls_that_nobody_can_judge_are_refused_whatever_is_allowed() {
 }
 
 #[test]
-fn kinds_are_told_by_the_object_not_by_the_manifest() {
+fn kinds_come_from_the_object_not_from_the_manifest() {
     let manifest = br#"{"format":1,"compiler":"","project":"x","source":{"file":"x","sha256":""},
         "programs":[{"name":"count","kind":"perf_event"}]}"#;
     for (section, class) in [
@@ -86,11 +86,11 @@ fn kinds_are_told_by_the_object_not_by_the_manifest() {
 }
 
 #[test]
-fn an_object_that_pins_itself_needs_a_word() {
+fn an_object_that_pins_itself_needs_permission() {
     let reason = denied(elf::pinned_map());
     assert!(reason.contains("--allow pin=test/maps/m"), "{reason}");
     let mut policy = Policy::observing();
-    policy.allow_word("pin=test/*").expect("a class");
+    policy.allow_rule("pin=test/*").expect("a class");
     assert_eq!(outcome(DOES_NOTHING, elf::pinned_map(), policy), Outcome::Returned(0));
 }
 
@@ -111,19 +111,19 @@ fn no_change_of_a_byte_ends_the_reader() {
 }
 
 #[test]
-fn limits_of_events_and_handles_are_told_by_their_names() {
+fn limits_of_events_and_handles_are_reported_by_name() {
     let opens = format!(
         r#"{OWN_EVENT}
         (func (export "run") (result i32)
           (loop $more (drop (call $own_page_faults (i32.const 0) (i32.const 0))) (br $more))
           (unreachable))"#
     );
-    for (word, reason) in [("attachments=3", "--limit attachments="), ("handles=7", "--limit handles=")] {
+    for (rule, reason) in [("attachments=3", "--limit attachments="), ("handles=7", "--limit handles=")] {
         let mut policy = Policy::observing();
-        policy.limit_word(word).expect("a limit");
+        policy.limit_rule(rule).expect("a limit");
         match run_with(component(&opens), |options| options.policy = policy).outcome {
             Outcome::Trapped(message) => assert!(message.contains(reason), "{message}"),
-            other => panic!("{word}: {other:?}"),
+            other => panic!("{rule}: {other:?}"),
         }
     }
 }
@@ -131,7 +131,7 @@ fn limits_of_events_and_handles_are_told_by_their_names() {
 #[test]
 fn imports_are_asked_about() {
     let mut policy = Policy::nothing();
-    policy.allow_word("import=console").expect("a class");
+    policy.allow_rule("import=console").expect("a class");
     match run_with(component(DOES_NOTHING), |options| options.policy = policy).outcome {
         Outcome::Denied(reason) => assert!(reason.contains("--allow import="), "{reason}"),
         other => panic!("{other:?}"),
@@ -165,10 +165,10 @@ fn objects_of_one_file_are_judged_together() {
     let other = program("tracepoint/sched/sched_switch", &[117]);
     let set = objects(&[(Arch::X86_64, another()), (Arch::Aarch64, other)]).expect("the same classes");
     let mut policy = Policy::observing();
-    policy.allow_word("helper=send_signal").expect("a class");
+    policy.allow_rule("helper=send_signal").expect("a class");
     let denied = policy.admit(Request::new(set.clone(), &[]), 1).expect_err("the second has another");
     assert!(denied.contains("--allow helper=send_signal_thread"), "{denied}");
-    policy.allow_word("helper=send_signal_thread").expect("a class");
+    policy.allow_rule("helper=send_signal_thread").expect("a class");
     assert!(policy.admit(Request::new(set, &[]), 1).expect("allowed").is_some());
     // What their maps take is the most that one of them takes.
     let with = |entries| Object { maps: vec![map("m", MapKind::Array, 8, entries)], ..observes() };
@@ -194,7 +194,7 @@ fn the_policy_that_is_written_allows_what_it_shows() {
         assert!(policy.admit(asked, 1).is_ok());
     }
     let mut policy = Policy::nothing();
-    let refused = policy.allow_word("perf_event=x").expect_err("there is nothing to choose from");
+    let refused = policy.allow_rule("perf_event=x").expect_err("there is nothing to choose from");
     assert!(refused.to_string().contains("`x` would allow everything"), "{refused}");
 }
 

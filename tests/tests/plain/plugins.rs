@@ -41,7 +41,7 @@ fn exit_ends_the_plugin_with_its_code() {
 }
 
 #[test]
-fn a_trap_is_told_in_words() {
+fn a_trap_is_reported_as_text() {
     let ran = run(r#"(func (export "run") (result i32) (unreachable))"#);
     assert_eq!(ran.outcome.exit_code(), 125);
     let Outcome::Trapped(message) = ran.outcome else { panic!("{:?}", ran.outcome) };
@@ -155,7 +155,7 @@ fn a_dropped_handle_traps_the_next_use() {
 }
 
 #[test]
-fn a_program_that_no_object_holds_is_told_of() {
+fn a_program_that_no_object_contains_is_reported() {
     let ran = run(&format!(
         r#"{OWN_EVENT}
         (data (i32.const 16) "count")

@@ -11,8 +11,8 @@ use ks_tests::plugins::models::{judged, map, name, program};
 const SEND_SIGNAL: u32 = 109;
 
 #[test]
-fn who_observes_needs_no_word_and_who_steers_does() {
-    for (section, word) in [
+fn observing_needs_no_permission_and_steering_does() {
+    for (section, rule) in [
         ("perf_event", None),
         ("tracepoint/sched/sched_switch", None),
         ("fentry/vfs_read", None),
@@ -34,18 +34,18 @@ fn who_observes_needs_no_word_and_who_steers_does() {
     ] {
         let model = program(section, &[]);
         let observing = judged(&Policy::observing(), &model);
-        let Some(word) = word else {
+        let Some(rule) = rule else {
             assert!(observing.is_ok(), "{section}");
             continue;
         };
         let reason = observing.expect_err(section);
         assert!(reason.starts_with("program `one`: the policy does not allow `"), "{reason}");
         assert!(
-            reason.contains(&format!("--allow {}", word.split('=').next().unwrap_or_default())),
+            reason.contains(&format!("--allow {}", rule.split('=').next().unwrap_or_default())),
             "{reason}"
         );
         let mut allowed = Policy::observing();
-        allowed.allow_word(word).expect("a class");
+        allowed.allow_rule(rule).expect("a class");
         assert!(judged(&allowed, &model).is_ok(), "{section}");
         assert!(judged(&Policy::nothing(), &model).is_err());
     }
@@ -56,11 +56,11 @@ fn who_observes_needs_no_word_and_who_steers_does() {
 fn who_starts_a_timer_needs_to_be_allowed_timers() {
     let model = program("socket", &[libbpf_sys::BPF_FUNC_timer_start]);
     let mut policy = Policy::nothing();
-    policy.allow_word("socket_filter").expect("a class");
-    policy.allow_word("import").expect("a class");
+    policy.allow_rule("socket_filter").expect("a class");
+    policy.allow_rule("import").expect("a class");
     let reason = judged(&policy, &model).expect_err("no timers");
     assert!(reason.contains("does not allow `timer`") && !reason.contains('\n'), "{reason}");
-    policy.allow_word("timer").expect("a class");
+    policy.allow_rule("timer").expect("a class");
     assert!(judged(&policy, &model).is_ok());
 }
 
@@ -83,18 +83,18 @@ fn functions_structs_and_pins_are_allowed_by_name() {
         struct_ops: vec![vegas],
         ..program("perf_event", &[SEND_SIGNAL, 1])
     };
-    let words = ["helper=send_signal", "kfunc=tcp_reno_*", "struct_ops=vegas", "pin=test/maps/*"];
-    for left_out in 0..words.len() {
+    let rules = ["helper=send_signal", "kfunc=tcp_reno_*", "struct_ops=vegas", "pin=test/maps/*"];
+    for left_out in 0..rules.len() {
         let mut policy = Policy::observing();
-        for word in words.iter().enumerate().filter(|(place, _)| *place != left_out) {
-            policy.allow_word(word.1).expect("a class");
+        for rule in rules.iter().enumerate().filter(|(index, _)| *index != left_out) {
+            policy.allow_rule(rule.1).expect("a class");
         }
-        let reason = judged(&policy, &model).expect_err(words[left_out]);
-        let class = words[left_out].split('=').next().unwrap_or_default();
+        let reason = judged(&policy, &model).expect_err(rules[left_out]);
+        let class = rules[left_out].split('=').next().unwrap_or_default();
         assert!(reason.contains(&format!("does not allow `{class}`")) && !reason.contains('\n'), "{reason}");
     }
     let mut policy = Policy::observing();
-    words.iter().for_each(|word| policy.allow_word(word).expect("a class"));
+    rules.iter().for_each(|rule| policy.allow_rule(rule).expect("a class"));
     assert!(judged(&policy, &model).is_ok());
     assert!(judged(&Policy::everything(), &model).is_ok());
 }
@@ -116,7 +116,7 @@ fn observing_is_every_family_of_events_but_traces() {
 #[test]
 fn targets_are_whole_and_none_climbs_out() {
     let mut policy = Policy::nothing();
-    policy.allow_word("cgroup=/sys/fs/cgroup/mine/*").expect("a class");
+    policy.allow_rule("cgroup=/sys/fs/cgroup/mine/*").expect("a class");
     for (target, allowed) in [
         ("/sys/fs/cgroup/mine/a", true),
         ("/sys/fs/cgroup/mine", false),
@@ -136,14 +136,14 @@ fn maps_have_limits() {
     let array = |value| map(if value > 550 { "a" } else { "b" }, MapKind::Array, value, 1);
     // `struct bpf_array` and the values, rounded up to 8.
     let model = Object { maps: vec![array(600), array(500)], ..Object::default() };
-    for (word, reason) in [("maps=1", "maps is 2, and the limit is 1"), ("map_bytes=1727", "1728")] {
+    for (rule, reason) in [("maps=1", "maps is 2, and the limit is 1"), ("map_bytes=1727", "1728")] {
         let mut policy = Policy::everything();
-        policy.limit_word(word).expect("a limit");
-        let refused = judged(&policy, &model).expect_err(word);
+        policy.limit_rule(rule).expect("a limit");
+        let refused = judged(&policy, &model).expect_err(rule);
         assert!(refused.contains(reason), "{refused}");
     }
     let mut policy = Policy::everything();
-    policy.limit_word("map_bytes=1728").expect("a limit");
+    policy.limit_rule("map_bytes=1728").expect("a limit");
     assert!(judged(&policy, &model).is_ok());
     let huge = || map("huge", MapKind::PerCpuHash, 1 << 30, 1 << 30);
     let huge = Object { maps: vec![huge(), huge()], ..Object::default() };
@@ -152,15 +152,15 @@ fn maps_have_limits() {
 
 /// Packets and messages reach what a number of the run says, so there is nothing to choose from.
 #[test]
-fn who_redirects_needs_a_word() {
+fn redirecting_needs_permission() {
     let of_map = Object { maps: vec![map("ports", MapKind::DevMap, 4, 8)], ..program("xdp", &[]) };
     for model in [program("xdp", &[51]), program("tcx/ingress", &[13]), of_map] {
         let mut policy = Policy::observing();
-        policy.allow_word("xdp").expect("a class");
-        policy.allow_word("tc").expect("a class");
+        policy.allow_rule("xdp").expect("a class");
+        policy.allow_rule("tc").expect("a class");
         let reason = judged(&policy, &model).expect_err("it redirects");
         assert!(reason.contains("--allow redirect=*"), "{reason}");
-        policy.allow_word("redirect").expect("a class");
+        policy.allow_rule("redirect").expect("a class");
         assert!(judged(&policy, &model).is_ok());
     }
 }
@@ -184,7 +184,7 @@ fn a_file_allows_what_it_names_and_is_written_as_it_is_read() {
 }
 
 #[test]
-fn what_is_no_policy_is_told() {
+fn what_is_no_policy_is_reported() {
     for (text, reason) in [
         ("[alow]", "no table `alow`, but `[allow]`, `[limits]` and `[signers]`"),
         ("allow = 3", "no table `allow`"),
@@ -200,6 +200,6 @@ fn what_is_no_policy_is_told() {
         let error = Policy::from_toml(text).expect_err(text).to_string();
         assert!(error.contains(reason), "{error}");
     }
-    assert!(Policy::nothing().allow_word("pins=x").expect_err("no class").to_string().contains("`pin`"));
-    assert!(Policy::nothing().limit_word("maps").is_err());
+    assert!(Policy::nothing().allow_rule("pins=x").expect_err("no class").to_string().contains("`pin`"));
+    assert!(Policy::nothing().limit_rule("maps").is_err());
 }

@@ -46,7 +46,7 @@ impl Running {
         line
     }
 
-    fn told(&mut self) -> String {
+    fn stderr_line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("text");
         line
@@ -89,7 +89,7 @@ fn one_plugin_that_ends_or_traps_does_not_end_the_others() {
     lines.sort();
     assert_eq!(lines, ["short.ks: gone\n", "stays.ks: here\n"]);
     // The trap is told of while the third plugin runs.
-    assert!(running.told().starts_with("trap.ks: "));
+    assert!(running.stderr_line().starts_with("trap.ks: "));
     let (code, _, _) = running.stop();
     assert_eq!(code, Some(125), "the first code in the order given that is not 0");
 }
@@ -119,15 +119,15 @@ fn what_ends_a_plugin_is_an_object_too() {
     let traps = folder.write("traps.ks", include_str!("scripts/streams_trap.ks"));
     let waits = folder.write("waits.ks", include_str!("scripts/commands_waits.ks"));
     let ran = finish(command("ks-host").args(["--json", "--timeout", "300ms"]).args([&traps, &waits]));
-    let mut told: Vec<(String, String)> = Vec::new();
+    let mut errors: Vec<(String, String)> = Vec::new();
     for line in ran.stderr.lines() {
         let object: serde_json::Value = serde_json::from_str(line).expect("one object a line");
         assert!(object["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
         let text = |name: &str| object[name].as_str().expect("text").to_owned();
-        told.push((text("plugin"), text("error")));
+        errors.push((text("plugin"), text("error")));
     }
-    told.sort();
-    let [(first, trap), (second, limit)] = &told[..] else { panic!("{ran:#?}") };
+    errors.sort();
+    let [(first, trap), (second, limit)] = &errors[..] else { panic!("{ran:#?}") };
     assert_eq!((first.as_str(), second.as_str()), ("traps.ks", "waits.ks"), "{ran:#?}");
     assert!(trap.contains("KS-TRAP") && limit.contains("--timeout 0.3"), "{ran:#?}");
 }
@@ -140,7 +140,7 @@ fn a_plugin_that_failed_starts_again_until_it_is_asked_to_stop() {
     for _ in 0..3 {
         assert_eq!(running.line(), "once more\n");
     }
-    assert_eq!(running.told(), "ks-host: fails.ks starts again in 0.1 s\n");
+    assert_eq!(running.stderr_line(), "ks-host: fails.ks starts again in 0.1 s\n");
     let (code, _, _) = running.stop();
     assert_eq!(code, Some(3));
     let ran = finish(
@@ -170,27 +170,27 @@ fn a_hang_up_reads_changed_files_again() {
 
     std::fs::write(&changes, "no plugin").expect("the folder is ours");
     running.signal(Signal::SIGHUP);
-    assert!(running.told().contains("is not a plugin"));
-    assert!(running.told().contains("runs on as it was"));
+    assert!(running.stderr_line().contains("is not a plugin"));
+    assert!(running.stderr_line().contains("runs on as it was"));
 
     // What takes more than it may is compiled by a process that ends, and by none of those that run plugins.
     std::fs::write(&changes, super::compiling::large(30_000)).expect("the folder is ours");
     running.signal(Signal::SIGHUP);
-    assert!(running.told().contains("is not a plugin"));
-    assert!(running.told().contains("do: --limit compile_bytes="));
-    assert!(running.told().contains("runs on as it was"));
+    assert!(running.stderr_line().contains("is not a plugin"));
+    assert!(running.stderr_line().contains("do: --limit compile_bytes="));
+    assert!(running.stderr_line().contains("runs on as it was"));
 
     build("changes.ks", "second", &changes);
     running.signal(Signal::SIGHUP);
     assert_eq!(running.line(), "changes.wasm: second\n");
-    assert_eq!(running.told(), "ks-host: changes.wasm has changed and is started again\n");
+    assert_eq!(running.stderr_line(), "ks-host: changes.wasm has changed and is started again\n");
 
-    let (code, rest, told) = running.stop();
-    assert_eq!((code, rest.as_str(), told.as_str()), (Some(5), "", ""));
+    let (code, rest, stderr) = running.stop();
+    assert_eq!((code, rest.as_str(), stderr.as_str()), (Some(5), "", ""));
 }
 
 #[test]
-fn words_are_for_one_plugin() {
+fn arguments_are_for_one_plugin() {
     let folder = Folder::new();
     let one = folder.write("one.ks", ends("one", 0));
     let ran = finish(command("ks-host").args([&one, &one]).args(["--", "--level", "3"]));

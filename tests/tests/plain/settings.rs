@@ -5,14 +5,14 @@ use ks_tests::{Folder, Outcome, command, compile, finish, run_script};
 /// The kernel half copies what it sees at each page fault; userspace sets a field before and after `load`.
 const LIMITS: &str = include_str!("scripts/settings_limits.ks");
 
-fn run(settings: &[&str], words: &[&str]) -> Outcome {
+fn run(settings: &[&str], arguments: &[&str]) -> Outcome {
     let folder = Folder::new();
     let plugin = folder.write("limits.wasm", compile("limits", LIMITS).plugin);
     let mut host = command("ks-host");
     settings.iter().for_each(|setting| {
         host.arg("--config").arg(setting);
     });
-    finish(host.arg(plugin).arg("--").args(words))
+    finish(host.arg(plugin).arg("--").args(arguments))
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn a_setting_that_names_nothing_or_does_not_fit_starts_nothing() {
 }
 
 /// Prints its field after a word of its own.
-fn small(word: &str, block: &str) -> Vec<u8> {
+fn small(project: &str, block: &str) -> Vec<u8> {
     let script = format!(
-        "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{word} %u\", {block}.burst)\n    \
+        "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{project} %u\", {block}.burst)\n    \
          return 0\n}}\n"
     );
-    compile(word, &script).plugin
+    compile(project, &script).plugin
 }
 
 #[test]
@@ -97,29 +97,29 @@ fn root_settings_of_several_plugins_are_for_those_that_have_the_field() {
 
 const OPTIONS: &str = include_str!("scripts/settings_options.ks");
 
-fn options(words: &[&str]) -> Outcome {
-    run_script("options", OPTIONS, words)
+fn options(arguments: &[&str]) -> Outcome {
+    run_script("options", OPTIONS, arguments)
 }
 
 #[test]
-fn lf_112_words_of_main() {
+fn lf_112_arguments_of_main() {
     let most = u64::MAX;
-    for (words, expected) in [
+    for (arguments, expected) in [
         (&[][..], format!("10 lo 0 -4 0 {most}")),
         (&["--packet_limit=0x1F", "--interface", "eth0", "--quiet"], format!("31 eth0 1 -4 0 {most}")),
         (&["--packet-limit", "65535", "--quiet=no", "--offset=-0b11"], format!("65535 lo 0 -3 0 {most}")),
         (&["--letter=65", "--quiet", "on", "--all=0", "--interface="], "10  1 -4 65 0".to_owned()),
     ] {
-        let outcome = options(words);
-        assert_eq!(outcome.stdout, format!("{expected}\n"), "{words:?}: {}", outcome.stderr);
+        let outcome = options(arguments);
+        assert_eq!(outcome.stdout, format!("{expected}\n"), "{arguments:?}: {}", outcome.stderr);
     }
     assert_eq!(options(&[]).code, 252);
 }
 
 #[test]
 fn lf_112_help_comes_from_the_script() {
-    for words in [&["--help"][..], &["-h"], &["--packet_limit=3", "--help", "--what"]] {
-        let outcome = options(words);
+    for arguments in [&["--help"][..], &["-h"], &["--packet_limit=3", "--help", "--what"]] {
+        let outcome = options(arguments);
         let expected = "usage: ks-host options.wasm -- [OPTIONS]\n\n  \
             --packet_limit  u16                      default 10                    How many packets are looked at.\n  \
             --interface     text of at most 7 bytes  default \"lo\"                  Where to look.\n  \
@@ -133,8 +133,8 @@ fn lf_112_help_comes_from_the_script() {
 }
 
 #[test]
-fn lf_112_wrong_words_are_named_and_nothing_runs() {
-    for (word, reason) in [
+fn lf_112_wrong_arguments_are_named_and_nothing_runs() {
+    for (argument, reason) in [
         ("--speed=1", "there is no option `--speed`"),
         ("surplus", "`surplus` is not an option"),
         ("--packet_limit", "`--packet_limit` needs a value"),
@@ -144,15 +144,15 @@ fn lf_112_wrong_words_are_named_and_nothing_runs() {
         ("--quiet=maybe", "none of true, false"),
         ("--interface=much_too_long", "at most 7 fit"),
     ] {
-        let outcome = options(&[word]);
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{word}");
-        assert!(outcome.stderr.contains(reason), "{word}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("usage: ks-host options.wasm"), "{word}: {}", outcome.stderr);
+        let outcome = options(&[argument]);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{argument}");
+        assert!(outcome.stderr.contains(reason), "{argument}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("usage: ks-host options.wasm"), "{argument}: {}", outcome.stderr);
     }
 }
 
 #[test]
-fn lf_112_a_script_without_options_takes_no_words() {
+fn lf_112_a_script_without_options_takes_no_arguments() {
     let script = "fn main() -> i32 {\n    print(\"ran\")\n    return 0\n}\n";
     let outcome = run_script("bare", script, &["--help"]);
     assert_eq!(

@@ -85,8 +85,8 @@ fn a_signature_does_not_change_what_is_signed() {
 fn no_changed_byte_is_vouched_for() {
     let (plugin, signed) = (plugin(), sign(&plugin(), "alice", KEY).expect("it is signed"));
     let (before, digest) = (plugin.bytes().len(), plugin.digest());
-    let places = (0..before).step_by(61).chain(before..signed.len());
-    for at in places {
+    let offsets = (0..before).step_by(61).chain(before..signed.len());
+    for at in offsets {
         let mut changed = signed.clone();
         changed[at] ^= 1 << (at % 8);
         let Ok(changed) = Plugin::from_bytes(changed) else { continue };
@@ -138,8 +138,8 @@ impl Drop for Folder {
     }
 }
 
-fn host(words: &[&str]) -> (Option<i32>, String, String) {
-    let output: Output = Command::new(binary("ks-host")).args(words).output().expect("ks-host starts");
+fn host(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output: Output = Command::new(binary("ks-host")).args(arguments).output().expect("ks-host starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -153,18 +153,18 @@ fn the_commands_sign_verify_show_and_demand() {
     let (code, _, said) = host(&["verify", "--signer", &demanded, &file]);
     assert!(code == Some(126) && said.contains("nobody has signed this very file"), "{said}");
 
-    let (code, shown, said) = host(&["sign", "--key", &private, "--as", "alice@example.org", &file]);
+    let (code, printed, said) = host(&["sign", "--key", &private, "--as", "alice@example.org", &file]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert!(shown.contains(&format!("signed by alice@example.org, key {}", key(PUBLIC))), "{shown}");
+    assert!(printed.contains(&format!("signed by alice@example.org, key {}", key(PUBLIC))), "{printed}");
     assert_eq!(host(&["verify", "--signer", &demanded, &file]).0, Some(0));
     assert_eq!(
         host(&["verify", "--signer", &format!("alice@example.org={}", key(PUBLIC)), &file]).0,
         Some(0)
     );
     assert_eq!(host(&["verify", "--signer", &format!("bob={public}"), &file]).0, Some(126));
-    let (_, shown, _) = host(&["inspect", &file]);
+    let (_, printed, _) = host(&["inspect", &file]);
     let digest: String = plugin().digest().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(shown.contains(&format!("digest sha256:{digest}\nsigned by alice@example.org")), "{shown}");
+    assert!(printed.contains(&format!("digest sha256:{digest}\nsigned by alice@example.org")), "{printed}");
     let (_, json, _) = host(&["inspect", "--json", &file]);
     assert!(json.contains(&digest) && json.contains(&key(PUBLIC).to_string()), "{json}");
 
@@ -181,10 +181,10 @@ fn the_commands_sign_verify_show_and_demand() {
     let at = changed.windows(3).position(|window| window == b"run").expect("the export");
     changed[at] = b'q';
     let changed = folder.write("changed.wasm", changed);
-    let (code, shown, _) = host(&["verify", "--policy", &policy, &changed]);
+    let (code, printed, _) = host(&["verify", "--policy", &policy, &changed]);
     assert!(
-        code == Some(126) && shown.contains("NOT signed by alice@example.org: the file has changed"),
-        "{shown}"
+        code == Some(126) && printed.contains("NOT signed by alice@example.org: the file has changed"),
+        "{printed}"
     );
     // A key that is there is not replaced.
     assert_eq!(host(&["sign", "--new-key", "--key", &private, "--as", "alice", &file]).0, Some(125));

@@ -36,7 +36,7 @@ impl Stream {
 }
 
 /// Runs a command of this build with these streams.
-fn run(words: &[&str], folder: &Folder, stdout: Stream, stderr: Stream) -> Outcome {
+fn run(arguments: &[&str], folder: &Folder, stdout: Stream, stderr: Stream) -> Outcome {
     let streams = Folder::new();
     let mut command = match (stdout, stderr) {
         (Stream::Closed, _) => closing(">&-"),
@@ -47,11 +47,11 @@ fn run(words: &[&str], folder: &Folder, stdout: Stream, stderr: Stream) -> Outco
             command
         }
     };
-    command.arg(binary(words[0])).args(&words[1..]).current_dir(folder.path("")).stdin(Stdio::null());
+    command.arg(binary(arguments[0])).args(&arguments[1..]).current_dir(folder.path("")).stdin(Stdio::null());
     // Nothing of the environment hides or adds a message.
     command.env_remove("RUST_BACKTRACE").process_group(0);
     command.stdout(stdout.end(&streams, "stdout")).stderr(stderr.end(&streams, "stderr"));
-    let status = ended(&mut command.spawn().expect("the shell starts"), words);
+    let status = ended(&mut command.spawn().expect("the shell starts"), arguments);
     let text = |name: &str| std::fs::read(streams.path(name)).unwrap_or_default();
     Outcome::of(status, String::from_utf8_lossy(&text("stdout")).into_owned(), &text("stderr"))
 }
@@ -62,7 +62,7 @@ fn closing(redirected: &str) -> Command {
     command
 }
 
-fn ended(child: &mut Child, words: &[&str]) -> ExitStatus {
+fn ended(child: &mut Child, arguments: &[&str]) -> ExitStatus {
     let mut status = None;
     let is_over = is_within(Duration::from_secs(60), || {
         status = child.try_wait().expect("it is ours");
@@ -71,7 +71,7 @@ fn ended(child: &mut Child, words: &[&str]) -> ExitStatus {
     if !is_over {
         // It may have ended just now.
         let _ = child.kill();
-        panic!("{words:?} does not end");
+        panic!("{arguments:?} does not end");
     }
     status.expect("it has ended")
 }
@@ -120,8 +120,8 @@ fn prepared() -> Folder {
     folder.write("wrong.ks", "fn main() -> i32 {\n    return missing\n}\n");
     folder.write("unformatted.ks", "fn main()   -> i32 {\n return 0 }\n");
     for name in ["good", "trap"] {
-        let words = ["ks", "build", &format!("{name}.ks"), "-o", &format!("{name}.wasm")];
-        let outcome = run(&words, &folder, Stream::Whole, Stream::Whole);
+        let arguments = ["ks", "build", &format!("{name}.ks"), "-o", &format!("{name}.wasm")];
+        let outcome = run(&arguments, &folder, Stream::Whole, Stream::Whole);
         assert_eq!(outcome.code, 0, "{outcome:#?}");
     }
     folder
@@ -129,9 +129,9 @@ fn prepared() -> Folder {
 
 /// What `init` made is in the way of the next one.
 fn cleared(folder: &Folder) {
-    let made = folder.path("made");
-    if made.exists() {
-        std::fs::remove_dir_all(made).expect("the folder is ours");
+    let output_folder = folder.path("made");
+    if output_folder.exists() {
+        std::fs::remove_dir_all(output_folder).expect("the folder is ours");
     }
     folder.write("unformatted.ks", "fn main()   -> i32 {\n return 0 }\n");
 }
@@ -148,24 +148,28 @@ fn timeless(text: &str) -> Vec<String> {
 fn a_stream_that_cannot_be_written_ends_no_command_but_with_an_exit_code() {
     let folder = prepared();
     let mut wrong = Vec::new();
-    for (words, shows) in COMMANDS {
+    for (arguments, shows) in COMMANDS {
         cleared(&folder);
-        let whole = run(words, &folder, Stream::Whole, Stream::Whole);
-        assert!(!shows || !whole.stdout.is_empty(), "{words:?} shows nothing: {whole:#?}");
+        let whole = run(arguments, &folder, Stream::Whole, Stream::Whole);
+        assert!(!shows || !whole.stdout.is_empty(), "{arguments:?} shows nothing: {whole:#?}");
         for stream in [Stream::Full, Stream::Closed, Stream::Broken] {
             for is_output in [true, false] {
                 cleared(&folder);
                 let (stdout, stderr) =
                     if is_output { (stream, Stream::Whole) } else { (Stream::Whole, stream) };
-                let outcome = run(words, &folder, stdout, stderr);
+                let outcome = run(arguments, &folder, stdout, stderr);
                 let which = if is_output { "standard output" } else { "standard error" };
                 let panicked = outcome.stderr.contains("panicked") || outcome.code == 101;
                 let is_lost = shows && is_output && stream == Stream::Full && outcome.code == 0;
                 // Messages that nobody hears change nothing.
                 let is_other = !is_output
                     && (outcome.code, timeless(&outcome.stdout)) != (whole.code, timeless(&whole.stdout));
-                if outcome.signal.is_some() || panicked || is_lost || is_other && !words.contains(&"events") {
-                    wrong.push(format!("{words:?}, {which} {stream:?}: {outcome:#?}; whole: {whole:#?}"));
+                if outcome.signal.is_some()
+                    || panicked
+                    || is_lost
+                    || is_other && !arguments.contains(&"events")
+                {
+                    wrong.push(format!("{arguments:?}, {which} {stream:?}: {outcome:#?}; whole: {whole:#?}"));
                 }
             }
         }
@@ -177,9 +181,9 @@ fn a_stream_that_cannot_be_written_ends_no_command_but_with_an_exit_code() {
 #[test]
 fn a_message_that_cannot_be_written_ends_no_other_plugin() {
     let folder = prepared();
-    let words = ["ks-host", "--no-cache", "trap.wasm", "good.wasm"];
+    let arguments = ["ks-host", "--no-cache", "trap.wasm", "good.wasm"];
     for stream in [Stream::Full, Stream::Broken, Stream::Closed] {
-        let outcome = run(&words, &folder, Stream::Whole, stream);
+        let outcome = run(&arguments, &folder, Stream::Whole, stream);
         assert!(outcome.stdout.contains("all is well"), "{stream:?}: {outcome:#?}");
         assert_eq!(outcome.signal, None, "{outcome:#?}");
     }

@@ -68,7 +68,7 @@ fn division_by_zero_is_defined_and_no_trap() {
 }
 
 #[test]
-fn a_full_stack_is_told_in_whatever_way_it_fills() {
+fn a_full_stack_is_reported_however_it_fills() {
     let local = "fn deep(n: u64) -> u64 {\n    var a: u64[1000]\n    a[0] = n\n    var b = deep(n + 1)\n    \
                  return a[0] + b\n}\n";
     let bare = "fn deep(n: u64) -> u64 {\n\n\n    return deep(n + 1) + 1\n}\n";
@@ -96,7 +96,7 @@ fn a_full_stack_is_told_in_whatever_way_it_fills() {
 }
 
 #[test]
-fn full_memory_is_told() {
+fn full_memory_is_reported() {
     let objects = "struct Node { next: *Node, bytes: u8[100000] }\nfn grow() {\n    var first: *Node = null\n    \
                    while (true) {\n        var one = new Node()\n        one->next = first\n        \
                    first = one\n    }\n}\nfn main() -> i32 {\n    grow()\n    return 0\n}\n";

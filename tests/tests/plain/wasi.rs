@@ -146,7 +146,7 @@ fn random_numbers_differ_and_have_a_limit() {
 }
 
 #[test]
-fn what_is_written_to_standard_output_is_shown() {
+fn what_is_written_to_standard_output_is_printed() {
     let outcome = run(
         "(call $write (call $stdout) (i32.const 1024) (i32.const 6) (i32.const 0)) (i32.load8_u (i32.const 0))",
     );
@@ -234,7 +234,7 @@ fn the_end_of_a_program_is_the_end_of_the_plugin() {
 
 /// A function whose type has no place for a refusal, which no standard library calls.
 #[test]
-fn what_cannot_say_no_ends_the_plugin_with_words() {
+fn functions_that_cannot_fail_end_the_plugin_with_a_reason() {
     let outcome = run("(call $port)");
     assert_eq!(outcome.code, 125, "{outcome:#?}");
     assert!(outcome.stderr.contains("plugins have no `wasi:http/proxy.port`"), "{outcome:#?}");

@@ -24,8 +24,8 @@ fn plugin() -> &'static [u8] {
     &PLUGIN
 }
 
-fn run(word: &str) -> Outcome {
-    run_plugin("guest", plugin(), &[word])
+fn run(argument: &str) -> Outcome {
+    run_plugin("guest", plugin(), &[argument])
 }
 
 #[test]
@@ -164,8 +164,11 @@ fn root_a_kernel_half_goes_with_the_plugin() {
     assert_eq!((outcome.code, outcome.numbers("paced")), (0, vec![0]), "{outcome:#?}");
     let outcome = finish(allowed().args(["--config", "pace.steps=8"]).arg(&file));
     assert!(outcome.code != 0 && outcome.stderr.contains("did you mean `step`?"), "{outcome:#?}");
-    let shown = finish(command("ks-host").arg("inspect").arg(&file));
-    assert!(shown.stdout.contains("pace") && shown.stdout.contains("What a fault counts for."), "{shown:#?}");
+    let inspected = finish(command("ks-host").arg("inspect").arg(&file));
+    assert!(
+        inspected.stdout.contains("pace") && inspected.stdout.contains("What a fault counts for."),
+        "{inspected:#?}"
+    );
 }
 
 /// What `ks init rust` starts is tested and built as it is, and counts until it is stopped.
@@ -193,8 +196,8 @@ fn root_what_ks_init_starts_counts() {
 #[test]
 fn ks_init_rust_refuses_what_cannot_be_built() {
     let folder = Folder::new();
-    let init = |words: &[&str]| {
-        let outcome = finish(command("ks").current_dir(folder.path("")).arg("init").args(words));
+    let init = |arguments: &[&str]| {
+        let outcome = finish(command("ks").current_dir(folder.path("")).arg("init").args(arguments));
         assert_eq!(outcome.code, 1, "{outcome:#?}");
         outcome.stderr
     };

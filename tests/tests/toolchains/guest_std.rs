@@ -6,15 +6,15 @@ use std::sync::LazyLock;
 use ks_tests::{Outcome, guests, repository, run_plugin};
 
 /// Built once for all tests.
-fn run(words: &[&str]) -> Outcome {
+fn run(arguments: &[&str]) -> Outcome {
     static PLUGIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         guests::rust_for("wasm32-wasip2", &repository().join("tests/guests/std"), "guest_std.wasm", None)
     });
-    run_plugin("guest_std", &PLUGIN, words)
+    run_plugin("guest_std", &PLUGIN, arguments)
 }
 
 #[test]
-fn root_output_clocks_random_numbers_and_words_are_served() {
+fn root_output_clocks_random_numbers_and_arguments_are_served() {
     let [first, second] = [run(&["one", "two"]), run(&["one", "two"])];
     assert_eq!(first.code, 0, "{first:#?}");
     let lines: Vec<&str> = first.stdout.lines().take(7).collect();

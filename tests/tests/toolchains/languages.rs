@@ -153,7 +153,7 @@ fn the_bindings_for_c_are_those_of_the_contract() {
     let mut generator = wit_bindgen_c::Opts::default().build();
     generator.generate(&mut resolve, world, &mut files).unwrap_or_else(|error| panic!("{error:#}"));
     let folder = repository().join("examples/guests/c");
-    let mut made = 0;
+    let mut built = 0;
     // The object has the same types in a form that patch versions of the tool change: linking holds it against the
     // others.
     for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with(".o")) {
@@ -162,9 +162,9 @@ fn the_bindings_for_c_are_those_of_the_contract() {
             stored == bytes,
             "{name} is not what wit-bindgen makes of the contract: see the README beside it"
         );
-        made += 1;
+        built += 1;
     }
-    assert_eq!(made, 2);
+    assert_eq!(built, 2);
 }
 
 /// A program of one line of shell.

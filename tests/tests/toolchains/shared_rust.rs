@@ -24,30 +24,30 @@ fn built() -> &'static Built {
     &BUILT
 }
 
-fn share(words: &[&str], files: &[&std::path::Path]) -> Outcome {
-    finish(command("ks").arg("share").args(words).args(files))
+fn share(arguments: &[&str], files: &[&std::path::Path]) -> Outcome {
+    finish(command("ks").arg("share").args(arguments).args(files))
 }
 
-fn run(file: &str, words: &[&str], way: &str) -> Outcome {
-    finish(allowed().args(words).arg(built().folder.path(file)).args(["--", way]))
+fn run(file: &str, arguments: &[&str], mode: &str) -> Outcome {
+    finish(allowed().args(arguments).arg(built().folder.path(file)).args(["--", mode]))
 }
 
 /// Runs with a shared memory, with one that the host does not use, and without one. All say the same.
-fn run_each_way(way: &str) -> Outcome {
+fn run_each_variant(mode: &str) -> Outcome {
     let says = |outcome: &Outcome| (outcome.code, outcome.stdout.clone(), outcome.stderr.clone());
-    let shared = run("shared.wasm", &[], way);
-    let called = run("shared.wasm", &["--no-shared-memory"], way);
-    let plain = run("plain.wasm", &[], way);
-    assert_eq!(says(&shared), says(&called), "{way}");
+    let shared = run("shared.wasm", &[], mode);
+    let called = run("shared.wasm", &["--no-shared-memory"], mode);
+    let plain = run("plain.wasm", &[], mode);
+    assert_eq!(says(&shared), says(&called), "{mode}");
     // The file's name stands before what is wrong with it.
-    assert_eq!((shared.code, &shared.stdout), (plain.code, &plain.stdout), "{way}");
+    assert_eq!((shared.code, &shared.stdout), (plain.code, &plain.stdout), "{mode}");
     assert_eq!((shared.code, shared.stderr.as_str()), (0, ""), "{shared:#?}");
     shared
 }
 
 #[test]
 fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
-    let outcome = run_each_way("everything");
+    let outcome = run_each_variant("everything");
     for line in [
         "early 15000000000000000005",
         "early 15000000000000000006",
@@ -78,12 +78,12 @@ fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
 
 #[test]
 fn root_a_loop_sees_what_the_kernel_half_writes() {
-    assert_eq!(run_each_way("wait").stdout, "true\n");
+    assert_eq!(run_each_variant("wait").stdout, "true\n");
 }
 
 #[test]
 fn root_what_is_opened_again_is_what_it_was() {
-    assert_eq!(run_each_way("dropped").stdout, "done\n");
+    assert_eq!(run_each_variant("dropped").stdout, "done\n");
 }
 
 /// A plugin that calls the host is not ended for its time on a CPU: one that shares calls nothing.

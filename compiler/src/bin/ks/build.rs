@@ -115,20 +115,20 @@ impl FromStr for Emit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Emit, String> {
-        let (word, file) = match text.split_once('=') {
-            Some((word, file)) => (word, Some(PathBuf::from(file))),
+        let (stage_name, file) = match text.split_once('=') {
+            Some((stage_name, file)) => (stage_name, Some(PathBuf::from(file))),
             None => (text, None),
         };
-        if let Some(pass) = word.strip_prefix("mir:") {
+        if let Some(pass) = stage_name.strip_prefix("mir:") {
             return Ok(Emit { stage: Stage::MirAfter(known_pass(pass)?), file });
         }
-        if let Some(rewrite) = word.strip_prefix("hir:") {
+        if let Some(rewrite) = stage_name.strip_prefix("hir:") {
             return Ok(Emit { stage: Stage::HirAfter(known_rewrite(rewrite)?), file });
         }
-        let found = STAGES.iter().find(|(name, _)| *name == word);
+        let found = STAGES.iter().find(|(name, _)| *name == stage_name);
         let (_, stage) = found.ok_or_else(|| {
             let names: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
-            format!("there is no stage `{word}`; stages are {}", names.join(", "))
+            format!("there is no stage `{stage_name}`; stages are {}", names.join(", "))
         })?;
         if *stage == Stage::Kmod && file.is_none() {
             return Err("a kernel module has several files; write them to a folder with kmod=DIR".into());
@@ -198,10 +198,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.into {
         None => write_plugin(&output, &built.plugin)?,
         Some(file) => {
-            let shown = file.display();
-            let component = std::fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+            let displayed = file.display();
+            let component = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
             let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
-            write_plugin(&output, &plugin.with_context(|| format!("cannot use {shown}"))?)?;
+            write_plugin(&output, &plugin.with_context(|| format!("cannot use {displayed}"))?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -233,10 +233,10 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     }
     let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
-        let shown = output.display();
+        let displayed = output.display();
         bail!(
-            "-o names the plugin, a WebAssembly component, and {shown} is the name of something else: -o NAME.wasm; the BPF object \
-             alone is written by --emit elf={shown}"
+            "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: -o NAME.wasm; the BPF object \
+             alone is written by --emit elf={displayed}"
         );
     }
     Ok(())

@@ -23,7 +23,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => list(args.json),
         Some(code) => {
             let page = find(code)?;
-            if args.json { format!("{}\n", json(page)) } else { shown(page) }
+            if args.json { format!("{}\n", json(page)) } else { page_text(page) }
         }
     };
     output::show(text.as_bytes())?;
@@ -76,7 +76,7 @@ fn json(page: &Page) -> serde_json::Value {
 }
 
 /// The page for a terminal: examples indented, their fences gone.
-fn shown(page: &Page) -> String {
+fn page_text(page: &Page) -> String {
     let mut text = format!("{}: {}\n\n{}\n", page.code, page.title(), page.prose());
     for example in page.examples() {
         text.push_str(&format!("\n{}\n", heading(&example)));
@@ -96,11 +96,11 @@ fn shown(page: &Page) -> String {
 }
 
 fn heading(example: &Example) -> String {
-    let word = if example.wrong { "Wrong" } else { "Right" };
+    let label = if example.wrong { "Wrong" } else { "Right" };
     let flag = |flag: &str| example.flags.iter().any(|one| one == flag);
     match (flag("strict"), flag("test")) {
-        (true, _) => format!("{word} with --strict-011:"),
-        (_, true) => format!("{word} for `ks test`:"),
-        _ => format!("{word}:"),
+        (true, _) => format!("{label} with --strict-011:"),
+        (_, true) => format!("{label} for `ks test`:"),
+        _ => format!("{label}:"),
     }
 }

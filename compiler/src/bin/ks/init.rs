@@ -58,8 +58,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for (path, text) in &files {
         let path = folder.join(path);
         if let Some(inside) = path.parent() {
-            let made = fs::create_dir_all(inside);
-            made.with_context(|| format!("cannot make the folder {}", inside.display()))?;
+            let created = fs::create_dir_all(inside);
+            created.with_context(|| format!("cannot make the folder {}", inside.display()))?;
         }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         output::show(format!("{}\n", path.display()).as_bytes())?;

@@ -99,12 +99,12 @@ fn serve(server: &mut Server, events: &Sender<Event>, incoming: &Receiver<Event>
             }
             Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                let shown = server.idle();
-                pause = shown.is_some().then_some(Duration::ZERO);
-                if shown.is_none() && !compiling {
+                let notifications = server.idle();
+                pause = notifications.is_some().then_some(Duration::ZERO);
+                if notifications.is_none() && !compiling {
                     compiling = server.uncompiled().is_some_and(|text| compile(text, events.clone()));
                 }
-                shown.unwrap_or_default()
+                notifications.unwrap_or_default()
             }
         };
         for answer in answers {

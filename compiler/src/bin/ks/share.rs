@@ -22,12 +22,12 @@ pub struct Args {
 
 /// Gives the plugin a memory. One that has it is left as it is.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (file, shown) = (&args.file, args.file.display());
-    let plugin = std::fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+    let (file, displayed) = (&args.file, args.file.display());
+    let plugin = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
     let shared = match share::share(&plugin, u64::from(args.mib) << 20) {
         Ok(shared) => shared,
         Err(ShareError::Shared) => plugin,
-        Err(error) => return Err(error).with_context(|| format!("cannot share memory with {shown}")),
+        Err(error) => return Err(error).with_context(|| format!("cannot share memory with {displayed}")),
     };
     write_whole(args.output.as_ref().unwrap_or(file), &shared)?;
     Ok(ExitCode::SUCCESS)

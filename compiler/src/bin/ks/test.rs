@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
     args.report.show_checked(&checked, args.script.options.verbose)?;
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
-    let host = args.host.unwrap_or_else(beside);
+    let host = args.host.unwrap_or_else(sibling_host);
     // Through a pipe: no file is left behind, however this ends.
     let mut command = Command::new(&host);
     command.args(["test", "/dev/stdin"]).args(&args.filter).stdin(Stdio::piped());
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// `ks-host` in the folder of this command, or the name alone.
-fn beside() -> PathBuf {
+fn sibling_host() -> PathBuf {
     let own = std::env::current_exe().ok().map(|path| path.with_file_name("ks-host"));
     own.filter(|path| path.exists()).unwrap_or_else(|| "ks-host".into())
 }

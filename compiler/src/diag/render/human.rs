@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::{Style, help_lines, shown};
+use super::{Style, display_span, help_lines};
 use crate::diag::{Diagnostic, Label, Severity};
 use crate::source::{FileId, SourceFile, SourceMap, Span};
 
@@ -49,14 +49,14 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn new(sources: &'a SourceMap, primary: &'a Label) -> Page<'a> {
-        let span = shown(primary.span, sources);
+        let span = display_span(primary.span, sources);
         let mut page = Page { sources, primary: span, files: Vec::new(), aside: Vec::new() };
         page.add(primary, AnnotationKind::Primary);
         page
     }
 
     fn add(&mut self, label: &'a Label, kind: AnnotationKind) {
-        let span = shown(label.span, self.sources);
+        let span = display_span(label.span, self.sources);
         let file = self.sources.file(span.file);
         let (line, column) = file.line_column(span.start);
         let long = file.line_text(line).len() > LONG_LINE_BYTES;
@@ -116,8 +116,8 @@ struct Lines<'a> {
 impl<'a> Lines<'a> {
     fn new(bytes: &'a [u8]) -> Lines<'a> {
         let text = String::from_utf8_lossy(bytes);
-        let mut behind = text.chars().skip(1);
-        let text = text.chars().map(|char| match (char, behind.next()) {
+        let mut following = text.chars().skip(1);
+        let text = text.chars().map(|char| match (char, following.next()) {
             ('\r', next) if next != Some('\n') => '\n',
             _ => char,
         });
@@ -132,20 +132,20 @@ impl<'a> Lines<'a> {
 
     /// Where a byte of the file is in the shown text, or the character that it belongs to.
     fn offset(&self, wanted: usize) -> usize {
-        let (mut read, mut shown) = (0, 0);
+        let (mut read, mut written) = (0, 0);
         for chunk in self.bytes.utf8_chunks() {
             let (valid, invalid) = (chunk.valid(), chunk.invalid());
             if wanted <= read + valid.len() {
-                return shown + valid.floor_char_boundary(wanted - read);
+                return written + valid.floor_char_boundary(wanted - read);
             }
             read += valid.len();
-            shown += valid.len();
+            written += valid.len();
             if wanted < read + invalid.len() {
-                return shown;
+                return written;
             }
             read += invalid.len();
-            shown += if invalid.is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+            written += if invalid.is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
         }
-        shown
+        written
     }
 }

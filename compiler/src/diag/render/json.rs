@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{clamped, severity_word, shown};
+use super::{clamped, display_span, severity_name};
 use crate::diag::{Diagnostic, Label, Omitted};
 use crate::source::{SourceMap, Span};
 
@@ -24,11 +24,11 @@ use crate::source::{SourceMap, Span};
 ///
 /// Members may be added; those above stay.
 pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
-    let mut object = place(&diagnostic.primary, sources);
+    let mut object = label_json(&diagnostic.primary, sources);
     object["code"] = diagnostic.code.to_string().into();
-    object["severity"] = severity_word(diagnostic.severity).into();
+    object["severity"] = severity_name(diagnostic.severity).into();
     object["message"] = diagnostic.message.as_str().into();
-    object["labels"] = diagnostic.secondary.iter().map(|label| place(label, sources)).collect();
+    object["labels"] = diagnostic.secondary.iter().map(|label| label_json(label, sources)).collect();
     object["notes"] = diagnostic.notes.clone().into();
     object["help"] = diagnostic.help.clone().into();
     object["suggestions"] = diagnostic
@@ -53,8 +53,8 @@ fn bytes(span: Span, sources: &SourceMap) -> Value {
     json!({ "file": sources.file(span.file).name(), "start": span.start, "end": span.end })
 }
 
-fn place(label: &Label, sources: &SourceMap) -> Value {
-    let span = shown(label.span, sources);
+fn label_json(label: &Label, sources: &SourceMap) -> Value {
+    let span = display_span(label.span, sources);
     let file = sources.file(span.file);
     let mut object = bytes(span, sources);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));

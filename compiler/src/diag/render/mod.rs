@@ -20,12 +20,12 @@ pub enum Style {
 
 /// One line: `file:line:column: error[KS0417]: message`.
 pub fn concise(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
-    let (file, line, column) = sources.place(shown(diagnostic.primary.span, sources));
-    let severity = severity_word(diagnostic.severity);
+    let (file, line, column) = sources.position(display_span(diagnostic.primary.span, sources));
+    let severity = severity_name(diagnostic.severity);
     format!("{file}:{line}:{column}: {severity}[{}]: {}", diagnostic.code, diagnostic.message)
 }
 
-fn severity_word(severity: Severity) -> &'static str {
+fn severity_name(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -40,7 +40,7 @@ fn clamped(span: Span, sources: &SourceMap) -> Span {
 }
 
 /// Where a span is shown: the end of the file is the end of its last line, not a line behind it that no editor shows.
-fn shown(span: Span, sources: &SourceMap) -> Span {
+fn display_span(span: Span, sources: &SourceMap) -> Span {
     let span = clamped(span, sources);
     let text = sources.file(span.file).text();
     let line_end = match text {
@@ -57,13 +57,13 @@ fn help_lines(diagnostic: &Diagnostic) -> Vec<String> {
     let mut lines = diagnostic.help.clone();
     let same = |a: &Suggestion, b: &Suggestion| a.span == b.span && a.message == b.message;
     for choice in diagnostic.suggestions.chunk_by(same) {
-        lines.push(in_words(choice));
+        lines.push(suggestion_text(choice));
     }
     lines
 }
 
 /// "a similar name exists: `x`", unless the words name the new text already or it would not fit a line.
-fn in_words(choice: &[Suggestion]) -> String {
+fn suggestion_text(choice: &[Suggestion]) -> String {
     let message = choice.first().map_or("", |one| one.message.as_str());
     let texts: Vec<String> = choice
         .iter()

@@ -12,7 +12,7 @@ fn source(text: &[u8]) -> (SourceMap, FileId) {
     (sources, file)
 }
 
-fn shown(text: &[u8], start: u32, end: u32) -> String {
+fn rendered(text: &[u8], start: u32, end: u32) -> String {
     let (sources, file) = source(text);
     render(&Diagnostic::error(301, Span { file, start, end }, "headline"), &sources, Style::Plain)
 }
@@ -67,12 +67,12 @@ fn json_has_every_documented_member() {
 
 #[test]
 fn lines_and_columns_survive_odd_texts() {
-    assert!(shown(b"", 0, 0).contains("t.ks:1:1"));
-    assert!(shown(b"a\rb\rcde", 4, 7).contains("t.ks:3:1"), "a lone CR ends a line");
-    assert!(shown(b"a\r\nb", 3, 4).contains("2 | b"));
-    assert!(shown(b"\xff\xfe\nx\xffy", 5, 6).contains("t.ks:2:3"));
-    assert!(shown(b"x", 90, 99).contains("t.ks:1:2"), "a place behind the end is the end");
-    assert!(shown("\"\u{e9}\" x".as_bytes(), 2, 3).contains("t.ks:1:2"), "within a character");
+    assert!(rendered(b"", 0, 0).contains("t.ks:1:1"));
+    assert!(rendered(b"a\rb\rcde", 4, 7).contains("t.ks:3:1"), "a lone CR ends a line");
+    assert!(rendered(b"a\r\nb", 3, 4).contains("2 | b"));
+    assert!(rendered(b"\xff\xfe\nx\xffy", 5, 6).contains("t.ks:2:3"));
+    assert!(rendered(b"x", 90, 99).contains("t.ks:1:2"), "a place behind the end is the end");
+    assert!(rendered("\"\u{e9}\" x".as_bytes(), 2, 3).contains("t.ks:1:2"), "within a character");
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn the_end_of_the_file_is_the_end_of_its_last_line() {
 
 #[test]
 fn terminals_get_no_escapes_from_a_script() {
-    let text = shown(b"var \x1b[31mx\x07", 4, 5);
+    let text = rendered(b"var \x1b[31mx\x07", 4, 5);
     assert!(!text.contains(['\x1b', '\x07']), "{text:?}");
 }
 
 #[test]
-fn of_a_very_long_line_only_a_part_is_shown() {
+fn a_very_long_line_is_cut() {
     let line = b"x ".repeat(500_000);
     let (sources, file) = source(&line);
     let diagnostic = Diagnostic::error(301, Span { file, start: 400_000, end: 900_000 }, "headline")
@@ -108,14 +108,14 @@ fn of_a_very_long_line_only_a_part_is_shown() {
 
 proptest! {
     #[test]
-    fn no_text_and_no_place_makes_it_panic(
+    fn no_text_and_no_span_makes_it_panic(
         one in prop::collection::vec(any::<u8>(), 0..60),
         other in "[a-z\t\r\n\u{e9}\u{4e16}]{0,40}",
-        places in prop::collection::vec((any::<bool>(), 0u32..70, 0u32..70), 1..5),
+        ranges in prop::collection::vec((any::<bool>(), 0u32..70, 0u32..70), 1..5),
     ) {
         let (mut sources, first) = source(&one);
         let second = sources.add("other.kh", other.as_bytes()).expect("short");
-        let mut spans = places.into_iter().map(|(which, start, end)| {
+        let mut spans = ranges.into_iter().map(|(which, start, end)| {
             Span { file: if which { first } else { second }, start, end: end.max(start) }
         });
         let mut diagnostic = Diagnostic::error(1, spans.next().expect("at least one"), "headline").label("here");

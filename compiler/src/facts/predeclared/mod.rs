@@ -2,7 +2,7 @@
 
 mod kernel;
 
-use super::tables::{PRELUDE, attributes, builtins, maps, words};
+use super::tables::{PRELUDE, attributes, builtins, keywords, maps};
 use super::{DefId, DefKind, Definition, Facts, Ty};
 use crate::builtins::perf::EVENTS;
 
@@ -24,7 +24,7 @@ fn events(facts: &mut Facts) {
     for event in EVENTS {
         facts.define(|| Definition {
             detail: format!("{} = {:#x}", event.name, event.value),
-            docs: words::event_docs(event),
+            docs: keywords::event_docs(event),
             ty: Ty::named("perf_event"),
             parent: Some(parent),
             ..Definition::new(event.name, DefKind::Event)

@@ -2,25 +2,25 @@
 
 use super::Collector;
 use crate::ast::{
-    Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, FieldDecl, Function, Global, Ident, If, Item,
+    AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, FieldDecl, Global, Ident, If, Item,
     ItemKind, Stmt, StmtKind, TypeExpr,
 };
 use crate::facts::{DefId, DefKind, Definition, Ty};
 use crate::source::Span;
 
 /// The type of a name, and how it is known.
-struct Known {
+struct LocalType {
     ty: Ty,
     written: bool,
 }
 
-impl Known {
-    fn written(ty: Ty) -> Known {
-        Known { ty, written: true }
+impl LocalType {
+    fn written(ty: Ty) -> LocalType {
+        LocalType { ty, written: true }
     }
 
-    fn inferred(ty: Ty) -> Known {
-        Known { ty, written: false }
+    fn inferred(ty: Ty) -> LocalType {
+        LocalType { ty, written: false }
     }
 }
 
@@ -49,7 +49,7 @@ impl Collector<'_> {
                 self.attributes(attributes);
                 self.field_types(fields);
             }
-            ItemKind::Global(global) => self.walk_global(global, id),
+            ItemKind::Global(global) => self.visit_global(global, id),
             ItemKind::Extern { params, ret, .. } => {
                 params.iter().map(|param| &param.ty).chain(ret).for_each(|ty| {
                     self.type_expr(ty);
@@ -90,13 +90,13 @@ impl Collector<'_> {
         }
     }
 
-    fn walk_global(&mut self, global: &Global, id: Option<DefId>) {
+    fn visit_global(&mut self, global: &Global, id: Option<DefId>) {
         for (flag, _) in global.flags.iter().flat_map(|flags| &flags.flags) {
             self.refer(flag.span, self.attributes.get(&flag.name).copied());
         }
         if let Some(flags) = &global.flags {
-            let word = Span { start: flags.span.start + 1, end: flags.span.start + 6, ..flags.span };
-            self.refer(word, self.attributes.get("flags").copied());
+            let keyword = Span { start: flags.span.start + 1, end: flags.span.start + 6, ..flags.span };
+            self.refer(keyword, self.attributes.get("flags").copied());
         }
         if let Some(ty) = &global.ty {
             self.type_expr(ty);
@@ -122,21 +122,26 @@ impl Collector<'_> {
         });
     }
 
-    fn function(&mut self, function: &Function) {
+    fn function(&mut self, function: &AstFunction) {
         self.attributes(&function.attributes);
-        self.scope(function.body.span, |walk| {
+        self.scope(function.body.span, |collector| {
             for param in &function.params {
-                let ty = walk.type_expr(&param.ty);
+                let ty = collector.type_expr(&param.ty);
                 // A parameter may be named from its own place on, for the sake of what is being written there.
-                walk.local(&param.name, DefKind::Param, Known::written(ty), param.name.span.end);
+                collector.local(&param.name, DefKind::Param, LocalType::written(ty), param.name.span.end);
             }
             if let Some(ret) = &function.ret {
-                let ty = walk.type_expr(&ret.ty);
+                let ty = collector.type_expr(&ret.ty);
                 if let Some(name) = &ret.name {
-                    walk.local(name, DefKind::Variable, Known::written(ty), function.body.span.start);
+                    collector.local(
+                        name,
+                        DefKind::Variable,
+                        LocalType::written(ty),
+                        function.body.span.start,
+                    );
                 }
             }
-            walk.stmts(&function.body);
+            collector.stmts(&function.body);
         });
     }
 
@@ -153,7 +158,7 @@ impl Collector<'_> {
     }
 
     pub(super) fn block(&mut self, block: &Block) {
-        self.scope(block.span, |walk| walk.stmts(block));
+        self.scope(block.span, |collector| collector.stmts(block));
     }
 
     fn stmts(&mut self, block: &Block) {
@@ -161,10 +166,10 @@ impl Collector<'_> {
     }
 
     /// Declares a name of the function, visible from a byte to the end of the block.
-    fn local(&mut self, name: &Ident, kind: DefKind, Known { ty, written }: Known, from: u32) {
+    fn local(&mut self, name: &Ident, kind: DefKind, LocalType { ty, written }: LocalType, from: u32) {
         let scope = Span { start: from, end: self.block_end.max(from), ..name.span };
         let id = self.facts.define(|| {
-            let word = match kind {
+            let keyword = match kind {
                 DefKind::Param => "",
                 DefKind::Constant => "const ",
                 _ => "var ",
@@ -172,7 +177,7 @@ impl Collector<'_> {
             let colon = if ty.is_known() { format!(": {ty}") } else { String::new() };
             Definition {
                 span: Some(name.span),
-                detail: format!("{word}{}{colon}", name.name),
+                detail: format!("{keyword}{}{colon}", name.name),
                 scope: Some(scope),
                 inferred: !written,
                 ty,
@@ -193,8 +198,8 @@ impl Collector<'_> {
                 let known = self.declared(ty.as_ref(), Some(value));
                 self.local(name, DefKind::Constant, known, stmt.span.end);
             }
-            StmtKind::Assign { place, value, .. } => {
-                self.expr(place);
+            StmtKind::Assign { lvalue, value, .. } => {
+                self.expr(lvalue);
                 self.expr(value);
             }
             StmtKind::If(one) => self.conditional(one),
@@ -206,9 +211,14 @@ impl Collector<'_> {
                 let ty = self.expr(start);
                 let ty = ty.is_known().then_some(ty);
                 let end = self.expr(end);
-                self.scope(body.span, |walk| {
-                    walk.local(name, DefKind::Variable, Known::inferred(ty.unwrap_or(end)), body.span.start);
-                    walk.stmts(body);
+                self.scope(body.span, |collector| {
+                    collector.local(
+                        name,
+                        DefKind::Variable,
+                        LocalType::inferred(ty.unwrap_or(end)),
+                        body.span.start,
+                    );
+                    collector.stmts(body);
                 });
             }
             StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body),
@@ -228,12 +238,12 @@ impl Collector<'_> {
     }
 
     /// The type that was written, else that of the value.
-    fn declared(&mut self, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Known {
+    fn declared(&mut self, ty: Option<&TypeExpr>, value: Option<&Expr>) -> LocalType {
         let written = ty.map(|ty| self.type_expr(ty));
         let found = value.map(|value| self.expr(value));
         match written {
-            Some(ty) => Known::written(ty),
-            None => Known::inferred(found.unwrap_or_default()),
+            Some(ty) => LocalType::written(ty),
+            None => LocalType::inferred(found.unwrap_or_default()),
         }
     }
 
@@ -245,9 +255,9 @@ impl Collector<'_> {
             }
             Cond::Var { name, value } => {
                 let ty = self.expr(value);
-                self.scope(one.then.span, |walk| {
-                    walk.local(name, DefKind::Variable, Known::inferred(ty), one.then.span.start);
-                    walk.stmts(&one.then);
+                self.scope(one.then.span, |collector| {
+                    collector.local(name, DefKind::Variable, LocalType::inferred(ty), one.then.span.start);
+                    collector.stmts(&one.then);
                 });
             }
         }
@@ -265,28 +275,29 @@ impl Collector<'_> {
             Ty::Array(element, _) => (Ty::named("u32"), *element),
             _ => (Ty::Unknown, Ty::Unknown),
         };
-        self.scope(body.span, |walk| {
-            walk.local(key, DefKind::Variable, Known::inferred(key_ty), body.span.start);
-            walk.local(value, DefKind::Variable, Known::inferred(value_ty), body.span.start);
-            walk.stmts(body);
+        self.scope(body.span, |collector| {
+            collector.local(key, DefKind::Variable, LocalType::inferred(key_ty), body.span.start);
+            collector.local(value, DefKind::Variable, LocalType::inferred(value_ty), body.span.start);
+            collector.stmts(body);
         });
     }
 
     fn catch(&mut self, catch: &Catch) {
-        self.scope(catch.body.span, |walk| {
+        self.scope(catch.body.span, |collector| {
             if let CatchPattern::Name(name) = &catch.pattern {
-                let known =
-                    walk.lookup(&name.name).filter(|id| walk.kind_of(*id) == Some(DefKind::Enumerator));
+                let known = collector
+                    .lookup(&name.name)
+                    .filter(|id| collector.kind_of(*id) == Some(DefKind::Enumerator));
                 match known {
-                    Some(id) => walk.facts.refer(name.span, id),
+                    Some(id) => collector.facts.refer(name.span, id),
                     None if name.name == "_" => {}
                     None => {
-                        let code = Known::inferred(Ty::named("i32"));
-                        walk.local(name, DefKind::Variable, code, catch.body.span.start);
+                        let code = LocalType::inferred(Ty::named("i32"));
+                        collector.local(name, DefKind::Variable, code, catch.body.span.start);
                     }
                 }
             }
-            walk.stmts(&catch.body);
+            collector.stmts(&catch.body);
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Collector, Module, docs};
 use crate::ast::{
-    Attribute, Expr, ExprKind, FieldDecl, Function, Global, Ident, Item, ItemKind, Param, UnaryOp,
+    AstFunction, Attribute, Expr, ExprKind, FieldDecl, Global, Ident, Item, ItemKind, Param, UnaryOp,
 };
 use crate::facts::{DefId, DefKind, Definition, Ty};
 use crate::source::Span;
@@ -156,7 +156,7 @@ impl<'a> Collector<'a> {
             let definition = make();
             let docs = match extent.map(|extent| docs::above(unit, extent.start)) {
                 Some(docs) if !docs.is_empty() || definition.kind != DefKind::Field => docs,
-                _ => docs::behind(unit, extent.map_or(name.span.end, |extent| extent.end)),
+                _ => docs::trailing(unit, extent.map_or(name.span.end, |extent| extent.end)),
             };
             let span = (!predeclaring).then_some(name.span);
             Definition { span, extent: extent.filter(|_| !predeclaring), docs, ..definition }
@@ -215,17 +215,17 @@ impl<'a> Collector<'a> {
             Ty::Ring(..) => DefKind::Ring,
             _ => DefKind::Global,
         };
-        let words = [global.pin.map(|_| "pin "), global.local.map(|_| "local ")];
-        let words: String = words.into_iter().flatten().collect();
+        let modifiers = [global.pin.map(|_| "pin "), global.local.map(|_| "local ")];
+        let modifiers: String = modifiers.into_iter().flatten().collect();
         let colon = if ty.is_known() { format!(": {ty}") } else { String::new() };
-        self.top(item, &global.name, owner, kind, ty, |name| format!("{words}var {name}{colon}"))
+        self.top(item, &global.name, owner, kind, ty, |name| format!("{modifiers}var {name}{colon}"))
     }
 
     fn impl_members(
         &mut self,
         parent: DefId,
         extent: Span,
-        methods: &[Function],
+        methods: &[AstFunction],
         fields: &[(Ident, Expr)],
         owner: &Owner<'_>,
     ) {
@@ -278,12 +278,12 @@ fn function_kind(attributes: &[Attribute]) -> DefKind {
     kind
 }
 
-fn result(function: &Function, owner: &Owner<'_>) -> Ty {
+fn result(function: &AstFunction, owner: &Owner<'_>) -> Ty {
     function.ret.as_ref().map_or(Ty::Unknown, |ret| owner.ty(&ret.ty))
 }
 
 /// The head of a function on one line.
-fn signature(function: &Function, owner: &Owner<'_>) -> String {
+fn signature(function: &AstFunction, owner: &Owner<'_>) -> String {
     let mut text = String::new();
     for attribute in &function.attributes {
         text += &format!("@{}", attribute.name.name);

@@ -17,7 +17,7 @@ pub(super) fn above(unit: &Unit, start: u32) -> String {
 }
 
 /// The comment behind a byte on the same line, if only a comma or a brace stands between.
-pub(super) fn behind(unit: &Unit, end: u32) -> String {
+pub(super) fn trailing(unit: &Unit, end: u32) -> String {
     let from = unit.tokens.partition_point(|token| token.span.start < end);
     let passed = |token: &&Token| {
         matches!(token.kind, TokenKind::Blank | TokenKind::Punct(Punct::Comma | Punct::OpenBrace))

@@ -17,13 +17,13 @@ fn look(text: &str) -> Seen {
 
 impl Seen {
     /// The byte where the `nth` occurrence of `name` begins.
-    fn place(&self, name: &str, nth: usize) -> u32 {
+    fn offset(&self, name: &str, nth: usize) -> u32 {
         self.text.match_indices(name).nth(nth).expect("the text has it").0 as u32
     }
 
     /// The line of a definition's name and its detail, for the `nth` occurrence of `name`.
     fn at(&self, name: &str, nth: usize) -> String {
-        let Some(found) = self.facts.at(self.file, self.place(name, nth)) else { return "nothing".into() };
+        let Some(found) = self.facts.at(self.file, self.offset(name, nth)) else { return "nothing".into() };
         let one = self.facts.definition(found.def).expect("defined");
         let line = one.span.map_or(0, |span| self.text[..span.start as usize].matches('\n').count() + 1);
         format!("{line}: {}", one.detail)
@@ -144,7 +144,7 @@ fn comments_document_what_follows_them() {
          struct S {\n    a: u32, // the first\n    /// the second\n    b: u32,\n}\n",
     );
     let docs = |name: &str| {
-        let found = seen.facts.at(seen.file, seen.place(name, 0)).expect("defined");
+        let found = seen.facts.at(seen.file, seen.offset(name, 0)).expect("defined");
         seen.facts.definition(found.def).expect("defined").docs.clone()
     };
     assert_eq!(docs("n : u64"), "Counts.\nSince the start.");
@@ -160,16 +160,16 @@ fn references_are_by_meaning_not_by_name() {
     );
     let found = seen.facts.at(seen.file, 4).expect("defined");
     let lines: Vec<_> = seen.facts.references(found.def).iter().map(|span| span.start).collect();
-    assert_eq!(lines, [4, seen.place("n = n", 0), seen.place("n + 1", 0)]);
+    assert_eq!(lines, [4, seen.offset("n = n", 0), seen.offset("n + 1", 0)]);
 }
 
 #[test]
 fn names_are_visible_from_their_declaration_on() {
     let seen =
         look("fn f(p: u32) {\n    var a = 1\n    \n    var b = 2\n    if (a == 1) { var c = 3 }\n    \n}\n");
-    let between = seen.place("\n    \n    var b", 0) + 3;
+    let between = seen.offset("\n    \n    var b", 0) + 3;
     assert_eq!(seen.visible(between), ["fn f(p: u32)", "p: u32", "var a: u32"]);
-    let end = seen.place("\n    \n}", 0) + 3;
+    let end = seen.offset("\n    \n}", 0) + 3;
     assert_eq!(seen.visible(end), ["fn f(p: u32)", "p: u32", "var a: u32", "var b: u32"]);
 }
 
@@ -201,7 +201,7 @@ fn members_of_modules_and_headers_are_found_where_they_are_declared() {
         let at = texts[0].1.rfind(name).expect("there") as u32;
         let found = facts.at(main.file, at)?;
         let span = facts.definition(found.def)?.span?;
-        let (name, line, _) = sources.place(span);
+        let (name, line, _) = sources.position(span);
         Some((name.to_owned(), line))
     };
     assert_eq!(target("make"), Some(("m.ks".into(), 3)));

@@ -44,8 +44,8 @@ impl Collector<'_> {
                 size.iter().for_each(|size| self.size(size));
             }
             TypeExprKind::Ring(record, size) => {
-                let word = Span { end: written.span.start + "ringbuf".len() as u32, ..written.span };
-                self.refer(word, self.kinds.get("ringbuf").copied());
+                let keyword_span = Span { end: written.span.start + "ringbuf".len() as u32, ..written.span };
+                self.refer(keyword_span, self.kinds.get("ringbuf").copied());
                 self.type_names(record);
                 self.size(size);
             }

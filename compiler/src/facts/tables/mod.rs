@@ -2,8 +2,8 @@
 
 pub mod attributes;
 pub mod builtins;
+pub mod keywords;
 pub mod maps;
-pub mod words;
 
 /// The structs and enums that every script finds declared, written in the language itself.
 pub const PRELUDE: &str = include_str!("prelude.kh");

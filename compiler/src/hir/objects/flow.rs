@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Maps;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    BinaryOp, Expr, ExprKind, Function, Local, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind,
+    BinaryOp, Expr, ExprKind, HirFunction, Local, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::TypeId;
@@ -21,7 +21,7 @@ pub(super) struct Origin {
 
 /// Hidden variables for each local that a kernel function may have to delete an entry through: those that it deletes,
 /// and those that these are set from.
-pub(super) fn origins(function: &mut Function, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
+pub(super) fn origins(function: &mut HirFunction, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
     let mut flow = Flow::default();
     visit::block(&mut flow, &function.body);
     let mut wanted = flow.deleted;
@@ -55,7 +55,7 @@ pub(super) fn origins(function: &mut Function, maps: &Maps, u32: TypeId) -> BTre
     }
 }
 
-pub(super) fn hidden_local(function: &mut Function, ty: TypeId, span: Span) -> LocalId {
+pub(super) fn hidden_local(function: &mut HirFunction, ty: TypeId, span: Span) -> LocalId {
     function.locals.push(Local { name: String::new(), ty, span, binding: false })
 }
 
@@ -73,13 +73,13 @@ impl Visitor for Flow {
         match &stmt.kind {
             StmtKind::Free(value) => self.deleted.extend(variable(value)),
             StmtKind::Let { local, init: Some(value) }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+            | StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, value } => {
                 match (&value.kind, variable(value)) {
                     (_, Some(from)) => {
                         self.copies.insert((*local, from));
                     }
                     (ExprKind::New | ExprKind::Const(0), None) => {}
-                    (ExprKind::Load(Place { kind: PlaceKind::Element { .. }, .. }), None) => {}
+                    (ExprKind::Load(Lvalue { kind: LvalueKind::Element { .. }, .. }), None) => {}
                     _ => {
                         self.unknown.insert(*local);
                     }
@@ -92,7 +92,7 @@ impl Visitor for Flow {
 
 /// The locals of a userspace function whose pointers to objects nobody else can have: nothing but `new`, elements and
 /// null was put into them, and what is in them is only followed, compared, deleted and given to maps.
-pub(super) fn own(function: &Function, maps: &Maps) -> BTreeSet<LocalId> {
+pub(super) fn own(function: &HirFunction, maps: &Maps) -> BTreeSet<LocalId> {
     let mut flow = Flow::default();
     visit::block(&mut flow, &function.body);
     let mut uses = Uses { maps, all: BTreeMap::new(), harmless: BTreeMap::new() };
@@ -120,10 +120,10 @@ impl Uses<'_> {
 }
 
 impl Visitor for Uses<'_> {
-    fn place(&mut self, place: &Place) {
-        match &place.kind {
-            PlaceKind::Local(local) => *self.all.entry(*local).or_default() += 1,
-            PlaceKind::Deref(pointer) => self.harmless(pointer),
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        match &lvalue.kind {
+            LvalueKind::Local(local) => *self.all.entry(*local).or_default() += 1,
+            LvalueKind::Deref(pointer) => self.harmless(pointer),
             _ => {}
         }
     }
@@ -142,10 +142,10 @@ impl Visitor for Uses<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Free(value) => self.harmless(value),
-            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, .. } => {
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. } => {
                 *self.harmless.entry(*local).or_default() += 1;
             }
-            StmtKind::Assign { place: Place { kind: PlaceKind::Element { map, .. }, .. }, value }
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Element { map, .. }, .. }, value }
                 if self.maps.contains_key(map) =>
             {
                 self.harmless(value);
@@ -158,7 +158,7 @@ impl Visitor for Uses<'_> {
 /// The local whose value an expression is.
 pub(super) fn variable(expr: &Expr) -> Option<LocalId> {
     match expr.kind {
-        ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => Some(local),
+        ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => Some(local),
         _ => None,
     }
 }

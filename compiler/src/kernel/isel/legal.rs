@@ -6,13 +6,13 @@
 
 use regalloc2::{RegClass, VReg};
 
-use super::{Block, Function, Inst, Kind, Rhs};
+use super::{Block, Inst, InstKind, IselFunction, Rhs};
 use crate::bpf::{AluOp, JmpOp, Width};
 use crate::kernel::machine::Cpu;
 use crate::source::Span;
 
 /// Leaves a function with instructions of the instruction set only.
-pub fn legalize(function: &mut Function, cpu: Cpu) {
+pub fn legalize(function: &mut IselFunction, cpu: Cpu) {
     if cpu.has_32_bits() {
         return;
     }
@@ -41,7 +41,7 @@ struct Legal<'a> {
 const WIDE: Width = Width::W64;
 
 impl Legal<'_> {
-    fn push(&mut self, kind: Kind) {
+    fn push(&mut self, kind: InstKind) {
         self.block.insts.push(Inst { kind, span: self.span });
     }
 
@@ -50,38 +50,40 @@ impl Legal<'_> {
         VReg::new(*self.registers - 1, RegClass::Int)
     }
 
-    fn inst(&mut self, kind: Kind) {
+    fn inst(&mut self, kind: InstKind) {
         match kind {
-            Kind::Alu { op, width: Width::W32, dst, lhs, rhs } => self.alu(op, dst, lhs, rhs),
-            Kind::Neg { width: Width::W32, dst, src } => {
+            InstKind::Alu { op, width: Width::W32, dst, lhs, rhs } => self.alu(op, dst, lhs, rhs),
+            InstKind::Neg { width: Width::W32, dst, src } => {
                 let wide = self.fresh();
-                self.push(Kind::Neg { width: WIDE, dst: wide, src });
+                self.push(InstKind::Neg { width: WIDE, dst: wide, src });
                 self.cut(dst, wide);
             }
-            Kind::Mov32 { dst, src } => self.cut(dst, src),
-            Kind::SetIf { op, width, dst, lhs, rhs } => {
+            InstKind::Mov32 { dst, src } => self.cut(dst, src),
+            InstKind::SetIf { op, width, dst, lhs, rhs } => {
                 let (op, lhs, rhs) = self.compared(op, width, lhs, rhs);
                 let (op, lhs, rhs) = match self.exchanged(op, lhs, rhs) {
                     Exchange::Operands(op, lhs, rhs) => (op, lhs, rhs),
-                    Exchange::Ways(_) => {
+                    Exchange::Targets(_) => {
                         let right = self.constant(rhs);
                         (swapped(op), right, Rhs::Reg(lhs))
                     }
                 };
-                self.push(Kind::SetIf { op, width: WIDE, dst, lhs, rhs });
+                self.push(InstKind::SetIf { op, width: WIDE, dst, lhs, rhs });
             }
-            Kind::Below { dst, src, bound, .. } => self.push(Kind::Below { width: WIDE, dst, src, bound }),
-            Kind::Branch { op, width, lhs, rhs } => {
+            InstKind::Below { dst, src, bound, .. } => {
+                self.push(InstKind::Below { width: WIDE, dst, src, bound })
+            }
+            InstKind::Branch { op, width, lhs, rhs } => {
                 let (op, lhs, rhs) = self.compared(op, width, lhs, rhs);
                 let (op, lhs, rhs) = match self.exchanged(op, lhs, rhs) {
                     Exchange::Operands(op, lhs, rhs) => (op, lhs, rhs),
-                    Exchange::Ways(op) => {
+                    Exchange::Targets(op) => {
                         self.block.successors.swap(0, 1);
                         self.block.args.swap(0, 1);
                         (op, lhs, rhs)
                     }
                 };
-                self.push(Kind::Branch { op, width: WIDE, lhs, rhs });
+                self.push(InstKind::Branch { op, width: WIDE, lhs, rhs });
             }
             other => self.push(other),
         }
@@ -94,7 +96,7 @@ impl Legal<'_> {
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Rhs::Reg(amount)) => {
                 let low = self.fresh();
                 let rhs = Rhs::Imm(31);
-                self.push(Kind::Alu { op: AluOp::And, width: WIDE, dst: low, lhs: amount, rhs });
+                self.push(InstKind::Alu { op: AluOp::And, width: WIDE, dst: low, lhs: amount, rhs });
                 Rhs::Reg(low)
             }
             // The upper half of a divisor counts.
@@ -112,10 +114,10 @@ impl Legal<'_> {
             _ => false,
         };
         if stays {
-            return self.push(Kind::Alu { op, width: WIDE, dst, lhs, rhs });
+            return self.push(InstKind::Alu { op, width: WIDE, dst, lhs, rhs });
         }
         let wide = self.fresh();
-        self.push(Kind::Alu { op, width: WIDE, dst: wide, lhs, rhs });
+        self.push(InstKind::Alu { op, width: WIDE, dst: wide, lhs, rhs });
         self.cut(dst, wide);
     }
 
@@ -134,14 +136,14 @@ impl Legal<'_> {
     /// Up by 32 bits, and down by so many.
     fn shifts(&mut self, down: AluOp, amount: i32, dst: VReg, src: VReg) {
         let up = self.fresh();
-        self.push(Kind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs: Rhs::Imm(32) });
-        self.push(Kind::Alu { op: down, width: WIDE, dst, lhs: up, rhs: Rhs::Imm(amount) });
+        self.push(InstKind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs: Rhs::Imm(32) });
+        self.push(InstKind::Alu { op: down, width: WIDE, dst, lhs: up, rhs: Rhs::Imm(amount) });
     }
 
     /// A register with 32 bits, zeros above.
     fn unsigned(&mut self, number: i32) -> VReg {
         let dst = self.fresh();
-        self.push(Kind::Const { dst, value: u64::from(number as u32) });
+        self.push(InstKind::Const { dst, value: u64::from(number as u32) });
         dst
     }
 
@@ -151,12 +153,12 @@ impl Legal<'_> {
             Rhs::Reg(register) => register,
             Rhs::Imm(number) => {
                 let dst = self.fresh();
-                self.push(Kind::Const { dst, value: i64::from(number) as u64 });
+                self.push(InstKind::Const { dst, value: i64::from(number) as u64 });
                 dst
             }
             Rhs::Frame => {
                 let dst = self.fresh();
-                self.push(Kind::FrameAddr { dst, offset: 0 });
+                self.push(InstKind::FrameAddr { dst, offset: 0 });
                 dst
             }
         }
@@ -188,7 +190,7 @@ impl Legal<'_> {
         }
         match rhs {
             Rhs::Reg(right) => Exchange::Operands(swapped(op), right, Rhs::Reg(lhs)),
-            _ => Exchange::Ways(negated(op)),
+            _ => Exchange::Targets(negated(op)),
         }
     }
 }
@@ -198,7 +200,7 @@ enum Exchange {
     /// By this one.
     Operands(JmpOp, VReg, Rhs),
     /// By this one of the same operands, which holds where it does not.
-    Ways(JmpOp),
+    Targets(JmpOp),
 }
 
 /// Whether v1 lacks it.

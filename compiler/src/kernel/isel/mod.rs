@@ -69,7 +69,7 @@ pub enum Target {
 
 /// What a machine instruction does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum InstKind {
     /// The function's parameters, in `r1` to `r5`.
     Params(Vec<VReg>),
     /// `dst = value`
@@ -119,7 +119,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inst {
     /// What it does.
-    pub kind: Kind,
+    pub kind: InstKind,
     /// The part of the script it comes from.
     pub span: Span,
 }
@@ -139,7 +139,7 @@ pub struct Block {
 
 /// A function on virtual registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct IselFunction {
     /// Which it was in the typed tree.
     pub id: FuncId,
     /// Block 0 is the entry.
@@ -150,10 +150,10 @@ pub struct Function {
     pub slot_bytes: u32,
 }
 
-impl Function {
+impl IselFunction {
     /// Whether it calls functions of the object.
     pub fn calls_functions(&self) -> bool {
         let mut insts = self.blocks.iter().flat_map(|block| &block.insts);
-        insts.any(|inst| matches!(inst.kind, Kind::Call { target: Target::Function(_), .. }))
+        insts.any(|inst| matches!(inst.kind, InstKind::Call { target: Target::Function(_), .. }))
     }
 }

@@ -15,13 +15,13 @@ use std::ops::BitOr;
 
 use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::{
-    BinaryOp, Block, Callee, Condition, Function, Inst, Op, Origin, Terminator, Type, Value,
+    BinaryOp, Block, Callee, Condition, Inst, MirFunction, Op, Origin, Terminator, Type, Value,
 };
-use crate::kernel::pass::names::Names;
+use crate::kernel::pass::scalar_ids::ScalarIds;
 
 /// What the verifier may know of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Number {
+struct KnownBits {
     /// Bits, while it does not know some that are above them.
     known: u64,
     /// Whether the least that it can be is not that of its bits alone, but has such bits.
@@ -30,20 +30,20 @@ struct Number {
     cut: bool,
 }
 
-impl Number {
-    const ANY: Number = Number { known: u64::MAX, raised: true, cut: true };
+impl KnownBits {
+    const ANY: KnownBits = KnownBits { known: u64::MAX, raised: true, cut: true };
 
-    fn with(self, known: u64) -> Number {
-        Number { known, ..self }
+    fn with(self, known: u64) -> KnownBits {
+        KnownBits { known, ..self }
     }
 }
 
 /// What may be so of either.
-impl BitOr for Number {
-    type Output = Number;
+impl BitOr for KnownBits {
+    type Output = KnownBits;
 
-    fn bitor(self, other: Number) -> Number {
-        Number {
+    fn bitor(self, other: KnownBits) -> KnownBits {
+        KnownBits {
             known: self.known | other.known,
             raised: self.raised || other.raised,
             cut: self.cut || other.cut,
@@ -53,30 +53,30 @@ impl BitOr for Number {
 
 /// What the verifier may know of the numbers of a function that are to be kept below limits.
 pub(super) struct Patterns {
-    numbers: IndexVec<Value, Number>,
+    numbers: IndexVec<Value, KnownBits>,
     limits: Limits,
 }
 
 impl Patterns {
     /// None for a function that has no such number.
-    pub(super) fn new(function: &Function, order: &[Block]) -> Option<Patterns> {
+    pub(super) fn new(function: &MirFunction, order: &[Block]) -> Option<Patterns> {
         let insts = || order.iter().flat_map(|block| &function.blocks[*block].insts);
         if !insts().any(|inst| matches!(inst.op, Op::Below { .. })) {
             return None;
         }
-        let numbers = IndexVec::filled(function.values.len(), Number::default());
+        let numbers = IndexVec::filled(function.values.len(), KnownBits::default());
         let mut patterns = Patterns { numbers, limits: Limits::new(function, order) };
         // What other functions leave the verifier follows, too.
         let calls = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. });
         if !function.is_program {
             let params = &function.blocks[function.entry()].params;
-            params.iter().for_each(|param| patterns.numbers[*param] = Number::ANY);
+            params.iter().for_each(|param| patterns.numbers[*param] = KnownBits::ANY);
         }
         for result in insts().filter(|inst| calls(inst)).filter_map(|inst| inst.result) {
-            patterns.numbers[result] = Number::ANY;
+            patterns.numbers[result] = KnownBits::ANY;
         }
         let is_alone = function.is_program && !insts().any(calls);
-        patterns.follow(function, order, if is_alone { Number::default() } else { Number::ANY });
+        patterns.follow(function, order, if is_alone { KnownBits::default() } else { KnownBits::ANY });
         Some(patterns)
     }
 
@@ -87,12 +87,12 @@ impl Patterns {
     }
 
     /// Follows the numbers until there is nothing new; `stored` is what may be on the stack.
-    fn follow(&mut self, function: &Function, order: &[Block], mut stored: Number) {
+    fn follow(&mut self, function: &MirFunction, order: &[Block], mut stored: KnownBits) {
         let ops = function.definitions();
         let mut changed = true;
         while changed {
             changed = false;
-            let mut join = |known: &mut Number, other: Number| {
+            let mut join = |known: &mut KnownBits, other: KnownBits| {
                 let both = *known | other;
                 changed |= *known != both;
                 *known = both;
@@ -106,8 +106,8 @@ impl Patterns {
                         join(&mut self.numbers[result], stored);
                     }
                     (op, Some(result)) => {
-                        let made = self.made(op, &ops);
-                        join(&mut self.numbers[result], made);
+                        let result_bits = self.result_bits(op, &ops);
+                        join(&mut self.numbers[result], result_bits);
                     }
                     (_, None) => {}
                 }
@@ -122,7 +122,7 @@ impl Patterns {
     }
 
     /// What is known of what an instruction makes.
-    fn made(&self, op: &Op, ops: &IndexVec<Value, Option<&Op>>) -> Number {
+    fn result_bits(&self, op: &Op, ops: &IndexVec<Value, Option<&Op>>) -> KnownBits {
         match op {
             Op::Binary(op, a, b) => self.binary(*op, (*a, constant(ops, *a)), (*b, constant(ops, *b))),
             Op::ZeroExtend(value) | Op::Below { value, .. } => self.numbers[*value],
@@ -139,21 +139,21 @@ impl Patterns {
                 let number = self.operand(*value);
                 number.with(spread(number.known))
             }
-            _ => Number::default(),
+            _ => KnownBits::default(),
         }
     }
 
     /// A number that another is made of. What was compared may be at least anything.
-    fn operand(&self, value: Value) -> Number {
+    fn operand(&self, value: Value) -> KnownBits {
         let number = self.numbers[value];
-        Number { cut: number.cut || self.limits.of(value).is_some(), ..number }
+        KnownBits { cut: number.cut || self.limits.of(value).is_some(), ..number }
     }
 
-    fn binary(&self, op: BinaryOp, a: (Value, Option<u64>), b: (Value, Option<u64>)) -> Number {
+    fn binary(&self, op: BinaryOp, a: (Value, Option<u64>), b: (Value, Option<u64>)) -> KnownBits {
         let either = self.operand(a.0) | self.operand(b.0);
         match op {
             // A number that is no constant here may be one on some way. The result is at least what either is.
-            BinaryOp::Or => Number {
+            BinaryOp::Or => KnownBits {
                 known: either.known | a.1.or(b.1).unwrap_or(u64::MAX),
                 cut: either.cut || either.raised,
                 ..either
@@ -166,7 +166,7 @@ impl Patterns {
                 None => u64::MAX,
             }),
             BinaryOp::Add | BinaryOp::Sub => {
-                Number { known: self.known_in_both(a.0, b.0), raised: true, ..either }
+                KnownBits { known: self.known_in_both(a.0, b.0), raised: true, ..either }
             }
             BinaryOp::Xor => either.with(self.known_in_both(a.0, b.0)),
             BinaryOp::Shl | BinaryOp::Mul => {
@@ -182,7 +182,7 @@ impl Patterns {
             BinaryOp::LShr | BinaryOp::AShr => {
                 either.with(b.1.map_or(spread(either.known), |amount| either.known >> (amount & 63)))
             }
-            BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem => Number::default(),
+            BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem => KnownBits::default(),
         }
     }
 
@@ -195,7 +195,7 @@ impl Patterns {
     }
 }
 
-fn is_on_stack(function: &Function, base: Value) -> bool {
+fn is_on_stack(function: &MirFunction, base: Value) -> bool {
     matches!(function.values[base], Type::Ptr(Origin::Stack | Origin::Memory))
 }
 
@@ -213,7 +213,7 @@ fn spread(known: u64) -> u64 {
 
 /// What numbers are compared with.
 struct Limits {
-    names: Names,
+    scalar_ids: ScalarIds,
     /// By the values that stand for numbers.
     limits: FastMap<Value, Limit>,
 }
@@ -226,8 +226,8 @@ enum Limit {
 }
 
 impl Limits {
-    fn new(function: &Function, order: &[Block]) -> Limits {
-        let mut limits = Limits { names: Names::new(function), limits: FastMap::default() };
+    fn new(function: &MirFunction, order: &[Block]) -> Limits {
+        let mut limits = Limits { scalar_ids: ScalarIds::new(function), limits: FastMap::default() };
         let ops = function.definitions();
         for block in order.iter().map(|block| &function.blocks[*block]) {
             for inst in &block.insts {
@@ -252,14 +252,14 @@ impl Limits {
     }
 
     fn add(&mut self, value: Value, limit: Limit) {
-        let all = self.limits.entry(self.names.number(value)).or_insert(limit);
+        let all = self.limits.entry(self.scalar_ids.number(value)).or_insert(limit);
         if *all != limit {
             *all = Limit::Several;
         }
     }
 
     fn of(&self, value: Value) -> Option<Limit> {
-        self.limits.get(&self.names.number(value)).copied()
+        self.limits.get(&self.scalar_ids.number(value)).copied()
     }
 }
 

@@ -8,16 +8,18 @@ use regalloc2::{RegClass, VReg};
 use super::legal::legalize;
 use super::patterns::Patterns;
 use super::uses::Uses;
-use super::{Base, Block, Function, Inst, Kind, Rhs, Symbol, Target};
+use super::{Base, Block, Inst, InstKind, IselFunction, Rhs, Symbol, Target};
 use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
-use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value, WaysIn};
+use crate::kernel::mir::{
+    self, BinaryOp, Callee, Condition, Op, Predecessors, Size, Terminator, Type, Value,
+};
 use crate::source::Span;
 
 /// Selects instructions of an instruction set for a function.
-pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
+pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     let order = function.reverse_postorder();
     let mut position = IndexVec::new();
     for _ in function.blocks.ids() {
@@ -37,7 +39,7 @@ pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
         ends: vec![None; order.len()],
         next_register: 0,
         position,
-        ways_in: function.ways_in(&order),
+        predecessors: function.predecessors(&order),
         block: Block::default(),
         edges: Vec::new(),
         first_edge: order.len(),
@@ -45,7 +47,7 @@ pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
     };
     let blocks: Vec<Block> = order.iter().map(|block| selector.block(*block)).collect();
     let edges = std::mem::take(&mut selector.edges);
-    let mut selected = Function {
+    let mut selected = IselFunction {
         id: function.id,
         blocks: in_order(blocks, edges),
         registers: selector.next_register,
@@ -82,7 +84,7 @@ type Addresses = Vec<((GlobalId, u32), VReg)>;
 const MAX_ADDRESSES: usize = 3;
 
 struct Selector<'a> {
-    function: &'a mir::Function,
+    function: &'a mir::MirFunction,
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
     uses: Uses,
@@ -95,7 +97,7 @@ struct Selector<'a> {
     ends: Vec<Option<Addresses>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
-    ways_in: WaysIn,
+    predecessors: Predecessors,
     /// The block that is being filled.
     block: Block,
     /// Blocks on the way from a branch to a target that has parameters or other predecessors.
@@ -116,7 +118,7 @@ impl Selector<'_> {
         self.addresses = self.at_start(id);
         self.span = data.insts.first().map_or(data.span, |inst| inst.span);
         if id == function.entry() {
-            self.push(Kind::Params(params));
+            self.push(InstKind::Params(params));
         } else {
             self.block.params = params;
         }
@@ -133,7 +135,7 @@ impl Selector<'_> {
 
     /// The addresses that the only block before this one has left in registers.
     fn at_start(&self, id: mir::Block) -> Addresses {
-        match self.ways_in[id] {
+        match self.predecessors[id] {
             [only] => self.ends[self.position[only]].clone().unwrap_or_default(),
             // Both ways of a branch.
             [first, second] if first == second => self.ends[self.position[first]].clone().unwrap_or_default(),
@@ -141,7 +143,7 @@ impl Selector<'_> {
         }
     }
 
-    fn push(&mut self, kind: Kind) {
+    fn push(&mut self, kind: InstKind) {
         let span = self.span;
         self.block.insts.push(Inst { kind, span });
     }
@@ -177,11 +179,11 @@ impl Selector<'_> {
         let kind = match self.ops[value] {
             Some(Op::Const(bits)) => {
                 let dst = self.fresh();
-                (dst, Kind::Const { dst, value: *bits })
+                (dst, InstKind::Const { dst, value: *bits })
             }
             Some(Op::StackAddr { slot, offset }) => {
                 let dst = self.fresh();
-                (dst, Kind::FrameAddr { dst, offset: self.frame_offset(*slot, *offset) })
+                (dst, InstKind::FrameAddr { dst, offset: self.frame_offset(*slot, *offset) })
             }
             Some(Op::GlobalAddr { global, offset }) => {
                 let known = self.addresses.iter().find(|(one, _)| *one == (*global, *offset));
@@ -193,19 +195,19 @@ impl Selector<'_> {
                     self.addresses.remove(0);
                 }
                 self.addresses.push(((*global, *offset), dst));
-                (dst, Kind::Address { dst, symbol: Symbol::Global(*global, *offset) })
+                (dst, InstKind::Address { dst, symbol: Symbol::Global(*global, *offset) })
             }
             Some(Op::MapAddr(map)) => {
                 let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
+                (dst, InstKind::Address { dst, symbol: Symbol::Map(*map) })
             }
             Some(Op::FunctionAddr(id)) => {
                 let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Function(*id) })
+                (dst, InstKind::Address { dst, symbol: Symbol::Function(*id) })
             }
             Some(Op::CountAddr(count)) => {
                 let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Count(*count) })
+                (dst, InstKind::Address { dst, symbol: Symbol::Count(*count) })
             }
             // In a register these are their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
@@ -252,7 +254,7 @@ impl Selector<'_> {
     /// Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, which leaves out `frameno`, v6.12.
     fn frame(&mut self) -> VReg {
         let dst = self.fresh();
-        self.push(Kind::FrameAddr { dst, offset: 0 });
+        self.push(InstKind::FrameAddr { dst, offset: 0 });
         dst
     }
 
@@ -271,13 +273,13 @@ impl Selector<'_> {
                 let width = if *size == Size::DW { Width::W64 } else { Width::W32 };
                 let value = self.rhs(*value, width);
                 let (base, offset) = self.base(*base, *offset);
-                self.push(Kind::Store { size: *size, base, offset, value });
+                self.push(InstKind::Store { size: *size, base, offset, value });
             }
             (Op::AtomicAdd { size, base, offset, value }, _) => {
                 let width = if *size == Size::DW { Width::W64 } else { Width::W32 };
                 let value = self.register(*value);
                 let (base, offset) = self.base(*base, *offset);
-                self.push(Kind::AtomicAdd { width, base, offset, value });
+                self.push(InstKind::AtomicAdd { width, base, offset, value });
             }
             (Op::Call { callee, args }, result) => self.call(*callee, args, result),
             (op, Some(result)) => self.value(op, result),
@@ -291,23 +293,23 @@ impl Selector<'_> {
             Op::Opaque { value, zero } => {
                 let (lhs, rhs) = (self.register(*value), self.register(*zero));
                 let (width, dst) = (self.width(result), self.define(result));
-                self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
+                self.push(InstKind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
             }
             Op::PacketEdge { context, offset, .. } => {
                 let base = Base::Reg(self.register(*context));
                 let dst = self.define(result);
-                self.push(Kind::Load { size: Size::W, dst, base, offset: *offset });
+                self.push(InstKind::Load { size: Size::W, dst, base, offset: *offset });
             }
             op if op.is_test() && self.uses.computed[result] => {
                 let (op, width, lhs, rhs) = self.condition(result);
                 let dst = self.define(result);
-                self.push(Kind::SetIf { op, width, dst, lhs, rhs });
+                self.push(InstKind::SetIf { op, width, dst, lhs, rhs });
             }
             Op::Narrow { value, bits, signed } => self.narrow(*value, *bits, *signed, result),
             Op::SignExtend(value) if self.cpu >= Cpu::V4 => {
                 let src = self.register(*value);
                 let dst = self.define(result);
-                self.push(Kind::Extend { width: Width::W64, from: bpf::Narrow::W, dst, src });
+                self.push(InstKind::Extend { width: Width::W64, from: bpf::Narrow::W, dst, src });
             }
             Op::SignExtend(value) => {
                 let lhs = self.register(*value);
@@ -317,25 +319,31 @@ impl Selector<'_> {
             Op::Truncate(value) => {
                 let src = self.register(*value);
                 let dst = self.define(result);
-                self.push(Kind::Mov32 { dst, src });
+                self.push(InstKind::Mov32 { dst, src });
             }
             Op::Below { value, bound } => {
                 let mut src = self.register(*value);
                 let (width, dst) = (self.width(result), self.define(result));
                 if self.patterns.as_ref().is_some_and(|patterns| patterns.contradict(*value)) {
                     let unknown = self.fresh();
-                    self.push(Kind::Alu { op: AluOp::Div, width, dst: unknown, lhs: src, rhs: Rhs::Imm(1) });
+                    self.push(InstKind::Alu {
+                        op: AluOp::Div,
+                        width,
+                        dst: unknown,
+                        lhs: src,
+                        rhs: Rhs::Imm(1),
+                    });
                     src = unknown;
                     // Of a number that was divided as one of 32 bits it does not know either that the others are zero.
                     // Source: kernel/bpf/verifier.c, `adjust_scalar_min_max_vals`, `is_safe_to_compute_dst_reg_range`, v6.18.
                     if width == Width::W32 && self.uses.wide[result] {
                         let cut = self.fresh();
-                        self.push(Kind::Mov32 { dst: cut, src });
+                        self.push(InstKind::Mov32 { dst: cut, src });
                         src = cut;
                     }
                 }
                 let bound = i32::try_from(*bound).unwrap_or(i32::MAX);
-                self.push(Kind::Below { width, dst, src, bound });
+                self.push(InstKind::Below { width, dst, src, bound });
             }
             Op::SwapBytes { value, bits } => {
                 let src = self.register(*value);
@@ -345,21 +353,21 @@ impl Selector<'_> {
                     _ => SwapBits::Bits64,
                 };
                 let dst = self.define(result);
-                self.push(Kind::Swap { bits, dst, src });
+                self.push(InstKind::Swap { bits, dst, src });
             }
             Op::PtrDiff(a, b) => {
                 let (lhs, rhs) = (self.register(*a), self.register(*b));
                 let dst = self.define(result);
                 let rhs = Rhs::Reg(rhs);
-                self.push(Kind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
+                self.push(InstKind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
             }
             // To the verifier a negated pointer is any number, and so is what it is negated to.
             // Source: kernel/bpf/verifier.c, `check_alu_op`, `BPF_NEG`, v6.12.
             Op::Address(pointer) => {
                 let (width, src, negated) = (Width::W64, self.register(*pointer), self.fresh());
                 let dst = self.define(result);
-                self.push(Kind::Neg { width, dst: negated, src });
-                self.push(Kind::Neg { width, dst, src: negated });
+                self.push(InstKind::Neg { width, dst: negated, src });
+                self.push(InstKind::Neg { width, dst, src: negated });
             }
             Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
                 let index = self.register(*index);
@@ -368,27 +376,27 @@ impl Selector<'_> {
                     true => (self.frame(), Rhs::Reg(index)),
                 };
                 let dst = self.define(result);
-                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
+                self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
             Op::PtrAdd(base, offset) => {
                 let lhs = self.register(*base);
                 let rhs = self.rhs(*offset, Width::W64);
                 let dst = self.define(result);
-                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
+                self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
             Op::Core(field, question) => {
                 let dst = self.define(result);
-                self.push(Kind::Core { dst, field: field.clone(), question: *question });
+                self.push(InstKind::Core { dst, field: field.clone(), question: *question });
             }
             Op::LoadField { size, base, field } => {
                 let base = self.register(*base);
                 let dst = self.define(result);
-                self.push(Kind::LoadField { size: *size, dst, base, field: field.clone() });
+                self.push(InstKind::LoadField { size: *size, dst, base, field: field.clone() });
             }
             Op::Load { size, base, offset } => {
                 let (base, offset) = self.base(*base, *offset);
                 let dst = self.define(result);
-                self.push(Kind::Load { size: *size, dst, base, offset });
+                self.push(InstKind::Load { size: *size, dst, base, offset });
             }
             // Made where they are used.
             _ => {}
@@ -400,19 +408,19 @@ impl Selector<'_> {
         if op == BinaryOp::Sub && self.constant(a) == Some(0) {
             let src = self.register(b);
             let dst = self.define(result);
-            return self.push(Kind::Neg { width, dst, src });
+            return self.push(InstKind::Neg { width, dst, src });
         }
         if let Some(constant) = self.far(op, b, width) {
             let lhs = self.fresh();
-            self.push(Kind::Const { dst: lhs, value: constant });
+            self.push(InstKind::Const { dst: lhs, value: constant });
             let rhs = Rhs::Reg(self.register(a));
             let dst = self.define(result);
-            return self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs });
+            return self.push(InstKind::Alu { op: AluOp::Add, width, dst, lhs, rhs });
         }
         let lhs = self.register(a);
         let rhs = self.operand(op, b, width);
         let dst = self.define(result);
-        self.push(Kind::Alu { op: alu(op), width, dst, lhs, rhs });
+        self.push(InstKind::Alu { op: alu(op), width, dst, lhs, rhs });
     }
 
     /// A large constant that is added. The verifier remembers what was added to a copy, and takes that for an offset where
@@ -449,23 +457,23 @@ impl Selector<'_> {
         if signed && self.cpu >= Cpu::V4 {
             let dst = self.define(result);
             let from = if bits == 8 { bpf::Narrow::B } else { bpf::Narrow::H };
-            return self.push(Kind::Extend { width: Width::W32, from, dst, src: lhs });
+            return self.push(InstKind::Extend { width: Width::W32, from, dst, src: lhs });
         }
         if signed {
             return self.shift_pair(Width::W32, AluOp::Arsh, 32 - i32::from(bits), lhs, result);
         }
         let dst = self.define(result);
         let rhs = Rhs::Imm((1 << bits) - 1);
-        self.push(Kind::Alu { op: AluOp::And, width: Width::W32, dst, lhs, rhs });
+        self.push(InstKind::Alu { op: AluOp::And, width: Width::W32, dst, lhs, rhs });
     }
 
     /// Shifts up and down again: before v4 no instruction extends a sign.
     fn shift_pair(&mut self, width: Width, down: AluOp, amount: i32, lhs: VReg, result: Value) {
         let shifted = self.fresh();
         let rhs = Rhs::Imm(amount);
-        self.push(Kind::Alu { op: AluOp::Lsh, width, dst: shifted, lhs, rhs });
+        self.push(InstKind::Alu { op: AluOp::Lsh, width, dst: shifted, lhs, rhs });
         let dst = self.define(result);
-        self.push(Kind::Alu { op: down, width, dst, lhs: shifted, rhs });
+        self.push(InstKind::Alu { op: down, width, dst, lhs: shifted, rhs });
     }
 
     /// The width of a comparison. What 32 bits show of a number says nothing of its 64 bits to the verifier, who forgets
@@ -498,7 +506,7 @@ impl Selector<'_> {
                 let (start, bytes) = (self.register(*pointer), *bytes);
                 let lhs = self.fresh();
                 let rhs = Rhs::Imm(i32::try_from(bytes).unwrap_or(i32::MAX));
-                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst: lhs, lhs: start, rhs });
+                self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst: lhs, lhs: start, rhs });
                 (JmpOp::Le, Width::W64, lhs, Rhs::Reg(self.register(*end)))
             }
             _ => {
@@ -515,23 +523,23 @@ impl Selector<'_> {
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
-            Callee::Walk(_) => unreachable!("a program with a walk is refused before"),
+            Callee::MapIter(_) => unreachable!("a program with a walk is refused before"),
             Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };
         // The kernel's C functions leave anything above 32 bits.
         let foreign = !matches!(callee, Callee::Function(_));
         let Some(result) = result else {
-            return self.push(Kind::Call { target, args, result: None });
+            return self.push(InstKind::Call { target, args, result: None });
         };
         if foreign && self.width(result) == Width::W32 && self.uses.wide[result] {
             let src = self.fresh();
-            self.push(Kind::Call { target, args, result: Some(src) });
+            self.push(InstKind::Call { target, args, result: Some(src) });
             let dst = self.define(result);
-            self.push(Kind::Mov32 { dst, src });
+            self.push(InstKind::Mov32 { dst, src });
         } else {
             let dst = self.define(result);
-            self.push(Kind::Call { target, args, result: Some(dst) });
+            self.push(InstKind::Call { target, args, result: Some(dst) });
         }
     }
 
@@ -539,13 +547,13 @@ impl Selector<'_> {
         match term {
             Terminator::Return(value) => {
                 let value = self.register(*value);
-                self.push(Kind::Return { value });
+                self.push(InstKind::Return { value });
             }
             Terminator::Jump(target) => {
                 let args = target.args.iter().map(|arg| self.register(*arg)).collect();
                 self.block.successors.push(self.position[target.block]);
                 self.block.args.push(args);
-                self.push(Kind::Jump);
+                self.push(InstKind::Jump);
             }
             Terminator::Branch { cond, then, otherwise } => {
                 let (op, width, lhs, rhs) = self.condition(*cond);
@@ -554,10 +562,10 @@ impl Selector<'_> {
                     let args: Vec<_> = target.args.iter().map(|arg| self.register(*arg)).collect();
                     (target.block, args)
                 });
-                self.push(Kind::Branch { op, width, lhs, rhs });
+                self.push(InstKind::Branch { op, width, lhs, rhs });
                 for target in [then, otherwise] {
-                    let made = early.as_ref().filter(|(block, _)| *block == target.block);
-                    let to = self.edge(target, made.map(|(_, args)| args.clone()));
+                    let early_args = early.as_ref().filter(|(block, _)| *block == target.block);
+                    let to = self.edge(target, early_args.map(|(_, args)| args.clone()));
                     self.block.successors.push(to);
                     self.block.args.push(Vec::new());
                 }
@@ -573,15 +581,15 @@ impl Selector<'_> {
     }
 
     /// The block that a branch goes to: the target itself, or a block on the way where arguments can be moved.
-    fn edge(&mut self, target: &mir::Target, made: Option<Vec<VReg>>) -> usize {
+    fn edge(&mut self, target: &mir::Target, early_args: Option<Vec<VReg>>) -> usize {
         let to = self.position[target.block];
-        if target.args.is_empty() && self.ways_in[target.block].len() == 1 {
+        if target.args.is_empty() && self.predecessors[target.block].len() == 1 {
             return to;
         }
         let outer = std::mem::take(&mut self.block);
         let addresses = self.addresses.clone();
-        let args = made.unwrap_or_else(|| target.args.iter().map(|arg| self.register(*arg)).collect());
-        self.push(Kind::Jump);
+        let args = early_args.unwrap_or_else(|| target.args.iter().map(|arg| self.register(*arg)).collect());
+        self.push(InstKind::Jump);
         self.block.successors.push(to);
         self.block.args.push(args);
         self.addresses = addresses;

@@ -2,7 +2,7 @@
 
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
-use crate::kernel::mir::{Block, Callee, Function, Kfunc, Op, Terminator, Type, Value};
+use crate::kernel::mir::{Block, Callee, Kfunc, MirFunction, Op, Terminator, Type, Value};
 
 /// The uses of all values.
 pub(super) struct Uses {
@@ -15,7 +15,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    pub(super) fn new(function: &Function, order: &[Block], cpu: Cpu) -> Uses {
+    pub(super) fn new(function: &MirFunction, order: &[Block], cpu: Cpu) -> Uses {
         let none = || function.values.iter().map(|_| false).collect();
         let mut uses = Uses { computed: none(), wide: none(), beyond_access: none() };
         for block in order.iter().map(|block| &function.blocks[*block]) {
@@ -43,7 +43,7 @@ impl Uses {
         uses
     }
 
-    fn op(&mut self, function: &Function, op: &Op) {
+    fn op(&mut self, function: &MirFunction, op: &Op) {
         for value in op.operands() {
             self.computed[value] = true;
             self.wide[value] |= reads_upper_half(function, op);
@@ -63,12 +63,12 @@ impl Uses {
 }
 
 /// Whether instructions made of this look at all 64 bits of a 32-bit operand.
-fn reads_upper_half(function: &Function, op: &Op) -> bool {
+fn reads_upper_half(function: &MirFunction, op: &Op) -> bool {
     match op {
         Op::Binary(_, a, _) | Op::Compare(_, a, _) => function.values[*a] != Type::I32,
         Op::Narrow { .. } | Op::SignExtend(_) | Op::Store { .. } | Op::AtomicAdd { .. } => false,
         Op::Opaque { value, .. } => function.values[*value] != Type::I32,
-        Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew) | Callee::Walk(_), .. } => false,
+        Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew) | Callee::MapIter(_), .. } => false,
         _ => true,
     }
 }

@@ -10,7 +10,7 @@ use super::memory::{Addr, Base};
 use super::sink::Sink;
 use super::storage::KernelObject;
 use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
-use crate::hir::{Expr, FuncId, Function, Hir, LocalId};
+use crate::hir::{Expr, FuncId, Hir, HirFunction, LocalId};
 use crate::index::IndexVec;
 
 /// Where control goes when a function returns.
@@ -33,10 +33,10 @@ pub(super) struct Outside {
 
 /// A function whose body is being lowered.
 pub(super) struct Activation<'a> {
-    pub source: &'a Function,
+    pub source: &'a HirFunction,
     pub locals: IndexVec<LocalId, Option<LocalHome>>,
     /// Locals that something may refer to after their block has ended.
-    pub lasting: BTreeSet<LocalId>,
+    pub escaping: BTreeSet<LocalId>,
     /// Locals whose address is taken: they are in memory, and lasting.
     pub exposed: BTreeSet<LocalId>,
     /// Locals that are set once.
@@ -65,7 +65,7 @@ pub(super) struct Activation<'a> {
 impl<'a> Activation<'a> {
     pub(super) fn new(
         hir: &Hir,
-        source: &'a Function,
+        source: &'a HirFunction,
         id: FuncId,
         exit: Exit,
         outside: Outside,
@@ -76,7 +76,7 @@ impl<'a> Activation<'a> {
             source,
             locals: source.locals.iter().map(|_| None).collect(),
             fixed: inline::set_once(source).difference(&temporaries).copied().collect(),
-            lasting: exposed.union(&temporaries).copied().collect(),
+            escaping: exposed.union(&temporaries).copied().collect(),
             exposed,
             objects: BTreeMap::new(),
             given: BTreeMap::new(),
@@ -95,8 +95,8 @@ impl<'a> Activation<'a> {
 impl Lowerer<'_> {
     /// Reserves memory for a local: until its block ends, or for the whole function.
     pub(super) fn local_slot(&mut self, id: LocalId, bytes: u32) -> Slot {
-        if self.active.lasting.contains(&id) {
-            self.builder.lasting_slot(bytes)
+        if self.active.escaping.contains(&id) {
+            self.builder.dedicated_slot(bytes)
         } else {
             self.builder.slot(bytes)
         }

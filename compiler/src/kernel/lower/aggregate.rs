@@ -4,7 +4,7 @@ use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
 use super::sink::Sink;
 use super::{Lower, Lowerer, arithmetic, impossible, strings};
-use crate::hir::{Expr, ExprKind, KernelBuiltin, PlaceKind};
+use crate::hir::{Expr, ExprKind, KernelBuiltin, LvalueKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -30,7 +30,7 @@ impl Lowerer<'_> {
 
     fn aggregate_into(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         match &expr.kind {
-            ExprKind::Load(place) => self.read_aggregate(place, to),
+            ExprKind::Load(lvalue) => self.read_aggregate(lvalue, to),
             ExprKind::Bytes(bytes) => self.bytes_into(bytes, expr, to),
             ExprKind::Struct(values) => self.struct_into(values, expr, to),
             ExprKind::Array(values) => self.array_into(values, expr, to),
@@ -70,10 +70,10 @@ impl Lowerer<'_> {
 
     /// The address of an expression's value: where it is, if that is sure to be there, else a copy.
     pub(super) fn address_of(&mut self, expr: &Expr) -> Lower<Addr> {
-        if let ExprKind::Load(place) = &expr.kind
-            && let PlaceKind::Local(_) | PlaceKind::Global(_) = place.kind
+        if let ExprKind::Load(lvalue) = &expr.kind
+            && let LvalueKind::Local(_) | LvalueKind::Global(_) = lvalue.kind
         {
-            let prepared = self.prepare(place)?;
+            let prepared = self.prepare(lvalue)?;
             return Ok(self.resolve(&prepared)?.addr);
         }
         self.temporary(expr)
@@ -133,8 +133,8 @@ impl Lowerer<'_> {
             let Some(real) = kernels.field(&field.name) else {
                 return impossible(span, "a field that a struct of the kernel lacks");
             };
-            let place = |id, index| u32::try_from(self.types().field_offset(id, index)).unwrap_or(u32::MAX);
-            let (from, to) = (from.plus(place(source, real)), to.plus(place(target, index)));
+            let offset = |id, index| u32::try_from(self.types().field_offset(id, index)).unwrap_or(u32::MAX);
+            let (from, to) = (from.plus(offset(source, real)), to.plus(offset(target, index)));
             self.convert_struct(kernels.fields[real].ty, from, field.ty, to, span)?;
         }
         Ok(())

@@ -92,7 +92,7 @@ impl Lowerer<'_> {
         let home = if self.is_scalar(ty) && self.active.exposed.contains(&id) {
             let span = self.active.source.locals[id].span;
             let int = self.int(ty, span)?;
-            let own = Base::Slot(self.builder.lasting_slot(self.size(ty, span)?));
+            let own = Base::Slot(self.builder.dedicated_slot(self.size(ty, span)?));
             self.store_scalar(Addr::of(own), int, value);
             Home::Memory(own)
         } else if self.is_function(ty) && self.active.fixed.contains(&id) {
@@ -178,8 +178,8 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn context_argument(&mut self, arg: &Expr) -> Lower<Value> {
-        if let hir::ExprKind::Load(place) = &arg.kind {
-            return self.read_scalar(place);
+        if let hir::ExprKind::Load(lvalue) = &arg.kind {
+            return self.read_scalar(lvalue);
         }
         impossible(arg.span, "a context from here")
     }

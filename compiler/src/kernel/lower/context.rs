@@ -4,20 +4,20 @@
 //! verifier wants it; an element of an array whose index is known at run time only, by one of several such instructions.
 
 use super::super::mir::{Condition, Op, Type, Value};
+use super::lvalue::{Prepared, Root};
 use super::memory::{Addr, access_size, access_type};
-use super::place::{Prepared, Root};
 use super::{Lower, Lowerer, impossible, int_type};
 use crate::builtins::context_members::{self, Access, ContextField, ContextStruct, MemberType, SkbProgram};
 use crate::diag::Diagnostic;
 use crate::hir::hooks::PACKET_HOOKS;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, FuncId, FunctionKind, Hir, LocalId, Place, PlaceKind, ProgramKind, Target};
+use crate::hir::{Expr, FuncId, FunctionKind, Hir, LocalId, Lvalue, LvalueKind, ProgramKind, Target};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 
 /// A member of a context, or an element of one.
 #[derive(Clone, Copy)]
-pub(super) struct ContextPlace<'a> {
+pub(super) struct ContextLvalue<'a> {
     pub field: &'static ContextField,
     pub context: &'a Expr,
     index: Option<&'a Expr>,
@@ -45,36 +45,36 @@ impl Lowerer<'_> {
     }
 
     /// The member of a context that a place is.
-    pub(super) fn context_place<'p>(&self, place: &'p Place) -> Option<ContextPlace<'p>> {
-        let (member, index) = match &place.kind {
-            PlaceKind::Index { base, index } => (&**base, Some(&**index)),
-            _ => (place, None),
+    pub(super) fn context_lvalue<'p>(&self, lvalue: &'p Lvalue) -> Option<ContextLvalue<'p>> {
+        let (member, index) = match &lvalue.kind {
+            LvalueKind::Index { base, index } => (&**base, Some(&**index)),
+            _ => (lvalue, None),
         };
-        let PlaceKind::Field { base, field } = &member.kind else { return None };
-        let PlaceKind::Deref(context) = &base.kind else { return None };
+        let LvalueKind::Field { base, field } = &member.kind else { return None };
+        let LvalueKind::Deref(context) = &base.kind else { return None };
         let TypeKind::Struct(id) = self.types().kind(base.ty) else { return None };
         let name = &self.types().struct_def(*id).fields.get(*field)?.name;
         let field = self.context_struct(base.ty)?.field(name)?;
-        Some(ContextPlace { field, context, index: index.map(|index| index as &Expr) })
+        Some(ContextLvalue { field, context, index: index.map(|index| index as &Expr) })
     }
 
     /// Reads a scalar member or element.
-    pub(super) fn read_context(&mut self, member: ContextPlace<'_>, place: &Place) -> Lower<Value> {
-        self.check_access(member.field, place, false)?;
-        let int = self.int(place.ty, place.span)?;
+    pub(super) fn read_context(&mut self, member: ContextLvalue<'_>, lvalue: &Lvalue) -> Lower<Value> {
+        self.check_access(member.field, lvalue, false)?;
+        let int = self.int(lvalue.ty, lvalue.span)?;
         let base = self.scalar(member.context)?;
         // Only a device map gives a program another interface to send on, and none here is in one.
         if member.field.name == "egress_ifindex" {
             return Ok(self.builder.constant(int_type(int), 0));
         }
         let Some(index) = member.index else {
-            return self.load_member(base, member.field.offset, int, place.span);
+            return self.load_member(base, member.field.offset, int, lvalue.span);
         };
-        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let (len, bytes) = self.elements(member.field, int, lvalue.span)?;
         let join = self.builder.block();
         let result = self.builder.param(join, int_type(int));
         self.choose_element(index, len, |this, at| {
-            let value = this.load_member(base, member.field.offset + at * bytes, int, place.span)?;
+            let value = this.load_member(base, member.field.offset + at * bytes, int, lvalue.span)?;
             this.builder.jump_with(join, value);
             Ok(())
         })?;
@@ -87,19 +87,19 @@ impl Lowerer<'_> {
     /// Copies an array member.
     pub(super) fn read_context_array(
         &mut self,
-        member: ContextPlace<'_>,
-        place: &Place,
+        member: ContextLvalue<'_>,
+        lvalue: &Lvalue,
         to: Addr,
     ) -> Lower<()> {
-        self.check_access(member.field, place, false)?;
-        let TypeKind::Array(element, _) = *self.types().kind(place.ty) else {
-            return impossible(place.span, "a copy of this member");
+        self.check_access(member.field, lvalue, false)?;
+        let TypeKind::Array(element, _) = *self.types().kind(lvalue.ty) else {
+            return impossible(lvalue.span, "a copy of this member");
         };
-        let int = self.int(element, place.span)?;
-        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let int = self.int(element, lvalue.span)?;
+        let (len, bytes) = self.elements(member.field, int, lvalue.span)?;
         let base = self.scalar(member.context)?;
         for at in 0..len {
-            let value = self.load_member(base, member.field.offset + at * bytes, int, place.span)?;
+            let value = self.load_member(base, member.field.offset + at * bytes, int, lvalue.span)?;
             self.store_scalar(to.plus(at * bytes), int, value);
         }
         Ok(())
@@ -108,20 +108,20 @@ impl Lowerer<'_> {
     /// Writes a scalar member or element.
     pub(super) fn write_context(
         &mut self,
-        member: ContextPlace<'_>,
-        place: &Place,
+        member: ContextLvalue<'_>,
+        lvalue: &Lvalue,
         value: Value,
     ) -> Lower<()> {
-        self.check_access(member.field, place, true)?;
-        let int = self.int(place.ty, place.span)?;
+        self.check_access(member.field, lvalue, true)?;
+        let int = self.int(lvalue.ty, lvalue.span)?;
         let base = self.scalar(member.context)?;
         let Some(index) = member.index else {
-            return self.store_member(base, member.field.offset, int, value, place.span);
+            return self.store_member(base, member.field.offset, int, value, lvalue.span);
         };
-        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let (len, bytes) = self.elements(member.field, int, lvalue.span)?;
         let join = self.builder.block();
         self.choose_element(index, len, |this, at| {
-            this.store_member(base, member.field.offset + at * bytes, int, value, place.span)?;
+            this.store_member(base, member.field.offset + at * bytes, int, value, lvalue.span)?;
             this.builder.jump(join);
             Ok(())
         })?;
@@ -188,7 +188,7 @@ impl Lowerer<'_> {
 
     /// Refuses a member that the kernel does not let the programs touch which come here: the checker knows the hook and,
     /// in a helper, the kind of its callers not.
-    pub(super) fn check_access(&self, field: &ContextField, place: &Place, write: bool) -> Lower<()> {
+    pub(super) fn check_access(&self, field: &ContextField, lvalue: &Lvalue, write: bool) -> Lower<()> {
         for program in self.programs_here() {
             let (kind, hook) = match (Self::program_kind(program.kind), &program.target) {
                 (Some(ProgramKind::Cgroup), Target::Name(hook)) if !PACKET_HOOKS.contains(&hook.as_str()) => {
@@ -215,7 +215,7 @@ impl Lowerer<'_> {
             };
             let what = format!("`{}` {text}", field.name);
             return Err(Box::new(
-                Diagnostic::error(code, place.span, what)
+                Diagnostic::error(code, lvalue.span, what)
                     .note(note)
                     .also(program.span, "the program that comes here"),
             ));
@@ -224,7 +224,7 @@ impl Lowerer<'_> {
     }
 
     /// The programs that the MIR function is part of: itself, or all that call the helper.
-    pub(super) fn programs_here(&self) -> Vec<&crate::hir::Function> {
+    pub(super) fn programs_here(&self) -> Vec<&crate::hir::HirFunction> {
         let here = self.builder.id();
         let programs = self.hir.functions.ids().filter(|id| self.hir.is_entry(*id));
         let reaches = |id: &FuncId| *id == here || self.kind.is_none() && reaches(self.hir, *id, here);

@@ -1,35 +1,41 @@
 //! How much work the verifier has with a loop that it walks turn by turn.
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Expr, ExprKind, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::types::Types;
 
 /// What an ordinary loop may have at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    turns: u64,
+    iterations: u64,
     /// Parts of statements and expressions that all turns together may walk. The verifier walks a million instructions.
     parts: u64,
 }
 
 impl Limits {
     /// Where other loops can run, too.
-    pub(super) const USUAL: Limits = Limits { turns: 64, parts: 2048 };
+    pub(super) const USUAL: Limits = Limits { iterations: 64, parts: 2048 };
     /// Where no others can.
-    pub(super) const ALONE: Limits = Limits { turns: 4096, parts: 32_768 };
+    pub(super) const ALONE: Limits = Limits { iterations: 4096, parts: 32_768 };
 }
 
 /// Most decisions on one path through all turns: each may double the paths.
 const MAX_DECISIONS: u64 = 6;
 
 /// Whether a loop may be left to the verifier as it is.
-pub(super) fn is_small(types: &Types, variable: LocalId, turns: u64, body: &[Stmt], limits: Limits) -> bool {
+pub(super) fn is_small(
+    types: &Types,
+    variable: LocalId,
+    iterations: u64,
+    body: &[Stmt],
+    limits: Limits,
+) -> bool {
     let mut cost = Cost { types, variable, parts: 0, decisions: 0, has_loop: false };
     body.iter().for_each(|stmt| visit::stmt(&mut cost, stmt));
     !cost.has_loop
-        && turns <= limits.turns
-        && turns.saturating_mul(cost.parts) <= limits.parts
-        && turns.saturating_mul(cost.decisions) <= MAX_DECISIONS
+        && iterations <= limits.iterations
+        && iterations.saturating_mul(cost.parts) <= limits.parts
+        && iterations.saturating_mul(cost.decisions) <= MAX_DECISIONS
 }
 
 struct Cost<'a> {
@@ -45,21 +51,21 @@ impl Cost<'_> {
     fn is_known(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Const(_) => true,
-            ExprKind::Load(place) => {
-                matches!(place.kind, PlaceKind::Local(local) if local == self.variable)
+            ExprKind::Load(lvalue) => {
+                matches!(lvalue.kind, LvalueKind::Local(local) if local == self.variable)
             }
             ExprKind::Convert(from) => self.is_known(from),
             _ => false,
         }
     }
 
-    fn index(&mut self, kind: &PlaceKind) {
+    fn index(&mut self, kind: &LvalueKind) {
         match kind {
-            PlaceKind::Index { base, index } => {
+            LvalueKind::Index { base, index } => {
                 self.decisions += u64::from(!self.is_known(index));
                 self.index(&base.kind);
             }
-            PlaceKind::Field { base, .. } => self.index(&base.kind),
+            LvalueKind::Field { base, .. } => self.index(&base.kind),
             _ => {}
         }
     }
@@ -75,8 +81,8 @@ impl Visitor for Cost<'_> {
         self.has_loop = true;
     }
 
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Deref(_) = place.kind {
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Deref(_) = lvalue.kind {
             self.decisions += 2;
         }
     }
@@ -84,7 +90,7 @@ impl Visitor for Cost<'_> {
     fn expr(&mut self, expr: &Expr) {
         self.parts += 1 + self.types.size(expr.ty) / 8;
         match &expr.kind {
-            ExprKind::Load(place) => self.index(&place.kind),
+            ExprKind::Load(lvalue) => self.index(&lvalue.kind),
             ExprKind::Logic(..) => self.decisions += 1,
             ExprKind::Binary(op, ..) if op.is_comparison() => self.decisions += 1,
             ExprKind::CallValue { .. } => self.has_loop = true,
@@ -99,7 +105,7 @@ impl Visitor for Cost<'_> {
         match &stmt.kind {
             StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. } => self.has_loop = true,
             StmtKind::If { .. } => self.decisions += 1,
-            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => self.index(&place.kind),
+            StmtKind::Assign { lvalue, .. } | StmtKind::Compound { lvalue, .. } => self.index(&lvalue.kind),
             _ => {}
         }
     }

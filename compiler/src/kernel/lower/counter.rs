@@ -8,7 +8,9 @@ use super::memory::{Addr, Base};
 use super::{Lower, Lowerer};
 use crate::builtins::perf::reading;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{CounterId, Expr, ExprKind, Function, Hir, KernelBuiltin, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{
+    CounterId, Expr, ExprKind, Hir, HirFunction, KernelBuiltin, Lvalue, LvalueKind, Stmt, StmtKind,
+};
 use crate::types::{TypeId, TypeKind};
 
 /// BPF_F_CURRENT_CPU. Source: include/uapi/linux/bpf.h, v6.12.
@@ -33,7 +35,7 @@ const EXACT_BITS: u64 = 55;
 const LEFT_OUT: u64 = 64 - EXACT_BITS;
 
 /// What the kernel said of an event.
-struct Told {
+struct EventValue {
     /// 0, or a negative errno: all values are zero then.
     outcome: Value,
     count: Value,
@@ -42,26 +44,26 @@ struct Told {
 
 impl Lowerer<'_> {
     /// A field of `read(NAME)`, if the place is one.
-    pub(super) fn reading_field(&mut self, place: &Place) -> Lower<Option<Value>> {
-        let PlaceKind::Field { base, field } = &place.kind else { return Ok(None) };
-        let PlaceKind::Value(value) = &base.kind else { return Ok(None) };
+    pub(super) fn reading_field(&mut self, lvalue: &Lvalue) -> Lower<Option<Value>> {
+        let LvalueKind::Field { base, field } = &lvalue.kind else { return Ok(None) };
+        let LvalueKind::Value(value) = &base.kind else { return Ok(None) };
         let ExprKind::Kernel(KernelBuiltin::ReadCounter(counter)) = value.kind else { return Ok(None) };
         Ok(Some(match *field {
             reading::RAW => {
-                let told = self.read_event(counter);
-                self.unless_failed(&told, |_, told| told.count)
+                let event = self.read_event(counter);
+                self.unless_failed(&event, |_, event| event.count)
             }
             reading::SCALED => {
-                let told = self.read_event(counter);
-                self.unless_failed(&told, Self::scaled_count)
+                let event = self.read_event(counter);
+                self.unless_failed(&event, Self::scaled_count)
             }
             reading::TIME_ENABLED => {
-                let told = self.read_event(counter);
-                self.load(told.values.plus(ENABLED), Size::DW)
+                let event = self.read_event(counter);
+                self.load(event.values.plus(ENABLED), Size::DW)
             }
             reading::TIME_RUNNING => {
-                let told = self.read_event(counter);
-                self.load(told.values.plus(RUNNING), Size::DW)
+                let event = self.read_event(counter);
+                self.load(event.values.plus(RUNNING), Size::DW)
             }
             reading::COUNT => self.builder.constant(Type::I32, 0),
             _ => return Ok(None),
@@ -72,14 +74,14 @@ impl Lowerer<'_> {
     pub(super) fn reading_into(&mut self, counter: CounterId, to: Addr, expr: &Expr) -> Lower<()> {
         let bytes = self.size(expr.ty, expr.span)?;
         self.zero(to, bytes);
-        let told = self.read_event(counter);
-        let raw = self.unless_failed(&told, |_, told| told.count);
-        let enabled = self.load(told.values.plus(ENABLED), Size::DW);
-        let running = self.load(told.values.plus(RUNNING), Size::DW);
+        let event = self.read_event(counter);
+        let raw = self.unless_failed(&event, |_, event| event.count);
+        let enabled = self.load(event.values.plus(ENABLED), Size::DW);
+        let running = self.load(event.values.plus(RUNNING), Size::DW);
         let mut fields =
             vec![(reading::RAW, raw), (reading::TIME_ENABLED, enabled), (reading::TIME_RUNNING, running)];
         if uses_scaled(self.hir, self.active.source, expr.ty) {
-            fields.push((reading::SCALED, self.unless_failed(&told, Self::scaled_count)));
+            fields.push((reading::SCALED, self.unless_failed(&event, Self::scaled_count)));
         }
         for (field, value) in fields {
             let at = to.plus(self.reading_offset(expr.ty, field));
@@ -93,7 +95,7 @@ impl Lowerer<'_> {
         u32::try_from(self.types().field_offset(*id, field)).unwrap_or(u32::MAX)
     }
 
-    fn read_event(&mut self, counter: CounterId) -> Told {
+    fn read_event(&mut self, counter: CounterId) -> EventValue {
         let events = Op::MapAddr(MapSymbol::Counter(counter));
         let events = self.builder.value(Type::Ptr(Origin::Map), events);
         let values = Addr::of(Base::Slot(self.builder.slot(VALUE_BYTES)));
@@ -103,21 +105,25 @@ impl Lowerer<'_> {
         let args = vec![events, cpu, to, bytes];
         let outcome = self.builder.call(Type::I64, Callee::Helper(Helper::ReadEvent), args);
         let count = self.load(values, Size::DW);
-        Told { outcome, count, values }
+        EventValue { outcome, count, values }
     }
 
     /// What is worked out of a reading, or [`FAILED`] if there is none.
-    fn unless_failed(&mut self, told: &Told, of: impl FnOnce(&mut Self, &Told) -> Value) -> Value {
-        let fine = self.builder.compare_const(Condition::Eq, told.outcome, 0);
-        self.either(fine, |this| of(this, told), |this| this.builder.constant(Type::I64, FAILED))
+    fn unless_failed(
+        &mut self,
+        event: &EventValue,
+        of: impl FnOnce(&mut Self, &EventValue) -> Value,
+    ) -> Value {
+        let fine = self.builder.compare_const(Condition::Eq, event.outcome, 0);
+        self.either(fine, |this| of(this, event), |this| this.builder.constant(Type::I64, FAILED))
     }
 
     /// `count * enabled / running`; the count if both times are equal, [`FAILED`] if the event never ran.
-    fn scaled_count(&mut self, told: &Told) -> Value {
-        let enabled = self.load(told.values.plus(ENABLED), Size::DW);
-        let running = self.load(told.values.plus(RUNNING), Size::DW);
+    fn scaled_count(&mut self, event: &EventValue) -> Value {
+        let enabled = self.load(event.values.plus(ENABLED), Size::DW);
+        let running = self.load(event.values.plus(RUNNING), Size::DW);
         let scaled = |this: &mut Self| {
-            let (product, is_too_large) = this.scale(told.count, enabled, running);
+            let (product, is_too_large) = this.scale(event.count, enabled, running);
             let too_large = this.builder.compare_const(Condition::Ne, is_too_large, 0);
             this.either(too_large, |this| this.builder.constant(Type::I64, LARGEST), |_| product)
         };
@@ -126,7 +132,7 @@ impl Lowerer<'_> {
             this.either(never, |this| this.builder.constant(Type::I64, FAILED), scaled)
         };
         let equal = self.builder.compare(Condition::Eq, enabled, running);
-        self.either(equal, |_| told.count, unless_never)
+        self.either(equal, |_| event.count, unless_never)
     }
 
     /// A number of one way or of the other.
@@ -167,17 +173,17 @@ impl Lowerer<'_> {
         let none_left = b.compare_const(Condition::Eq, running, 0);
         let none_left = b.value(Type::I64, Op::ZeroExtend(none_left));
         let running = b.binary(Or, running, none_left);
-        let mut carried = b.constant(Type::I64, 0);
+        let mut remainder = b.constant(Type::I64, 0);
         let mut quotient = b.constant(Type::I64, 0);
         let mut too_large = b.constant(Type::I64, 0);
         for shift in (0..u64::BITS).step_by(STEP as usize).rev() {
             let byte = b.binary_const(LShr, count, shift.into());
             let byte = b.binary_const(And, byte, (1 << STEP) - 1);
             let part = b.binary(Mul, byte, enabled);
-            let rest = b.binary_const(Shl, carried, STEP.into());
+            let rest = b.binary_const(Shl, remainder, STEP.into());
             let sum = b.binary(Add, rest, part);
             let digit = b.binary(UDiv, sum, running);
-            carried = b.binary(URem, sum, running);
+            remainder = b.binary(URem, sum, running);
             // The quotient grows by a byte: what it has above the 55th bit would be lost.
             let lost = b.binary_const(LShr, quotient, u64::from(u64::BITS - STEP - 1));
             let high = b.binary_const(LShr, digit, 63);
@@ -193,7 +199,7 @@ impl Lowerer<'_> {
 
 /// Whether anyone may look at the scaled count of a reading that is kept: the function does, or the reading goes where
 /// this does not follow it.
-fn uses_scaled(hir: &Hir, function: &Function, reading: TypeId) -> bool {
+fn uses_scaled(hir: &Hir, function: &HirFunction, reading: TypeId) -> bool {
     if function.ret == reading {
         return true;
     }
@@ -215,7 +221,7 @@ impl Visitor for Uses<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Let { init: Some(value), .. }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(_), .. }, value } => {
+            | StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(_), .. }, value } => {
                 self.kept += usize::from(is_reading(value));
             }
             _ => {}
@@ -229,11 +235,11 @@ impl Visitor for Uses<'_> {
         self.looked_at |= copies && expr.ty == self.hir.known.perf_read;
     }
 
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Field { base, field } = &place.kind
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Field { base, field } = &lvalue.kind
             && base.ty == self.hir.known.perf_read
         {
-            let one_read = matches!(&base.kind, PlaceKind::Value(value) if is_reading(value));
+            let one_read = matches!(&base.kind, LvalueKind::Value(value) if is_reading(value));
             self.kept += usize::from(one_read);
             self.looked_at |= !one_read && *field == reading::SCALED;
         }

@@ -11,8 +11,8 @@ use super::{Lower, Lowerer, inline};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::visit_mut::{self, VisitorMut};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, Hir, KernelBuiltin, Local, LocalId, Place, PlaceKind, SharedBuiltin,
-    Stmt, StmtKind,
+    Expr, ExprKind, FuncId, Hir, HirFunction, KernelBuiltin, Local, LocalId, Lvalue, LvalueKind,
+    SharedBuiltin, Stmt, StmtKind,
 };
 use crate::index::{Id, IndexVec};
 use crate::split::Split;
@@ -37,7 +37,7 @@ impl Lowerer<'_> {
             self.active.flags.push(flag);
         }
         let source = self.active.source;
-        let kept: Vec<LocalId> = self.active.lasting.difference(&self.active.exposed).copied().collect();
+        let kept: Vec<LocalId> = self.active.escaping.difference(&self.active.exposed).copied().collect();
         for id in kept {
             let local = &source.locals[id];
             let is_value = self.is_scalar(local.ty) || self.is_pointer(local.ty);
@@ -76,7 +76,7 @@ impl Lowerer<'_> {
 }
 
 /// How many calls a function defers.
-pub(super) fn count(function: &Function) -> usize {
+pub(super) fn count(function: &HirFunction) -> usize {
     let mut deferrals = Deferrals(0);
     visit::block(&mut deferrals, &function.body);
     deferrals.0
@@ -91,21 +91,21 @@ impl Visitor for Deferrals {
 }
 
 /// The variables that [`rewritten`] added to a function: they outlive the blocks that set them.
-pub(super) fn temporaries(hir: &Hir, id: FuncId, function: &Function) -> BTreeSet<LocalId> {
+pub(super) fn temporaries(hir: &Hir, id: FuncId, function: &HirFunction) -> BTreeSet<LocalId> {
     function.locals.ids().skip(hir.functions[id].locals.len()).collect()
 }
 
 /// The functions that defer calls, with the arguments of those in variables.
-pub(super) fn rewritten(hir: &Hir, split: &Split) -> BTreeMap<FuncId, Function> {
+pub(super) fn rewritten(hir: &Hir, split: &Split) -> BTreeMap<FuncId, HirFunction> {
     let deferring = split.kernel.iter().filter(|id| count(&hir.functions[**id]) > 0);
     deferring.map(|id| (*id, rewrite(hir.functions[*id].clone(), &hir.types))).collect()
 }
 
-fn rewrite(mut function: Function, types: &Types) -> Function {
+fn rewrite(mut function: HirFunction, types: &Types) -> HirFunction {
     let first = function.locals.len();
-    let lasting = lasting_parameters(&function, types);
+    let unchanged = unchanged_parameters(&function, types);
     let bool = types.common().bool;
-    let mut rewriter = Rewriter { locals: std::mem::take(&mut function.locals), first, lasting, bool };
+    let mut rewriter = Rewriter { locals: std::mem::take(&mut function.locals), first, unchanged, bool };
     visit_mut::block(&mut rewriter, &mut function.body);
     function.locals = rewriter.locals;
     function
@@ -113,7 +113,7 @@ fn rewrite(mut function: Function, types: &Types) -> Function {
 
 /// The parameters that keep what the call gave them. What the verifier knows of a context or an object of the kernel holds for
 /// the parameter, and not for a variable that only some ways set.
-fn lasting_parameters(function: &Function, types: &Types) -> BTreeSet<LocalId> {
+fn unchanged_parameters(function: &HirFunction, types: &Types) -> BTreeSet<LocalId> {
     let (set_once, exposed) = (inline::set_once(function), inline::exposed(function));
     let is_one_value = |id: &LocalId| {
         let ty = function.locals[*id].ty;
@@ -128,7 +128,7 @@ struct Rewriter {
     /// The first variable that was added.
     first: usize,
     /// Parameters that have at the end what they have anywhere.
-    lasting: BTreeSet<LocalId>,
+    unchanged: BTreeSet<LocalId>,
     bool: TypeId,
 }
 
@@ -143,8 +143,8 @@ impl VisitorMut for Rewriter {
             }
             let (ty, span) = (argument.ty, argument.span);
             let local = self.locals.push(Local { name: String::new(), ty, span, binding: false });
-            let place = Place { kind: PlaceKind::Local(local), ty, span };
-            let load = Expr { kind: ExprKind::Load(place), ty, span };
+            let lvalue = Lvalue { kind: LvalueKind::Local(local), ty, span };
+            let load = Expr { kind: ExprKind::Load(lvalue), ty, span };
             let init = Some(std::mem::replace(argument, load));
             block.push(Stmt { kind: StmtKind::Let { local, init }, span });
         }
@@ -161,8 +161,8 @@ impl Rewriter {
     fn keeps_its_value(&self, argument: &Expr) -> bool {
         match &argument.kind {
             ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::Function(_) => true,
-            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => {
-                local.index() >= self.first || self.lasting.contains(local)
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => {
+                local.index() >= self.first || self.unchanged.contains(local)
             }
             _ => false,
         }

@@ -174,7 +174,7 @@ impl Lowerer<'_> {
             Status::Passed(pointer) => return pointer,
             Status::Own(slot) => slot,
             Status::None => {
-                let slot = self.builder.lasting_slot(8);
+                let slot = self.builder.dedicated_slot(8);
                 self.status = Status::Own(slot);
                 slot
             }

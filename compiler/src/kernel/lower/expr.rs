@@ -4,7 +4,7 @@ use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Ty
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
-    self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, Place, PlaceKind, SharedBuiltin,
+    self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, Lvalue, LvalueKind, SharedBuiltin,
     UnaryOp,
 };
 use crate::source::Span;
@@ -25,7 +25,7 @@ impl Lowerer<'_> {
                 let int = self.int(expr.ty, expr.span)?;
                 Ok(arithmetic::constant(&mut self.builder, int, *bits))
             }
-            ExprKind::Load(place) => self.read_scalar(place),
+            ExprKind::Load(lvalue) => self.read_scalar(lvalue),
             ExprKind::Unary(op, operand) => {
                 let int = self.int(operand.ty, operand.span)?;
                 let value = self.scalar(operand)?;
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
                 let value = self.scalar(from)?;
                 Ok(arithmetic::convert(&mut self.builder, from_int, to, value))
             }
-            ExprKind::AddrOf(place) => self.kernel_address_of(place, expr.span),
+            ExprKind::AddrOf(lvalue) => self.kernel_address_of(lvalue, expr.span),
             ExprKind::Truth(operand) => self.truth(operand),
             ExprKind::Present { map, key } => self.present(*map, key),
             ExprKind::Bound(local) => self.bound(*local),
@@ -106,12 +106,12 @@ impl Lowerer<'_> {
     }
 
     /// `&place` of a struct of the kernel.
-    fn kernel_address_of(&mut self, place: &Place, span: Span) -> Lower<Value> {
-        if let Some(part) = self.kernel_part(place) {
+    fn kernel_address_of(&mut self, lvalue: &Lvalue, span: Span) -> Lower<Value> {
+        if let Some(part) = self.kernel_part(lvalue) {
             return self.kernel_address(&part);
         }
-        match &place.kind {
-            PlaceKind::Deref(pointer) => self.scalar(pointer),
+        match &lvalue.kind {
+            LvalueKind::Deref(pointer) => self.scalar(pointer),
             _ => impossible(span, "the address of a copy of a struct of the kernel"),
         }
     }
@@ -209,7 +209,7 @@ impl Lowerer<'_> {
     /// Reads a member by one load of 8 bytes at its own offset from the context pointer, as the verifier wants it.
     fn context(&mut self, ctx: &Expr, member: ContextMember) -> Lower<Value> {
         let base = match &ctx.kind {
-            ExprKind::Load(place) if self.is_context(ctx.ty) => self.read_scalar(place)?,
+            ExprKind::Load(lvalue) if self.is_context(ctx.ty) => self.read_scalar(lvalue)?,
             _ => return impossible(ctx.span, "a context from here"),
         };
         let offset =

@@ -20,7 +20,7 @@ const REGISTER: IntType = IntType { bits: 64, signed: false };
 const INVALID: i64 = -22;
 
 /// An argument, evaluated.
-enum Given<'e> {
+enum ExternalArg<'e> {
     Value(Value),
     /// A number that may be the size of the memory before it.
     Number(Value, &'e Expr),
@@ -105,20 +105,21 @@ impl Lowerer<'_> {
         let mut given = given.into_iter().enumerate().peekable();
         while let Some((position, one)) = given.next() {
             match one {
-                Given::Value(value) | Given::Number(value, _) => values.push(value),
-                Given::Part(base, part) => {
+                ExternalArg::Value(value) | ExternalArg::Number(value, _) => values.push(value),
+                ExternalArg::Part(base, part) => {
                     let refused = *refused.get_or_insert_with(|| self.builder.block());
                     values.push(self.address_given(base, &part, refused)?);
                 }
-                Given::Memory(pointer, arg) => {
-                    let place = memory::Argument { function: &self.hir.externs[id], position, arg };
-                    let size =
-                        given.next_if(|(_, next)| place.has_size() && matches!(next, Given::Number(..)));
+                ExternalArg::Memory(pointer, arg) => {
+                    let memory_arg = memory::Argument { function: &self.hir.externs[id], position, arg };
+                    let size = given.next_if(|(_, next)| {
+                        memory_arg.has_size() && matches!(next, ExternalArg::Number(..))
+                    });
                     let size = size.and_then(|(_, size)| match size {
-                        Given::Number(value, size) => Some((value, size)),
+                        ExternalArg::Number(value, size) => Some((value, size)),
                         _ => None,
                     });
-                    values.extend(self.external_memory(&place, pointer, size, refused)?);
+                    values.extend(self.external_memory(&memory_arg, pointer, size, refused)?);
                     numbers.extend(self.before_writes(pointer));
                 }
             }
@@ -126,25 +127,25 @@ impl Lowerer<'_> {
         Ok(values)
     }
 
-    fn given<'e>(&mut self, arg: &'e Expr) -> Lower<Given<'e>> {
+    fn given<'e>(&mut self, arg: &'e Expr) -> Lower<ExternalArg<'e>> {
         // A context that was converted to a pointer to anything is passed as what it is.
         let arg = match &arg.kind {
             ExprKind::Convert(from) if self.is_context(from.ty) => from,
             _ => arg,
         };
         if self.is_context(arg.ty) {
-            return Ok(Given::Value(self.context_argument(arg)?));
+            return Ok(ExternalArg::Value(self.context_argument(arg)?));
         }
         if let Some((base, part)) = self.part_given(arg)? {
-            return Ok(Given::Part(base, part));
+            return Ok(ExternalArg::Part(base, part));
         }
         if self.is_pointer(arg.ty) {
-            return Ok(Given::Memory(self.pointer_value(arg)?, arg));
+            return Ok(ExternalArg::Memory(self.pointer_value(arg)?, arg));
         }
         let value = self.scalar(arg)?;
         match self.types().kind(arg.ty) {
-            TypeKind::Ptr(_) => Ok(Given::Value(value)),
-            _ => Ok(Given::Number(value, arg)),
+            TypeKind::Ptr(_) => Ok(ExternalArg::Value(value)),
+            _ => Ok(ExternalArg::Number(value, arg)),
         }
     }
 }

@@ -49,10 +49,10 @@ impl Lowerer<'_> {
         let [value, low, step, slots] = numbers[..] else { unreachable!("as many as there are arguments") };
         let last = self.builder.binary_const(BinaryOp::Sub, slots, 1);
         let from_low = self.builder.binary(BinaryOp::Sub, value, low);
-        let behind = self.builder.binary(BinaryOp::UDiv, from_low, step);
+        let steps = self.builder.binary(BinaryOp::UDiv, from_low, step);
         let is_above = self.builder.compare(Condition::Ge, value, low);
-        let is_before_last = self.builder.compare(Condition::Lt, behind, last);
-        let next = self.builder.binary_const(BinaryOp::Add, behind, 1);
+        let is_before_last = self.builder.compare(Condition::Lt, steps, last);
+        let next = self.builder.binary_const(BinaryOp::Add, steps, 1);
         let slot = self.choose(is_before_last, next, last);
         let zero = self.builder.constant(Type::I64, 0);
         let slot = self.choose(is_above, slot, zero);

@@ -12,7 +12,7 @@ use super::sink::Sink;
 use super::{Home, Lower, Lowerer};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    CatchPattern, Expr, ExprKind, FuncId, Function, FunctionKind, Hir, LocalId, Place, PlaceKind, Stmt,
+    CatchPattern, Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, LocalId, Lvalue, LvalueKind, Stmt,
     StmtKind,
 };
 use crate::source::Span;
@@ -21,7 +21,7 @@ use crate::types::{TypeId, TypeKind, Types};
 
 /// The functions that have no code of their own.
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
-    let has_place = |ty: TypeId| match hir.types.kind(ty) {
+    let needs_inlining = |ty: TypeId| match hir.types.kind(ty) {
         TypeKind::Ptr(_) => !hir.types.is_context_pointer(ty),
         TypeKind::Fn(..) => true,
         TypeKind::Struct(_) | TypeKind::Array(..) => holds_pointer(&hir.types, ty),
@@ -32,10 +32,10 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
         let params = function.params.iter().map(|param| function.locals[*param].ty);
         match function.kind {
             FunctionKind::Helper | FunctionKind::Kfunc | FunctionKind::Private => {
-                params.chain([function.ret]).any(has_place) || hir.types.is_context_pointer(function.ret)
+                params.chain([function.ret]).any(needs_inlining) || hir.types.is_context_pointer(function.ret)
             }
             // A program cannot be called.
-            FunctionKind::Method(_) => hir.is_entry(*id) || params.chain([function.ret]).any(has_place),
+            FunctionKind::Method(_) => hir.is_entry(*id) || params.chain([function.ret]).any(needs_inlining),
             _ => false,
         }
     };
@@ -55,7 +55,7 @@ fn holds_pointer(types: &Types, ty: TypeId) -> bool {
 }
 
 /// The locals whose address a function takes.
-pub(super) fn exposed(function: &Function) -> BTreeSet<LocalId> {
+pub(super) fn exposed(function: &HirFunction) -> BTreeSet<LocalId> {
     let mut found = Exposed(BTreeSet::new());
     visit::block(&mut found, &function.body);
     found.0
@@ -65,23 +65,23 @@ struct Exposed(BTreeSet<LocalId>);
 
 impl Visitor for Exposed {
     fn expr(&mut self, expr: &Expr) {
-        if let ExprKind::AddrOf(place) = &expr.kind {
-            self.0.extend(root(place));
+        if let ExprKind::AddrOf(lvalue) = &expr.kind {
+            self.0.extend(root(lvalue));
         }
     }
 }
 
 /// The local that a place is a part of.
-fn root(place: &Place) -> Option<LocalId> {
-    match &place.kind {
-        PlaceKind::Local(id) => Some(*id),
-        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => root(base),
+fn root(lvalue: &Lvalue) -> Option<LocalId> {
+    match &lvalue.kind {
+        LvalueKind::Local(id) => Some(*id),
+        LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } => root(base),
         _ => None,
     }
 }
 
 /// The locals that are set by one statement, or by the call and by no statement.
-pub(super) fn set_once(function: &Function) -> BTreeSet<LocalId> {
+pub(super) fn set_once(function: &HirFunction) -> BTreeSet<LocalId> {
     let mut sets = Sets { once: function.params.iter().copied().collect(), more: BTreeSet::new() };
     visit::block(&mut sets, &function.body);
     sets.once.difference(&sets.more).copied().collect()
@@ -103,8 +103,8 @@ impl Visitor for Sets {
             StmtKind::Let { local, .. }
             | StmtKind::Bind { local, .. }
             | StmtKind::Take { local, .. }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, .. }
-            | StmtKind::Compound { place: Place { kind: PlaceKind::Local(local), .. }, .. }
+            | StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. }
+            | StmtKind::Compound { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. }
             | StmtKind::For { local, .. } => set(*local),
             StmtKind::ForEach { key, value, .. } => [*key, *value].into_iter().for_each(set),
             StmtKind::Try { catches, .. } => {
@@ -164,8 +164,8 @@ impl Lowerer<'_> {
                 self.bind_parameter(id, value)
             }
             // Something may point to the parameter when the copy that the caller made is gone.
-            Argument::Memory(from) if self.active.lasting.contains(&id) => {
-                let slot = self.builder.lasting_slot(bytes);
+            Argument::Memory(from) if self.active.escaping.contains(&id) => {
+                let slot = self.builder.dedicated_slot(bytes);
                 self.hold(slot, self.active.source.locals[id].ty, self.active.scope, span)?;
                 self.copy(Addr::of(Base::Slot(slot)), from, bytes);
                 let pointer = self.pointer(Addr::of(Base::Slot(slot)));
@@ -183,7 +183,7 @@ impl Lowerer<'_> {
         let local = &self.active.source.locals[id];
         let (ty, span) = (local.ty, local.span);
         if self.active.exposed.contains(&id) {
-            let slot = self.builder.lasting_slot(8);
+            let slot = self.builder.dedicated_slot(8);
             self.hold(slot, ty, self.active.scope, span)?;
             return Ok(Home::Memory(Base::Slot(slot)));
         }
@@ -192,7 +192,7 @@ impl Lowerer<'_> {
             return Ok(Home::Pointer(PointerHome::Fixed(null)));
         }
         let mut variables = self.pointer_variables(ty, span)?;
-        if self.active.lasting.contains(&id) {
+        if self.active.escaping.contains(&id) {
             variables.scope = self.active.scope;
         }
         Ok(Home::Pointer(PointerHome::Variables(variables)))

@@ -12,7 +12,7 @@ use super::memory::{Addr, Base, access_size, access_type};
 use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
-use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -66,10 +66,10 @@ impl Lowerer<'_> {
     }
 
     /// All of a struct of the kernel, if a place is what a pointer leads to.
-    pub(super) fn whole_kernel_struct<'p>(&self, place: &'p Place) -> Option<KernelPart<'p>> {
-        let PlaceKind::Deref(pointer) = &place.kind else { return None };
-        let id = self.kernel_struct(place.ty).filter(|_| !self.is_context(pointer.ty))?;
-        Some(self.whole_part(pointer, id, place.ty))
+    pub(super) fn whole_kernel_struct<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
+        let LvalueKind::Deref(pointer) = &lvalue.kind else { return None };
+        let id = self.kernel_struct(lvalue.ty).filter(|_| !self.is_context(pointer.ty))?;
+        Some(self.whole_part(pointer, id, lvalue.ty))
     }
 
     fn whole_part<'p>(&self, pointer: &'p Expr, id: StructId, ty: TypeId) -> KernelPart<'p> {
@@ -85,17 +85,17 @@ impl Lowerer<'_> {
     }
 
     /// The part of a struct of the kernel that a place is.
-    pub(super) fn kernel_part<'p>(&self, place: &'p Place) -> Option<KernelPart<'p>> {
-        match &place.kind {
-            PlaceKind::Field { base, field } => {
+    pub(super) fn kernel_part<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
+        match &lvalue.kind {
+            LvalueKind::Field { base, field } => {
                 let id = self.kernel_struct(base.ty)?;
                 let part = match &base.kind {
-                    PlaceKind::Deref(pointer) => self.whole_part(pointer, id, base.ty),
+                    LvalueKind::Deref(pointer) => self.whole_part(pointer, id, base.ty),
                     _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
                 };
-                Some(KernelPart { ty: place.ty, ..self.member_of(part, id, *field)? })
+                Some(KernelPart { ty: lvalue.ty, ..self.member_of(part, id, *field)? })
             }
-            PlaceKind::Index { base, index } => {
+            LvalueKind::Index { base, index } => {
                 let mut part = self.kernel_part(base).filter(|part| part.index.is_none())?;
                 let TypeKind::Array(_, len) = *self.types().kind(base.ty) else { return None };
                 match index.kind {
@@ -104,7 +104,7 @@ impl Lowerer<'_> {
                     }
                     _ => part.index = Some((index, len)),
                 }
-                Some(KernelPart { ty: place.ty, ..part })
+                Some(KernelPart { ty: lvalue.ty, ..part })
             }
             _ => None,
         }
@@ -169,7 +169,7 @@ impl Lowerer<'_> {
     ///
     /// Not in loops: what becomes a function of its own may get the pointer as a number.
     fn read_given(&mut self, part: &KernelPart<'_>, int: IntType) -> Option<Value> {
-        let ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) = part.pointer.kind else {
+        let ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) = part.pointer.kind else {
             return None;
         };
         let object = *self.active.given.get(&local)?;
@@ -224,14 +224,14 @@ impl Lowerer<'_> {
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
-        let place = self.part_address(base, part, int.bytes(), join)?;
+        let address = self.part_address(base, part, int.bytes(), join)?;
         let field = Arc::new(part.field.clone());
         let relocated = part.index.is_none();
         let bytes = match relocated {
             true => self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size)),
             false => self.builder.constant(Type::I64, int.bytes()),
         };
-        self.probe_read(to, bytes, place, Source::Either);
+        self.probe_read(to, bytes, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         // The loader gives no shifts for elements of arrays.
@@ -301,7 +301,7 @@ impl Lowerer<'_> {
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
-        let place = self.part_address(base, part, bytes.into(), join)?;
+        let address = self.part_address(base, part, bytes.into(), join)?;
         let all = self.builder.constant(Type::I64, bytes.into());
         let size = match part.index {
             Some(_) => all,
@@ -312,7 +312,7 @@ impl Lowerer<'_> {
                 self.choose(is_shorter, real, all)
             }
         };
-        self.probe_read(to, size, place, Source::Either);
+        self.probe_read(to, size, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         self.written_pointers(to, bytes);
@@ -346,8 +346,8 @@ impl Lowerer<'_> {
         self.builder.branch(is_there, there, miss);
         self.builder.switch_to_sealed(there);
         let bytes = self.types().size(part.ty);
-        let place = self.part_address(base, part, bytes, miss)?;
-        self.builder.jump_with(join, place);
+        let address = self.part_address(base, part, bytes, miss)?;
+        self.builder.jump_with(join, address);
         self.builder.switch_to_sealed(miss);
         let null = self.builder.constant(Type::I64, 0);
         self.builder.jump_with(join, null);
@@ -365,19 +365,19 @@ impl Lowerer<'_> {
     ) -> Lower<Value> {
         let field = Arc::new(part.field.clone());
         let offset = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Offset));
-        let place = match self.builder.ty(base) {
+        let address = match self.builder.ty(base) {
             ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(base, offset)),
             _ => self.builder.binary(BinaryOp::Add, base, offset),
         };
-        let Some((index, len)) = part.index else { return Ok(place) };
+        let Some((index, len)) = part.index else { return Ok(address) };
         let int = self.int(index.ty, index.span)?;
         let index = self.scalar(index)?;
         let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, index);
         let index = self.below(index, len, miss);
         let distance = self.builder.binary_const(BinaryOp::Mul, index, element_bytes);
-        Ok(match self.builder.ty(place) {
-            ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(place, distance)),
-            _ => self.builder.binary(BinaryOp::Add, place, distance),
+        Ok(match self.builder.ty(address) {
+            ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(address, distance)),
+            _ => self.builder.binary(BinaryOp::Add, address, distance),
         })
     }
 
@@ -390,8 +390,8 @@ impl Lowerer<'_> {
         {
             arg = from;
         }
-        let ExprKind::AddrOf(place) = &arg.kind else { return Ok(None) };
-        let Some(part) = self.kernel_part(place).filter(|_| self.is_kernel_pointer(arg.ty)) else {
+        let ExprKind::AddrOf(lvalue) = &arg.kind else { return Ok(None) };
+        let Some(part) = self.kernel_part(lvalue).filter(|_| self.is_kernel_pointer(arg.ty)) else {
             return Ok(None);
         };
         let base = match self.kernel_object(part.pointer)? {
@@ -510,9 +510,9 @@ impl Lowerer<'_> {
     }
 
     /// Reads a register of `ctx: *pt_regs`; none if the place is something else.
-    pub(super) fn read_register(&mut self, place: &Place) -> Lower<Option<Value>> {
-        let PlaceKind::Field { base, field } = &place.kind else { return Ok(None) };
-        let PlaceKind::Deref(pointer) = &base.kind else { return Ok(None) };
+    pub(super) fn read_register(&mut self, lvalue: &Lvalue) -> Lower<Option<Value>> {
+        let LvalueKind::Field { base, field } = &lvalue.kind else { return Ok(None) };
+        let LvalueKind::Deref(pointer) = &base.kind else { return Ok(None) };
         let TypeKind::Struct(id) = self.types().kind(base.ty) else { return Ok(None) };
         let def = self.types().struct_def(*id);
         if def.origin != StructOrigin::Context || def.name != "pt_regs" {

@@ -15,21 +15,21 @@ use std::collections::BTreeSet;
 use super::super::mir::{self, Callee, Condition, Helper, Op, Size, Type, Value};
 use super::{Lower, Lowerer, impossible};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Function, Place, ProgramKind};
+use crate::hir::{FuncId, HirFunction, Lvalue, ProgramKind};
 use crate::source::Span;
 
 /// Where `struct __sk_buff` has the bytes of the whole packet. Source: include/uapi/linux/bpf.h, v6.12.
 const WHOLE_LENGTH: i16 = 0;
 
 /// Whether a function starts with that.
-pub(super) fn brings_into_one_piece(function: &mir::Function) -> bool {
+pub(super) fn linearizes_packet(function: &mir::MirFunction) -> bool {
     let pull = Callee::Helper(Helper::SkbPullData);
     function.insts().any(|inst| matches!(&inst.op, Op::Call { callee, .. } if *callee == pull))
 }
 
 impl Lowerer<'_> {
     /// At the start of a tc program that reads packets.
-    pub(super) fn bring_into_one_piece(&mut self, id: FuncId) -> Lower<()> {
+    pub(super) fn linearize_packet(&mut self, id: FuncId) -> Lower<()> {
         let (Some(ProgramKind::Tc), Some(context), true) =
             (self.kind, self.entry_context, self.hir.is_entry(id))
         else {
@@ -55,7 +55,7 @@ impl Lowerer<'_> {
     /// be written, and that is so for all programs that come here.
     pub(super) fn reads_far(&self) -> bool {
         let programs = self.programs_here();
-        let is_cgroup = |one: &&Function| Self::program_kind(one.kind) == Some(ProgramKind::Cgroup);
+        let is_cgroup = |one: &&HirFunction| Self::program_kind(one.kind) == Some(ProgramKind::Cgroup);
         !programs.is_empty() && programs.iter().all(is_cgroup)
     }
 
@@ -97,7 +97,7 @@ impl Visitor for Reads<'_, '_> {
         self.called.push(id);
     }
 
-    fn place(&mut self, place: &Place) {
-        self.found |= self.lowerer.packet_member(place).is_some();
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        self.found |= self.lowerer.packet_member(lvalue).is_some();
     }
 }

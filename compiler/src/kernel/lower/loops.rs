@@ -16,7 +16,7 @@
 //!
 //! The verifier's work doubles with each branch in such a loop, so large bodies become functions later (`pass::outline`).
 //! Kernels without iterators get a call of `bpf_loop` instead (`pass::callbacks`), and those without both only ordinary loops,
-//! which then may be longer. A walk through a map (`walks`) has the shape of a loop under an iterator, and always becomes such
+//! which then may be longer. A walk through a map (`map_iteration`) has the shape of a loop under an iterator, and always becomes such
 //! a call.
 //!
 //! "Nothing new" needs values that do not differ from turn to turn in the verifier's eyes: see [`Op::Opaque`].
@@ -27,30 +27,30 @@ use ks_wit::object::MAX_ITERATIONS;
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{
-    BinaryOp, Block, Callee, Condition, Kfunc, MapSymbol, Op, Origin, Size, Slot, Type, Value, Walk,
+    BinaryOp, Block, Callee, Condition, Kfunc, MapIter, MapSymbol, Op, Origin, Size, Slot, Type, Value,
 };
+use super::lvalue::Prepared;
 use super::memory::{Addr, Base};
-use super::place::Prepared;
 use super::pointer::PointerHome;
 use super::{Home, Lower, Lowerer, arithmetic, cost, impossible, int_type, values};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind};
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// A loop around the current block.
-pub(super) struct Frame {
+pub(super) struct EnclosingLoop {
     break_to: Block,
     continue_to: Block,
-    iterator: Option<Iterator>,
+    iterator: Option<RunningIterator>,
     /// The scope that the loop belongs to.
     scope: usize,
 }
 
 /// A running iterator, or walk.
 #[derive(Clone, Copy)]
-struct Iterator {
+struct RunningIterator {
     slot: Slot,
     /// What ends it.
     end: Callee,
@@ -60,7 +60,7 @@ struct Iterator {
     wide_zero: Value,
 }
 
-impl Frame {
+impl EnclosingLoop {
     /// The scope that the loop belongs to.
     pub(super) fn scope(&self) -> usize {
         self.scope
@@ -95,19 +95,19 @@ impl Lowerer<'_> {
         let left: Vec<_> =
             self.loops.iter().skip(kept).rev().map(|one| (one.scope + 1, one.iterator)).collect();
         let mut end = usize::MAX;
-        for (turn, iterator) in left {
-            self.discard_between(turn..end);
+        for (body_scope, iterator) in left {
+            self.discard_between(body_scope..end);
             if let Some(iterator) = iterator {
                 self.destroy(iterator);
             }
-            end = turn;
+            end = body_scope;
         }
         self.discard_between(scope..end);
     }
 
-    fn destroy(&mut self, iterator: Iterator) {
-        let place = self.pointer(Addr::of(Base::Slot(iterator.slot)));
-        self.builder.effect(Op::Call { callee: iterator.end, args: vec![place] });
+    fn destroy(&mut self, iterator: RunningIterator) {
+        let pointer = self.pointer(Addr::of(Base::Slot(iterator.slot)));
+        self.builder.effect(Op::Call { callee: iterator.end, args: vec![pointer] });
     }
 
     /// The value, unknown to the verifier if the innermost loop around runs under an iterator.
@@ -118,7 +118,7 @@ impl Lowerer<'_> {
         }
     }
 
-    fn opaque_with(&mut self, value: Value, iterator: Iterator) -> Value {
+    fn opaque_with(&mut self, value: Value, iterator: RunningIterator) -> Value {
         let ty = self.builder.ty(value);
         let zero = match ty {
             Type::I32 => iterator.zero,
@@ -136,26 +136,26 @@ impl Lowerer<'_> {
     }
 
     /// Starts an iterator or a walk and goes on in the loop's header, which is left unsealed.
-    pub(super) fn enter_iterator(&mut self, over: Over, body: &[Stmt]) -> Iteration {
+    pub(super) fn enter_iterator(&mut self, over: IterationSource, body: &[Stmt]) -> Iteration {
         let slot = self.builder.slot(8);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
         let ((new, args), next, end) = match over {
-            Over::Numbers(turns) => {
+            IterationSource::Numbers(iterations) => {
                 let start = self.builder.constant(Type::I32, 0);
-                let new = (Callee::Kfunc(Kfunc::IterNumNew), vec![iterator, start, turns]);
-                let next = (Callee::Kfunc(Kfunc::IterNumNext), Type::Ptr(Origin::TurnOrNull));
+                let new = (Callee::Kfunc(Kfunc::IterNumNew), vec![iterator, start, iterations]);
+                let next = (Callee::Kfunc(Kfunc::IterNumNext), Type::Ptr(Origin::IterCounterOrNull));
                 (new, next, Callee::Kfunc(Kfunc::IterNumDestroy))
             }
-            Over::Map(map) => {
+            IterationSource::Map(map) => {
                 let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
-                let new = (Callee::Walk(Walk::New), vec![iterator, map]);
-                let next = (Callee::Walk(Walk::Next), Type::Ptr(Origin::EntryOrNull));
-                (new, next, Callee::Walk(Walk::End))
+                let new = (Callee::MapIter(MapIter::New), vec![iterator, map]);
+                let next = (Callee::MapIter(MapIter::Next), Type::Ptr(Origin::EntryOrNull));
+                (new, next, Callee::MapIter(MapIter::End))
             }
         };
         let zero = self.builder.call(Type::I32, new, args);
-        let running = Iterator { slot, end, zero, wide_zero: self.wide_zero(zero) };
-        for variable in self.carried(body) {
+        let running = RunningIterator { slot, end, zero, wide_zero: self.wide_zero(zero) };
+        for variable in self.loop_carried(body) {
             let value = self.builder.get(variable);
             let value = self.opaque_with(value, running);
             self.builder.set(variable, value);
@@ -164,14 +164,19 @@ impl Lowerer<'_> {
         self.builder.jump(header);
         self.builder.switch_to(header);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
-        let turn = self.builder.call(next.1, next.0, vec![iterator]);
-        let null = self.builder.value(Type::I32, Op::IsNull(turn));
+        let item = self.builder.call(next.1, next.0, vec![iterator]);
+        let null = self.builder.value(Type::I32, Op::IsNull(item));
         let inside = self.builder.block();
         self.builder.branch(null, ended, inside);
         self.builder.switch_to_sealed(inside);
         let scope = self.records.depth;
-        self.loops.push(Frame { break_to: leave, continue_to: header, iterator: Some(running), scope });
-        Iteration { running, turn, header, ended, leave }
+        self.loops.push(EnclosingLoop {
+            break_to: leave,
+            continue_to: header,
+            iterator: Some(running),
+            scope,
+        });
+        Iteration { running, item, header, ended, leave }
     }
 
     /// Closes the loop and goes on where all its ends meet, with the iterator released.
@@ -183,8 +188,8 @@ impl Lowerer<'_> {
     }
 
     /// The variables that were set before the loop and that its body changes.
-    fn carried(&mut self, body: &[Stmt]) -> Vec<Variable> {
-        let mut changes = Changes::default();
+    fn loop_carried(&mut self, body: &[Stmt]) -> Vec<Variable> {
+        let mut changes = LoopChanges::default();
         body.iter().for_each(|stmt| visit::stmt(&mut changes, stmt));
         let locals = changes.assigned.difference(&changes.declared);
         let homes = locals.filter_map(|local| self.active.locals[*local]);
@@ -200,8 +205,8 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt], span: Span) -> Lower<()> {
-        let turns = self.builder.constant(Type::I32, MAX_ITERATIONS);
-        let iteration = self.enter_iterator(Over::Numbers(turns), body);
+        let iterations = self.builder.constant(Type::I32, MAX_ITERATIONS);
+        let iteration = self.enter_iterator(IterationSource::Numbers(iterations), body);
         let inside = self.builder.block();
         self.condition(cond, inside, iteration.leave)?;
         self.builder.switch_to_sealed(inside);
@@ -224,51 +229,51 @@ impl Lowerer<'_> {
     ) -> Lower<()> {
         let ty = self.active.source.locals[local].ty;
         let int = self.int(ty, start.span)?;
-        let (variable, shown) = self.loop_variable(local, int)?;
+        let (variable, exposed) = self.loop_variable(local, int)?;
         let constant = constant_range(self.types(), ty, start, end);
         let first = self.scalar(start)?;
         let limit = self.scalar(end)?;
-        let turns = Turns { variable, int, constant, first, limit };
-        let body = Body { variable, int, shown, element: None, stmts: body, span };
-        if constant.is_some_and(|turns| self.is_small(local, turns, body.stmts)) {
-            return self.ordinary_loop(&turns, &body);
+        let range = LoopRange { variable, int, constant, first, limit };
+        let body = LoopBody { variable, int, exposed, element: None, stmts: body, span };
+        if constant.is_some_and(|iterations| self.is_small(local, iterations, body.stmts)) {
+            return self.ordinary_loop(&range, &body);
         }
-        self.iterated_loop(&turns, &body)
+        self.iterated_loop(&range, &body)
     }
 
     /// `for (key, value in array)`: the value is a copy of the element that is there when its turn comes.
-    pub(super) fn walk_array(
+    pub(super) fn iterate_array(
         &mut self,
         key: LocalId,
         value: LocalId,
-        array: &Place,
+        array: &Lvalue,
         body: &[Stmt],
     ) -> Lower<()> {
         let TypeKind::Array(_, len) = *self.types().kind(array.ty) else {
             return impossible(array.span, "walking this");
         };
         let int = self.int(self.active.source.locals[key].ty, array.span)?;
-        let (variable, shown) = self.loop_variable(key, int)?;
+        let (variable, exposed) = self.loop_variable(key, int)?;
         self.declare(value)?;
         let span = array.span;
         let array = self.prepare(array)?;
         let first = self.builder.constant(int_type(int), 0);
         let limit = self.builder.constant(int_type(int), len);
-        let turns = Turns { variable, int, constant: Some(len), first, limit };
-        let element = Some(Element { array, len, value });
-        let body = Body { variable, int, shown, element, stmts: body, span };
+        let range = LoopRange { variable, int, constant: Some(len), first, limit };
+        let element = Some(ArrayElement { array, len, value });
+        let body = LoopBody { variable, int, exposed, element, stmts: body, span };
         let bytes = self.types().size(self.active.source.locals[value].ty);
         if len.saturating_mul(bytes) <= 64 && self.is_small(key, len, body.stmts) {
-            return self.ordinary_loop(&turns, &body);
+            return self.ordinary_loop(&range, &body);
         }
-        self.iterated_loop(&turns, &body)
+        self.iterated_loop(&range, &body)
     }
 
     /// Whether a loop of so many turns may be left to the verifier as it is.
-    fn is_small(&self, variable: LocalId, turns: u64, body: &[Stmt]) -> bool {
-        let alone = self.program.machine.walks_loops();
+    fn is_small(&self, variable: LocalId, iterations: u64, body: &[Stmt]) -> bool {
+        let alone = self.program.machine.only_bounded_loops();
         let limits = if alone { cost::Limits::ALONE } else { cost::Limits::USUAL };
-        cost::is_small(self.types(), variable, turns, body, limits)
+        cost::is_small(self.types(), variable, iterations, body, limits)
     }
 
     fn loop_variable(&mut self, local: LocalId, int: IntType) -> Lower<(Variable, Option<Base>)> {
@@ -280,11 +285,11 @@ impl Lowerer<'_> {
     }
 
     /// One turn's statements, the loop variable set.
-    fn turn(&mut self, body: &Body<'_>) -> Lower<()> {
+    fn iteration_body(&mut self, body: &LoopBody<'_>) -> Lower<()> {
         let mark = self.builder.mark_stack();
-        if let Some(shown) = body.shown {
+        if let Some(exposed) = body.exposed {
             let value = self.builder.get(body.variable);
-            self.store_scalar(Addr::of(shown), body.int, value);
+            self.store_scalar(Addr::of(exposed), body.int, value);
         }
         if let Some(element) = &body.element {
             let index = self.builder.get(body.variable);
@@ -304,8 +309,8 @@ impl Lowerer<'_> {
     }
 
     /// `for` as the verifier walks it turn by turn.
-    fn ordinary_loop(&mut self, turns: &Turns, body: &Body<'_>) -> Lower<()> {
-        let Turns { variable, int, first, limit, .. } = *turns;
+    fn ordinary_loop(&mut self, range: &LoopRange, body: &LoopBody<'_>) -> Lower<()> {
+        let LoopRange { variable, int, first, limit, .. } = *range;
         // The counter is a variable of its own: the loop variable is what the body sees.
         let counter = self.builder.variable(int_type(int));
         self.builder.set(counter, first);
@@ -319,8 +324,8 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(inside);
         self.builder.set(variable, value);
         let scope = self.records.depth;
-        self.loops.push(Frame { break_to: leave, continue_to: next, iterator: None, scope });
-        self.turn(body)?;
+        self.loops.push(EnclosingLoop { break_to: leave, continue_to: next, iterator: None, scope });
+        self.iteration_body(body)?;
         self.loops.pop();
         if !self.builder.is_filled() {
             self.builder.jump(next);
@@ -336,20 +341,20 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn iterated_loop(&mut self, turns: &Turns, body: &Body<'_>) -> Lower<()> {
-        let Turns { variable, int, constant, first, limit } = *turns;
+    fn iterated_loop(&mut self, range: &LoopRange, body: &LoopBody<'_>) -> Lower<()> {
+        let LoopRange { variable, int, constant, first, limit } = *range;
         let may_exceed = exceeds(int, constant);
-        let count = self.turns(int, first, limit);
-        let turns = if may_exceed { self.at_most_max_turns(count) } else { count };
-        let turns = self.builder.value(Type::I32, Op::Truncate(turns));
-        let iteration = self.enter_iterator(Over::Numbers(turns), body.stmts);
-        let turn = self.builder.value(Type::Ptr(Origin::Turn), Op::NonNull(iteration.turn));
-        let index = self.builder.value(Type::I32, Op::Load { size: Size::W, base: turn, offset: 0 });
+        let count = self.iterations(int, first, limit);
+        let iterations = if may_exceed { self.at_most_max_iterations(count) } else { count };
+        let iterations = self.builder.value(Type::I32, Op::Truncate(iterations));
+        let iteration = self.enter_iterator(IterationSource::Numbers(iterations), body.stmts);
+        let item = self.builder.value(Type::Ptr(Origin::IterCounter), Op::NonNull(iteration.item));
+        let index = self.builder.value(Type::I32, Op::Load { size: Size::W, base: item, offset: 0 });
         let u32 = IntType { bits: 32, signed: false };
         let index = arithmetic::convert(&mut self.builder, u32, int, index);
         let value = arithmetic::binary(&mut self.builder, crate::hir::BinaryOp::Add, int, first, index);
         self.builder.set(variable, value);
-        self.turn(body)?;
+        self.iteration_body(body)?;
         if !self.builder.is_filled() {
             self.builder.jump(iteration.header);
         }
@@ -368,7 +373,7 @@ impl Lowerer<'_> {
     }
 
     /// How many numbers there are from `first` up to, not including, `limit`: 64 bits.
-    fn turns(&mut self, int: IntType, first: Value, limit: Value) -> Value {
+    fn iterations(&mut self, int: IntType, first: Value, limit: Value) -> Value {
         let condition = if int.signed { Condition::SLt } else { Condition::Lt };
         let wide = IntType { bits: 64, ..int };
         let any = self.builder.compare(condition, first, limit);
@@ -387,10 +392,10 @@ impl Lowerer<'_> {
         count
     }
 
-    fn at_most_max_turns(&mut self, count: Value) -> Value {
+    fn at_most_max_iterations(&mut self, count: Value) -> Value {
         let over = self.builder.compare_const(Condition::Gt, count, MAX_ITERATIONS);
         let (capped, within, join) = (self.builder.block(), self.builder.block(), self.builder.block());
-        let turns = self.builder.param(join, Type::I64);
+        let iterations = self.builder.param(join, Type::I64);
         self.builder.branch(over, capped, within);
         self.builder.switch_to_sealed(capped);
         let limit = self.builder.constant(Type::I64, MAX_ITERATIONS);
@@ -398,13 +403,13 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(within);
         self.builder.jump_with(join, count);
         self.builder.switch_to_sealed(join);
-        turns
+        iterations
     }
 }
 
 /// How often a loop's body runs.
 #[derive(Clone, Copy)]
-struct Turns {
+struct LoopRange {
     /// The loop variable.
     variable: Variable,
     int: IntType,
@@ -415,20 +420,20 @@ struct Turns {
 }
 
 /// What runs in each turn of a `for`.
-struct Body<'b> {
+struct LoopBody<'b> {
     /// The loop variable.
     variable: Variable,
     int: IntType,
     /// Where it is kept besides, because its address is taken.
-    shown: Option<Base>,
-    element: Option<Element>,
+    exposed: Option<Base>,
+    element: Option<ArrayElement>,
     stmts: &'b [Stmt],
     /// The whole statement.
     span: Span,
 }
 
 /// The element of an array that a turn is about.
-struct Element {
+struct ArrayElement {
     array: Prepared,
     len: u64,
     /// Becomes a copy of the element.
@@ -436,7 +441,7 @@ struct Element {
 }
 
 /// What turns are about.
-pub(super) enum Over {
+pub(super) enum IterationSource {
     /// Numbers from 0 on: how many, in 32 bits.
     Numbers(Value),
     /// The entries of a map.
@@ -445,9 +450,9 @@ pub(super) enum Over {
 
 /// A loop under an iterator, or a walk.
 pub(super) struct Iteration {
-    running: Iterator,
+    running: RunningIterator,
     /// The result of the last `next`.
-    pub turn: Value,
+    pub item: Value,
     pub header: Block,
     /// Where control goes when the iterator has ended.
     pub ended: Block,
@@ -467,8 +472,8 @@ fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option
     let int = types.scalar(ty)?;
     match (&start.kind, &end.kind) {
         (ExprKind::Const(start), ExprKind::Const(end)) => {
-            let turns = int.value(*end) - int.value(*start);
-            Some(u64::try_from(turns.max(0)).unwrap_or(u64::MAX))
+            let iterations = int.value(*end) - int.value(*start);
+            Some(u64::try_from(iterations.max(0)).unwrap_or(u64::MAX))
         }
         _ => None,
     }
@@ -477,19 +482,19 @@ fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option
 /// Whether a loop over the type may have more than [`MAX_ITERATIONS`].
 fn exceeds(int: IntType, constant: Option<u64>) -> bool {
     match constant {
-        Some(turns) => turns > MAX_ITERATIONS,
+        Some(iterations) => iterations > MAX_ITERATIONS,
         None => int.bits > 16,
     }
 }
 
 /// What a loop's body declares and assigns.
 #[derive(Default)]
-struct Changes {
+struct LoopChanges {
     assigned: BTreeSet<LocalId>,
     declared: BTreeSet<LocalId>,
 }
 
-impl Visitor for Changes {
+impl Visitor for LoopChanges {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Let { local, .. } => {
@@ -498,8 +503,8 @@ impl Visitor for Changes {
             StmtKind::Bind { local, .. } => {
                 self.assigned.insert(*local);
             }
-            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, .. }
-            | StmtKind::Compound { place: Place { kind: PlaceKind::Local(local), .. }, .. } => {
+            StmtKind::Assign { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. }
+            | StmtKind::Compound { lvalue: Lvalue { kind: LvalueKind::Local(local), .. }, .. } => {
                 self.assigned.insert(*local);
             }
             _ => {}
@@ -529,7 +534,7 @@ pub(super) fn faulting_functions(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
 
 struct Faults<'a> {
     types: &'a Types,
-    locals: &'a crate::hir::Function,
+    locals: &'a crate::hir::HirFunction,
     known: &'a BTreeSet<FuncId>,
     /// Functions that are used as values, with their types.
     values: &'a BTreeSet<(TypeId, FuncId)>,

@@ -1,8 +1,8 @@
 //! Maps: lookups, updates, `m[k] op= v` and bindings. What differs where keys are objects of the kernel: `storage`.
 
 use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
+use super::lvalue::{Access, Prepared, Root};
 use super::memory::{Addr, Base};
-use super::place::{Access, Prepared, Root};
 use super::{Alias, Home, Lower, Lowerer, arithmetic, impossible, int_type};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
@@ -257,8 +257,8 @@ impl Lowerer<'_> {
         // Whether another CPU was faster makes no difference.
         self.update(map, key, zeros, BPF_NOEXIST);
         let full = self.builder.block();
-        let made = self.lookup(map, Key::Bytes(key), full);
-        self.builder.jump_with(present, made);
+        let created_entry = self.lookup(map, Key::Bytes(key), full);
+        self.builder.jump_with(present, created_entry);
         self.builder.switch_to_sealed(full);
         self.count_lost(Lost::Update(map));
         self.builder.jump(done);

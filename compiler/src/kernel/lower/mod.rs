@@ -27,10 +27,11 @@ mod inline;
 mod kernel_memory;
 mod linear;
 mod loops;
+mod lvalue;
 mod map;
+mod map_iteration;
 mod matching;
 mod memory;
-mod place;
 mod pointer;
 pub(super) mod print;
 mod program;
@@ -44,7 +45,6 @@ mod strings;
 mod tail;
 mod task;
 mod values;
-mod walks;
 
 pub use pointer::{MAX_HELD, held_pointers};
 
@@ -57,7 +57,7 @@ use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{ExternId, FuncId, Function, FunctionKind, Hir, LocalId, ProgramKind, Target};
+use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, ProgramKind, Target};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -65,7 +65,7 @@ use crate::types::{IntType, TypeId, TypeKind, Types};
 use activation::{Activation, Exit, Outside};
 use errors::Status;
 use memory::Base;
-use pointer::{Kinds, PointerHome, Pointers};
+use pointer::{PointerHome, Pointers, SeenKinds};
 use ring::Records;
 
 /// What no program can have ends the function it stands in.
@@ -116,7 +116,7 @@ pub fn lower(
         return Err(errors);
     }
     let packet_changers = externs(hir, |helper| helper.is_some_and(changes_packet));
-    let changes_packets = !packet_changers.is_empty() || functions.iter().any(linear::brings_into_one_piece);
+    let changes_packets = !packet_changers.is_empty() || functions.iter().any(linear::linearizes_packet);
     let mut lowered = mir::Program {
         functions,
         scratch_bytes: 0,
@@ -148,7 +148,7 @@ fn returning_pointers(hir: &Hir) -> BTreeSet<ExternId> {
 }
 
 /// Whether the kernel passes pointers to its structs in the context of a function: its own parameters, or a socket.
-fn has_pointers_in_context(function: &Function) -> bool {
+fn has_pointers_in_context(function: &HirFunction) -> bool {
     match function.kind {
         FunctionKind::Method(_) => true,
         // Each by its name: whoever adds a kind has to say.
@@ -178,7 +178,7 @@ fn has_pointers_in_context(function: &Function) -> bool {
 const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff", "bpf_sock_addr"];
 
 /// The struct behind a function's context, if it is one of [`CONTEXTS`].
-fn context_of(hir: &Hir, function: &Function) -> Option<&'static str> {
+fn context_of(hir: &Hir, function: &HirFunction) -> Option<&'static str> {
     let mut types = function.params.iter().map(|param| function.locals[*param].ty);
     let context = types.find(|ty| hir.types.is_context_pointer(*ty))?;
     let TypeKind::Ptr(to) = hir.types.kind(context) else { return None };
@@ -188,7 +188,7 @@ fn context_of(hir: &Hir, function: &Function) -> Option<&'static str> {
 
 /// A function, and its scratch slot if it has one.
 struct Lowered {
-    function: mir::Function,
+    function: mir::MirFunction,
     scratch: Option<ScratchBase>,
 }
 
@@ -200,7 +200,7 @@ struct Context<'a> {
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
     /// Functions that defer calls, as [`defer::rewritten`] gives them.
-    with_defers: BTreeMap<FuncId, Function>,
+    with_defers: BTreeMap<FuncId, HirFunction>,
     /// Functions that become part of their callers. Methods among them may be programs besides.
     inlined: BTreeSet<FuncId>,
     /// Functions that are used as values, with their types.
@@ -215,7 +215,7 @@ struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A function as it is lowered.
-    fn function(&'a self, id: FuncId) -> &'a Function {
+    fn function(&'a self, id: FuncId) -> &'a HirFunction {
         self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
     }
 
@@ -261,8 +261,8 @@ struct LocalHome {
 
 /// What is known of a MIR function once all of it has been seen.
 #[derive(Default, PartialEq, Eq)]
-struct Known {
-    kinds: Kinds,
+struct FunctionFacts {
+    kinds: SeenKinds,
     scopes: ring::Scopes,
     early: ring::Early,
 }
@@ -273,7 +273,7 @@ struct Lowerer<'a> {
     /// The function whose statements are being lowered.
     active: Activation<'a>,
     builder: Builder,
-    loops: Vec<loops::Frame>,
+    loops: Vec<loops::EnclosingLoop>,
     status: Status,
     scratch: Option<ScratchBase>,
     pointers: Pointers,
@@ -292,7 +292,7 @@ struct Lowerer<'a> {
 
 impl<'a> Lowerer<'a> {
     fn function(program: &'a Context<'a>, id: FuncId) -> Lower<Lowered> {
-        let mut known = Known::default();
+        let mut known = FunctionFacts::default();
         loop {
             let (function, found) = Self::with_known(program, id, &known)?;
             if found == known {
@@ -302,17 +302,21 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    fn with_known(program: &'a Context<'a>, id: FuncId, known: &Known) -> Lower<(Lowered, Known)> {
+    fn with_known(
+        program: &'a Context<'a>,
+        id: FuncId,
+        known: &FunctionFacts,
+    ) -> Lower<(Lowered, FunctionFacts)> {
         let source = program.function(id);
         let is_program = program.hir.is_entry(id);
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
-        let mut builder = Builder::new(mir::Function {
+        let mut builder = Builder::new(mir::MirFunction {
             id,
             name: source.name.clone(),
             span: source.span,
             is_program,
             is_called: !is_program || matches!(source.target, Target::Period { .. }),
-            is_verdict: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
+            returns_bool: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
             context: context_of(program.hir, source),
             params: Vec::new(),
             ret,
@@ -340,7 +344,7 @@ impl<'a> Lowerer<'a> {
             context: None,
         };
         lowerer.parameters(id)?;
-        lowerer.bring_into_one_piece(id)?;
+        lowerer.linearize_packet(id)?;
         let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);
@@ -353,7 +357,7 @@ impl<'a> Lowerer<'a> {
             release(&mut function, claim.base, claim.none_free);
         }
         let early = lowerer.records.early(&known.early);
-        let found = Known { kinds: lowerer.pointers.found, scopes: lowerer.records.found, early };
+        let found = FunctionFacts { kinds: lowerer.pointers.found, scopes: lowerer.records.found, early };
         Ok((Lowered { function, scratch: lowerer.scratch }, found))
     }
 
@@ -413,7 +417,7 @@ impl<'a> Lowerer<'a> {
             let slot = self.local_slot(id, size);
             let home = self.memory_home(id, Base::Slot(slot));
             if let Home::Memory(_) = home {
-                let lasts = self.active.lasting.contains(&id);
+                let lasts = self.active.escaping.contains(&id);
                 let scope = if lasts { self.active.scope } else { self.records.depth };
                 self.hold(slot, ty, scope, span)?;
             }

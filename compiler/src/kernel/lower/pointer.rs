@@ -29,11 +29,11 @@ use super::memory::{Addr, BASE_ALIGN, Base};
 use super::ring::Site;
 use super::sink::Sink;
 use super::{Home, LocalHome, Lower, Lowerer, U64, arithmetic, impossible};
-use crate::hir::{self, Expr, ExprKind, KernelBuiltin, Place, PlaceKind};
+use crate::hir::{self, Expr, ExprKind, KernelBuiltin, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 pub(super) use held::Number;
-use held::{HeldPlace, Holder};
+use held::{HeldLocation, Holder};
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ pub(super) struct Object {
     /// The part of a packet that it is.
     pub packet: Option<Part>,
     /// The place in a slot with pointers that it is, or starts at.
-    pub held: Option<HeldPlace>,
+    pub held: Option<HeldLocation>,
 }
 
 /// The extent of what an address of the kernel or of a user program leads to.
@@ -105,37 +105,37 @@ pub(super) struct Pointers {
     /// Their positions there.
     by_slot: BTreeMap<Slot, usize>,
     /// For each pointer that changes, a variable for the objects of each kind: all but one of them are null.
-    variables: Vec<Vec<(Kind, Variable)>>,
+    variables: Vec<Vec<(ObjectKind, Variable)>>,
     /// The kinds, as far as they were found when the function was lowered before.
-    known: Kinds,
+    known: SeenKinds,
     /// The kinds, with what was found since.
-    pub found: Kinds,
+    pub found: SeenKinds,
 }
 
 /// The extent of an object, whether it is the frame's own, which record it is, which part of a packet, and which place in
 /// a slot with pointers.
-type Kind = (u64, bool, Option<Site>, Option<Part>, Option<HeldPlace>);
+type ObjectKind = (u64, bool, Option<Site>, Option<Part>, Option<HeldLocation>);
 
 /// What a pointer that changes may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The kinds of objects that it may point into.
-    kinds: BTreeSet<Kind>,
+    kinds: BTreeSet<ObjectKind>,
     /// What every pointer in it is a multiple of.
     align: u32,
 }
 
 /// The same for each.
-pub(super) type Kinds = Vec<Seen>;
+pub(super) type SeenKinds = Vec<Seen>;
 
 impl Object {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ObjectKind {
         (self.extent, self.is_own, self.record, self.packet, self.held)
     }
 }
 
 impl Pointers {
-    pub(super) fn new(known: Kinds) -> Pointers {
+    pub(super) fn new(known: SeenKinds) -> Pointers {
         Pointers { found: known.clone(), known, ..Pointers::default() }
     }
 }
@@ -178,7 +178,7 @@ impl Lowerer<'_> {
         }
         let align = self.pointers.found[index].align;
         let kinds = self.pointers.known.get(index).map(|seen| seen.kinds.clone()).unwrap_or_default();
-        let variable = |kind: Kind| {
+        let variable = |kind: ObjectKind| {
             let is_flag = kind.2.is_some() || kind.3.is_some();
             let ty = match kind.0 {
                 _ if is_flag => Type::I32,
@@ -251,15 +251,16 @@ impl Lowerer<'_> {
     fn pointer_kind(&mut self, expr: &Expr) -> Lower<Pointer> {
         match &expr.kind {
             ExprKind::Const(0) => Ok(self.null()),
-            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.declare(*local)?.home {
+            ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => match self.declare(*local)?.home
+            {
                 Home::Pointer(PointerHome::Fixed(pointer)) => Ok(pointer),
                 Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
                 Home::Memory(base) => Ok(self.pointer_in(Addr::of(base))),
                 _ => impossible(expr.span, "a pointer from here"),
             },
-            ExprKind::Load(place) => match (self.packet_member(place), self.kernel_part(place)) {
+            ExprKind::Load(lvalue) => match (self.packet_member(lvalue), self.kernel_part(lvalue)) {
                 (Some(field), _) => {
-                    self.check_access(field, place, false)?;
+                    self.check_access(field, lvalue, false)?;
                     self.packet_pointer(field.ty, expr.span)
                 }
                 (None, Some(part)) => {
@@ -267,11 +268,11 @@ impl Lowerer<'_> {
                     Ok(self.pointer_to_address(address))
                 }
                 (None, None) => {
-                    let prepared = self.prepare(place)?;
-                    self.load_pointer(&prepared, place.ty, expr.span)
+                    let prepared = self.prepare(lvalue)?;
+                    self.load_pointer(&prepared, lvalue.ty, expr.span)
                 }
             },
-            ExprKind::AddrOf(place) => self.address_of_place(place),
+            ExprKind::AddrOf(lvalue) => self.address_of_lvalue(lvalue),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
             ExprKind::CallExtern { function, args } => self.external_pointer(*function, args, expr.span),
             ExprKind::New => self.new_object(expr.ty, expr.span),
@@ -353,50 +354,50 @@ impl Lowerer<'_> {
     }
 
     /// The address of a place.
-    pub(super) fn address_of_place(&mut self, place: &Place) -> Lower<Pointer> {
-        if let Some(part) = self.kernel_part(place) {
+    pub(super) fn address_of_lvalue(&mut self, lvalue: &Lvalue) -> Lower<Pointer> {
+        if let Some(part) = self.kernel_part(lvalue) {
             let address = self.kernel_address(&part)?;
             return Ok(self.pointer_to_address(address));
         }
-        match &place.kind {
-            PlaceKind::Local(_) | PlaceKind::Global(_) => {
-                let prepared = self.prepare(place)?;
+        match &lvalue.kind {
+            LvalueKind::Local(_) | LvalueKind::Global(_) => {
+                let prepared = self.prepare(lvalue)?;
                 let addr = self.resolve(&prepared)?.addr;
                 let base = self.pointer(addr);
-                Ok(self.whole(base, place.ty))
+                Ok(self.whole(base, lvalue.ty))
             }
-            PlaceKind::Element { map, key } => {
+            LvalueKind::Element { map, key } => {
                 let key = self.key(*map, key)?;
                 let base = self.nullable_entry(*map, key);
-                Ok(self.whole(base, place.ty))
+                Ok(self.whole(base, lvalue.ty))
             }
-            PlaceKind::Field { base, field } => {
+            LvalueKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
-                    return impossible(place.span, "a field of this value");
+                    return impossible(lvalue.span, "a field of this value");
                 };
                 let start = self.types().field_offset(*id, *field);
-                let bytes = self.types().size(place.ty);
-                let pointer = self.address_of_place(base)?;
+                let bytes = self.types().size(lvalue.ty);
+                let pointer = self.address_of_lvalue(base)?;
                 Ok(self.part(pointer, Bytes::Known(start), start.saturating_add(bytes), stride(start)))
             }
-            PlaceKind::Index { base, index } => {
+            LvalueKind::Index { base, index } => {
                 let TypeKind::Array(element, len) = *self.types().kind(base.ty) else {
-                    return impossible(place.span, "the address of a part of this value");
+                    return impossible(lvalue.span, "the address of a part of this value");
                 };
                 let element_bytes = self.types().size(element);
-                let pointer = self.address_of_place(base)?;
+                let pointer = self.address_of_lvalue(base)?;
                 let start = self.scaled(index, element_bytes)?;
                 Ok(self.part(pointer, start, element_bytes.saturating_mul(len), stride(element_bytes)))
             }
-            PlaceKind::Deref(pointer) => self.pointer_value(pointer),
-            PlaceKind::Config(..) | PlaceKind::Value(_) => impossible(place.span, "the address of this"),
+            LvalueKind::Deref(pointer) => self.pointer_value(pointer),
+            LvalueKind::Config(..) | LvalueKind::Value(_) => impossible(lvalue.span, "the address of this"),
         }
     }
 
     /// A pointer to all of a value.
     fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
         let is_own = self.is_own(base);
-        let held = self.held_place(Addr::of(Base::Pointer(base)));
+        let held = self.held_location(Addr::of(Base::Pointer(base)));
         let object = Object { base, extent: self.types().size(ty), is_own, record: None, packet: None, held };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }

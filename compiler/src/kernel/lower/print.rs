@@ -47,7 +47,7 @@ impl Visitor for Prints<'_> {
         let (Some(values), None) = (values, self.sites.get(&expr.span)) else { return };
         self.sites.insert(expr.span, self.table.len() as u64);
         let (file, line) = self.sources.map_or((String::new(), 0), |sources| {
-            let (file, line, _) = sources.place(expr.span);
+            let (file, line, _) = sources.position(expr.span);
             (file.rsplit('/').next().unwrap_or(file).to_owned(), line)
         });
         self.table.push(Print { file, line, format: format.clone(), values });

@@ -121,8 +121,8 @@ impl<'a> Lowerer<'a> {
         let first = if at_entry { 0 } else { self.register_offset(&X86_ARGUMENTS, 0) };
         let registers = self.context_word(context, first);
         let offset = self.register_offset(&X86_CALL_ARGUMENTS, index);
-        let place = self.builder.binary_const(BinaryOp::Add, registers, offset as u64);
-        self.read_word(place, Source::Kernel)
+        let address = self.builder.binary_const(BinaryOp::Add, registers, offset as u64);
+        self.read_word(address, Source::Kernel)
     }
 
     /// Gives a parameter the value of a register.

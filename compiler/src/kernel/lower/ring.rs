@@ -222,10 +222,10 @@ impl Lowerer<'_> {
         let bytes = self.size(to, span)?;
         let site = self.new_site(true);
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
-            return Err(Box::new(outlives_turn(span)));
+            return Err(Box::new(outlives_iteration(span)));
         }
         let Record { address, held, .. } = self.records.all[&site];
-        let slot = self.builder.lasting_slot(bytes);
+        let slot = self.builder.dedicated_slot(bytes);
         self.hold(slot, to, self.active.scope, span)?;
         let memory = Addr::of(Base::Slot(slot));
         self.zero(memory, bytes);
@@ -234,7 +234,7 @@ impl Lowerer<'_> {
         self.builder.set(address, start);
         self.builder.set(held, one);
         let base = self.builder.constant(Type::I32, 1);
-        let (extent, held) = (u64::from(bytes), self.held_place(memory));
+        let (extent, held) = (u64::from(bytes), self.held_location(memory));
         let object = Object { base, extent, is_own: true, record: Some(site), packet: None, held };
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
@@ -341,7 +341,7 @@ impl Lowerer<'_> {
 }
 
 /// KS0622: an object that another turn of its loop would make again.
-fn outlives_turn(span: Span) -> Diagnostic {
+fn outlives_iteration(span: Span) -> Diagnostic {
     Diagnostic::error(622, span, "this object outlives the turn of the loop that makes it")
         .note("each `new` has memory for one object, which the next turn would make again")
         .help("keep the pointer in a variable of the loop's body, or make the object before the loop")

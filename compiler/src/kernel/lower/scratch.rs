@@ -20,7 +20,7 @@ impl Lowerer<'_> {
     /// in between or on top, reads more, takes its own one back and asks for the next slot. Kernels and instruction sets
     /// without atomics that answer can do that, too.
     pub(super) fn claim_scratch(&mut self) -> Claim {
-        let key = self.builder.lasting_slot(4);
+        let key = self.builder.dedicated_slot(4);
         let counter = self.builder.variable(Type::I32);
         let first = self.builder.constant(Type::I32, 0);
         self.builder.set(counter, first);

@@ -1,13 +1,13 @@
 //! Statements.
 
 use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
+use super::lvalue::{Access, Prepared, Root};
 use super::memory::{Addr, Base, access_size};
-use super::place::{Access, Prepared, Root};
 use super::sink::Sink;
 use super::{Alias, Home, LocalHome, Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind, Walk,
+    self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Lvalue, LvalueKind, MapIteration, Stmt, StmtKind,
 };
 use crate::types::IntType;
 
@@ -73,17 +73,17 @@ impl Lowerer<'_> {
             StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
             StmtKind::Remove { map, key } => self.remove(*map, key),
             StmtKind::Free(pointer) | StmtKind::Release(pointer) => self.free(pointer),
-            StmtKind::Assign { place, value } => self.assign(place, value),
-            StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
+            StmtKind::Assign { lvalue, value } => self.assign(lvalue, value),
+            StmtKind::Compound { lvalue, op, value } => self.compound(lvalue, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),
             StmtKind::If { cond, then, otherwise } => self.if_else(cond, then, otherwise),
             StmtKind::While { cond, body } => self.while_loop(cond, body, stmt.span),
             StmtKind::For { local, start, end, body } => self.for_loop(*local, (start, end), body, stmt.span),
-            StmtKind::ForEach { key, value, walk: Walk::Array(array), body } => {
-                self.walk_array(*key, *value, array, body)
+            StmtKind::ForEach { key, value, iteration: MapIteration::Array(array), body } => {
+                self.iterate_array(*key, *value, array, body)
             }
-            StmtKind::ForEach { key, value, walk: Walk::Map(map), body } => {
-                self.walk_map(*key, *value, *map, body)
+            StmtKind::ForEach { key, value, iteration: MapIteration::Map(map), body } => {
+                self.iterate_map(*key, *value, *map, body)
             }
             StmtKind::Try { body, catches } => self.try_catch(body, catches),
             StmtKind::Throw(code) => self.throw(code),
@@ -141,36 +141,36 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, place: &Place, value: &Expr) -> Lower<()> {
-        if self.is_scalar(place.ty) {
-            return self.assign_scalar(place, value);
+    fn assign(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
+        if self.is_scalar(lvalue.ty) {
+            return self.assign_scalar(lvalue, value);
         }
-        if let PlaceKind::Local(id) = place.kind {
+        if let LvalueKind::Local(id) = lvalue.kind {
             return self.assign_local(id, value);
         }
-        self.assign_aggregate(place, value)
+        self.assign_aggregate(lvalue, value)
     }
 
-    fn assign_scalar(&mut self, place: &Place, value: &Expr) -> Lower<()> {
-        if let PlaceKind::Local(id) = place.kind {
+    fn assign_scalar(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
+        if let LvalueKind::Local(id) = lvalue.kind {
             let home = self.declare(id)?;
             self.set_local(id, home, value)?;
             self.set_present(home, true);
             return Ok(());
         }
-        if let Some(member) = self.context_place(place) {
+        if let Some(member) = self.context_lvalue(lvalue) {
             let value = self.scalar(value)?;
-            return self.write_context(member, place, value);
+            return self.write_context(member, lvalue, value);
         }
-        let prepared = self.prepare(place)?;
-        self.check_writable(&prepared, place.span)?;
-        if self.is_pointer(place.ty) && prepared.element().is_none() {
+        let prepared = self.prepare(lvalue)?;
+        self.check_writable(&prepared, lvalue.span)?;
+        if self.is_pointer(lvalue.ty) && prepared.element().is_none() {
             let pointer = self.pointer_value(value)?;
             return self.store_pointer(&prepared, pointer);
         }
         let (int, value) = self.stored_scalar(value)?;
         if let Some((map, key)) = prepared.element() {
-            return self.assign_scalar_element(map, key, value, place.span);
+            return self.assign_scalar_element(map, key, value, lvalue.span);
         }
         let access = self.resolve(&prepared)?;
         self.store_scalar(access.addr, int, value);
@@ -211,17 +211,17 @@ impl Lowerer<'_> {
     }
 
     /// The value is complete before the place is touched, which it may mention.
-    fn assign_aggregate(&mut self, place: &Place, value: &Expr) -> Lower<()> {
-        let bytes = self.size(place.ty, place.span)?;
-        let prepared = self.prepare(place)?;
-        self.check_writable(&prepared, place.span)?;
-        if self.can_write_in_place(place, &prepared, value) {
+    fn assign_aggregate(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
+        let bytes = self.size(lvalue.ty, lvalue.span)?;
+        let prepared = self.prepare(lvalue)?;
+        self.check_writable(&prepared, lvalue.span)?;
+        if self.can_write_directly(lvalue, &prepared, value) {
             let access = self.resolve(&prepared)?;
             return self.lower_into(value, access.addr);
         }
         let from = self.temporary(value)?;
         if let Some((map, key)) = prepared.element() {
-            return self.assign_element(map, key, from, place.span);
+            return self.assign_element(map, key, from, lvalue.span);
         }
         let access = self.resolve(&prepared)?;
         self.copy(access.addr, from, bytes);
@@ -231,7 +231,7 @@ impl Lowerer<'_> {
     }
 
     /// Whether the place is sure to be there and the value does not depend on it.
-    fn can_write_in_place(&self, place: &Place, prepared: &Prepared, value: &Expr) -> bool {
+    fn can_write_directly(&self, lvalue: &Lvalue, prepared: &Prepared, value: &Expr) -> bool {
         let root_is_memory = match prepared.root {
             Root::Global(_) => true,
             Root::Local(id) => {
@@ -241,25 +241,25 @@ impl Lowerer<'_> {
             }
             Root::Element(..) | Root::Value(_) | Root::Pointer(..) | Root::Config(_) => false,
         };
-        root_is_memory && has_fixed_offset(place) && !mentions(self.hir, value, prepared.root)
+        root_is_memory && has_fixed_offset(lvalue) && !mentions(self.hir, value, prepared.root)
     }
 
-    fn compound(&mut self, place: &Place, op: hir::BinaryOp, value: &Expr) -> Lower<()> {
-        let int = self.int(place.ty, place.span)?;
+    fn compound(&mut self, lvalue: &Lvalue, op: hir::BinaryOp, value: &Expr) -> Lower<()> {
+        let int = self.int(lvalue.ty, lvalue.span)?;
         let arithmetic = self.int(value.ty, value.span)?;
-        if let Some(member) = self.context_place(place) {
+        if let Some(member) = self.context_lvalue(lvalue) {
             let value = self.scalar(value)?;
-            let old = self.read_context(member, place)?;
+            let old = self.read_context(member, lvalue)?;
             let new = self.changed(old, int, Change { op, value, int: arithmetic, shared: false });
-            return self.write_context(member, place, new);
+            return self.write_context(member, lvalue, new);
         }
-        let prepared = self.prepare(place)?;
-        self.check_writable(&prepared, place.span)?;
+        let prepared = self.prepare(lvalue)?;
+        self.check_writable(&prepared, lvalue.span)?;
         let value = self.scalar(value)?;
         let mut change = Change { op, value, int: arithmetic, shared: false };
-        if let Some(home) = self.scalar_local(place)? {
+        if let Some(home) = self.scalar_local(lvalue)? {
             let Home::Scalar(variable) = home.home else {
-                return impossible(place.span, "this place");
+                return impossible(lvalue.span, "this place");
             };
             let old = self.builder.get(variable);
             let new = self.changed(old, int, change);
@@ -268,10 +268,10 @@ impl Lowerer<'_> {
             return Ok(());
         }
         if let Some((map, key)) = prepared.element() {
-            return self.compound_element(map, key, change, place.span);
+            return self.compound_element(map, key, change, lvalue.span);
         }
         if let Root::Element(map, key) = prepared.root {
-            return self.compound_part((map, key), &prepared, int, change, place.span);
+            return self.compound_part((map, key), &prepared, int, change, lvalue.span);
         }
         if let Root::Pointer(pointer, bytes) = prepared.root {
             // At most one of the two is not null.
@@ -290,7 +290,7 @@ impl Lowerer<'_> {
         let Access { addr, miss } = self.resolve(&prepared)?;
         self.apply_change(addr, int, change);
         self.join_miss(miss, |_| Ok(()))?;
-        if let PlaceKind::Local(id) = place.kind {
+        if let LvalueKind::Local(id) = lvalue.kind {
             let home = self.declare(id)?;
             self.set_present(home, true);
         }
@@ -402,11 +402,11 @@ impl Lowerer<'_> {
 }
 
 /// Whether the place has neither lookups nor run-time indices.
-fn has_fixed_offset(place: &Place) -> bool {
-    match &place.kind {
-        PlaceKind::Local(_) | PlaceKind::Global(_) => true,
-        PlaceKind::Field { base, .. } => has_fixed_offset(base),
-        PlaceKind::Index { base, index } => {
+fn has_fixed_offset(lvalue: &Lvalue) -> bool {
+    match &lvalue.kind {
+        LvalueKind::Local(_) | LvalueKind::Global(_) => true,
+        LvalueKind::Field { base, .. } => has_fixed_offset(base),
+        LvalueKind::Index { base, index } => {
             matches!(index.kind, ExprKind::Const(_)) && has_fixed_offset(base)
         }
         _ => false,
@@ -437,8 +437,8 @@ impl Visitor for Finder<'_> {
     fn global(&mut self, id: GlobalId) {
         self.found |= matches!(self.root, Root::Global(root) if root == id);
     }
-    fn place(&mut self, place: &Place) {
-        self.found |= matches!((self.root, &place.kind), (Root::Global(_), PlaceKind::Deref(_)));
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        self.found |= matches!((self.root, &lvalue.kind), (Root::Global(_), LvalueKind::Deref(_)));
     }
     fn function(&mut self, id: FuncId) {
         // What a throw leaves behind is not the value.

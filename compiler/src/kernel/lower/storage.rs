@@ -14,7 +14,7 @@ use super::{Lower, Lowerer};
 use crate::bpf::helper_number;
 use crate::builtins::context_members::MemberType;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, ExternId, FunctionKind, LocalId, Map, MapId, PlaceKind, ProgramKind};
+use crate::hir::{Expr, ExprKind, ExternId, FunctionKind, LocalId, LvalueKind, Map, MapId, ProgramKind};
 use crate::types::TypeKind;
 
 /// A pointer to an object of the kernel, and how the program comes by it.
@@ -52,15 +52,15 @@ impl Lowerer<'_> {
                 let is_current = current.is_some() && self.hir.externs[*function].helper == current;
                 Ok(is_current.then_some(KernelObject::CurrentTask(*function)))
             }
-            ExprKind::Load(place) => {
-                if let PlaceKind::Local(local) = place.kind {
+            ExprKind::Load(lvalue) => {
+                if let LvalueKind::Local(local) = lvalue.kind {
                     // Not in loops: what becomes a function of its own may get the pointer as a number.
                     let given = self.active.given.get(&local).filter(|_| self.loops.is_empty());
                     let object = self.active.objects.get(&local).copied();
                     return Ok(object.or(given.map(|given| KernelObject::Read(*given))));
                 }
-                if let Some(member) = self.context_place(place) {
-                    self.check_access(member.field, place, false)?;
+                if let Some(member) = self.context_lvalue(lvalue) {
+                    self.check_access(member.field, lvalue, false)?;
                     let offset = i16::try_from(member.field.offset).ok();
                     let is_object = matches!(member.field.ty, MemberType::Pointer(_));
                     let context = self.scalar(member.context)?;
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
                         .filter(|_| is_object)
                         .map(|offset| KernelObject::Word(context, offset)));
                 }
-                match self.kernel_part(place) {
+                match self.kernel_part(lvalue) {
                     Some(part) => self.member_object(&part),
                     None => Ok(None),
                 }
@@ -120,13 +120,13 @@ impl Lowerer<'_> {
     pub(super) fn stored_or_new(&mut self, map: MapId, object: Value, miss: Block) -> Value {
         let object = self.non_null(object, miss);
         let entry = self.storage_get(map, object, CREATE);
-        let (full, made) = (self.builder.block(), self.builder.block());
+        let (full, exists) = (self.builder.block(), self.builder.block());
         let null = self.builder.value(Type::I32, Op::IsNull(entry));
-        self.builder.branch(null, full, made);
+        self.builder.branch(null, full, exists);
         self.builder.switch_to_sealed(full);
         self.count_lost(Lost::Update(map));
         self.builder.jump(miss);
-        self.builder.switch_to_sealed(made);
+        self.builder.switch_to_sealed(exists);
         self.builder.value(Type::Ptr(Origin::Entry), Op::NonNull(entry))
     }
 
@@ -160,7 +160,7 @@ impl Lowerer<'_> {
         let active = &self.active;
         let ty = active.source.locals[local].ty;
         matches!(self.types().kind(ty), TypeKind::Ptr(_))
-            && (active.fixed.contains(&local) || active.lasting.contains(&local))
+            && (active.fixed.contains(&local) || active.escaping.contains(&local))
             && !active.exposed.contains(&local)
             && self.program.has_storage
     }

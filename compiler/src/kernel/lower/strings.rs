@@ -160,8 +160,8 @@ impl Lowerer<'_> {
                 let word = self.chunk(&Bytes::At(addr), *at, *width);
                 // The top bit of each byte becomes whether the byte is not zero.
                 let low = self.builder.binary_const(BinaryOp::And, word, 0x7f * LANES);
-                let carried = self.builder.binary_const(BinaryOp::Add, low, 0x7f * LANES);
-                let some = self.builder.binary(BinaryOp::Or, carried, word);
+                let with_carry = self.builder.binary_const(BinaryOp::Add, low, 0x7f * LANES);
+                let some = self.builder.binary(BinaryOp::Or, with_carry, word);
                 let top = self.builder.binary_const(BinaryOp::LShr, some, 7);
                 let bits = self.builder.binary_const(BinaryOp::And, top, LANES);
                 lanes = self.builder.binary(BinaryOp::Add, lanes, bits);

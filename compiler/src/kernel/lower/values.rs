@@ -16,14 +16,14 @@ use crate::types::{TypeId, TypeKind};
 
 /// The functions of the kernel half that are used as values, with their types.
 pub(super) fn of(hir: &Hir, split: &Split) -> BTreeSet<(TypeId, FuncId)> {
-    let mut values = Values(BTreeSet::new());
+    let mut values = FunctionValues(BTreeSet::new());
     split.kernel.iter().for_each(|id| visit::block(&mut values, &hir.functions[*id].body));
     values.0
 }
 
-struct Values(BTreeSet<(TypeId, FuncId)>);
+struct FunctionValues(BTreeSet<(TypeId, FuncId)>);
 
-impl Visitor for Values {
+impl Visitor for FunctionValues {
     fn expr(&mut self, expr: &Expr) {
         if let ExprKind::Function(id) = expr.kind {
             self.0.insert((expr.ty, id));

@@ -3,10 +3,11 @@
 //! The method is that of Braun et al., "Simple and Efficient Construction of Static Single Assignment Form" (2013): a
 //! variable read in a block that does not set it becomes a parameter of the block, filled in from each predecessor once
 //! all of them are known (the block is sealed). Parameters that turn out to be superfluous are removed by
-//! `pass::params`.
+//! `pass::redundant_params`.
 
 use super::{
-    Block, BlockData, Callee, Condition, Function, Inst, Op, Slot, SlotData, Target, Terminator, Type, Value,
+    Block, BlockData, Callee, Condition, Inst, MirFunction, Op, Slot, SlotData, Target, Terminator, Type,
+    Value,
 };
 use crate::hir::FuncId;
 use crate::id_type;
@@ -20,14 +21,14 @@ id_type! {
 
 /// Builds one function.
 pub struct Builder {
-    function: Function,
+    function: MirFunction,
     current: Block,
     span: Span,
     state: IndexVec<Block, BlockState>,
     variables: IndexVec<Variable, Type>,
     stack_top: u32,
     /// Slots that overlap no others, whose positions are not known before all others are.
-    lasting: Vec<Slot>,
+    dedicated: Vec<Slot>,
     constants: FastMap<Value, u64>,
     /// Values that are another one and a constant.
     sums: FastMap<Value, (Value, u64)>,
@@ -55,7 +56,7 @@ pub struct StackMark(u32);
 
 impl Builder {
     /// Starts a function, in its entry block.
-    pub fn new(function: Function) -> Builder {
+    pub fn new(function: MirFunction) -> Builder {
         let span = function.span;
         let mut builder = Builder {
             function,
@@ -64,7 +65,7 @@ impl Builder {
             state: IndexVec::new(),
             variables: IndexVec::new(),
             stack_top: 0,
-            lasting: Vec::new(),
+            dedicated: Vec::new(),
             constants: FastMap::default(),
             sums: FastMap::default(),
             frame: FastMap::default(),
@@ -86,8 +87,8 @@ impl Builder {
     }
 
     /// The finished function.
-    pub fn finish(mut self) -> Function {
-        for slot in self.lasting {
+    pub fn finish(mut self) -> MirFunction {
+        for slot in self.dedicated {
             let data = &mut self.function.slots[slot];
             data.position = self.function.slot_bytes;
             self.function.slot_bytes = self.function.slot_bytes.saturating_add(whole_words(data.size));
@@ -225,18 +226,18 @@ impl Builder {
     /// Appends an instruction with a result.
     pub fn value(&mut self, ty: Type, op: Op) -> Value {
         let value = self.function.values.push(ty);
-        if let Some(place) = self.place_of(&op) {
-            self.frame.insert(value, place);
+        if let Some(location) = self.location_of(&op) {
+            self.frame.insert(value, location);
         }
         self.append(Some(value), op);
         value
     }
 
-    fn place_of(&self, op: &Op) -> Option<(Slot, u32)> {
+    fn location_of(&self, op: &Op) -> Option<(Slot, u32)> {
         match op {
             Op::StackAddr { slot, offset } => Some((*slot, *offset)),
             Op::PtrAdd(base, distance) => {
-                let ((slot, offset), distance) = (self.frame_place(*base)?, self.known(*distance)?);
+                let ((slot, offset), distance) = (self.stack_location(*base)?, self.known(*distance)?);
                 Some((slot, offset.checked_add(u32::try_from(distance).ok()?)?))
             }
             _ => None,
@@ -244,7 +245,7 @@ impl Builder {
     }
 
     /// The slot and the byte of it that a value is the address of, if it was made as one.
-    pub fn frame_place(&self, value: Value) -> Option<(Slot, u32)> {
+    pub fn stack_location(&self, value: Value) -> Option<(Slot, u32)> {
         self.frame.get(&value).copied()
     }
 
@@ -395,9 +396,9 @@ impl Builder {
     }
 
     /// Reserves bytes of the frame, at a multiple of 8, that nothing else ever uses.
-    pub fn lasting_slot(&mut self, size: u32) -> Slot {
+    pub fn dedicated_slot(&mut self, size: u32) -> Slot {
         let slot = self.function.slots.push(SlotData { size, position: 0 });
-        self.lasting.push(slot);
+        self.dedicated.push(slot);
         slot
     }
 

@@ -255,7 +255,7 @@ impl Kfunc {
     pub fn result(self) -> Option<Type> {
         match self {
             Kfunc::IterNumNew => Some(Type::I32),
-            Kfunc::IterNumNext => Some(Type::Ptr(Origin::TurnOrNull)),
+            Kfunc::IterNumNext => Some(Type::Ptr(Origin::IterCounterOrNull)),
             Kfunc::IterNumDestroy => None,
         }
     }
@@ -264,7 +264,7 @@ impl Kfunc {
 /// What a walk through the entries of a map does, before `pass::callbacks` makes a call of [`Helper::ForEachMapElem`] of
 /// it. Which walk it is, 8 bytes of the stack say, which nothing else uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Walk {
+pub enum MapIter {
     /// `(walk, map) -> 0`
     New,
     /// `(walk) -> the next entry or null`
@@ -275,31 +275,31 @@ pub enum Walk {
     End,
 }
 
-impl Walk {
+impl MapIter {
     /// As listings show it.
     pub fn name(self) -> &'static str {
         match self {
-            Walk::New => "walk_new",
-            Walk::Next => "walk_next",
-            Walk::Key => "walk_key",
-            Walk::End => "walk_end",
+            MapIter::New => "walk_new",
+            MapIter::Next => "walk_next",
+            MapIter::Key => "walk_key",
+            MapIter::End => "walk_end",
         }
     }
 
     /// The type of its result, if it has one.
     pub fn result(self) -> Option<Type> {
         match self {
-            Walk::New => Some(Type::I32),
-            Walk::Next => Some(Type::Ptr(Origin::EntryOrNull)),
-            Walk::Key => Some(Type::Ptr(Origin::Entry)),
-            Walk::End => None,
+            MapIter::New => Some(Type::I32),
+            MapIter::Next => Some(Type::Ptr(Origin::EntryOrNull)),
+            MapIter::Key => Some(Type::Ptr(Origin::Entry)),
+            MapIter::End => None,
         }
     }
 }
 
 /// What a call does with a loop whose turns somebody gives: an iterator of the kernel, or a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum IterStep {
     /// Starts it: gives 0.
     New,
     /// Asks for the next turn: null if there is none.
@@ -318,7 +318,7 @@ pub enum Callee {
     /// A kernel function.
     Kfunc(Kfunc),
     /// A walk.
-    Walk(Walk),
+    MapIter(MapIter),
     /// A helper or function of the kernel that the script names. It may write what its arguments lead to.
     External(ExternId),
     /// A function of this object.
@@ -327,12 +327,12 @@ pub enum Callee {
 
 impl Callee {
     /// What it does with a loop, which its first argument names.
-    pub fn step(self) -> Option<Step> {
+    pub fn step(self) -> Option<IterStep> {
         match self {
-            Callee::Kfunc(Kfunc::IterNumNew) | Callee::Walk(Walk::New) => Some(Step::New),
-            Callee::Kfunc(Kfunc::IterNumNext) | Callee::Walk(Walk::Next) => Some(Step::Next),
-            Callee::Walk(Walk::Key) => Some(Step::Read),
-            Callee::Kfunc(Kfunc::IterNumDestroy) | Callee::Walk(Walk::End) => Some(Step::End),
+            Callee::Kfunc(Kfunc::IterNumNew) | Callee::MapIter(MapIter::New) => Some(IterStep::New),
+            Callee::Kfunc(Kfunc::IterNumNext) | Callee::MapIter(MapIter::Next) => Some(IterStep::Next),
+            Callee::MapIter(MapIter::Key) => Some(IterStep::Read),
+            Callee::Kfunc(Kfunc::IterNumDestroy) | Callee::MapIter(MapIter::End) => Some(IterStep::End),
             Callee::Helper(_) | Callee::External(_) | Callee::Function(_) => None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 
-use super::{Block, Function, WaysIn};
+use super::{Block, MirFunction, Predecessors};
 use crate::index::IndexVec;
 
 /// Immediate dominators of the blocks that can be reached.
@@ -17,13 +17,13 @@ pub struct Dominators {
 
 impl Dominators {
     /// Works them out; `order` is the function's reverse postorder.
-    pub fn new(function: &Function, order: &[Block]) -> Dominators {
-        Dominators::of(order, &function.ways_in(order))
+    pub fn new(function: &MirFunction, order: &[Block]) -> Dominators {
+        Dominators::of(order, &function.predecessors(order))
     }
 
     /// The same, where the ways through the function are known.
-    pub fn of(order: &[Block], ways_in: &WaysIn) -> Dominators {
-        let mut position: IndexVec<Block, Option<usize>> = (0..ways_in.len()).map(|_| None).collect();
+    pub fn of(order: &[Block], predecessors: &Predecessors) -> Dominators {
+        let mut position: IndexVec<Block, Option<usize>> = (0..predecessors.len()).map(|_| None).collect();
         for (at, block) in order.iter().enumerate() {
             position[*block] = Some(at);
         }
@@ -33,7 +33,7 @@ impl Dominators {
         while changed {
             changed = false;
             for at in 1..order.len() {
-                let before = ways_in[order[at]].iter().filter_map(|from| position[*from]);
+                let before = predecessors[order[at]].iter().filter_map(|from| position[*from]);
                 let known = before.filter(|from| immediate[*from].is_some());
                 let new = known.reduce(|a, b| common(&immediate, a, b));
                 changed |= new != immediate[at];

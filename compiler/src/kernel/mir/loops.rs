@@ -11,25 +11,25 @@ pub struct Loops {
     /// The kernel has no iterators: each loop becomes a call of `bpf_loop` (`pass::callbacks`).
     pub called: bool,
     /// The functions of programs that walk through a map, where each loop becomes such a call too (`pass::callbacks`).
-    pub beside_walks: BTreeSet<FuncId>,
+    pub with_map_iteration: BTreeSet<FuncId>,
     /// The functions that those calls name, which are static.
     pub callbacks: BTreeSet<FuncId>,
     /// For bodies of loops and helpers, how many bytes there are behind each pointer that they are given last.
-    pub handed: BTreeMap<FuncId, Vec<u32>>,
+    pub pointee_bytes: BTreeMap<FuncId, Vec<u32>>,
     /// Loops that could not become such a call.
-    pub kept: Vec<(Span, Kept)>,
+    pub kept: Vec<(Span, KeptReason)>,
 }
 
 impl Loops {
     /// Whether each loop of a function becomes a call of `bpf_loop`.
     pub fn are_called_in(&self, function: FuncId) -> bool {
-        self.called || self.beside_walks.contains(&function)
+        self.called || self.with_map_iteration.contains(&function)
     }
 }
 
 /// Why a loop stays under an iterator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptReason {
     /// A pointer or binding is another one in the next turn, or behind the loop.
     Pointer,
     /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 looks at one turn only, and
@@ -44,17 +44,17 @@ pub enum Kept {
     Size,
 }
 
-impl Kept {
+impl KeptReason {
     /// In words, behind "the loop cannot become a call of bpf_loop:".
     pub fn reason(self) -> &'static str {
         match self {
-            Kept::Pointer => {
+            KeptReason::Pointer => {
                 "a pointer or binding changes from turn to turn, or is made in the loop and used behind it"
             }
-            Kept::Stack => "the loop writes to memory on the stack that is used outside of it",
-            Kept::Inner => "a loop inside of it cannot",
-            Kept::Shape => "its parts are entered in more than one place",
-            Kept::Size => "it changes more values than fit the stack",
+            KeptReason::Stack => "the loop writes to memory on the stack that is used outside of it",
+            KeptReason::Inner => "a loop inside of it cannot",
+            KeptReason::Shape => "its parts are entered in more than one place",
+            KeptReason::Size => "it changes more values than fit the stack",
         }
     }
 }

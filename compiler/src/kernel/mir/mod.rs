@@ -20,8 +20,8 @@ mod op;
 pub mod print;
 pub mod verify;
 
-pub use self::callee::{Callee, Helper, Kfunc, Step, Storage, Walk};
-pub use self::loops::{Kept, Loops};
+pub use self::callee::{Callee, Helper, IterStep, Kfunc, MapIter, Storage};
+pub use self::loops::{KeptReason, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
 pub use crate::bpf::Size;
@@ -65,9 +65,9 @@ pub enum Origin {
     /// The program's context: read and written at constant offsets only, each member in its own size.
     Context,
     /// The counter inside an iterator, or null: to be tested before use.
-    TurnOrNull,
+    IterCounterOrNull,
     /// The counter inside an iterator.
-    Turn,
+    IterCounter,
     /// A byte of the packet or of its metadata, there or not: to be tested by [`Op::Within`] before use.
     Packet,
     /// The end of the packet: only compared.
@@ -96,7 +96,7 @@ impl Origin {
         match self {
             Origin::EntryOrNull => Some(Origin::Entry),
             Origin::MemoryOrNull => Some(Origin::Memory),
-            Origin::TurnOrNull => Some(Origin::Turn),
+            Origin::IterCounterOrNull => Some(Origin::IterCounter),
             Origin::ObjectOrNull => Some(Origin::Object),
             _ => None,
         }
@@ -277,11 +277,11 @@ pub struct SlotData {
 }
 
 /// For each block, those that lead to it and can be reached themselves, once for each way.
-pub type WaysIn = Lists<Block, Block>;
+pub type Predecessors = Lists<Block, Block>;
 
 /// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Function {
+pub struct MirFunction {
     /// Which it was in the typed tree.
     pub id: FuncId,
     /// Its name.
@@ -294,7 +294,7 @@ pub struct Function {
     /// that is called.
     pub is_called: bool,
     /// The verifier must see that the result is 0 or 1: a program on a cgroup.
-    pub is_verdict: bool,
+    pub returns_bool: bool,
     /// The struct behind its context, if it has one that functions may be given which the verifier looks at on their own.
     pub context: Option<&'static str>,
     /// The names of the parameters. Those that the script does not have begin with `__`.
@@ -311,7 +311,7 @@ pub struct Function {
     pub slot_bytes: u32,
 }
 
-impl Function {
+impl MirFunction {
     /// All instructions, block by block.
     pub fn insts(&self) -> impl Iterator<Item = &Inst> {
         self.blocks.iter().flat_map(|block| &block.insts)
@@ -353,12 +353,12 @@ impl Function {
     }
 
     /// Who leads to each block, of the blocks in the reverse postorder.
-    pub fn ways_in(&self, order: &[Block]) -> WaysIn {
-        let mut ways = Vec::with_capacity(2 * order.len());
+    pub fn predecessors(&self, order: &[Block]) -> Predecessors {
+        let mut edges = Vec::with_capacity(2 * order.len());
         for from in order {
-            ways.extend(self.blocks[*from].term.successors().map(|to| (to, *from)));
+            edges.extend(self.blocks[*from].term.successors().map(|to| (to, *from)));
         }
-        Lists::new(self.blocks.len(), &ways)
+        Lists::new(self.blocks.len(), &edges)
     }
 
     /// For each value, the instruction that makes it; `None` for parameters.
@@ -377,7 +377,7 @@ impl Function {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The functions.
-    pub functions: Vec<Function>,
+    pub functions: Vec<MirFunction>,
     /// Bytes of each scratch slot; 0 if all values fit the stack.
     pub scratch_bytes: u32,
     /// How many functions the script has: those with ids from there on are bodies of loops and

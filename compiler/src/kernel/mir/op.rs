@@ -207,8 +207,8 @@ pub enum Op {
         context: Value,
         /// The member's place.
         offset: i16,
-        /// Which packet it is of: `pass::versions` tells those before and after such a call apart.
-        version: u32,
+        /// Which packet it is of: `pass::packet_generations` tells those before and after such a call apart.
+        generation: u32,
     },
     /// `value`, about which the verifier knows nothing any more: `zero` is the result of `bpf_iter_num_new` or the upper
     /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be

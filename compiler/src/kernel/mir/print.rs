@@ -4,8 +4,8 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::core::{CoreField, CoreStep};
 use super::{
-    BlockData, Callee, Count, Function, Inst, Lost, MapSymbol, Op, Origin, Program, Target, Terminator, Type,
-    Value,
+    BlockData, Callee, Count, Inst, Lost, MapSymbol, MirFunction, Op, Origin, Program, Target, Terminator,
+    Type, Value,
 };
 use crate::hir::Hir;
 use crate::index::Id;
@@ -17,7 +17,7 @@ pub fn program(program: &Program, hir: &Hir) -> String {
 }
 
 /// One function.
-pub fn function(function: &Function, hir: &Hir) -> String {
+pub fn function(function: &MirFunction, hir: &Hir) -> String {
     let mut out = String::new();
     let kind = if function.is_program { "program" } else { "helper" };
     let _ = writeln!(out, "{kind} {} -> {} {{", function.name, function.ret);
@@ -37,7 +37,7 @@ pub fn function(function: &Function, hir: &Hir) -> String {
     out
 }
 
-fn body(out: &mut String, function: &Function, block: &BlockData, hir: &Hir) {
+fn body(out: &mut String, function: &MirFunction, block: &BlockData, hir: &Hir) {
     for Inst { result, op, .. } in &block.insts {
         let op = op_text(op, hir);
         let _ = match result {
@@ -88,8 +88,8 @@ impl Display for Type {
                 Origin::Map => "map",
                 Origin::Function => "function",
                 Origin::Context => "context",
-                Origin::TurnOrNull => "turn?",
-                Origin::Turn => "turn",
+                Origin::IterCounterOrNull => "turn?",
+                Origin::IterCounter => "turn",
                 Origin::Packet => "packet?",
                 Origin::PacketEnd => "packet_end",
                 Origin::InPacket => "packet",
@@ -121,9 +121,9 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             format!("within {} + {bytes}, {}", Name(*pointer), Name(*end))
         }
         Op::InPacket { pointer, bytes } => format!("in_packet {bytes} {}", Name(*pointer)),
-        Op::PacketEdge { context, offset, version } => {
-            let version = if *version == 0 { String::new() } else { format!(" of {version}") };
-            format!("packet_edge {} + {offset}{version}", Name(*context))
+        Op::PacketEdge { context, offset, generation } => {
+            let generation = if *generation == 0 { String::new() } else { format!(" of {generation}") };
+            format!("packet_edge {} + {offset}{generation}", Name(*context))
         }
         Op::Opaque { value, zero } => format!("opaque {}, {}", Name(*value), Name(*zero)),
         Op::StackAddr { slot, offset } => format!("stack_addr s{} + {offset}", slot.index()),
@@ -170,7 +170,7 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
     match callee {
         Callee::Helper(helper) => helper.name().into(),
         Callee::Kfunc(kfunc) => kfunc.name().into(),
-        Callee::Walk(walk) => walk.name().into(),
+        Callee::MapIter(map_iter) => map_iter.name().into(),
         Callee::External(id) => hir.externs[id].name.clone(),
         Callee::Function(id) => match hir.functions.get(id) {
             Some(function) => function.name.clone(),

@@ -17,7 +17,7 @@
 //!    the result's type.
 
 use super::dominators::Dominators;
-use super::{Block, Callee, Function, Inst, MAX_ARGS, Op, Origin, Size, Target, Terminator, Type, Value};
+use super::{Block, Callee, Inst, MAX_ARGS, MirFunction, Op, Origin, Size, Target, Terminator, Type, Value};
 use crate::index::{Id, IndexVec};
 
 /// What is wrong, in words that name blocks and values as the printer does.
@@ -36,9 +36,9 @@ pub struct VerifyError {
 ///
 /// # Errors
 /// The first rule that is broken.
-pub fn verify(function: &Function) -> Result<(), VerifyError> {
+pub fn verify(function: &MirFunction) -> Result<(), VerifyError> {
     let order = function.reverse_postorder();
-    let mut checker = Checker { function, made: function.values.iter().map(|_| None).collect() };
+    let mut checker = Checker { function, definitions: function.values.iter().map(|_| None).collect() };
     let at = |block: Block| move |what| error(function, block, what);
     signature(function).map_err(at(function.entry()))?;
     for block in &order {
@@ -55,7 +55,7 @@ pub fn verify(function: &Function) -> Result<(), VerifyError> {
 ///
 /// # Errors
 /// The first rule that is broken.
-pub fn verify_packed(function: &Function) -> Result<(), VerifyError> {
+pub fn verify_packed(function: &MirFunction) -> Result<(), VerifyError> {
     let entry = function.entry();
     let fits = function.blocks[entry].params.len() <= MAX_ARGS;
     require(fits, || "more than five parameters".into()).map_err(|what| error(function, entry, what))?;
@@ -67,7 +67,7 @@ pub fn verify_packed(function: &Function) -> Result<(), VerifyError> {
     Ok(())
 }
 
-fn error(function: &Function, block: Block, what: String) -> VerifyError {
+fn error(function: &MirFunction, block: Block, what: String) -> VerifyError {
     VerifyError { function: function.name.clone(), block: block.index(), what }
 }
 
@@ -77,7 +77,7 @@ fn require(holds: bool, what: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-fn signature(function: &Function) -> Check {
+fn signature(function: &MirFunction) -> Check {
     let entry = function.blocks.get(function.entry()).ok_or("no entry block")?;
     let types: Vec<_> = entry.params.iter().map(|value| function.values.get(*value)).collect();
     require(!function.is_program || types == [Some(&Type::Ptr(Origin::Context))], || {
@@ -86,11 +86,11 @@ fn signature(function: &Function) -> Check {
 }
 
 /// Where a value is made: the block, and the instruction's position or none for a parameter.
-type Place = (Block, Option<usize>);
+type DefinitionSite = (Block, Option<usize>);
 
 struct Checker<'a> {
-    function: &'a Function,
-    made: IndexVec<Value, Option<Place>>,
+    function: &'a MirFunction,
+    definitions: IndexVec<Value, Option<DefinitionSite>>,
 }
 
 impl Checker<'_> {
@@ -99,9 +99,9 @@ impl Checker<'_> {
         let params = data.params.iter().map(|value| (*value, None));
         let results = data.insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.result?, Some(at))));
         for (value, at) in params.chain(results) {
-            require(self.made.get(value).is_some(), || format!("v{} has no type", value.index()))?;
-            require(self.made[value].is_none(), || format!("v{} is made twice", value.index()))?;
-            self.made[value] = Some((block, at));
+            require(self.definitions.get(value).is_some(), || format!("v{} has no type", value.index()))?;
+            require(self.definitions[value].is_none(), || format!("v{} is made twice", value.index()))?;
+            self.definitions[value] = Some((block, at));
         }
         Ok(())
     }
@@ -124,10 +124,10 @@ impl Checker<'_> {
     }
 
     fn available(&self, value: Value, block: Block, at: usize, dominators: &Dominators) -> Check {
-        let place = self.made.get(value).copied().flatten();
-        let (made_in, made_at) = place.ok_or_else(|| format!("v{} is never made", value.index()))?;
-        let before = made_at.is_none_or(|made_at| made_at < at);
-        let holds = if made_in == block { before } else { dominators.dominates(made_in, block) };
+        let site = self.definitions.get(value).copied().flatten();
+        let (defined_in, defined_at) = site.ok_or_else(|| format!("v{} is never made", value.index()))?;
+        let before = defined_at.is_none_or(|defined_at| defined_at < at);
+        let holds = if defined_in == block { before } else { dominators.dominates(defined_in, block) };
         require(holds, || format!("v{} is not available here", value.index()))
     }
 
@@ -309,7 +309,7 @@ impl Checker<'_> {
         let atomic = matches!(op, Op::AtomicAdd { .. });
         let allowed = match origin {
             Origin::Context => !atomic,
-            Origin::Turn => is_load,
+            Origin::IterCounter => is_load,
             Origin::InPacket => !atomic,
             _ => origin.is_memory(),
         };
@@ -323,7 +323,7 @@ impl Checker<'_> {
         let expected = match callee {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),
-            Callee::Walk(walk) => walk.result(),
+            Callee::MapIter(map_iter) => map_iter.result(),
             // What it gives is a word, an object of the kernel, or nothing: its declaration says.
             Callee::External(_) if result == Some(Type::Ptr(Origin::ObjectOrNull)) => result,
             Callee::External(_) => Some(Type::I64),

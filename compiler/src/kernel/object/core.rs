@@ -17,7 +17,7 @@ pub struct Core {
 
 impl Core {
     /// What the functions use.
-    pub fn of(functions: &[mir::Function]) -> Core {
+    pub fn of(functions: &[mir::MirFunction]) -> Core {
         let mut types = CoreTypes::default();
         for function in functions {
             for inst in function.blocks.iter().flat_map(|block| &block.insts) {

@@ -40,13 +40,13 @@ const ENOENT: i32 = 2;
 pub(super) struct Timer {
     map: MapRef,
     entry: FunctionRef,
-    turn: FunctionRef,
+    tick: FunctionRef,
     nanoseconds: u64,
 }
 
 impl Assembly<'_> {
     /// The timer of a program, if it has one: its map and its functions.
-    pub(super) fn declare_timer(&mut self, declared: &mir::Function) -> bool {
+    pub(super) fn declare_timer(&mut self, declared: &mir::MirFunction) -> bool {
         let function = &self.hir.functions[declared.id];
         let Target::Period { nanoseconds } = function.target else { return false };
         let name = function.name.clone();
@@ -62,12 +62,12 @@ impl Assembly<'_> {
             (self.unused_name(&format!("{name}_turn")), CodeSection::Text, FuncLinkage::Static, called),
             (self.unused_name(&format!("{name}_body")), CodeSection::Text, FuncLinkage::Static, entered),
         ];
-        let [entry, turn, body] = parts.map(|(name, section, linkage, proto)| {
+        let [entry, tick, body] = parts.map(|(name, section, linkage, proto)| {
             self.builder.declare_function(FunctionDecl { name, section, linkage, proto })
         });
         self.symbols.insert(declared.id, name);
         self.functions.insert(declared.id, body);
-        self.timers.insert(declared.id, Timer { map, entry, turn, nanoseconds });
+        self.timers.insert(declared.id, Timer { map, entry, tick, nanoseconds });
         true
     }
 
@@ -103,7 +103,7 @@ impl Assembly<'_> {
     ) -> Result<(), LabelError> {
         let Some(timer) = self.timers.get(&id).copied() else { return Ok(()) };
         let span = self.hir.functions[id].span;
-        for (function, code) in [(timer.entry, entry(timer)?), (timer.turn, turn(timer, body)?)] {
+        for (function, code) in [(timer.entry, entry(timer)?), (timer.tick, tick(timer, body)?)] {
             self.code.push((
                 self.builder.symbol_name(Symbol::Function(function)).unwrap_or_default(),
                 code.clone(),
@@ -135,7 +135,7 @@ fn entry(timer: Timer) -> Result<Vec<Insn>, LabelError> {
     call(&mut asm, "bpf_timer_init");
     asm.jump_if(JmpOp::Ne, Width::W64, Reg::R0, 0, done);
     asm.push(Insn::mov(Reg::R1, Reg::R6));
-    asm.push(Insn::load_imm64(Reg::R2, Imm64::Function(timer.turn)));
+    asm.push(Insn::load_imm64(Reg::R2, Imm64::Function(timer.tick)));
     call(&mut asm, "bpf_timer_set_callback");
     asm.jump_if(JmpOp::Ne, Width::W64, Reg::R0, 0, done);
     call(&mut asm, "bpf_ktime_get_ns");
@@ -149,7 +149,7 @@ fn entry(timer: Timer) -> Result<Vec<Insn>, LabelError> {
 }
 
 /// Arms the timer again and calls the body.
-fn turn(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
+fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     let mut asm = Assembler::new();
     let late = asm.label();
     let (now, due) = (Reg::R7, Reg::R8);

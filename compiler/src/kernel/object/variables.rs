@@ -58,7 +58,7 @@ impl Assembly<'_> {
 
     /// The line of a loop, and the file if the script imports it. Kernels take names of letters, digits and `_` only.
     fn cut_loop_name(&self, span: Span) -> String {
-        let (file, line, _) = self.sources.place(span);
+        let (file, line, _) = self.sources.position(span);
         let own = self.sources.files().next().map(SourceFile::name);
         let stem = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or_default();
         let module = if own == Some(file) { "" } else { stem };

@@ -10,13 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use super::made::Made;
+use super::new_insts::NewInsts;
 use super::origins::Origins;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Function, Inst, Op, Origin, Size, Slot, SlotData, Type, Value};
+use crate::kernel::mir::{BinaryOp, Inst, MirFunction, Op, Origin, Size, Slot, SlotData, Type, Value};
 
 /// Runs the pass; gives whether anything changed. It must run once.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut MirFunction) -> bool {
     if !function.insts().any(is_address) {
         return false;
     }
@@ -28,10 +28,10 @@ pub fn run(function: &mut Function) -> bool {
     let position = function.slot_bytes.next_multiple_of(8);
     let slot = function.slots.push(SlotData { size: 8, position });
     function.slot_bytes = position.saturating_add(8);
-    let Function { blocks, values, .. } = function;
+    let MirFunction { blocks, values, .. } = function;
     for block in blocks.iter_mut() {
         let insts = std::mem::take(&mut block.insts);
-        let mut made = Made { insts: Vec::with_capacity(insts.len()), span: block.span };
+        let mut made = NewInsts { insts: Vec::with_capacity(insts.len()), span: block.span };
         for inst in insts {
             if is_hidden(&inst) {
                 made.span = inst.span;
@@ -50,7 +50,7 @@ fn is_address(inst: &Inst) -> bool {
 }
 
 /// The addresses of which numbers that count are made.
-fn counting(function: &Function) -> BTreeSet<Value> {
+fn counting(function: &MirFunction) -> BTreeSet<Value> {
     let (origins, definitions) = (Origins::new(function), function.definitions());
     let is_zero = |value: &Value| matches!(definitions[*value], Some(Op::Const(0)));
     let (mut indices, mut compared) = (Vec::new(), Vec::new());
@@ -72,7 +72,7 @@ fn counting(function: &Function) -> BTreeSet<Value> {
 }
 
 /// Stores both halves of an address in a slot, and reads them together as a number.
-fn hide(address: Inst, slot: Slot, values: &mut IndexVec<Value, Type>, made: &mut Made) {
+fn hide(address: Inst, slot: Slot, values: &mut IndexVec<Value, Type>, made: &mut NewInsts) {
     let whole = made.make(values, Type::I64, address.op);
     let base = made.make(values, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
     let half = made.make(values, Type::I64, Op::Const(32));

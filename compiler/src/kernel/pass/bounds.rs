@@ -19,19 +19,19 @@ pub fn greatest(width: u32) -> u64 {
 }
 
 /// The bounds that the making of a number shows, to the verifier too: it does not know what a division leaves.
-pub fn shown(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
-    shown_by(ops, types, value, &|_| true)
+pub fn proven(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
+    proven_by(ops, types, value, &|_| true)
 }
 
 /// The same, by the making of those values alone that count.
-pub fn shown_by(
+pub fn proven_by(
     ops: &IndexVec<Value, Option<Op>>,
     types: &IndexVec<Value, Type>,
     value: Value,
     counts: &dyn Fn(Value) -> bool,
 ) -> Bounds {
-    let making = Making { ops, types, counts };
-    Bounds { least: 0, most: making.most(value, DEPTH) }.exact_if(making.constant(value))
+    let definitions = DefinitionBounds { ops, types, counts };
+    Bounds { least: 0, most: definitions.most(value, DEPTH) }.exact_if(definitions.constant(value))
 }
 
 impl Bounds {
@@ -47,13 +47,13 @@ impl Bounds {
 }
 
 /// How numbers are made.
-struct Making<'a> {
+struct DefinitionBounds<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
     counts: &'a dyn Fn(Value) -> bool,
 }
 
-impl Making<'_> {
+impl DefinitionBounds<'_> {
     fn constant(&self, value: Value) -> Option<u64> {
         match self.ops[value] {
             Some(Op::Const(bits)) => Some(bits),

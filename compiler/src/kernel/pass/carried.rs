@@ -9,13 +9,13 @@
 use std::collections::BTreeSet;
 
 use super::decide::deciding;
-use super::predecessors;
+use super::reachable_predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Callee, Function, Inst, Kfunc, Op, Value, WaysIn};
+use crate::kernel::mir::{Block, Callee, Inst, Kfunc, MirFunction, Op, Predecessors, Value};
 
 /// Runs the pass; gives whether anything changed. It must be run once, when nothing else changes loops any more.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut MirFunction) -> bool {
     let found = Loops::new(function).map(|loops| loops.drifting()).unwrap_or_default();
     for Drift { from, target, index, value, zero } in &found {
         let result = function.values.push(function.values[*value]);
@@ -42,10 +42,10 @@ struct Drift {
 }
 
 struct Loops<'a> {
-    function: &'a Function,
+    function: &'a MirFunction,
     headers: Vec<Block>,
     dominators: Dominators,
-    ways_in: WaysIn,
+    predecessors: Predecessors,
     definitions: IndexVec<Value, Option<&'a Op>>,
     /// The block whose parameter a value is, and which.
     params: IndexVec<Value, Option<(Block, usize)>>,
@@ -54,7 +54,7 @@ struct Loops<'a> {
 
 impl<'a> Loops<'a> {
     /// The loops of a function that has any.
-    fn new(function: &'a Function) -> Option<Loops<'a>> {
+    fn new(function: &'a MirFunction) -> Option<Loops<'a>> {
         let order = function.reverse_postorder();
         let headers: Vec<_> = order.iter().copied().filter(|block| is_header(function, *block)).collect();
         if headers.is_empty() {
@@ -68,7 +68,7 @@ impl<'a> Loops<'a> {
             function,
             headers,
             dominators: Dominators::new(function, &order),
-            ways_in: predecessors(function),
+            predecessors: reachable_predecessors(function),
             definitions: function.definitions(),
             params,
             decides: deciding(function),
@@ -80,7 +80,7 @@ impl<'a> Loops<'a> {
     }
 
     fn drifting_in(&self, header: Block) -> Vec<Drift> {
-        let sources: BTreeSet<Block> = self.ways_in[header].iter().copied().collect();
+        let sources: BTreeSet<Block> = self.predecessors[header].iter().copied().collect();
         let (back, entries): (Vec<_>, Vec<_>) =
             sources.into_iter().partition(|from| self.dominators.dominates(header, *from));
         let mut found = Vec::new();
@@ -125,7 +125,7 @@ impl<'a> Loops<'a> {
             match (self.definitions[value], self.params[value]) {
                 (_, Some((block, _))) if block == header => return true,
                 (_, Some((block, index))) => {
-                    let sources = self.ways_in[block].iter();
+                    let sources = self.predecessors[block].iter();
                     open.extend(
                         sources.flat_map(|from| self.passed(*from, block, index)).map(|(_, value)| value),
                     );
@@ -140,7 +140,7 @@ impl<'a> Loops<'a> {
     }
 }
 
-fn is_header(function: &Function, block: Block) -> bool {
+fn is_header(function: &MirFunction, block: Block) -> bool {
     let next = Callee::Kfunc(Kfunc::IterNumNext);
     let insts = &function.blocks[block].insts;
     insts.iter().any(|inst| matches!(inst.op, Op::Call { callee, .. } if callee == next))

@@ -19,7 +19,7 @@ impl Changes {
     /// Blocks became one of which each led only to the next, or those are gone that only led on.
     pub const JOINED: Changes = Changes(1 << 4);
     /// Control goes other ways.
-    pub const WAYS: Changes = Changes(1 << 5);
+    pub const CONTROL_FLOW: Changes = Changes(1 << 5);
 
     /// These, if so; else none.
     pub const fn when(self, so: bool) -> Changes {

@@ -1,10 +1,10 @@
 //! Which numbers branches and addresses depend on: those of which the verifier keeps what it knows.
 
 use crate::index::IndexVec;
-use crate::kernel::mir::{Function, Op, Terminator, Value};
+use crate::kernel::mir::{MirFunction, Op, Terminator, Value};
 
 /// For each value whether a branch or an address depends on it, other than through memory or a call.
-pub(super) fn deciding(function: &Function) -> IndexVec<Value, bool> {
+pub(super) fn deciding(function: &MirFunction) -> IndexVec<Value, bool> {
     let mut decides: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
     let order = function.reverse_postorder();
     let mut changed = true;

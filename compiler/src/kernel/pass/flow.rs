@@ -8,22 +8,22 @@ use super::callbacks::has_iterator_in;
 use super::outline::{headers, turn_entries};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, WaysIn};
+use crate::kernel::mir::{Block, MirFunction, Predecessors};
 
 /// The ways through a function.
 pub struct Flow {
     /// The blocks that can be reached, in reverse postorder.
     pub order: Vec<Block>,
     /// Where they are reached from.
-    pub ways_in: WaysIn,
+    pub predecessors: Predecessors,
     /// Which of them every way to another leads through.
     pub dominators: Dominators,
-    turns: OnceCell<Option<IndexVec<Block, Turn>>>,
+    iterations: OnceCell<Option<IndexVec<Block, IterationId>>>,
 }
 
 /// Code through which the verifier goes without asking an iterator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct IterationId {
     /// The block that a turn of an iterator starts with, the innermost that it is in; `None` outside of loops.
     entry: Option<Block>,
     /// Iterators that were asked on the ways here: code behind a loop is in another turn than the code before it.
@@ -32,47 +32,47 @@ pub struct Turn {
 
 impl Flow {
     /// Looks at a function.
-    pub fn new(function: &Function) -> Flow {
+    pub fn new(function: &MirFunction) -> Flow {
         let order = function.reverse_postorder();
-        let ways_in = function.ways_in(&order);
-        let dominators = Dominators::of(&order, &ways_in);
-        Flow { order, ways_in, dominators, turns: OnceCell::new() }
+        let predecessors = function.predecessors(&order);
+        let dominators = Dominators::of(&order, &predecessors);
+        Flow { order, predecessors, dominators, iterations: OnceCell::new() }
     }
 
     /// For each block of the function the turn that it is in. `None` if it has no iterators.
-    pub fn turns(&self, function: &Function) -> Option<&IndexVec<Block, Turn>> {
-        let find = || has_iterator_in(function, &self.order).then(|| turns(function, self));
-        self.turns.get_or_init(find).as_ref()
+    pub fn iterations(&self, function: &MirFunction) -> Option<&IndexVec<Block, IterationId>> {
+        let find = || has_iterator_in(function, &self.order).then(|| iterations(function, self));
+        self.iterations.get_or_init(find).as_ref()
     }
 
     /// Whether this is still how control goes through the function.
-    pub fn is_of(&self, function: &Function) -> bool {
+    pub fn is_of(&self, function: &MirFunction) -> bool {
         let order = function.reverse_postorder();
-        order == self.order && function.ways_in(&order) == self.ways_in
+        order == self.order && function.predecessors(&order) == self.predecessors
     }
 }
 
-impl Turn {
+impl IterationId {
     /// That of the function's start.
-    pub const FIRST: Turn = Turn { entry: None, asked: 0 };
+    pub const FIRST: IterationId = IterationId { entry: None, asked: 0 };
 }
 
-fn turns(function: &Function, flow: &Flow) -> IndexVec<Block, Turn> {
+fn iterations(function: &MirFunction, flow: &Flow) -> IndexVec<Block, IterationId> {
     let asked = asked_before(function, flow);
-    let turn = |asked: &u32| Turn { entry: None, asked: *asked };
-    let mut turns: IndexVec<Block, Turn> = asked.iter().map(turn).collect();
-    let entries = turn_entries(function, &flow.order, &flow.ways_in, &flow.dominators);
-    entries.for_each(|entry| turns[entry].entry = Some(entry));
+    let iteration = |asked: &u32| IterationId { entry: None, asked: *asked };
+    let mut iterations: IndexVec<Block, IterationId> = asked.iter().map(iteration).collect();
+    let entries = turn_entries(function, &flow.order, &flow.predecessors, &flow.dominators);
+    entries.for_each(|entry| iterations[entry].entry = Some(entry));
     for block in &flow.order {
-        let around = flow.dominators.immediate(*block).and_then(|above| turns[above].entry);
-        turns[*block].entry = turns[*block].entry.or(around);
+        let around = flow.dominators.immediate(*block).and_then(|above| iterations[above].entry);
+        iterations[*block].entry = iterations[*block].entry.or(around);
     }
-    turns
+    iterations
 }
 
 /// For each block how many blocks that ask an iterator lead to it, ways back to the start of a loop left out. The number
 /// tells blocks apart of which one is above the other: what leads to the upper one leads to the lower one, too.
-fn asked_before(function: &Function, flow: &Flow) -> IndexVec<Block, u32> {
+fn asked_before(function: &MirFunction, flow: &Flow) -> IndexVec<Block, u32> {
     let mut numbers: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
     for (number, header) in headers(function, &flow.order).enumerate() {
         numbers[header] = Some(number);
@@ -82,7 +82,8 @@ fn asked_before(function: &Function, flow: &Flow) -> IndexVec<Block, u32> {
         function.blocks.iter().map(|_| SmallVec::new()).collect();
     for block in &flow.order {
         let mut set = smallvec![0; words];
-        for from in flow.ways_in[*block].iter().filter(|from| !flow.dominators.dominates(*block, **from)) {
+        for from in flow.predecessors[*block].iter().filter(|from| !flow.dominators.dominates(*block, **from))
+        {
             set.iter_mut().zip(&sets[*from]).for_each(|(word, other)| *word |= other);
             if let Some(number) = numbers[*from] {
                 set[number / 64] |= 1 << (number % 64);

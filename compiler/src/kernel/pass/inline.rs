@@ -6,7 +6,7 @@ use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Op, Program, Slot, SlotData, Target, Terminator, Value,
+    Block, BlockData, Callee, Inst, MirFunction, Op, Program, Slot, SlotData, Target, Terminator, Value,
 };
 use crate::kernel::scratch::reached;
 
@@ -56,11 +56,11 @@ pub fn drop_unreached(program: &mut Program) -> bool {
 }
 
 fn next_call<'a>(
-    caller: &Function,
-    callees: &'a [Function],
+    caller: &MirFunction,
+    callees: &'a [MirFunction],
     calls: &BTreeMap<FuncId, usize>,
     base: u32,
-) -> Option<(Block, usize, &'a Function)> {
+) -> Option<(Block, usize, &'a MirFunction)> {
     for block in caller.reverse_postorder() {
         for (index, inst) in caller.blocks[block].insts.iter().enumerate() {
             let Op::Call { callee: Callee::Function(id), .. } = inst.op else { continue };
@@ -76,7 +76,7 @@ fn next_call<'a>(
 }
 
 /// Whether the caller's frame, with the callee's in it, leaves room for the frames of all that either calls.
-fn leaves_room(caller: &Function, callees: &[Function], callee: &Function, base: u32) -> bool {
+fn leaves_room(caller: &MirFunction, callees: &[MirFunction], callee: &MirFunction, base: u32) -> bool {
     if callee.slot_bytes == 0 {
         return true;
     }
@@ -87,13 +87,13 @@ fn leaves_room(caller: &Function, callees: &[Function], callee: &Function, base:
 }
 
 /// Bytes of stack that a function and all it calls may take.
-fn depth(id: FuncId, functions: &[Function]) -> u32 {
+fn depth(id: FuncId, functions: &[MirFunction]) -> u32 {
     let Some(function) = functions.iter().find(|one| one.id == id) else { return 0 };
     let below = called_by(function).map(|id| depth(id, functions)).max().unwrap_or(0);
     function.slot_bytes.saturating_add(SPILLS).saturating_add(below)
 }
 
-fn called_by(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
+fn called_by(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
     function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
         Op::Call { callee: Callee::Function(id), .. } => Some(id),
         _ => None,
@@ -101,7 +101,7 @@ fn called_by(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
 }
 
 /// Instructions, without those that are part of others.
-fn weight(function: &Function) -> usize {
+fn weight(function: &MirFunction) -> usize {
     let order = function.reverse_postorder();
     let count = |block: &BlockData| {
         let costs = |inst: &&Inst| !matches!(inst.op, Op::Const(_) | Op::StackAddr { .. });
@@ -112,7 +112,7 @@ fn weight(function: &Function) -> usize {
 
 /// Replaces a call by the callee's blocks, whose slots start at `base` of the frame: bodies that do not run at the same
 /// time share bytes.
-fn put(caller: &mut Function, block: Block, index: usize, callee: &Function, base: u32) {
+fn put(caller: &mut MirFunction, block: Block, index: usize, callee: &MirFunction, base: u32) {
     let first_block = caller.blocks.len() + 1;
     let first_slot = caller.slots.len();
     let first_value = caller.values.len();
@@ -137,9 +137,9 @@ fn put(caller: &mut Function, block: Block, index: usize, callee: &Function, bas
     data.term = Terminator::Jump(Target { block: block_of(callee.entry()), args });
     // The callee's result is a parameter of what follows, also where nobody asks for it.
     let result = result.unwrap_or_else(|| caller.values.push(callee.ret));
-    let behind = caller.blocks.push(BlockData { params: vec![result], insts: rest, term, span });
-    debug_assert_eq!(behind.index() + 1, first_block, "the callee's blocks come behind");
-    let moved = Moved { first_slot, behind, block_of: &block_of, value_of: &value_of };
+    let continuation = caller.blocks.push(BlockData { params: vec![result], insts: rest, term, span });
+    debug_assert_eq!(continuation.index() + 1, first_block, "the callee's blocks come behind");
+    let moved = Moved { first_slot, continuation, block_of: &block_of, value_of: &value_of };
     for data in callee.blocks.iter() {
         caller.blocks.push(moved.block(data));
     }
@@ -148,7 +148,7 @@ fn put(caller: &mut Function, block: Block, index: usize, callee: &Function, bas
 /// Where the callee's parts are in the caller.
 struct Moved<'a> {
     first_slot: usize,
-    behind: Block,
+    continuation: Block,
     block_of: &'a dyn Fn(Block) -> Block,
     value_of: &'a dyn Fn(Value) -> Value,
 }
@@ -166,7 +166,7 @@ impl Moved<'_> {
         }
         data.term.map_operands(&mut |value| (self.value_of)(value));
         if let Terminator::Return(value) = data.term {
-            data.term = Terminator::Jump(Target { block: self.behind, args: vec![value] });
+            data.term = Terminator::Jump(Target { block: self.continuation, args: vec![value] });
         } else {
             for target in data.term.targets_mut() {
                 target.block = (self.block_of)(target.block);

@@ -12,16 +12,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::made::Made;
+use super::new_insts::NewInsts;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Callee, Function, Op, Origin, Program, Size, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Callee, MirFunction, Op, Origin, Program, Size, Terminator, Type, Value};
 
 /// Runs the pass on all functions; returns whether anything changed. It is run before the last passes, and behind them for
 /// what they hide.
 pub fn run(program: &mut Program) -> bool {
     let is_given =
-        |function: &Function| function.insts().any(|inst| gives_pointer(program, function, &inst.op));
+        |function: &MirFunction| function.insts().any(|inst| gives_pointer(program, function, &inst.op));
     if !program.functions.iter().any(is_given) {
         return false;
     }
@@ -35,7 +35,7 @@ pub fn run(program: &mut Program) -> bool {
 }
 
 /// Whether the verifier takes the number that an instruction makes for a pointer, whatever it is made of.
-fn gives_pointer(program: &Program, function: &Function, op: &Op) -> bool {
+fn gives_pointer(program: &Program, function: &MirFunction, op: &Op) -> bool {
     match op {
         Op::Call { callee: Callee::External(id), .. } => program.given_pointers.contains(id),
         Op::Load { size: Size::DW, base, .. } => {
@@ -65,7 +65,7 @@ struct Pointers {
 
 impl Pointers {
     fn new(program: &Program) -> Pointers {
-        let none = |function: &Function| IndexVec::filled(function.values.len(), false);
+        let none = |function: &MirFunction| IndexVec::filled(function.values.len(), false);
         Pointers {
             values: program.functions.iter().map(none).collect(),
             params: BTreeSet::new(),
@@ -84,7 +84,7 @@ impl Pointers {
         self.changed
     }
 
-    fn function(&mut self, program: &Program, at: usize, function: &Function) {
+    fn function(&mut self, program: &Program, at: usize, function: &MirFunction) {
         let definitions = function.definitions();
         for (index, param) in function.blocks[function.entry()].params.iter().enumerate() {
             if self.params.contains(&(function.id, index)) {
@@ -115,14 +115,14 @@ impl Pointers {
         }
     }
 
-    fn mark(&mut self, function: &Function, at: usize, value: Value) {
+    fn mark(&mut self, function: &MirFunction, at: usize, value: Value) {
         if function.values[value] == Type::I64 {
             self.changed |= !std::mem::replace(&mut self.values[at][value], true);
         }
     }
 
     /// Follows what an instruction passes on.
-    fn pass_on(&mut self, (at, function): (usize, &Function), op: &Op) {
+    fn pass_on(&mut self, (at, function): (usize, &MirFunction), op: &Op) {
         match op {
             Op::Call { callee: Callee::Function(id), args } => {
                 for (index, arg) in args.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Pointers {
     fn is_pointer(
         &self,
         program: &Program,
-        (at, function): (usize, &Function),
+        (at, function): (usize, &MirFunction),
         op: &Op,
         definitions: &IndexVec<Value, Option<&Op>>,
     ) -> bool {
@@ -173,7 +173,7 @@ fn may_be_stack(ty: Type) -> bool {
 }
 
 /// Makes numbers of those operands that the verifier does not take as pointers.
-fn make_numbers(function: &mut Function, pointers: &IndexVec<Value, bool>) -> bool {
+fn make_numbers(function: &mut MirFunction, pointers: &IndexVec<Value, bool>) -> bool {
     let definitions = function.definitions();
     let mut wanted: BTreeMap<(usize, usize), Vec<Value>> = BTreeMap::new();
     for (block, data) in function.blocks.iter().enumerate() {
@@ -193,19 +193,19 @@ fn make_numbers(function: &mut Function, pointers: &IndexVec<Value, bool>) -> bo
     if wanted.is_empty() {
         return false;
     }
-    let Function { blocks, values, .. } = function;
+    let MirFunction { blocks, values, .. } = function;
     for (block, data) in blocks.iter_mut().enumerate() {
         let insts = std::mem::take(&mut data.insts);
-        let mut made = Made { insts: Vec::with_capacity(insts.len()), span: data.span };
+        let mut new_insts = NewInsts { insts: Vec::with_capacity(insts.len()), span: data.span };
         for (at, mut inst) in insts.into_iter().enumerate() {
             for pointer in wanted.remove(&(block, at)).into_iter().flatten() {
-                made.span = inst.span;
-                let number = made.make(values, Type::I64, Op::Address(pointer));
+                new_insts.span = inst.span;
+                let number = new_insts.make(values, Type::I64, Op::Address(pointer));
                 inst.op.map_operands(&mut |value| if value == pointer { number } else { value });
             }
-            made.insts.push(inst);
+            new_insts.insts.push(inst);
         }
-        data.insts = made.insts;
+        data.insts = new_insts.insts;
     }
     true
 }

@@ -10,13 +10,13 @@
 //! refuses for that. What the verifier may know to be one although it is none here, on one way or in one turn, is added to a
 //! number from which 0 was subtracted: an instruction more, which is there only if both the number and the sum are compared.
 
-use super::names::Names;
+use super::scalar_ids::ScalarIds;
 use super::{constants, insert};
 use crate::index::{FastMap, IndexVec};
-use crate::kernel::mir::{BinaryOp, Callee, Function, Inst, Op, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Callee, Inst, MirFunction, Op, Terminator, Type, Value};
 
 /// Runs the pass; gives whether anything changed. It must be run when nothing folds constants any more.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut MirFunction) -> bool {
     let sums = sums(function);
     if sums.is_empty() {
         return false;
@@ -57,7 +57,7 @@ enum Sum {
     OfCompared(Value, Value),
 }
 
-fn sums(function: &Function) -> FastMap<Value, Sum> {
+fn sums(function: &MirFunction) -> FastMap<Value, Sum> {
     let constants = constants(function);
     let mut sums = FastMap::default();
     let mut compared = None;
@@ -82,20 +82,20 @@ fn sums(function: &Function) -> FastMap<Value, Sum> {
 
 /// Which numbers may be compared, by whatever name.
 struct Compared {
-    names: Names,
+    names: ScalarIds,
     /// Of the values that stand for a number.
     compared: IndexVec<Value, bool>,
 }
 
 impl Compared {
-    fn new(function: &Function) -> Compared {
+    fn new(function: &MirFunction) -> Compared {
         let compared = IndexVec::filled(function.values.len(), false);
-        let mut found = Compared { names: Names::new(function), compared };
+        let mut found = Compared { names: ScalarIds::new(function), compared };
         found.mark(function);
         found
     }
 
-    fn mark(&mut self, function: &Function) {
+    fn mark(&mut self, function: &MirFunction) {
         let params = &function.blocks[function.entry()].params;
         // Functions of the object may compare what they are given, and those who gave it.
         let mut compared = params.clone();

@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use super::decide::deciding;
 use super::origins::Origins;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Helper, Inst, MirFunction, Op, Terminator, Type, Value};
 use crate::source::Span;
 
 /// Branches up to which the verifier may follow all ways.
 const MAX_BRANCHES: usize = 24;
 
 /// Runs the pass; gives whether anything changed. It must be the last, and run once.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut MirFunction) -> bool {
     let order = function.reverse_postorder();
     let branches = order
         .iter()
@@ -52,7 +52,7 @@ struct Zeros {
 }
 
 struct Merges<'a> {
-    function: &'a mut Function,
+    function: &'a mut MirFunction,
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
@@ -178,7 +178,7 @@ impl Merges<'_> {
 
 impl Zeros {
     /// One of two numbers in a row is even, so the lowest bit of their product is 0; times any number it still is.
-    fn new(function: &mut Function) -> Zeros {
+    fn new(function: &mut MirFunction) -> Zeros {
         let mut insts = Vec::new();
         let span: Span = function.span;
         let mut value = |ty, op| {

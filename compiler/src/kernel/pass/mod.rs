@@ -1,102 +1,102 @@
 //! Passes: MIR in, better MIR out, with the same meaning. One file each.
 
-mod accesses;
+mod address_folding;
 mod addresses;
-mod algebra;
-mod bits;
+mod alias_analysis;
 mod bounds;
-mod branches;
 mod callbacks;
 mod carried;
 mod changes;
-mod cycles;
-mod dead;
+mod const_fold;
+mod dce;
+mod dead_stores;
 mod decide;
 mod flow;
-mod fold;
+mod gvn;
 mod inline;
+mod iterations;
+mod jump_threading;
 mod kernel_pointers;
+mod known_bits;
 mod links;
-mod loads;
-mod made;
+mod load_forwarding;
+mod mem2reg;
 mod merges;
-pub(super) mod names;
+mod new_insts;
 mod origins;
 mod outline;
 mod pack;
-mod params;
-mod places;
-mod promote;
-mod remade;
+mod packet_generations;
+mod phi_cycles;
+mod reassociate;
+mod redundant_params;
+mod rematerialize;
 mod repair;
-mod stores;
+pub(super) mod scalar_ids;
+mod simplify_cfg;
+mod tail_merge;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod turns;
-mod twins;
 mod unroll;
-mod values;
 mod verdicts;
-mod versions;
 
-pub use callbacks::{has_iterator, refusals as walks_refused};
+pub use callbacks::{has_iterator, refusals as map_iteration_refusals};
 pub use outline::has_large_loop;
 
 use std::collections::BTreeMap;
 
 use super::Checks;
 use super::mir::verify::{VerifyError, verify, verify_packed};
-use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
+use super::mir::{Block, Inst, MirFunction, Op, Predecessors, Program, Value};
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use changes::Changes;
 use flow::Flow;
-use versions::Changing;
+use packet_generations::PacketChanges;
 
 /// A pass that is run again when others have changed something.
 struct Pass {
     name: &'static str,
     /// Says what it changed.
-    run: fn(&mut Function, &Flow) -> Changes,
+    run: fn(&mut MirFunction, &Flow) -> Changes,
     /// After which changes it may find something that it did not find before.
     after: Changes,
 }
 
-const fn pass(name: &'static str, run: fn(&mut Function, &Flow) -> Changes, after: Changes) -> Pass {
+const fn pass(name: &'static str, run: fn(&mut MirFunction, &Flow) -> Changes, after: Changes) -> Pass {
     Pass { name, run, after }
 }
 
 /// Changes after which passes that look at values find more.
-const OF_VALUES: Changes = Changes::VALUES.and(Changes::WAYS);
+const OF_VALUES: Changes = Changes::VALUES.and(Changes::CONTROL_FLOW);
 /// The same for those that look at memory, and at who may know an address.
 const OF_MEMORY: Changes = OF_VALUES.and(Changes::MEMORY).and(Changes::GONE);
 /// The same for those that look at the form of blocks.
 const OF_BLOCKS: Changes = OF_MEMORY.and(Changes::MOVED).and(Changes::JOINED);
 
 const PASSES: &[Pass] = &[
-    pass("params", params::run, OF_VALUES),
-    pass("cycles", cycles::run, OF_VALUES),
-    pass("fold", fold::run, OF_VALUES),
-    pass("algebra", algebra::run, Changes::VALUES),
-    pass("accesses", accesses::run, Changes::VALUES),
-    pass("values", values::run, OF_VALUES),
-    pass("loads", loads::run, OF_MEMORY),
-    pass("stores", stores::run, OF_MEMORY),
-    pass("promote", promote::run, OF_MEMORY),
-    pass("threads", threads::run, OF_BLOCKS),
-    pass("branches", branches::run, OF_BLOCKS),
-    pass("twins", twins::run, OF_BLOCKS),
-    pass("dead", dead::run, OF_VALUES.and(Changes::MEMORY)),
+    pass("redundant_params", redundant_params::run, OF_VALUES),
+    pass("phi_cycles", phi_cycles::run, OF_VALUES),
+    pass("const_fold", const_fold::run, OF_VALUES),
+    pass("reassociate", reassociate::run, Changes::VALUES),
+    pass("address_folding", address_folding::run, Changes::VALUES),
+    pass("gvn", gvn::run, OF_VALUES),
+    pass("load_forwarding", load_forwarding::run, OF_MEMORY),
+    pass("dead_stores", dead_stores::run, OF_MEMORY),
+    pass("mem2reg", mem2reg::run, OF_MEMORY),
+    pass("jump_threading", jump_threading::run, OF_BLOCKS),
+    pass("simplify_cfg", simplify_cfg::run, OF_BLOCKS),
+    pass("tail_merge", tail_merge::run, OF_BLOCKS),
+    pass("dce", dce::run, OF_VALUES.and(Changes::MEMORY)),
 ];
 
 /// A pass that asks nothing of the others.
-type LastPass = fn(&mut Function) -> bool;
+type LastPass = fn(&mut MirFunction) -> bool;
 
 /// Run once, after all others.
 const LAST: &[(&str, LastPass)] = &[
     ("addresses", addresses::run),
-    ("bits", bits::run),
+    ("known_bits", known_bits::run),
     ("carried", carried::run),
     ("merges", merges::run),
     ("verdicts", verdicts::run),
@@ -104,7 +104,7 @@ const LAST: &[(&str, LastPass)] = &[
 ];
 
 /// Rounds after which a function is good enough; most need two or three.
-const MAX_ROUNDS: usize = 16;
+const MAX_PASS_ITERATIONS: usize = 16;
 
 /// What MIR is called before any pass has seen it.
 pub const LOWERING: &str = "lowering";
@@ -156,7 +156,7 @@ pub enum Bodies {
     /// All.
     All,
     /// All but walks through a map, whose bodies would be called by a function that the kernel calls.
-    NoWalks,
+    NoMapIteration,
     /// Those of every other loop around others: it is around one loop, or one that is around two, and so on.
     EveryOther,
     /// Those in which there is no other loop.
@@ -187,10 +187,11 @@ enum Passes {
 }
 
 /// [`Passes::SmallFrames`].
-const SMALL_FRAMES: &[&str] = &["params", "fold", "accesses", "stores", "branches", "dead"];
+const SMALL_FRAMES: &[&str] =
+    &["redundant_params", "const_fold", "address_folding", "dead_stores", "simplify_cfg", "dce"];
 
 /// What [`Passes::Unmixed`] leaves out.
-const MIXES_LOOPS: &[&str] = &["twins"];
+const MIXES_LOOPS: &[&str] = &["tail_merge"];
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -236,15 +237,15 @@ pub fn run(
         watch(INLINE, program);
     }
     outline_all(program, efforts, checks, watch)?;
-    program.loops.beside_walks = callbacks::beside_walks(program);
-    if program.loops.called || !program.loops.beside_walks.is_empty() {
+    program.loops.with_map_iteration = callbacks::with_map_iteration(program);
+    if program.loops.called || !program.loops.with_map_iteration.is_empty() {
         call_all(program, efforts, checks, watch)?;
     }
     if pack::run(program) {
         watch(PACK, program);
         program.functions.iter().try_for_each(|function| check(function, PACK, checks))?;
     }
-    program.functions.iter().try_for_each(|function| told(PACK, verify_packed(function)))?;
+    program.functions.iter().try_for_each(|function| blame_pass(PACK, verify_packed(function)))?;
     make_numbers(program, checks, watch)?;
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
@@ -269,7 +270,7 @@ fn make_numbers(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Resu
     Ok(())
 }
 
-fn effort_for(efforts: &BTreeMap<FuncId, Effort>, function: &Function) -> Effort {
+fn effort_for(efforts: &BTreeMap<FuncId, Effort>, function: &MirFunction) -> Effort {
     efforts.get(&function.id).copied().unwrap_or(Effort::Full)
 }
 
@@ -318,15 +319,15 @@ fn outline_all(
             at += 1;
             continue;
         };
-        let made = outline::run(program, at, apart.bodies);
-        if outline::make_apart(program, at + made) || made > 0 {
+        let added = outline::run(program, at, apart.bodies);
+        if outline::make_apart(program, at + added) || added > 0 {
             watch(OUTLINE, program);
-            for changed in at..=at + made {
+            for changed in at..=at + added {
                 check(&program.functions[changed], OUTLINE, checks)?;
                 improve(program, changed, Passes::All, &mut 0, checks, watch)?;
             }
         }
-        at += made + 1;
+        at += added + 1;
     }
     Ok(())
 }
@@ -343,15 +344,15 @@ fn call_all(
         let function = &program.functions[at];
         let effort = effort_for(efforts, function);
         let passes = if program.is_body(function.id) { Passes::Unmixed } else { effort.first() };
-        let (made, changed) = callbacks::run(program, at);
+        let (added, changed) = callbacks::run(program, at);
         if changed {
             watch(CALLBACKS, program);
-            for changed in at..=at + made {
+            for changed in at..=at + added {
                 check(&program.functions[changed], CALLBACKS, checks)?;
                 improve(program, changed, passes, &mut 0, checks, watch)?;
             }
         }
-        at += made + 1;
+        at += added + 1;
     }
     Ok(())
 }
@@ -375,9 +376,9 @@ fn improve(
     };
     let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
     let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);
-    let changing = Changing::of(program);
+    let packet_changes = PacketChanges::of(program);
     let mut flow = None;
-    for (bit, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
+    for (bit, pass) in passes.iter().cycle().take(MAX_PASS_ITERATIONS * passes.len()) {
         if *settled & all == all {
             break;
         }
@@ -385,17 +386,17 @@ fn improve(
         if *settled & 1 << bit != 0 {
             continue;
         }
-        let ways = flow.get_or_insert_with(|| {
+        let current = flow.get_or_insert_with(|| {
             let flow = Flow::new(&program.functions[at]);
-            changing.number(program, at, &flow);
+            packet_changes.number(program, at, &flow);
             flow
         });
-        let changes = (pass.run)(&mut program.functions[at], ways);
+        let changes = (pass.run)(&mut program.functions[at], current);
         *settled |= 1 << bit;
         if changes.any() {
             let again = PASSES.iter().enumerate().filter(|(_, other)| other.after.meet(changes));
             *settled &= again.fold(!0, |kept, (bit, _)| kept & !(1 << bit));
-            if changes.meet(Changes::JOINED | Changes::WAYS) {
+            if changes.meet(Changes::JOINED | Changes::CONTROL_FLOW) {
                 flow = None;
             }
             watch(pass.name, program);
@@ -409,7 +410,7 @@ fn improve(
 }
 
 /// Checks that control goes the ways that it went before a pass.
-fn unchanged(function: &Function, flow: &Flow, after: &str) -> Result<(), VerifyError> {
+fn unchanged(function: &MirFunction, flow: &Flow, after: &str) -> Result<(), VerifyError> {
     if flow.is_of(function) {
         return Ok(());
     }
@@ -418,19 +419,19 @@ fn unchanged(function: &Function, flow: &Flow, after: &str) -> Result<(), Verify
 }
 
 /// Checks what is checked after every pass.
-fn check(function: &Function, after: &str, checks: Checks) -> Result<(), VerifyError> {
+fn check(function: &MirFunction, after: &str, checks: Checks) -> Result<(), VerifyError> {
     match checks {
         Checks::EveryStage => verified(function, after),
         Checks::LastStage => Ok(()),
     }
 }
 
-fn verified(function: &Function, after: &str) -> Result<(), VerifyError> {
-    told(after, verify(function))
+fn verified(function: &MirFunction, after: &str) -> Result<(), VerifyError> {
+    blame_pass(after, verify(function))
 }
 
 /// Says after which pass a rule was found broken.
-fn told(after: &str, outcome: Result<(), VerifyError>) -> Result<(), VerifyError> {
+fn blame_pass(after: &str, outcome: Result<(), VerifyError>) -> Result<(), VerifyError> {
     outcome.map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
 }
 
@@ -461,7 +462,7 @@ impl Replacements {
     }
 
     /// Replaces every use. Gives whether there was anything to replace.
-    fn apply(&self, function: &mut Function) -> bool {
+    fn apply(&self, function: &mut MirFunction) -> bool {
         if self.by.is_empty() {
             return false;
         }
@@ -476,12 +477,12 @@ impl Replacements {
 }
 
 /// The blocks that lead to each block and can be reached themselves.
-fn predecessors(function: &Function) -> WaysIn {
-    function.ways_in(&function.reverse_postorder())
+fn reachable_predecessors(function: &MirFunction) -> Predecessors {
+    function.predecessors(&function.reverse_postorder())
 }
 
 /// Those of the blocks that read a value.
-fn uses(function: &Function, order: &[Block], value: Value) -> Vec<Block> {
+fn uses(function: &MirFunction, order: &[Block], value: Value) -> Vec<Block> {
     let reads = |block: &Block| {
         let data = &function.blocks[*block];
         data.insts.iter().any(|inst| inst.op.reads(value)) || data.term.reads(value)
@@ -490,14 +491,14 @@ fn uses(function: &Function, order: &[Block], value: Value) -> Vec<Block> {
 }
 
 /// Puts instructions before those at some positions, which rise.
-fn insert(insts: &mut Vec<Inst>, made: Vec<(usize, Inst)>) {
-    if made.is_empty() {
+fn insert(insts: &mut Vec<Inst>, added: Vec<(usize, Inst)>) {
+    if added.is_empty() {
         return;
     }
-    let mut made = made.into_iter().peekable();
-    let mut all = Vec::with_capacity(insts.len() + made.len());
+    let mut added = added.into_iter().peekable();
+    let mut all = Vec::with_capacity(insts.len() + added.len());
     for (at, inst) in std::mem::take(insts).into_iter().enumerate() {
-        while let Some((_, before)) = made.next_if(|(before, _)| *before == at) {
+        while let Some((_, before)) = added.next_if(|(before, _)| *before == at) {
             all.push(before);
         }
         all.push(inst);
@@ -513,7 +514,7 @@ fn note(ops: &mut IndexVec<Value, Option<Op>>, result: Value, op: &Op) {
 }
 
 /// The values that are constants.
-fn constants(function: &Function) -> IndexVec<Value, Option<u64>> {
+fn constants(function: &MirFunction) -> IndexVec<Value, Option<u64>> {
     let mut found: IndexVec<Value, Option<u64>> = function.values.iter().map(|_| None).collect();
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
         if let (Op::Const(bits), Some(result)) = (&inst.op, inst.result) {

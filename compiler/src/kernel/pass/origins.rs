@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::predecessors;
+use super::reachable_predecessors;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Function, Op, Value, WaysIn};
+use crate::kernel::mir::{Block, MirFunction, Op, Predecessors, Value};
 
 /// What the values of a function come from.
 pub struct Origins<'a> {
-    function: &'a Function,
+    function: &'a MirFunction,
     definitions: IndexVec<Value, Option<&'a Op>>,
     /// Of which block they are parameters, and which.
     params: BTreeMap<Value, (Block, usize)>,
-    ways_in: WaysIn,
+    predecessors: Predecessors,
 }
 
 impl Origins<'_> {
-    pub fn new(function: &Function) -> Origins<'_> {
+    pub fn new(function: &MirFunction) -> Origins<'_> {
         let mut params = BTreeMap::new();
         for (block, data) in function.blocks.iter_enumerated() {
             params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
         }
-        let (definitions, ways_in) = (function.definitions(), predecessors(function));
-        Origins { function, definitions, params, ways_in }
+        let (definitions, predecessors) = (function.definitions(), reachable_predecessors(function));
+        Origins { function, definitions, params, predecessors }
     }
 
     /// For each value whether one of these is, or comes from it; the verifier looks at calls, loads and checks anew.
@@ -44,7 +44,7 @@ impl Origins<'_> {
             to.extend(op.operands());
         }
         let Some((block, at)) = self.params.get(&value) else { return };
-        for from in &self.ways_in[*block] {
+        for from in &self.predecessors[*block] {
             let targets = self.function.blocks[*from].term.targets();
             let to_here = targets.into_iter().filter(|target| target.block == *block);
             to.extend(to_here.filter_map(|target| target.args.get(*at)));

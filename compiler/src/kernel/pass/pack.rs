@@ -3,8 +3,10 @@
 //!
 //! Passes before this one see all parameters of a function and all arguments of its calls.
 
-use super::made::Made;
-use crate::kernel::mir::{Block, Function, Inst, MAX_ARGS, Op, Origin, Program, Size, Slot, SlotData, Type};
+use super::new_insts::NewInsts;
+use crate::kernel::mir::{
+    Block, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Size, Slot, SlotData, Type,
+};
 
 /// Runs the pass on all functions; gives whether anything changed. It must run once.
 pub fn run(program: &mut Program) -> bool {
@@ -17,7 +19,7 @@ pub fn run(program: &mut Program) -> bool {
 }
 
 /// Takes the parameters that have no register from the block.
-fn receive(function: &mut Function) -> bool {
+fn receive(function: &mut MirFunction) -> bool {
     let entry = function.entry();
     if function.blocks[entry].params.len() <= MAX_ARGS {
         return false;
@@ -27,7 +29,7 @@ fn receive(function: &mut Function) -> bool {
     function.params.push("__further".to_owned());
     let base = function.values.push(Type::Ptr(Origin::Memory));
     function.blocks[entry].params.push(base);
-    let mut received = Made { insts: Vec::new(), span: function.span };
+    let mut received = NewInsts { insts: Vec::new(), span: function.span };
     for (offset, param) in offsets().zip(further) {
         let load = Op::Load { size: Size::DW, base, offset };
         match function.values[param] {
@@ -48,7 +50,7 @@ fn offsets() -> impl Iterator<Item = i16> {
 }
 
 /// Puts the arguments that have no register into a block, the same one for all calls of the function.
-fn pass_all(function: &mut Function) -> bool {
+fn pass_all(function: &mut MirFunction) -> bool {
     let further = |inst: &Inst| match &inst.op {
         Op::Call { args, .. } if args.len() > MAX_ARGS => args.len() + 1 - MAX_ARGS,
         _ => 0,
@@ -67,27 +69,27 @@ fn pass_all(function: &mut Function) -> bool {
     true
 }
 
-fn pass_from(function: &mut Function, block: Block, slot: Slot) {
+fn pass_from(function: &mut MirFunction, block: Block, slot: Slot) {
     let insts = std::mem::take(&mut function.blocks[block].insts);
-    let mut made = Made { insts: Vec::with_capacity(insts.len()), span: function.span };
+    let mut new_insts = NewInsts { insts: Vec::with_capacity(insts.len()), span: function.span };
     for mut inst in insts {
         if let Op::Call { args, .. } = &mut inst.op
             && args.len() > MAX_ARGS
         {
-            made.span = inst.span;
+            new_insts.span = inst.span;
             let values = &mut function.values;
             let address = Op::StackAddr { slot, offset: 0 };
-            let base = made.make(values, Type::Ptr(Origin::Stack), address);
+            let base = new_insts.make(values, Type::Ptr(Origin::Stack), address);
             for (offset, arg) in offsets().zip(args.split_off(MAX_ARGS - 1)) {
                 let value = match values[arg] {
-                    Type::I32 => made.make(values, Type::I64, Op::ZeroExtend(arg)),
+                    Type::I32 => new_insts.make(values, Type::I64, Op::ZeroExtend(arg)),
                     _ => arg,
                 };
-                made.push(None, Op::Store { size: Size::DW, base, offset, value });
+                new_insts.push(None, Op::Store { size: Size::DW, base, offset, value });
             }
             args.push(base);
         }
-        made.insts.push(inst);
+        new_insts.insts.push(inst);
     }
-    function.blocks[block].insts = made.insts;
+    function.blocks[block].insts = new_insts.insts;
 }

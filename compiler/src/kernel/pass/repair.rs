@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::uses;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Function, Value, WaysIn};
+use crate::kernel::mir::{Block, MirFunction, Predecessors, Value};
 
 /// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
 /// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay. The
 /// blocks are given in reverse postorder, with those that lead to each.
 pub fn run(
-    function: &mut Function,
-    (order, ways_in): (&[Block], &WaysIn),
+    function: &mut MirFunction,
+    (order, predecessors): (&[Block], &Predecessors),
     value: Value,
     definitions: &BTreeMap<Block, Value>,
     own: Option<Block>,
@@ -21,9 +21,9 @@ pub fn run(
     if users.is_empty() {
         return;
     }
-    let needing = needing(&users, ways_in, definitions);
+    let needing = needing(&users, predecessors, definitions);
     let order = order.iter().copied().filter(|block| needing[*block]);
-    let reaching = Reaching::new(function, value, order.collect(), ways_in, definitions);
+    let reaching = Reaching::new(function, value, order.collect(), predecessors, definitions);
     for block in users {
         let Some(by) = reaching.at_start[block] else { continue };
         let mut replace = |used: Value| if used == value { by } else { used };
@@ -33,7 +33,7 @@ pub fn run(
     }
     for (block, param) in &reaching.params {
         function.blocks[*block].params.push(*param);
-        for from in &ways_in[*block] {
+        for from in &predecessors[*block] {
             let arg = reaching.at_end(*from, definitions).unwrap_or(value);
             let targets = function.blocks[*from].term.targets_mut();
             targets.into_iter().filter(|target| target.block == *block).for_each(|to| to.args.push(arg));
@@ -42,12 +42,16 @@ pub fn run(
 }
 
 /// The blocks at whose start the value is needed.
-fn needing(users: &[Block], ways_in: &WaysIn, definitions: &BTreeMap<Block, Value>) -> IndexVec<Block, bool> {
-    let mut needing: IndexVec<Block, bool> = (0..ways_in.len()).map(|_| false).collect();
+fn needing(
+    users: &[Block],
+    predecessors: &Predecessors,
+    definitions: &BTreeMap<Block, Value>,
+) -> IndexVec<Block, bool> {
+    let mut needing: IndexVec<Block, bool> = (0..predecessors.len()).map(|_| false).collect();
     let mut open = users.to_vec();
     while let Some(block) = open.pop() {
         if !std::mem::replace(&mut needing[block], true) {
-            open.extend(ways_in[block].iter().filter(|from| !definitions.contains_key(from)));
+            open.extend(predecessors[block].iter().filter(|from| !definitions.contains_key(from)));
         }
     }
     needing
@@ -62,10 +66,10 @@ struct Reaching {
 
 impl Reaching {
     fn new(
-        function: &mut Function,
+        function: &mut MirFunction,
         value: Value,
         order: Vec<Block>,
-        ways_in: &WaysIn,
+        predecessors: &Predecessors,
         definitions: &BTreeMap<Block, Value>,
     ) -> Reaching {
         let at_start = function.blocks.iter().map(|_| None).collect();
@@ -74,7 +78,8 @@ impl Reaching {
         while changed {
             changed = false;
             for block in &order {
-                let mut known = ways_in[*block].iter().filter_map(|from| reaching.at_end(*from, definitions));
+                let mut known =
+                    predecessors[*block].iter().filter_map(|from| reaching.at_end(*from, definitions));
                 let first = known.next();
                 let differs = first.is_some_and(|first| known.any(|other| other != first));
                 let new = match reaching.params.get(block) {

@@ -8,7 +8,7 @@ use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, Loops, MapSymbol, Op, Origin, Program, Size, Target,
+    BinaryOp, Callee, Condition, Helper, Loops, MapSymbol, MirFunction, Op, Origin, Program, Size, Target,
     Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
@@ -20,13 +20,13 @@ fn span() -> Span {
 }
 
 fn builder() -> Builder {
-    Builder::new(Function {
+    Builder::new(MirFunction {
         id: FuncId::new(0),
         name: "t".into(),
         span: span(),
         is_program: false,
         is_called: true,
-        is_verdict: false,
+        returns_bool: false,
         context: None,
         params: Vec::new(),
         ret: Type::I64,
@@ -37,7 +37,7 @@ fn builder() -> Builder {
     })
 }
 
-fn optimised(function: Function) -> Function {
+fn optimised(function: MirFunction) -> MirFunction {
     let mut program = Program {
         functions: vec![function],
         scratch_bytes: 0,
@@ -68,7 +68,7 @@ fn settles(mut program: Program) {
     }
 }
 
-fn ops(function: &Function) -> Vec<Op> {
+fn ops(function: &MirFunction) -> Vec<Op> {
     let order = function.reverse_postorder();
     order.iter().flat_map(|block| &function.blocks[*block].insts).map(|inst| inst.op.clone()).collect()
 }
@@ -109,19 +109,19 @@ fn a_branch_on_a_constant_is_no_branch() {
 fn a_variable_that_a_loop_does_not_change_is_no_parameter() {
     let mut b = builder();
     let argument = parameter(&mut b);
-    let (same, turns) = (b.variable(Type::I64), b.variable(Type::I64));
+    let (same, remaining) = (b.variable(Type::I64), b.variable(Type::I64));
     b.set(same, argument);
-    b.set(turns, argument);
+    b.set(remaining, argument);
     let [header, body, leave] = std::array::from_fn(|_| b.block());
     b.jump(header);
     b.switch_to(header);
-    let left = b.get(turns);
+    let left = b.get(remaining);
     let more = b.compare_const(Condition::Ne, left, 0);
     b.branch(more, body, leave);
     b.switch_to_sealed(body);
     let step = b.get(same);
     let next = b.binary(BinaryOp::Sub, left, step);
-    b.set(turns, next);
+    b.set(remaining, next);
     b.jump(header);
     b.seal(header);
     b.switch_to_sealed(leave);
@@ -145,7 +145,7 @@ fn what_nobody_uses_goes_and_effects_stay() {
 }
 
 /// What the checker says about a function that breaks one rule.
-fn refusal(change: impl FnOnce(&mut Builder, Value), then: impl FnOnce(&mut Function)) -> String {
+fn refusal(change: impl FnOnce(&mut Builder, Value), then: impl FnOnce(&mut MirFunction)) -> String {
     let mut b = builder();
     let argument = parameter(&mut b);
     change(&mut b, argument);
@@ -157,7 +157,7 @@ fn refusal(change: impl FnOnce(&mut Builder, Value), then: impl FnOnce(&mut Func
 
 #[test]
 fn broken_rules_are_found() {
-    let nothing = |_: &mut Function| {};
+    let nothing = |_: &mut MirFunction| {};
     let mixed = refusal(
         |b, argument| {
             let narrow = b.constant(Type::I32, 1);
@@ -175,7 +175,7 @@ fn broken_rules_are_found() {
         b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
     };
     assert!(refusal(unchecked, nothing).contains("EntryOrNull"));
-    let used_before_made = |function: &mut Function| {
+    let used_before_defined = |function: &mut MirFunction| {
         let entry = function.entry();
         function.blocks[entry].insts.reverse();
     };
@@ -183,8 +183,8 @@ fn broken_rules_are_found() {
         let sum = b.binary(BinaryOp::Add, argument, argument);
         b.binary(BinaryOp::Add, sum, sum);
     };
-    assert!(refusal(two, used_before_made).contains("not available"));
-    let argument_too_many = |function: &mut Function| {
+    assert!(refusal(two, used_before_defined).contains("not available"));
+    let argument_too_many = |function: &mut MirFunction| {
         let entry = function.entry();
         let argument = function.blocks[entry].params[0];
         let target = function.blocks.push(function.blocks[entry].clone());
@@ -196,7 +196,7 @@ fn broken_rules_are_found() {
 
 const STACK: Type = Type::Ptr(Origin::Stack);
 
-fn count(function: &Function, wanted: impl Fn(&Op) -> bool) -> usize {
+fn count(function: &MirFunction, wanted: impl Fn(&Op) -> bool) -> usize {
     ops(function).iter().filter(|op| wanted(op)).count()
 }
 
@@ -357,7 +357,7 @@ fn a_load_finds_its_parts_where_the_others_are_zero() {
 }
 
 #[test]
-fn overlapping_slots_are_told_apart_by_their_bytes() {
+fn overlapping_slots_are_distinguished_by_their_bytes() {
     let mut b = builder();
     let argument = parameter(&mut b);
     let mark = b.mark_stack();
@@ -457,7 +457,7 @@ fn arithmetic_in_two_steps_is_one() {
 }
 
 #[test]
-fn a_constant_goes_past_the_question_it_answers() {
+fn a_jump_with_a_constant_bypasses_the_branch_on_it() {
     let mut b = builder();
     let argument = parameter(&mut b);
     let flag = b.variable(Type::I32);
@@ -466,8 +466,8 @@ fn a_constant_goes_past_the_question_it_answers() {
     b.branch(big, yes, no);
     for (block, value) in [(yes, 1), (no, 0)] {
         b.switch_to_sealed(block);
-        let place = global(&mut b, 0);
-        b.effect(Op::AtomicAdd { size: Size::DW, base: place, offset: 8 * value as i16, value: argument });
+        let address = global(&mut b, 0);
+        b.effect(Op::AtomicAdd { size: Size::DW, base: address, offset: 8 * value as i16, value: argument });
         let value = b.constant(Type::I32, value);
         b.set(flag, value);
         b.jump(join);
@@ -485,15 +485,15 @@ fn a_constant_goes_past_the_question_it_answers() {
 }
 
 #[test]
-fn blocks_that_do_the_same_are_one() {
+fn identical_blocks_are_merged() {
     let mut b = builder();
     let argument = parameter(&mut b);
     let [a, c, d] = std::array::from_fn(|_| b.block());
     let small = b.compare_const(Condition::Lt, argument, 5);
     b.branch(small, a, c);
     b.switch_to_sealed(c);
-    let place = global(&mut b, 0);
-    let large = b.value(Type::I32, Op::Load { size: Size::W, base: place, offset: 0 });
+    let address = global(&mut b, 0);
+    let large = b.value(Type::I32, Op::Load { size: Size::W, base: address, offset: 0 });
     let e = b.block();
     b.branch(large, d, e);
     for (block, value) in [(a, 1), (d, 1), (e, 2)] {
@@ -525,8 +525,8 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let entry = caller.entry();
     let Op::Call { args, .. } = &mut caller.blocks[entry].insts[0].op else { panic!("a call") };
     args[0] = seven;
-    let made = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
-    caller.blocks[entry].insts.insert(0, made);
+    let seven_inst = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
+    caller.blocks[entry].insts.insert(0, seven_inst);
     let mut program = Program {
         functions: vec![callee.finish(), caller],
         scratch_bytes: 0,

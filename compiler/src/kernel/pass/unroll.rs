@@ -6,27 +6,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::outline::loops::{Loop, loops};
-use super::{constants, predecessors, repair};
+use super::{constants, reachable_predecessors, repair};
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Step, Target, Terminator, Type, Value,
+    Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
 };
 
 /// Most turns.
-const MAX_TURNS: u64 = 16;
+const MAX_ITERATIONS: u64 = 16;
 /// Most instructions of all turns together.
 const MAX_INSTS: usize = 192;
 /// Most steps on all ways through a function. The verifier walks a million; a step is up to a handful of instructions.
 pub const MAX_STEPS: u64 = 60_000;
 
 /// Whether a function has a loop under an iterator.
-pub fn has_loop(function: &Function) -> bool {
+pub fn has_loop(function: &MirFunction) -> bool {
     let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts.any(|inst| kfunc(inst).is_some())
 }
 
 /// Writes out the turns of all loops that are small enough; gives whether there were any.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut MirFunction) -> bool {
     let mut changed = false;
     while let Some(plan) = loops(function).into_iter().find_map(|one| Plan::new(function, one)) {
         plan.apply(function);
@@ -36,28 +36,28 @@ pub fn run(function: &mut Function) -> bool {
 }
 
 /// Whether a function calls others.
-pub fn calls_others(function: &Function) -> bool {
+pub fn calls_others(function: &MirFunction) -> bool {
     let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
 }
 
 /// The steps of a verifier that walks all ways through a function one by one, calls of others left out; `None` if it has
 /// loops.
-pub fn steps(function: &Function) -> Option<u64> {
+pub fn steps(function: &MirFunction) -> Option<u64> {
     let order = function.reverse_postorder();
     let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
     order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
-    let mut ways: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
-    ways[function.entry()] = 1;
+    let mut path_counts: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
+    path_counts[function.entry()] = 1;
     let mut steps: u64 = 0;
     for block in order {
         let data = &function.blocks[block];
-        steps = steps.saturating_add(ways[block].saturating_mul(data.insts.len() as u64 + 2));
+        steps = steps.saturating_add(path_counts[block].saturating_mul(data.insts.len() as u64 + 2));
         for target in data.term.targets() {
             if position[target.block] <= position[block] {
                 return None;
             }
-            ways[target.block] = ways[target.block].saturating_add(ways[block]);
+            path_counts[target.block] = path_counts[target.block].saturating_add(path_counts[block]);
         }
     }
     Some(steps)
@@ -83,16 +83,16 @@ struct Plan {
     of: Loop,
     slot: Slot,
     first: u64,
-    turns: u64,
+    iterations: u64,
 }
 
 impl Plan {
-    fn new(function: &Function, of: Loop) -> Option<Plan> {
+    fn new(function: &MirFunction, of: Loop) -> Option<Plan> {
         let header = &function.blocks[of.header];
         let [next, null] = header.insts.as_slice() else { return None };
         let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
-        let turn = next.result?;
-        if null.op != Op::IsNull(turn) || null.result != asked(&header.term) {
+        let iteration = next.result?;
+        if null.op != Op::IsNull(iteration) || null.result != asked(&header.term) {
             return None;
         }
         let ops = function.definitions();
@@ -101,12 +101,12 @@ impl Plan {
             _ => None,
         };
         let slot = slot_of(*iterator)?;
-        let place = function.slots[slot];
+        let slot_data = function.slots[slot];
         let mut started = Vec::new();
         for inst in function.blocks.iter().flat_map(|block| &block.insts) {
             let operands = inst.op.operands();
             for used in operands.iter().copied().filter_map(slot_of) {
-                let same_bytes = function.slots[used].position == place.position;
+                let same_bytes = function.slots[used].position == slot_data.position;
                 match kfunc(inst) {
                     Some((Kfunc::IterNumNew, args)) if used == slot => started.push(args.to_vec()),
                     Some((Kfunc::IterNumNext, _)) if used == slot && inst != next => return None,
@@ -116,8 +116,8 @@ impl Plan {
                     _ => {}
                 }
             }
-            let of_turn = operands.contains(&turn);
-            if of_turn && inst != null && !of.reads_turn(inst) {
+            let of_iteration = operands.contains(&iteration);
+            if of_iteration && inst != null && !of.reads_turn(inst) {
                 return None;
             }
         }
@@ -125,20 +125,20 @@ impl Plan {
         let constants = constants(function);
         let [_, first, end] = start.as_slice() else { return None };
         let (first, end) = (constants[*first]?, constants[*end]?);
-        let turns = end.checked_sub(first)?;
-        let plan = Plan { of, slot, first, turns };
-        (turns <= MAX_TURNS && plan.is_plain(function, turns)).then_some(plan)
+        let iterations = end.checked_sub(first)?;
+        let plan = Plan { of, slot, first, iterations };
+        (iterations <= MAX_ITERATIONS && plan.is_plain(function, iterations)).then_some(plan)
     }
 
     /// Whether the body is short, holds no other loop and does nothing with the counter but read it.
-    fn is_plain(&self, function: &Function, turns: u64) -> bool {
+    fn is_plain(&self, function: &MirFunction, iterations: u64) -> bool {
         let mut insts = 0;
         for block in &self.of.blocks {
             let data = &function.blocks[*block];
             insts += data.insts.len() + 1;
             for inst in &data.insts {
                 let is_other = match &inst.op {
-                    Op::Call { callee, .. } => matches!(callee.step(), Some(Step::New | Step::Next)),
+                    Op::Call { callee, .. } => matches!(callee.step(), Some(IterStep::New | IterStep::Next)),
                     _ => false,
                 };
                 let reads = matches!(inst.op, Op::Load { .. } | Op::NonNull(_));
@@ -151,26 +151,26 @@ impl Plan {
                 return false;
             }
         }
-        usize::try_from(turns).is_ok_and(|turns| turns.saturating_mul(insts) <= MAX_INSTS)
+        usize::try_from(iterations).is_ok_and(|iterations| iterations.saturating_mul(insts) <= MAX_INSTS)
     }
 
-    fn apply(&self, function: &mut Function) {
+    fn apply(&self, function: &mut MirFunction) {
         let old: BTreeSet<Block> = self.of.blocks.iter().copied().chain([self.of.header]).collect();
-        let outside: Vec<Block> = predecessors(function)[self.of.header]
+        let outside: Vec<Block> = reachable_predecessors(function)[self.of.header]
             .iter()
             .copied()
             .filter(|from| !old.contains(from))
             .collect();
         let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> = BTreeMap::new();
-        let headers: Vec<Block> = (0..=self.turns).map(|_| empty_block(function)).collect();
-        for (turn, header) in headers.iter().enumerate() {
+        let headers: Vec<Block> = (0..=self.iterations).map(|_| empty_block(function)).collect();
+        for (iteration, header) in headers.iter().enumerate() {
             let mut copy = Copy { values: BTreeMap::new(), blocks: BTreeMap::new() };
-            copy.blocks.insert(self.of.header, headers.get(turn + 1).copied().unwrap_or(*header));
+            copy.blocks.insert(self.of.header, headers.get(iteration + 1).copied().unwrap_or(*header));
             let data = function.blocks[self.of.header].clone();
             let inside = |target: &&Target| self.of.blocks.contains(&target.block);
-            let last = turn as u64 == self.turns;
-            let way = data.term.targets().into_iter().find(|target| inside(target) != last).cloned();
-            let Some(way) = way else { return };
+            let last = iteration as u64 == self.iterations;
+            let next_target = data.term.targets().into_iter().find(|target| inside(target) != last).cloned();
+            let Some(next_target) = next_target else { return };
             if !last {
                 for block in &self.of.blocks {
                     copy.blocks.insert(*block, empty_block(function));
@@ -181,12 +181,12 @@ impl Plan {
             for block in bodies {
                 copy.make_values(function, *block);
             }
-            let term = copy.term(&Terminator::Jump(way));
+            let term = copy.term(&Terminator::Jump(next_target));
             function.blocks[*header] = BlockData { params, insts: Vec::new(), term, span: data.span };
-            let number = self.first + turn as u64;
+            let number = self.first + iteration as u64;
             for block in bodies {
-                let made = copy.body(function, *block, number, &self.of);
-                function.blocks[copy.blocks[block]] = made;
+                let defined = copy.body(function, *block, number, &self.of);
+                function.blocks[copy.blocks[block]] = defined;
             }
             for block in bodies.iter().chain([&self.of.header]) {
                 let at = if *block == self.of.header { *header } else { copy.blocks[block] };
@@ -214,15 +214,15 @@ impl Plan {
             };
         }
         let order = function.reverse_postorder();
-        let ways_in = function.ways_in(&order);
-        for (value, places) in definitions {
-            repair::run(function, (&order, &ways_in), value, &places, None);
+        let predecessors = function.predecessors(&order);
+        for (value, by_block) in definitions {
+            repair::run(function, (&order, &predecessors), value, &by_block, None);
         }
         self.drop_iterator(function);
     }
 
     /// Removes what starts and ends the iterator; what starting it gives is 0.
-    fn drop_iterator(&self, function: &mut Function) {
+    fn drop_iterator(&self, function: &mut MirFunction) {
         let ops = function.definitions();
         let addresses = ops.iter_enumerated().filter_map(|(value, op)| match op {
             Some(Op::StackAddr { slot, .. }) if *slot == self.slot => Some(value),
@@ -241,7 +241,7 @@ impl Plan {
     }
 }
 
-fn empty_block(function: &mut Function) -> Block {
+fn empty_block(function: &mut MirFunction) -> Block {
     let (id, span) = (Block::new(function.blocks.len()), function.span);
     let term = Terminator::Jump(Target::to(id));
     function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
@@ -255,17 +255,17 @@ struct Copy {
 
 impl Copy {
     /// A new value for one that the turn makes.
-    fn value(&mut self, function: &mut Function, value: Value) -> Value {
+    fn value(&mut self, function: &mut MirFunction, value: Value) -> Value {
         let values = &mut function.values;
         *self.values.entry(value).or_insert_with(|| values.push(values[value]))
     }
 
     /// New values for all that a block makes.
-    fn make_values(&mut self, function: &mut Function, block: Block) {
+    fn make_values(&mut self, function: &mut MirFunction, block: Block) {
         let data = &function.blocks[block];
         let results = data.insts.iter().filter_map(|inst| inst.result);
-        let made: Vec<Value> = data.params.iter().copied().chain(results).collect();
-        for value in made {
+        let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
+        for value in defined {
             self.value(function, value);
         }
     }
@@ -283,7 +283,7 @@ impl Copy {
         term
     }
 
-    fn body(&self, function: &Function, block: Block, number: u64, of: &Loop) -> BlockData {
+    fn body(&self, function: &MirFunction, block: Block, number: u64, of: &Loop) -> BlockData {
         let data = function.blocks[block].clone();
         let params = data.params.iter().map(|param| self.stands_for(*param)).collect();
         let mut insts = Vec::with_capacity(data.insts.len());

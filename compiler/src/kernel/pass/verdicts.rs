@@ -4,11 +4,11 @@
 //! does not follow, so what is read there could be any number to it.
 
 use crate::index::{FastMap, Id, IndexVec};
-use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Value};
+use crate::kernel::mir::{BinaryOp, Block, Inst, MirFunction, Op, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    if !function.is_verdict {
+pub fn run(function: &mut MirFunction) -> bool {
+    if !function.returns_bool {
         return false;
     }
     let unseen = unseen(function);
@@ -25,7 +25,7 @@ pub fn run(function: &mut Function) -> bool {
 }
 
 /// The ends of the function whose result may come from memory.
-fn unseen(function: &Function) -> Vec<(Block, Value)> {
+fn unseen(function: &MirFunction) -> Vec<(Block, Value)> {
     let sources = Sources { ops: function.definitions(), given: given(function) };
     let order = function.reverse_postorder();
     let ends = order.iter().filter_map(|block| match function.blocks[*block].term {
@@ -36,7 +36,7 @@ fn unseen(function: &Function) -> Vec<(Block, Value)> {
 }
 
 /// What each block parameter is given.
-fn given(function: &Function) -> FastMap<Value, Vec<Value>> {
+fn given(function: &MirFunction) -> FastMap<Value, Vec<Value>> {
     let mut given: FastMap<Value, Vec<Value>> = FastMap::default();
     for target in function.blocks.iter().flat_map(|block| block.term.targets()) {
         for (param, argument) in function.blocks[target.block].params.iter().zip(&target.args) {

@@ -49,7 +49,7 @@ impl Context {
                 return Context::Member { start: cursor.chain_start(end), end };
             }
             Some(TokenKind::Punct(Punct::At)) => return Context::Attribute,
-            Some(TokenKind::Keyword(word)) if names_something(word) => return Context::Nothing,
+            Some(TokenKind::Keyword(keyword)) if names_something(keyword) => return Context::Nothing,
             Some(TokenKind::Keyword(Keyword::New)) => return Context::Type { top: false },
             Some(TokenKind::Ident) if is_cast(cursor) => return Context::Type { top: false },
             _ => {}
@@ -66,8 +66,8 @@ impl Context {
 
 fn inside_text(cursor: &Cursor<'_>, kind: TokenKind) -> Context {
     let is_text = !matches!(kind, TokenKind::Comment);
-    let words = [cursor.back(0), cursor.back(1), cursor.back(2)];
-    match words {
+    let last_kinds = [cursor.back(0), cursor.back(1), cursor.back(2)];
+    match last_kinds {
         [
             Some(TokenKind::Punct(Punct::OpenParen)),
             Some(TokenKind::Ident),
@@ -81,9 +81,9 @@ fn inside_text(cursor: &Cursor<'_>, kind: TokenKind) -> Context {
 }
 
 /// Words that a new name follows, or a path.
-fn names_something(word: Keyword) -> bool {
+fn names_something(keyword: Keyword) -> bool {
     matches!(
-        word,
+        keyword,
         Keyword::Fn
             | Keyword::Var
             | Keyword::Const
@@ -122,7 +122,7 @@ fn is_type(cursor: &Cursor<'_>) -> bool {
     let part = |kind: TokenKind| match kind {
         TokenKind::Punct(Punct::Star | Punct::Less | Punct::Comma | Punct::Greater) => true,
         TokenKind::Ident | TokenKind::Int => true,
-        TokenKind::Keyword(word) => is_scalar(word),
+        TokenKind::Keyword(keyword) => is_scalar(keyword),
         _ => false,
     };
     let mut at = cursor.before.len();
@@ -169,9 +169,9 @@ fn inside_angle(cursor: &Cursor<'_>, at: usize) -> bool {
     depth > 0
 }
 
-fn is_scalar(word: Keyword) -> bool {
+fn is_scalar(keyword: Keyword) -> bool {
     use Keyword::{Bool, Char, I8, I16, I32, I64, Str, U8, U16, U32, U64, Void};
-    matches!(word, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Bool | Char | Void | Str)
+    matches!(keyword, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Bool | Char | Void | Str)
 }
 
 /// Whether a type follows the colon at `colon`: behind the name of a variable, parameter, field or result.
@@ -204,7 +204,7 @@ fn inside_bracket(cursor: &Cursor<'_>, open: usize) -> Context {
     match cursor.before[open].kind {
         TokenKind::Punct(Punct::OpenParen) => match (kind(1), kind(2)) {
             (Some(TokenKind::Ident), Some(TokenKind::Punct(Punct::At))) => match head(1) {
-                Some(word) if cursor.text(word) == "flags" => Context::Flag,
+                Some(name) if cursor.text(name) == "flags" => Context::Flag,
                 _ => Context::Nothing,
             },
             (Some(TokenKind::Ident), Some(TokenKind::Keyword(Keyword::Fn | Keyword::Extern))) => {
@@ -294,12 +294,12 @@ fn body(cursor: &Cursor<'_>) -> Context {
 }
 
 fn top(cursor: &Cursor<'_>) -> Context {
-    let words = [cursor.back(0), cursor.back(1), cursor.back(2)];
+    let last_kinds = [cursor.back(0), cursor.back(1), cursor.back(2)];
     let counter = |count: usize| {
         let at = cursor.before.len().checked_sub(count);
         cursor.token(at).is_some_and(|token| cursor.text(token) == "counter")
     };
-    match words {
+    match last_kinds {
         [Some(TokenKind::Punct(Punct::Eq)), ..] => Context::Body { begins: false },
         [Some(TokenKind::Punct(Punct::Colon)), Some(TokenKind::Ident), Some(TokenKind::Ident)]
             if counter(3) =>

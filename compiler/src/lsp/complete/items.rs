@@ -6,7 +6,7 @@ use lsp_types::{
 };
 
 use crate::facts::tables::attributes::{ATTRIBUTES, Attribute};
-use crate::facts::tables::{maps, words};
+use crate::facts::tables::{keywords, maps};
 use crate::facts::{DefKind, Definition};
 use crate::lex::Keyword;
 use crate::lsp::cursor::Cursor;
@@ -62,14 +62,14 @@ pub(super) fn field(one: &Definition) -> CompletionItem {
 }
 
 /// A reserved word.
-pub(super) fn word(word: Keyword) -> CompletionItem {
-    let documentation = words::word_docs(word.text()).and_then(docs);
-    CompletionItem { documentation, ..item(word.text(), CompletionItemKind::KEYWORD, Rank::Language) }
+pub(super) fn keyword(keyword: Keyword) -> CompletionItem {
+    let documentation = keywords::keyword_docs(keyword.text()).and_then(docs);
+    CompletionItem { documentation, ..item(keyword.text(), CompletionItemKind::KEYWORD, Rank::Language) }
 }
 
 /// A piece of text with places to fill in.
 pub(super) fn snippet(one: &Snippet) -> CompletionItem {
-    CompletionItem { detail: Some(one.detail.to_owned()), ..filled(one.word, one.text) }
+    CompletionItem { detail: Some(one.detail.to_owned()), ..filled(one.keyword, one.text) }
 }
 
 fn filled(label: &str, text: &str) -> CompletionItem {

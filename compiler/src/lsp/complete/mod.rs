@@ -9,25 +9,25 @@ use std::rc::Rc;
 use lsp_types::{CompletionItem, CompletionList, CompletionResponse};
 
 use super::Server;
-use super::answer::Place;
+use super::answer::TextPosition;
 use super::cursor::{Cursor, members};
 use super::snippets;
 use super::workspace::Analysis;
-use crate::facts::tables::words;
+use crate::facts::tables::keywords;
 use crate::facts::{DefId, DefKind, Definition};
 use crate::lex::Keyword;
 use context::Context;
-use items::{Rank, definition, snippet, word};
+use items::{Rank, definition, keyword, snippet};
 
 /// More choices than these are cut, and the client asks again when more is written.
 const MOST: usize = 400;
 
 /// Words that begin an expression or stand in one.
-const EXPRESSION_WORDS: &[Keyword] =
+const EXPRESSION_KEYWORDS: &[Keyword] =
     &[Keyword::True, Keyword::False, Keyword::Null, Keyword::New, Keyword::Match];
 
 /// Statements that are one word or a word and an expression.
-const STATEMENT_WORDS: &[Keyword] = &[
+const STATEMENT_KEYWORDS: &[Keyword] = &[
     Keyword::Return,
     Keyword::Break,
     Keyword::Continue,
@@ -39,12 +39,13 @@ const STATEMENT_WORDS: &[Keyword] = &[
 ];
 
 /// What may be written at a place.
-pub(super) fn complete(server: &mut Server, place: &Place) -> Option<CompletionResponse> {
-    let source = server.workspace.source(&place.path)?;
-    let cursor = Cursor::new(&source.unit, place.offset);
+pub(super) fn complete(server: &mut Server, position: &TextPosition) -> Option<CompletionResponse> {
+    let source = server.workspace.source(&position.path)?;
+    let cursor = Cursor::new(&source.unit, position.offset);
     let context = Context::at(&cursor);
-    let analysis = names(server, place, &cursor, &context, source.unit.broken)?;
-    let written = source.unit.text.get(cursor.word_start as usize..place.offset as usize).unwrap_or_default();
+    let analysis = names(server, position, &cursor, &context, source.unit.broken)?;
+    let written =
+        source.unit.text.get(cursor.ident_start as usize..position.offset as usize).unwrap_or_default();
     let items = Choice { analysis: &analysis, cursor: &cursor, items: Vec::new() }.of(&context);
     Some(CompletionResponse::List(cut(items, &String::from_utf8_lossy(written))))
 }
@@ -52,21 +53,21 @@ pub(super) fn complete(server: &mut Server, place: &Place) -> Option<CompletionR
 /// What is known of the text, as far as it stands before the cursor.
 fn names(
     server: &mut Server,
-    place: &Place,
+    position: &TextPosition,
     cursor: &Cursor<'_>,
     context: &Context,
     broken: bool,
 ) -> Option<Rc<Analysis>> {
     if !broken || cursor.open.is_empty() {
-        return server.workspace.analysis(&place.path);
+        return server.workspace.analysis(&position.path);
     }
     let cut = match context {
         Context::Member { start, .. } => {
-            cursor.token(Some(*start)).map_or(cursor.word_start, |token| token.span.start)
+            cursor.token(Some(*start)).map_or(cursor.ident_start, |token| token.span.start)
         }
-        _ => cursor.word_start,
+        _ => cursor.ident_start,
     };
-    server.workspace.analysis_of(&place.path, cursor.repaired(cut)).map(Rc::new)
+    server.workspace.analysis_of(&position.path, cursor.repaired(cut)).map(Rc::new)
 }
 
 /// The choices that fit what is written, if they are too many to send all.
@@ -118,7 +119,7 @@ impl Choice<'_> {
             Context::Declaration => {
                 self.items.extend(snippets::DECLARATIONS.iter().map(snippet));
                 self.items.extend(items::programs());
-                self.items.extend([Keyword::Pin, Keyword::Local].iter().map(|one| word(*one)));
+                self.items.extend([Keyword::Pin, Keyword::Local].iter().map(|one| keyword(*one)));
             }
             Context::Body { begins } => self.body(*begins),
         }
@@ -144,7 +145,7 @@ impl Choice<'_> {
     }
 
     fn types(&mut self, top: bool) {
-        self.items.extend(words::type_words().map(word));
+        self.items.extend(keywords::type_keywords().map(keyword));
         let is_type = |id: &DefId| {
             self.definition(*id).is_some_and(|one| one.kind.is_type() || one.kind == DefKind::Module)
         };
@@ -165,7 +166,9 @@ impl Choice<'_> {
         }
         match ty.name() {
             Some("perf_event") => self.events(),
-            Some("bool") => self.items.extend([Keyword::True, Keyword::False].iter().map(|one| word(*one))),
+            Some("bool") => {
+                self.items.extend([Keyword::True, Keyword::False].iter().map(|one| keyword(*one)))
+            }
             Some(name) => {
                 let ids = match self
                     .analysis
@@ -213,10 +216,10 @@ impl Choice<'_> {
             });
             self.items.extend(item);
         }
-        self.items.extend(EXPRESSION_WORDS.iter().map(|one| word(*one)));
+        self.items.extend(EXPRESSION_KEYWORDS.iter().map(|one| keyword(*one)));
         if begins {
             self.items.extend(snippets::STATEMENTS.iter().map(snippet));
-            self.items.extend(STATEMENT_WORDS.iter().map(|one| word(*one)));
+            self.items.extend(STATEMENT_KEYWORDS.iter().map(|one| keyword(*one)));
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Map {
     /// For a map of maps: what its values are. The loader makes one such map while it makes the outer one.
     pub inner: Option<MapShape>,
     /// What is put into it before programs run, by key.
-    pub slots: BTreeMap<u32, Slot>,
+    pub slots: BTreeMap<u32, MapInitSlot>,
 }
 
 /// What a map is made of. Sizes and flags are within the kind's row ([`MapKind::row`]); a number of entries or bytes of 0
@@ -82,7 +82,7 @@ pub enum Pinning {
 
 /// What the loader puts into a map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Slot {
+pub enum MapInitSlot {
     /// A program, into an array of programs.
     Program(ProgramId),
     /// A map, into a map of maps.

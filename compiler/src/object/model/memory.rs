@@ -111,8 +111,8 @@ impl MapShape {
         let value = round_up(self.value.bytes().into(), 8);
         let is_per_cpu = self.kind.is_per_cpu();
         let is_lru = matches!(self.kind, MapKind::LruHash | MapKind::LruPerCpuHash);
-        let in_place = if is_per_cpu { POINTER } else { value };
-        let mut entry = HASH_ENTRY + round_up(self.key.bytes().into(), 8) + in_place;
+        let inline_bytes = if is_per_cpu { POINTER } else { value };
+        let mut entry = HASH_ENTRY + round_up(self.key.bytes().into(), 8) + inline_bytes;
         if is_per_cpu {
             entry = entry.saturating_add(value.saturating_mul(cpus));
         }

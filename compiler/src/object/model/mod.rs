@@ -18,7 +18,7 @@ mod uses;
 pub use data::{DataContent, DataKind, DataSection, Linkage, Variable};
 pub use externs::{Kconfig, KconfigType, Ksym, KsymKind, Presence};
 pub use ids::{DataId, KconfigId, KsymId, MapId, ProgramId, SubprogramId};
-pub use map::{Map, MapShape, Pinning, Side, Slot};
+pub use map::{Map, MapInitSlot, MapShape, Pinning, Side};
 pub use memory::Memory;
 pub use program::{
     Body, Callee, FunctionNote, Helper, Instruction, Line, PlainInsn, Program, Section, Subprogram, Wide,

@@ -11,13 +11,13 @@ use super::super::model::{
 use super::btf::select::Selection;
 use super::btf::{RawType, RawTypes};
 use super::core;
-use super::elf::{Elf, Place, RelocationKind, Role};
+use super::elf::{Elf, RelocationKind, Role, SymbolSection};
 use super::functions::{Functions, RawFunction};
 use crate::bpf::{self, DecodeError, Imm64, Insn, InsnIndex, SLOT_BYTES};
 use crate::btf::{CoreRelo, TypeId};
 
 /// What instructions may name: places of the file, and the parts of the object that lie there.
-pub(super) struct Names<'n, 'a> {
+pub(super) struct SymbolResolver<'n, 'a> {
     pub elf: &'n Elf<'a>,
     pub functions: &'n Functions<'a>,
     /// The map that starts at a place.
@@ -36,19 +36,19 @@ pub(super) enum External {
 }
 
 /// A function whose instructions are resolved. Functions of the object are still named by their positions in the file.
-pub(super) struct Code {
+pub(super) struct ResolvedCode {
     pub instructions: Vec<Instruction>,
     lines: Vec<Line>,
     core: Vec<CoreRelo>,
 }
 
-impl Names<'_, '_> {
+impl SymbolResolver<'_, '_> {
     /// Resolves the instructions of a function.
     pub(super) fn resolve(
         &self,
         function: &RawFunction<'_>,
         types: Option<&RawTypes<'_>>,
-    ) -> Result<Code, ReadError> {
+    ) -> Result<ResolvedCode, ReadError> {
         let section = self.elf.section(function.section).map_or("", |section| section.name);
         let error = |slot: usize, reason| {
             ReadError::section(section, function.start + (slot * SLOT_BYTES) as u64, reason)
@@ -58,7 +58,7 @@ impl Names<'_, '_> {
         // What names something is kept here, and stands in the slots as a plain form that can be decoded.
         let mut named: Vec<(usize, Instruction)> = Vec::new();
         let mut at = 0;
-        while let Some(slot) = slots.get(at).copied().map(Slot::new) {
+        while let Some(slot) = slots.get(at).copied().map(RawInsn::new) {
             let relocation =
                 self.elf.relocations.at(function.section, function.start + (at * SLOT_BYTES) as u64);
             let symbol = match relocation {
@@ -68,7 +68,7 @@ impl Names<'_, '_> {
             };
             match slot.opcode {
                 WIDE => {
-                    let second = slots.get(at + 1).copied().map(Slot::new);
+                    let second = slots.get(at + 1).copied().map(RawInsn::new);
                     let second = second.ok_or(error(at, truncated(at)))?;
                     if self
                         .elf
@@ -101,7 +101,12 @@ impl Names<'_, '_> {
         assemble(function, &insns, named, types, &error)
     }
 
-    fn wide(&self, slot: &Slot, second: &Slot, symbol: Option<usize>) -> Result<Option<Instruction>, Reason> {
+    fn wide(
+        &self,
+        slot: &RawInsn,
+        second: &RawInsn,
+        symbol: Option<usize>,
+    ) -> Result<Option<Instruction>, Reason> {
         if slot.source != 0 {
             return Err(Reason::Instruction(
                 "it names a map, a variable of the kernel or a function by a number",
@@ -122,33 +127,33 @@ impl Names<'_, '_> {
     fn address(&self, index: usize, addend: i32) -> Result<Wide, Reason> {
         let symbol =
             self.elf.symbols.get(index).ok_or(Reason::Relocation("of a symbol that does not exist"))?;
-        let section = match symbol.place {
-            Place::Undefined if addend != 0 => {
+        let section = match symbol.section {
+            SymbolSection::Undefined if addend != 0 => {
                 return Err(Reason::Relocation("of something of the kernel, with an offset"));
             }
-            Place::Undefined => {
+            SymbolSection::Undefined => {
                 return match (self.external)(index).ok_or(UNKNOWN_EXTERN)? {
                     External::Ksym(id, _) => Ok(Wide::Ksym(id)),
                     External::Kconfig(id) => Ok(Wide::Kconfig(id)),
                 };
             }
-            Place::Absolute => return Err(Reason::Relocation("of a file's name")),
-            Place::Section(section) => section,
+            SymbolSection::Absolute => return Err(Reason::Relocation("of a file's name")),
+            SymbolSection::Section(section) => section,
         };
-        let place = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(addend.into()));
-        let place = place.and_then(|place| u64::try_from(place).ok()).ok_or(OUTSIDE)?;
+        let offset = i64::try_from(symbol.value).ok().and_then(|value| value.checked_add(addend.into()));
+        let offset = offset.and_then(|offset| u64::try_from(offset).ok()).ok_or(OUTSIDE)?;
         match self.elf.section(section).map(|section| &section.role) {
-            Some(Role::Maps | Role::LegacyMaps) => match (self.map)(section, place) {
+            Some(Role::Maps | Role::LegacyMaps) => match (self.map)(section, offset) {
                 Some(map) if addend == 0 => Ok(Wide::Map(map)),
                 _ => Err(Reason::Relocation("into the middle of the definition of a map")),
             },
             Some(Role::Data(_)) => {
                 let (id, bytes) = (self.data)(section).ok_or(OUTSIDE)?;
-                let offset = u32::try_from(place).ok().filter(|&offset| offset < bytes).ok_or(OUTSIDE)?;
+                let offset = u32::try_from(offset).ok().filter(|&offset| offset < bytes).ok_or(OUTSIDE)?;
                 Ok(Wide::Data { section: id, offset })
             }
             Some(Role::Subprograms) => {
-                let found = self.functions.starting_at(section, place).ok_or(NO_FUNCTION)?;
+                let found = self.functions.starting_at(section, offset).ok_or(NO_FUNCTION)?;
                 Ok(Wide::Subprogram(position(found)))
             }
             _ => Err(Reason::Relocation("of a section whose addresses programs do not have")),
@@ -159,7 +164,7 @@ impl Names<'_, '_> {
         &self,
         function: &RawFunction<'_>,
         at: usize,
-        slot: &Slot,
+        slot: &RawInsn,
         symbol: Option<usize>,
     ) -> Result<Callee, Reason> {
         if slot.destination != 0 || slot.offset != 0 {
@@ -193,24 +198,24 @@ impl Names<'_, '_> {
     fn called_symbol(&self, index: usize, distance: i32) -> Result<Callee, Reason> {
         let symbol =
             self.elf.symbols.get(index).ok_or(Reason::Relocation("of a symbol that does not exist"))?;
-        match symbol.place {
-            Place::Undefined if distance != -1 => {
+        match symbol.section {
+            SymbolSection::Undefined if distance != -1 => {
                 Err(Reason::Relocation("of something of the kernel, with an offset"))
             }
-            Place::Undefined => match (self.external)(index).ok_or(UNKNOWN_EXTERN)? {
+            SymbolSection::Undefined => match (self.external)(index).ok_or(UNKNOWN_EXTERN)? {
                 External::Ksym(id, KsymKind::Function(_)) => Ok(Callee::Kfunc(id)),
                 External::Ksym(..) | External::Kconfig(_) => {
                     Err(Reason::Instruction("a call of something of the kernel that is no function"))
                 }
             },
-            Place::Section(section) => {
+            SymbolSection::Section(section) => {
                 let is_text = self.elf.section(section).is_some_and(|one| one.role == Role::Subprograms);
                 if !is_text || !symbol.value.is_multiple_of(SLOT_BYTES as u64) {
                     return Err(NO_FUNCTION);
                 }
                 self.subprogram(section, symbol.value / SLOT_BYTES as u64 + 1, distance)
             }
-            Place::Absolute => Err(Reason::Relocation("of a file's name")),
+            SymbolSection::Absolute => Err(Reason::Relocation("of a file's name")),
         }
     }
 
@@ -243,7 +248,7 @@ const PSEUDO_CALL: u8 = 1;
 const ANY_CALL: [u8; SLOT_BYTES] = [CALL, 0, 0, 0, 1, 0, 0, 0];
 
 /// `struct bpf_insn`
-struct Slot {
+struct RawInsn {
     bytes: [u8; SLOT_BYTES],
     opcode: u8,
     destination: u8,
@@ -252,10 +257,10 @@ struct Slot {
     immediate: i32,
 }
 
-impl Slot {
-    fn new(bytes: [u8; SLOT_BYTES]) -> Slot {
+impl RawInsn {
+    fn new(bytes: [u8; SLOT_BYTES]) -> RawInsn {
         let [opcode, registers, low, high, immediate @ ..] = bytes;
-        Slot {
+        RawInsn {
             bytes,
             opcode,
             destination: registers & 0xf,
@@ -308,9 +313,9 @@ fn assemble(
     named: Vec<(usize, Instruction)>,
     types: Option<&RawTypes<'_>>,
     error: &dyn Fn(usize, Reason) -> ReadError,
-) -> Result<Code, ReadError> {
+) -> Result<ResolvedCode, ReadError> {
     let mut code =
-        Code { instructions: Vec::with_capacity(insns.len()), lines: Vec::new(), core: Vec::new() };
+        ResolvedCode { instructions: Vec::with_capacity(insns.len()), lines: Vec::new(), core: Vec::new() };
     let mut named = named.into_iter().peekable();
     let mut lines = function.lines.iter().peekable();
     let mut records: Vec<_> = function.core.iter().collect();
@@ -360,7 +365,7 @@ fn assemble(
     }
 }
 
-impl Code {
+impl ResolvedCode {
     /// The functions of the file that the code names.
     pub(super) fn named_functions(&self) -> impl Iterator<Item = usize> {
         self.instructions.iter().filter_map(|instruction| match instruction {

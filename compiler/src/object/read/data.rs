@@ -8,7 +8,7 @@ use super::super::model::{DataContent, DataId, DataKind, DataSection, Linkage, V
 use super::super::name::{Name, visible};
 use super::btf::select::Selection;
 use super::btf::{RawEntry, RawType, RawTypes};
-use super::elf::{Binding, Elf, Place, RelocationKind, Role, Section, Symbol, SymbolKind};
+use super::elf::{Binding, Elf, RelocationKind, Role, Section, Symbol, SymbolKind, SymbolSection};
 use crate::btf::{TypeId, VarLinkage};
 
 /// The sections of variables, and which of the file's sections they are.
@@ -60,7 +60,7 @@ fn variables(
     types: Option<&RawTypes<'_>>,
     selection: &mut Selection<'_, '_>,
 ) -> Result<Vec<Variable>, ReadError> {
-    let mut variables: BTreeMap<(u32, Name), Found> = BTreeMap::new();
+    let mut variables: BTreeMap<(u32, Name), FoundVariable> = BTreeMap::new();
     for (_, symbol) in elf.symbols_of(at) {
         if symbol.kind != SymbolKind::Variable || symbol.size == 0 {
             continue;
@@ -73,7 +73,7 @@ fn variables(
         let variable =
             Variable { name: name.clone(), offset, bytes, linkage, ty: None, attributes: Vec::new() };
         if variables
-            .insert((offset, name), Found { variable, is_local: symbol.binding == Binding::Local })
+            .insert((offset, name), FoundVariable { variable, is_local: symbol.binding == Binding::Local })
             .is_some()
         {
             return Err(error(Reason::NameTwice(visible(&String::from_utf8_lossy(symbol.name)))));
@@ -94,7 +94,7 @@ fn variables(
 }
 
 /// A variable, and whether its symbol is local.
-struct Found {
+struct FoundVariable {
     variable: Variable,
     is_local: bool,
 }
@@ -111,7 +111,7 @@ fn add_type(
     section: &Section<'_>,
     types: &RawTypes<'_>,
     entry: &RawEntry,
-    variables: &mut BTreeMap<(u32, Name), Found>,
+    variables: &mut BTreeMap<(u32, Name), FoundVariable>,
     by_name: &HashMap<Name, u32>,
 ) -> Result<(), ReadError> {
     let Some(RawType::Var { name, ty, linkage: declared }) = types.get(entry.var) else {
@@ -139,9 +139,9 @@ fn add_type(
             ty: None,
             attributes: Vec::new(),
         };
-        variables.insert(key.clone(), Found { variable, is_local: true });
+        variables.insert(key.clone(), FoundVariable { variable, is_local: true });
     }
-    let Some(Found { variable, is_local }) = variables.get_mut(&key) else { return Ok(()) };
+    let Some(FoundVariable { variable, is_local }) = variables.get_mut(&key) else { return Ok(()) };
     let end = u64::from(offset) + u64::from(entry.bytes);
     if entry.bytes == 0 || entry.bytes != variable.bytes || bytes > entry.bytes || end > section.size {
         return Err(error("its type is larger than it, or it lies outside of its section"));
@@ -162,15 +162,15 @@ fn add_type(
 
 /// An error in `.BTF`, where the entry of a variable lies.
 pub(super) fn type_error(entry: &RawEntry, reason: Reason) -> ReadError {
-    ReadError::section(".BTF", entry.place, reason)
+    ReadError::section(".BTF", entry.reloc_offset, reason)
 }
 
 /// Where a variable lies: the entry's number, and what its relocation adds. clang leaves 0 for what has a symbol.
 pub(super) fn offset(elf: &Elf<'_>, section: usize, entry: &RawEntry) -> Result<u32, ReadError> {
-    let Some(relocation) = elf.type_relocation(entry.place) else { return Ok(entry.offset) };
+    let Some(relocation) = elf.type_relocation(entry.reloc_offset) else { return Ok(entry.offset) };
     let error = || type_error(entry, Reason::Relocation("of a variable's offset leads to another section"));
     let symbol = elf.symbols.get(relocation.symbol).ok_or_else(error)?;
-    if relocation.kind != RelocationKind::Data32 || symbol.place != Place::Section(section) {
+    if relocation.kind != RelocationKind::Data32 || symbol.section != SymbolSection::Section(section) {
         return Err(error());
     }
     let offset = symbol.value.checked_add(entry.offset.into()).and_then(|offset| u32::try_from(offset).ok());
@@ -193,9 +193,11 @@ fn check_overlaps(section: &Section<'_>, variables: &[Variable]) -> Result<(), R
 /// Every relocation of `.BTF` is of a variable's offset.
 pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), ReadError> {
     let Some(at) = elf.sections.iter().position(|section| section.role == Role::Types) else { return Ok(()) };
-    let places: HashSet<u64> =
-        types.sections().flat_map(|(_, section)| section.entries.iter().map(|entry| entry.place)).collect();
-    match elf.relocations.of(at).find(|(offset, _)| !places.contains(offset)) {
+    let reloc_offsets: HashSet<u64> = types
+        .sections()
+        .flat_map(|(_, section)| section.entries.iter().map(|entry| entry.reloc_offset))
+        .collect();
+    match elf.relocations.of(at).find(|(offset, _)| !reloc_offsets.contains(offset)) {
         Some((offset, _)) => {
             Err(ReadError::section(".BTF", offset, Reason::Relocation("of what is no variable's offset")))
         }

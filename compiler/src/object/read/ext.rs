@@ -9,7 +9,7 @@ use super::super::limits::{MAX_CORE_PATH, MAX_CORE_RECORDS};
 use super::super::model::Line;
 use super::btf::{RawType, RawTypes};
 use super::bytes::{slice, u8_at, u16_at, u32_at};
-use super::elf::{Elf, Place, RelocationKind, Role, Section};
+use super::elf::{Elf, RelocationKind, Role, Section, SymbolSection};
 use super::functions::{Functions, RawCore, is_code};
 use crate::bpf::{InsnIndex, SLOT_BYTES};
 use crate::btf::{CoreReloKind, TypeId};
@@ -187,13 +187,13 @@ impl Reader<'_, '_> {
     }
 
     fn line(&mut self, slot: u32, at: u64) -> Result<Line, ReadError> {
-        let (file, text, place) = (self.word(at + 4)?, self.word(at + 8)?, self.word(at + 12)?);
+        let (file, text, line_col) = (self.word(at + 4)?, self.word(at + 8)?, self.word(at + 12)?);
         let strings = &mut self.types.strings;
         let mut line =
             |offset| strings.line(offset).map_err(|r| ReadError::section(self.section.name, at, r));
         let (file, text) = (line(file)?, line(text)?);
-        let column = place & ((1 << COLUMN_BITS) - 1);
-        Ok(Line { at: InsnIndex(slot), file, text, line: place >> COLUMN_BITS, column })
+        let column = line_col & ((1 << COLUMN_BITS) - 1);
+        Ok(Line { at: InsnIndex(slot), file, text, line: line_col >> COLUMN_BITS, column })
     }
 
     fn core(&mut self, slot: u32, at: u64) -> Result<RawCore, ReadError> {
@@ -227,7 +227,8 @@ impl Reader<'_, '_> {
         let Some(relocation) = self.elf.relocations.at(self.at, at) else { return Ok(()) };
         self.used.insert(at);
         let symbol = self.elf.symbols.get(relocation.symbol);
-        let is_start = symbol.is_some_and(|symbol| symbol.place == Place::Section(code) && symbol.value == 0);
+        let is_start =
+            symbol.is_some_and(|symbol| symbol.section == SymbolSection::Section(code) && symbol.value == 0);
         match is_start && relocation.kind == RelocationKind::Data32 {
             true => Ok(()),
             false => {

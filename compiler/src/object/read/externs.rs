@@ -12,7 +12,7 @@ use super::btf::select::Selection;
 use super::btf::{RawEntry, RawType, RawTypes};
 use super::code::External;
 use super::data::type_error;
-use super::elf::{Binding, Elf, Place, SymbolKind};
+use super::elf::{Binding, Elf, SymbolKind, SymbolSection};
 use crate::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
 /// What the object wants, sorted by name, and which symbols stand for it.
@@ -30,7 +30,7 @@ const MAX_TEXT_BYTES: u32 = 4096;
 pub(super) fn read(elf: &Elf<'_>, types: Option<&RawTypes<'_>>) -> Result<Externs, ReadError> {
     let mut symbols = HashMap::new();
     for (index, symbol) in elf.symbols.iter().enumerate().skip(1) {
-        if symbol.place != Place::Undefined {
+        if symbol.section != SymbolSection::Undefined {
             continue;
         }
         if symbol.kind != SymbolKind::None || symbol.binding == Binding::Local {
@@ -113,7 +113,8 @@ fn error(entry: &RawEntry, name: &Name, reason: &'static str) -> ReadError {
 
 /// The offset of an extern is nothing; clang leaves a relocation against its symbol.
 fn check_offset(elf: &Elf<'_>, entry: &RawEntry, symbol: usize, name: &Name) -> Result<(), ReadError> {
-    let is_other = elf.type_relocation(entry.place).is_some_and(|relocation| relocation.symbol != symbol);
+    let is_other =
+        elf.type_relocation(entry.reloc_offset).is_some_and(|relocation| relocation.symbol != symbol);
     if is_other { Err(error(entry, name, "its relocation is against another symbol")) } else { Ok(()) }
 }
 

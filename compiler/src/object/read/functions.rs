@@ -6,7 +6,7 @@ use super::super::error::{ReadError, Reason, at_most};
 use super::super::limits::{MAX_ITEMS, MAX_SLOTS};
 use super::super::model::{Line, Section};
 use super::super::name::{Name, visible};
-use super::elf::{Binding, Elf, Place, Role, Symbol, SymbolKind};
+use super::elf::{Binding, Elf, Role, Symbol, SymbolKind, SymbolSection};
 use crate::bpf::SLOT_BYTES;
 use crate::btf::{CoreReloKind, TypeId};
 
@@ -40,16 +40,16 @@ pub(super) struct RawCore {
 /// The functions, by section and place.
 pub(super) struct Functions<'a> {
     pub list: Vec<RawFunction<'a>>,
-    by_place: BTreeMap<(usize, u64), usize>,
+    by_offset: BTreeMap<(usize, u64), usize>,
 }
 
 impl<'a> Functions<'a> {
     /// Finds the functions. Source: tools/lib/bpf/libbpf.c, `bpf_object__add_programs`, v1.7.
     pub(super) fn find(elf: &Elf<'a>) -> Result<Functions<'a>, ReadError> {
-        let mut functions = Functions { list: Vec::new(), by_place: BTreeMap::new() };
+        let mut functions = Functions { list: Vec::new(), by_offset: BTreeMap::new() };
         let mut slots = 0;
         for (index, symbol) in elf.symbols.iter().enumerate() {
-            let Place::Section(section) = symbol.place else { continue };
+            let SymbolSection::Section(section) = symbol.section else { continue };
             let is_code = elf.section(section).is_some_and(|one| is_code(&one.role));
             match symbol.kind {
                 SymbolKind::Function if is_code => {
@@ -71,8 +71,8 @@ impl<'a> Functions<'a> {
         };
         limits().map_err(|reason| ReadError::file(0, reason))?;
         functions.check(elf)?;
-        let places = functions.list.iter().enumerate();
-        functions.by_place = places.map(|(at, one)| ((one.section, one.start), at)).collect();
+        let indexed = functions.list.iter().enumerate();
+        functions.by_offset = indexed.map(|(at, one)| ((one.section, one.start), at)).collect();
         Ok(functions)
     }
 
@@ -97,12 +97,12 @@ impl<'a> Functions<'a> {
 
     /// The function that starts at a place.
     pub(super) fn starting_at(&self, section: usize, offset: u64) -> Option<usize> {
-        self.by_place.get(&(section, offset)).copied()
+        self.by_offset.get(&(section, offset)).copied()
     }
 
     /// The function around a place, and the place in it.
     pub(super) fn around(&self, section: usize, offset: u64) -> Option<(usize, u64)> {
-        let (&(of, start), &at) = self.by_place.range(..=(section, offset)).next_back()?;
+        let (&(of, start), &at) = self.by_offset.range(..=(section, offset)).next_back()?;
         let inside = offset.checked_sub(start)?;
         let size = self.list.get(at)?.bytes.len() as u64;
         (of == section && inside < size).then_some((at, inside))

@@ -7,33 +7,33 @@ use std::collections::BTreeMap;
 
 use super::super::error::{MapFault, ReadError, Reason, at_most};
 use super::super::limits::MAX_ITEMS;
-use super::super::model::{Map, MapId, MapShape, Pinning, ProgramId, Side, Slot, Type};
+use super::super::model::{Map, MapId, MapInitSlot, MapShape, Pinning, ProgramId, Side, Type};
 use super::super::name::Name;
 use super::super::table::{MapKind, MapUse, flag, map_row};
 use super::btf::RawTypes;
 use super::btf::select::Selection;
 use super::bytes::u32_at;
 use super::data::{self, type_error};
-use super::elf::{Binding, Elf, Place, RelocationKind, Role, Symbol, SymbolKind};
+use super::elf::{Binding, Elf, RelocationKind, Role, Symbol, SymbolKind, SymbolSection};
 use crate::btf::{FwdKind, TypeId, VarLinkage};
 
 /// Maps, and where they lie in the file.
 #[derive(Default)]
 pub(super) struct Maps {
     pub list: Vec<Map>,
-    by_place: BTreeMap<(usize, u64), MapId>,
+    by_offset: BTreeMap<(usize, u64), MapId>,
 }
 
 impl Maps {
     /// The map that starts at a place.
     pub(super) fn at(&self, section: usize, offset: u64) -> Option<MapId> {
-        self.by_place.get(&(section, offset)).copied()
+        self.by_offset.get(&(section, offset)).copied()
     }
 
     fn push(&mut self, section: usize, offset: u64, map: Map) -> Result<MapId, Reason> {
         at_most("maps", self.list.len() + 1, MAX_ITEMS)?;
         let id = MapId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        if self.by_place.insert((section, offset), id).is_some() {
+        if self.by_offset.insert((section, offset), id).is_some() {
             return Err(fault(&map.name, MapFault::Definition("another map lies at its place")));
         }
         self.list.push(map);
@@ -161,20 +161,20 @@ fn fill(
     symbol: Option<&Symbol<'_>>,
     program: &dyn Fn(usize, u64) -> Option<ProgramId>,
 ) -> Result<(), Reason> {
-    const PLACE: Reason = Reason::Relocation("not of an initial value of a map");
+    const NOT_INITIAL_VALUE: Reason = Reason::Relocation("not of an initial value of a map");
     let around =
         placed.partition_point(|one| one.start <= offset).checked_sub(1).and_then(|at| placed.get(at));
-    let around = around.filter(|one| offset < one.end).ok_or(PLACE)?;
-    let inside = around.values.and_then(|values| offset.checked_sub(values)).ok_or(PLACE)?;
-    let key = u32::try_from(inside / 8).ok().filter(|_| inside.is_multiple_of(8)).ok_or(PLACE)?;
-    let symbol = symbol.ok_or(PLACE)?;
-    let Place::Section(section) = symbol.place else { return Err(PLACE) };
-    let Some(map) = maps.list.get(around.id.index()) else { return Err(PLACE) };
+    let around = around.filter(|one| offset < one.end).ok_or(NOT_INITIAL_VALUE)?;
+    let inside = around.values.and_then(|values| offset.checked_sub(values)).ok_or(NOT_INITIAL_VALUE)?;
+    let key = u32::try_from(inside / 8).ok().filter(|_| inside.is_multiple_of(8)).ok_or(NOT_INITIAL_VALUE)?;
+    let symbol = symbol.ok_or(NOT_INITIAL_VALUE)?;
+    let SymbolSection::Section(section) = symbol.section else { return Err(NOT_INITIAL_VALUE) };
+    let Some(map) = maps.list.get(around.id.index()) else { return Err(NOT_INITIAL_VALUE) };
     let slot = match map.shape.kind {
         MapKind::ProgArray if symbol.kind == SymbolKind::Function => {
-            program(section, symbol.value).map(Slot::Program)
+            program(section, symbol.value).map(MapInitSlot::Program)
         }
-        kind if kind.holds_maps() => maps.at(section, symbol.value).map(Slot::Map),
+        kind if kind.holds_maps() => maps.at(section, symbol.value).map(MapInitSlot::Map),
         _ => None,
     };
     let is_map = elf.section(section).is_some_and(|one| one.role == Role::Maps);
@@ -182,8 +182,8 @@ fn fill(
     let slot = match slot
         .ok_or(wrong("they are neither programs of an array of programs nor maps of a map of maps"))?
     {
-        Slot::Map(inner) if inner == around.id => return Err(wrong("the map holds itself")),
-        Slot::Map(_) if !is_map => return Err(wrong("they are maps of an older form")),
+        MapInitSlot::Map(inner) if inner == around.id => return Err(wrong("the map holds itself")),
+        MapInitSlot::Map(_) if !is_map => return Err(wrong("they are maps of an older form")),
         slot => slot,
     };
     let entries = map.shape.entries;

@@ -32,7 +32,7 @@ use super::name::Name;
 use super::table::ProgramType;
 use btf::select::Selection;
 use btf::{RawType, RawTypes};
-use code::{Code, Names};
+use code::{ResolvedCode, SymbolResolver};
 use elf::{Binding, Elf, Role};
 use externs::Externs;
 use functions::Functions;
@@ -77,7 +77,7 @@ impl Parts<'_, '_> {
         let externs = externs::read(self.elf, self.types)?;
         let ksyms = Externs::select(&externs.ksyms, &mut selection);
 
-        let names = Names {
+        let names = SymbolResolver {
             elf: self.elf,
             functions: self.functions,
             map: &|section, offset| maps.at(section, offset),
@@ -110,7 +110,7 @@ impl Parts<'_, '_> {
         &self,
         programs: &Programs,
         called: &BTreeMap<usize, SubprogramId>,
-        mut codes: Vec<Option<Code>>,
+        mut codes: Vec<Option<ResolvedCode>>,
         selection: &mut Selection<'_, '_>,
     ) -> (Vec<Program>, Vec<Subprogram>) {
         let number = |id: SubprogramId| called.get(&id.index()).copied().unwrap_or(SubprogramId(u32::MAX));
@@ -202,7 +202,7 @@ impl Programs {
 }
 
 /// The numbers of the functions that programs call, by their positions in the file.
-fn called(programs: &Programs, codes: &[Option<Code>]) -> BTreeMap<usize, SubprogramId> {
+fn called(programs: &Programs, codes: &[Option<ResolvedCode>]) -> BTreeMap<usize, SubprogramId> {
     let mut found = BTreeSet::new();
     let mut pending: Vec<usize> = programs.list.iter().map(|(at, _)| *at).collect();
     while let Some(at) = pending.pop() {

@@ -13,7 +13,7 @@ use super::btf::RawTypes;
 use super::btf::select::Selection;
 use super::bytes::slice;
 use super::data::{self, type_error};
-use super::elf::{Elf, Place, Role, Section, SymbolKind};
+use super::elf::{Elf, Role, Section, SymbolKind, SymbolSection};
 use crate::btf::{FwdKind, VarLinkage};
 
 /// Reads all of them. `program` finds the program for structs of the kernel that starts at a place.
@@ -101,11 +101,11 @@ impl Filled<'_, '_> {
         let mut end = 0;
         for member in members {
             let offset = member.bit_offset / 8;
-            let place = u64::from(self.start) + u64::from(offset);
+            let member_offset = u64::from(self.start) + u64::from(offset);
             let error = |reason| {
                 ReadError::section(
                     self.section.name,
-                    place,
+                    member_offset,
                     Reason::StructOps { name: name.to_string(), reason },
                 )
             };
@@ -115,8 +115,8 @@ impl Filled<'_, '_> {
             }
             self.require_zeros(end, offset).map_err(error)?;
             end = offset + size;
-            let content =
-                slice(self.section.bytes, place, size.into()).ok_or(error("a member lies outside"))?;
+            let content = slice(self.section.bytes, member_offset, size.into())
+                .ok_or(error("a member lies outside"))?;
             let pointee = match self.types.resolve(member.ty) {
                 Some((_, Type::Pointer(to))) => Some(*to),
                 _ => None,
@@ -125,16 +125,16 @@ impl Filled<'_, '_> {
             if pointee.is_some() && !is_zero {
                 return Err(error("a member is a pointer with a value"));
             }
-            let value = match (self.elf.relocations.at(self.at, place), pointee) {
+            let value = match (self.elf.relocations.at(self.at, member_offset), pointee) {
                 (None, _) => StructOpsValue::Bytes(content.to_vec()),
                 (Some(relocation), Some(to))
                     if matches!(self.types.resolve(to), Some((_, Type::Signature { .. }))) =>
                 {
                     *self.used += 1;
                     let symbol = self.elf.symbols.get(relocation.symbol);
-                    let program = symbol.and_then(|symbol| match symbol.place {
-                        Place::Section(section) => (self.program)(section, symbol.value),
-                        Place::Undefined | Place::Absolute => None,
+                    let program = symbol.and_then(|symbol| match symbol.section {
+                        SymbolSection::Section(section) => (self.program)(section, symbol.value),
+                        SymbolSection::Undefined | SymbolSection::Absolute => None,
                     });
                     StructOpsValue::Program(
                         program.ok_or(error("a member is no program for structs of the kernel"))?,

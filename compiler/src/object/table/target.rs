@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ks_wit::place::{FilePlace, Spot};
+use ks_wit::target::{Spot, UprobeTarget};
 
 use super::super::limits::MAX_TARGET_BYTES;
 
@@ -19,7 +19,7 @@ pub enum TargetForm {
     Event,
     /// A name, or none yet.
     Name,
-    /// A place in a file ([`ks_wit::place`]), or none yet. Digits alone after the path are bytes from the file's start, as
+    /// A place in a file ([`ks_wit::target`]), or none yet. Digits alone after the path are bytes from the file's start, as
     /// libbpf reads them.
     Binary,
     /// `PATH:PROVIDER:NAME`, or none yet.
@@ -89,10 +89,10 @@ impl Target {
             TargetForm::Functions => text.bytes().all(is_pattern).then(|| Target::Functions(text.to_owned())),
             TargetForm::Event => {
                 let (category, name) = text.split_once('/')?;
-                let is_event = is_word(category) && is_word(name);
+                let is_event = is_symbol_name(category) && is_symbol_name(name);
                 is_event.then(|| Target::Event { category: category.to_owned(), name: name.to_owned() })
             }
-            TargetForm::Name => is_word(text).then(|| Target::Name(text.to_owned())),
+            TargetForm::Name => is_symbol_name(text).then(|| Target::Name(text.to_owned())),
             TargetForm::Binary => binary(text),
             TargetForm::Usdt => usdt(text),
         }
@@ -132,7 +132,7 @@ fn is_symbol_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
-fn is_word(text: &str) -> bool {
+fn is_symbol_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_symbol_byte)
 }
 
@@ -151,7 +151,7 @@ fn function(text: &str) -> Option<Target> {
     };
     let is_module =
         |module: &str| !module.is_empty() && module.bytes().all(|byte| is_symbol_byte(byte) || byte == b'-');
-    let is_sound = is_word(name) && module.is_none_or(is_module);
+    let is_sound = is_symbol_name(name) && module.is_none_or(is_module);
     is_sound.then(|| Target::Function { module: module.map(str::to_owned), name: name.to_owned(), offset })
 }
 
@@ -171,7 +171,7 @@ fn binary(text: &str) -> Option<Target> {
             offset: Some(offset),
         });
     }
-    let FilePlace { path, spot } = FilePlace::parse(text).ok()?;
+    let UprobeTarget { path, spot } = UprobeTarget::parse(text).ok()?;
     let (symbol, offset) = match spot {
         Spot::Offset(offset) => (None, Some(offset)),
         Spot::Function { name, of, offset } => {
@@ -193,7 +193,7 @@ const MAX_OFFSET: u64 = 1 << 62;
 fn usdt(text: &str) -> Option<Target> {
     let (rest, name) = text.rsplit_once(':')?;
     let (path, provider) = rest.rsplit_once(':')?;
-    let is_sound = !path.is_empty() && is_word(provider) && is_word(name);
+    let is_sound = !path.is_empty() && is_symbol_name(provider) && is_symbol_name(name);
     is_sound.then(|| Target::Usdt {
         path: path.to_owned(),
         provider: provider.to_owned(),

@@ -153,7 +153,7 @@ fn functions_are_apart_and_programs_global() {
 }
 
 #[test]
-fn one_relocation_at_a_place_of_the_kind_of_the_place() {
+fn one_relocation_per_offset_of_the_kind_of_its_instruction() {
     let base = || {
         let mut file = File::with_code(&[wide(1, 0)]);
         let map = file.add_map();

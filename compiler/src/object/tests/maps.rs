@@ -1,7 +1,7 @@
 //! Maps that a plugin may have, and others.
 
 use super::super::error::MapFault;
-use super::super::model::{Pinning, Side, Slot};
+use super::super::model::{MapInitSlot, Pinning, Side};
 use super::super::table::{Class, MapKind, MapUse, map_row};
 use super::file::{DATA64, File, VARIABLE, kind};
 use super::{Object, Reason, accepted, assert_refused, refused};
@@ -209,11 +209,11 @@ fn arrays_of_programs_and_maps_of_maps_are_filled_with_theirs() {
     let (watch, inner) = (file.symbol_of("watch"), file.symbol_of("inner"));
     file.relocate(".maps", 32, DATA64, watch);
     let object = accepted(&file);
-    assert!(matches!(object.maps[0].slots.get(&1), Some(Slot::Program(_))), "{object:#?}");
+    assert!(matches!(object.maps[0].slots.get(&1), Some(MapInitSlot::Program(_))), "{object:#?}");
     let mut file = maps();
     file.relocate(".maps", 24, DATA64, inner);
     let object = accepted(&file);
-    assert!(matches!(object.maps[0].slots.get(&0), Some(Slot::Map(_))), "{object:#?}");
+    assert!(matches!(object.maps[0].slots.get(&0), Some(MapInitSlot::Map(_))), "{object:#?}");
     assert_eq!(object.maps[0].inner.as_ref().map(|inner| inner.kind), Some(MapKind::Array));
     assert_eq!(object.memory(2).maps, 3);
     // A map in an array of programs, a program in a map of maps, the map itself, places that are no values.

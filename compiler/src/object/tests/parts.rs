@@ -77,7 +77,7 @@ fn offsets_of_variables_come_from_relocations_if_there_are_some() {
     let mut file = File::new();
     let var = file.types.var("second", 1, 1);
     let list = file.types.section(".data", &[[var, 0, 4]]);
-    let place = u64::from(file.types.starts[list as usize - 1]) + 16;
+    let position = u64::from(file.types.starts[list as usize - 1]) + 16;
     file.section(".data", 1, 3, &[0; 8]);
     let symbol = file.symbol("second", VARIABLE, ".data", 4, 4);
     let types = file.types.bytes();
@@ -85,10 +85,10 @@ fn offsets_of_variables_come_from_relocations_if_there_are_some() {
     file.section(".BTF", 1, 0, &types);
     let unrelocated = file.clone();
     assert_refused(&unrelocated, ".BTF", |reason| matches!(reason, Reason::Variable { .. }));
-    file.relocate(".BTF", place, 4, symbol);
+    file.relocate(".BTF", position, 4, symbol);
     assert_eq!(accepted(&file).data[0].variables[0].offset, 4);
     let mut file = unrelocated;
-    file.relocate(".BTF", place - 4, 4, symbol);
+    file.relocate(".BTF", position - 4, 4, symbol);
     assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::Relocation(_)));
 }
 
@@ -203,9 +203,9 @@ fn structs_of_the_kernel_have_programs_and_data() {
         let error = refused(&file);
         assert!(matches!(error.reason, Reason::StructOps { .. }), "{error}");
     }
-    for place in [0, 13] {
+    for position in [0, 13] {
         let mut file = filled_in([0; 4]);
-        file.find(".struct_ops.link").bytes[place] = 1;
+        file.find(".struct_ops.link").bytes[position] = 1;
         assert_refused(&file, ".struct_ops.link", |reason| matches!(reason, Reason::StructOps { .. }));
     }
 }

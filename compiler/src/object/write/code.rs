@@ -7,12 +7,12 @@ use super::{WriteError, small};
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 
 /// The sections of code.
-pub(super) struct Code {
+pub(super) struct CodeSections {
     pub sections: Vec<CodeSection>,
     by_name: HashMap<String, usize>,
     /// Where each program, and each subprogram, lies.
-    pub programs: Vec<Place>,
-    pub subprograms: Vec<Place>,
+    pub programs: Vec<FunctionPlacement>,
+    pub subprograms: Vec<FunctionPlacement>,
 }
 
 /// A section of code.
@@ -28,7 +28,7 @@ type References = Vec<(u64, Reference)>;
 
 /// Where a function lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FunctionPlacement {
     /// The position of the section.
     pub section: usize,
     /// Bytes from the section's start, and the function's size.
@@ -66,21 +66,23 @@ const PSEUDO_CALL: u8 = 1 << 4;
 const CALL_PLACEHOLDER: i32 = -1;
 
 /// Lays out all functions: first the programs by section, then `.text`.
-pub(super) fn lay_out(object: &Object) -> Result<Code, WriteError> {
+pub(super) fn lay_out(object: &Object) -> Result<CodeSections, WriteError> {
     let (sections, by_name) = (Vec::new(), HashMap::new());
-    let mut code = Code { sections, by_name, programs: Vec::new(), subprograms: Vec::new() };
+    let mut code = CodeSections { sections, by_name, programs: Vec::new(), subprograms: Vec::new() };
     let programs = object.programs.iter().map(|one| (one.section.to_string(), &one.body));
     let subprograms = object.subprograms.iter().map(|one| (TEXT.to_owned(), &one.body));
-    let places: Vec<_> =
-        programs.chain(subprograms).map(|(name, body)| code.place(name, body)).collect::<Result<_, _>>()?;
-    let (programs, subprograms) = places.split_at_checked(object.programs.len()).unwrap_or_default();
+    let placements: Vec<_> = programs
+        .chain(subprograms)
+        .map(|(name, body)| code.placement(name, body))
+        .collect::<Result<_, _>>()?;
+    let (programs, subprograms) = placements.split_at_checked(object.programs.len()).unwrap_or_default();
     (code.programs, code.subprograms) = (programs.to_vec(), subprograms.to_vec());
     let programs = object.programs.iter().map(|one| (one.name.as_str(), &one.body));
     let subprograms = object.subprograms.iter().map(|one| (one.name.as_str(), &one.body));
-    for ((name, body), place) in programs.chain(subprograms).zip(places) {
-        let (bytes, relocations) = code.encode(object, name, body, place)?;
-        let section = code.sections.get_mut(place.section).ok_or(WriteError::Dangling("a section"))?;
-        let start = place.offset as usize;
+    for ((name, body), placement) in programs.chain(subprograms).zip(placements) {
+        let (bytes, relocations) = code.encode(object, name, body, placement)?;
+        let section = code.sections.get_mut(placement.section).ok_or(WriteError::Dangling("a section"))?;
+        let start = placement.offset as usize;
         let part = section.bytes.get_mut(start..start + bytes.len()).ok_or(WriteError::TooLarge)?;
         part.copy_from_slice(&bytes);
         section.relocations.extend(relocations);
@@ -88,8 +90,8 @@ pub(super) fn lay_out(object: &Object) -> Result<Code, WriteError> {
     Ok(code)
 }
 
-impl Code {
-    fn place(&mut self, name: String, body: &Body) -> Result<Place, WriteError> {
+impl CodeSections {
+    fn placement(&mut self, name: String, body: &Body) -> Result<FunctionPlacement, WriteError> {
         let section = match self.by_name.get(&name) {
             Some(known) => *known,
             None => {
@@ -106,7 +108,7 @@ impl Code {
         let found = self.sections.get_mut(section).ok_or(WriteError::Dangling("a section"))?;
         let offset = found.bytes.len();
         found.bytes.resize(offset + bytes, 0);
-        Ok(Place { section, offset: small(offset)?, bytes: small(bytes)? })
+        Ok(FunctionPlacement { section, offset: small(offset)?, bytes: small(bytes)? })
     }
 
     fn encode(
@@ -114,7 +116,7 @@ impl Code {
         object: &Object,
         name: &str,
         body: &Body,
-        place: Place,
+        placement: FunctionPlacement,
     ) -> Result<(Vec<u8>, References), WriteError> {
         let mut insns = Vec::with_capacity(body.code.len());
         let mut references = Vec::new();
@@ -136,7 +138,7 @@ impl Code {
                 *slot = [opcode, PSEUDO_CALL, 0, 0, a, b, c, d];
             }
         }
-        let offset = |slot: usize| u64::from(place.offset) + (slot * SLOT_BYTES) as u64;
+        let offset = |slot: usize| u64::from(placement.offset) + (slot * SLOT_BYTES) as u64;
         let relocations = references.into_iter().map(|(slot, reference)| (offset(slot), reference));
         Ok((bytes, relocations.collect()))
     }
@@ -172,9 +174,9 @@ impl Code {
                         (offset.into(), Some(Reference::Data(section.index())))
                     }
                     Wide::Subprogram(id) => {
-                        let place =
+                        let placement =
                             self.subprograms.get(id.index()).ok_or(WriteError::Dangling("a function"))?;
-                        (place.offset.into(), Some(Reference::Text))
+                        (placement.offset.into(), Some(Reference::Text))
                     }
                     Wide::Ksym(id) => {
                         find(id.index() < object.ksyms.len(), "something of the kernel")?;

@@ -6,8 +6,8 @@ use object::{
     SymbolScope, elf,
 };
 
-use super::super::model::{DataContent, DataKind, Linkage, Object, Presence, Slot, StructOpsValue};
-use super::code::{Code, Place, Reference};
+use super::super::model::{DataContent, DataKind, Linkage, MapInitSlot, Object, Presence, StructOpsValue};
+use super::code::{CodeSections, FunctionPlacement, Reference};
 use super::parts::{Layout, STRUCT_ALIGN};
 use super::{WriteError, small};
 
@@ -22,7 +22,7 @@ const R_BPF_64_ABS64: u32 = 2;
 pub(super) fn write(
     object: &Object,
     layout: &Layout,
-    code: &Code,
+    code: &CodeSections,
     types: &[u8],
     ext: &[u8],
 ) -> Result<Vec<u8>, WriteError> {
@@ -74,24 +74,24 @@ impl Writer {
         section
     }
 
-    fn add_code(&mut self, object: &Object, code: &Code) {
+    fn add_code(&mut self, object: &Object, code: &CodeSections) {
         for section in &code.sections {
             let id = self.section(&section.name, SectionKind::Text, &section.bytes, ALIGN);
             self.code.push(id);
         }
-        for (program, place) in object.programs.iter().zip(&code.programs) {
-            let symbol = self.function(program.name.as_str(), *place, Linkage::Global);
+        for (program, placement) in object.programs.iter().zip(&code.programs) {
+            let symbol = self.function(program.name.as_str(), *placement, Linkage::Global);
             self.programs.push(symbol);
         }
-        for (one, place) in object.subprograms.iter().zip(&code.subprograms) {
-            let symbol = self.function(one.name.as_str(), *place, one.linkage);
+        for (one, placement) in object.subprograms.iter().zip(&code.subprograms) {
+            let symbol = self.function(one.name.as_str(), *placement, one.linkage);
             self.subprograms.push(symbol);
         }
     }
 
-    fn function(&mut self, name: &str, place: Place, linkage: Linkage) -> SymbolId {
-        let section = self.code.get(place.section).copied();
-        self.symbol(name, SymbolKind::Text, section, place.offset, place.bytes, linkage)
+    fn function(&mut self, name: &str, placement: FunctionPlacement, linkage: Linkage) -> SymbolId {
+        let section = self.code.get(placement.section).copied();
+        self.symbol(name, SymbolKind::Text, section, placement.offset, placement.bytes, linkage)
     }
 
     /// The sections of variables, by their symbols.
@@ -148,12 +148,12 @@ impl Writer {
         for ((map, &(offset, _)), &values) in object.maps.iter().zip(&layout.maps).zip(&layout.values) {
             for (&key, slot) in &map.slots {
                 let symbol = match *slot {
-                    Slot::Program(id) => self.programs.get(id.index()),
-                    Slot::Map(id) => symbols.get(id.index()),
+                    MapInitSlot::Program(id) => self.programs.get(id.index()),
+                    MapInitSlot::Map(id) => symbols.get(id.index()),
                 };
                 let symbol = *symbol.ok_or(WriteError::Dangling("a program or map"))?;
-                let place = u64::from(offset) + u64::from(values) + u64::from(key) * ALIGN;
-                self.address(section, place, symbol)?;
+                let initializer = u64::from(offset) + u64::from(values) + u64::from(key) * ALIGN;
+                self.address(section, initializer, symbol)?;
             }
         }
         Ok(symbols)
@@ -163,23 +163,23 @@ impl Writer {
         for section in &layout.structs {
             let mut content = vec![0; section.bytes as usize];
             let mut programs = Vec::new();
-            for &(at, start, _) in &section.places {
+            for &(at, start, _) in &section.placements {
                 let one = object.struct_ops.get(at).ok_or(WriteError::Dangling("a struct of the kernel"))?;
                 for member in &one.members {
                     let offset = start.checked_add(member.offset).ok_or(WriteError::TooLarge)?;
                     match &member.value {
                         StructOpsValue::Program(program) => programs.push((offset, *program)),
                         StructOpsValue::Bytes(bytes) => {
-                            let place = content
+                            let destination = content
                                 .get_mut(offset as usize..)
                                 .and_then(|rest| rest.get_mut(..bytes.len()));
-                            place.ok_or(WriteError::TooLarge)?.copy_from_slice(bytes);
+                            destination.ok_or(WriteError::TooLarge)?.copy_from_slice(bytes);
                         }
                     }
                 }
             }
             let id = self.section(section.name, SectionKind::Data, &content, STRUCT_ALIGN.into());
-            for &(at, offset, bytes) in &section.places {
+            for &(at, offset, bytes) in &section.placements {
                 let name = object.struct_ops.get(at).map_or("", |one| one.name.as_str());
                 self.symbol(name, SymbolKind::Data, Some(id), offset, bytes, Linkage::Global);
             }
@@ -235,7 +235,7 @@ impl Writer {
         self.relocation(section, offset, symbol, R_BPF_64_ABS64)
     }
 
-    fn relocate(&mut self, code: &Code, symbols: &Symbols) -> Result<(), WriteError> {
+    fn relocate(&mut self, code: &CodeSections, symbols: &Symbols) -> Result<(), WriteError> {
         for (section, id) in code.sections.iter().zip(self.code.clone()) {
             for &(offset, reference) in &section.relocations {
                 let symbol = self.find(code, symbols, reference).ok_or(WriteError::Dangling("a symbol"))?;
@@ -246,7 +246,7 @@ impl Writer {
         Ok(())
     }
 
-    fn find(&mut self, code: &Code, symbols: &Symbols, reference: Reference) -> Option<SymbolId> {
+    fn find(&mut self, code: &CodeSections, symbols: &Symbols, reference: Reference) -> Option<SymbolId> {
         let (list, at) = match reference {
             Reference::Map(at) => (&symbols.maps, at),
             Reference::Data(at) => (&symbols.data, at),

@@ -3,7 +3,7 @@
 //! Source: Documentation/bpf/btf.rst, ".BTF.ext section", v6.18.
 
 use super::super::model::{Body, Object};
-use super::code::{Code, Place};
+use super::code::{CodeSections, FunctionPlacement};
 use super::parts::Layout;
 use super::types::{Table, header, words};
 use super::{WriteError, small};
@@ -25,7 +25,7 @@ struct Records {
 /// The bytes of `.BTF.ext`; none if there is no record. Strings enter the table of types.
 pub(super) fn write(
     object: &Object,
-    code: &Code,
+    code: &CodeSections,
     layout: &Layout,
     table: &mut Table,
 ) -> Result<Vec<u8>, WriteError> {
@@ -33,9 +33,9 @@ pub(super) fn write(
     let programs = object.programs.iter().map(|one| &one.body).zip(&code.programs).zip(&layout.programs);
     let others =
         object.subprograms.iter().map(|one| &one.body).zip(&code.subprograms).zip(&layout.subprograms);
-    for ((body, place), func) in programs.chain(others) {
-        let section = records.get_mut(place.section).ok_or(WriteError::Dangling("a section"))?;
-        add(section, body, *place, *func, table)?;
+    for ((body, placement), func) in programs.chain(others) {
+        let section = records.get_mut(placement.section).ok_or(WriteError::Dangling("a section"))?;
+        add(section, body, *placement, *func, table)?;
     }
     let mut names = Vec::with_capacity(code.sections.len());
     for section in &code.sections {
@@ -64,11 +64,11 @@ pub(super) fn write(
 fn add(
     records: &mut Records,
     body: &Body,
-    place: Place,
+    placement: FunctionPlacement,
     func: Option<TypeId>,
     table: &mut Table,
 ) -> Result<(), WriteError> {
-    records.functions.extend(func.map(|func| [place.offset, func.0]));
+    records.functions.extend(func.map(|func| [placement.offset, func.0]));
     let slots: Vec<u32> = body
         .code
         .iter()
@@ -80,7 +80,7 @@ fn add(
         .collect();
     let offset = |at: InsnIndex| {
         let slot = slots.get(at.0 as usize).ok_or(WriteError::Dangling("an instruction"))?;
-        Ok::<_, WriteError>(place.offset + slot * small(SLOT_BYTES)?)
+        Ok::<_, WriteError>(placement.offset + slot * small(SLOT_BYTES)?)
     };
     for line in &body.lines {
         let number = line.line.min(MAX_LINE) << 10 | line.column.min(MAX_COLUMN);

@@ -26,7 +26,7 @@ pub(super) struct Layout {
 pub(super) struct StructSection {
     pub name: &'static str,
     /// Which structs, with offset and size.
-    pub places: Vec<(usize, u32, u32)>,
+    pub placements: Vec<(usize, u32, u32)>,
     pub bytes: u32,
 }
 
@@ -179,18 +179,18 @@ fn structs(object: &Object, table: &mut Table, layout: &mut Layout) -> Result<()
         let section = match layout.structs.iter().position(|section| section.name == name) {
             Some(known) => layout.structs.get_mut(known),
             None => {
-                layout.structs.push(StructSection { name, places: Vec::new(), bytes: 0 });
+                layout.structs.push(StructSection { name, placements: Vec::new(), bytes: 0 });
                 layout.structs.last_mut()
             }
         };
         let section = section.ok_or(WriteError::TooLarge)?;
         let offset = section.bytes.checked_next_multiple_of(STRUCT_ALIGN).ok_or(WriteError::TooLarge)?;
         section.bytes = offset.checked_add(bytes).ok_or(WriteError::TooLarge)?;
-        section.places.push((at, offset, bytes));
+        section.placements.push((at, offset, bytes));
     }
     for section in &layout.structs {
         let mut entries = Vec::new();
-        for &(at, offset, bytes) in &section.places {
+        for &(at, offset, bytes) in &section.placements {
             let one = object.struct_ops.get(at).ok_or(WriteError::Dangling("a struct of the kernel"))?;
             entries.push([table.var(&one.name, one.ty, VarLinkage::Global)?.0, offset, bytes]);
         }

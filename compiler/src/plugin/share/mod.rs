@@ -65,7 +65,7 @@ pub fn share(plugin: &[u8], bytes: u64) -> Result<Vec<u8>, ShareError> {
     if !Parser::is_component(plugin) {
         return Err(ShareError::NotAComponent);
     }
-    let found = Found::look(plugin)?;
+    let found = FoundModules::scan(plugin)?;
     let (range, module) = match <[_; 1]>::try_from(found.asking) {
         Ok([one]) => one,
         Err(none) if none.is_empty() => return Err(ShareError::NotAsked),
@@ -92,7 +92,7 @@ pub fn asks(plugin: &[u8]) -> Result<bool, ShareError> {
     if !Parser::is_component(plugin) {
         return Err(ShareError::NotAComponent);
     }
-    match Found::look(plugin) {
+    match FoundModules::scan(plugin) {
         Ok(found) => Ok(!found.asking.is_empty()),
         Err(ShareError::Shared | ShareError::Signed) => Ok(false),
         Err(error) => Err(error),
@@ -101,16 +101,16 @@ pub fn asks(plugin: &[u8]) -> Result<bool, ShareError> {
 
 /// What one walk over the component finds.
 #[derive(Default)]
-struct Found<'a> {
+struct FoundModules<'a> {
     /// The modules that export accesses, each with the place of its bytes.
     asking: Vec<(Range<usize>, Module<'a>)>,
     /// The memories of all modules.
     memories: Vec<MemoryType>,
 }
 
-impl<'a> Found<'a> {
-    fn look(plugin: &'a [u8]) -> Result<Found<'a>, ShareError> {
-        let mut found = Found::default();
+impl<'a> FoundModules<'a> {
+    fn scan(plugin: &'a [u8]) -> Result<FoundModules<'a>, ShareError> {
+        let mut found = FoundModules::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(plugin) {
             match payload? {

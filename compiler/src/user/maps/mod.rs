@@ -3,20 +3,20 @@
 //! A map is opened at its first use, because opening creates the kernel's objects, which may need rights that a run
 //! without map accesses does without. A map that cannot be opened reads as empty and swallows writes, after one line.
 
+mod cursor;
 mod per_cpu;
 mod queue;
 mod table;
-mod walk;
 
+pub use cursor::{clear, count, cursor, next};
 pub use queue::{has, push, take};
 pub use table::{Table, has_index};
-pub use walk::{clear, count, next, walk};
 
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::LIST_LEN;
-use super::code::{Code, Label, Var, mem};
-use super::cx::{Cx, Kept};
+use super::code::{Label, Var, WasmCode, mem};
+use super::cx::{Cx, KeptGlobal};
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::split::Split;
@@ -37,8 +37,8 @@ pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
 }
 
 /// [`Routine::MapOpen`].
-pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let kept = cx.kept(Kept::Map(map), UNOPENED);
+pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let kept = cx.kept(KeptGlobal::Map(map), UNOPENED);
     let name = cx.text(map.name(cx.hir));
     let open = cx.host("maps", "[static]map.open");
     let shape = cx.abi.result("maps", "[static]map.open");
@@ -60,13 +60,13 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
 
 /// Opens something that is pinned, and with it the whole object: a pin of another shape ends the plugin at its start. Where
 /// the script asks what came of a `load`, that says why the object cannot be loaded.
-pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
+pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
     let maps = split.maps.iter().map(|id| &cx.hir.maps[*id]).filter(|map| map.pinned);
     let maps = maps.map(|map| (&map.name, map.span));
     let rings = split.rings.iter().map(|id| &cx.hir.rings[*id]).filter(|ring| ring.pinned);
     let Some((name, span)) = maps.chain(rings.map(|ring| (&ring.name, ring.span))).next() else { return };
-    let place = cx.line_prefix(span);
-    let (name, place) = (cx.text(name), cx.text(place));
+    let location = cx.line_prefix(span);
+    let (name, location) = (cx.text(name), cx.text(location));
     let open = cx.host("maps", "[static]map.open");
     let shape = cx.abi.result("maps", "[static]map.open");
     let abort = cx.routine(Routine::AbortError);
@@ -75,7 +75,7 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
     push_failed(cx, code);
     code.if_();
     if_fatal(cx, code, shape.err().offset, |code| {
-        code.u32(place.address).u32(place.len).u32(cx.returned + shape.err().offset).call(abort);
+        code.u32(location.address).u32(location.len).u32(cx.returned + shape.err().offset).call(abort);
         code.op(I::Unreachable);
     });
     code.else_();
@@ -85,7 +85,7 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
 
 /// Runs `end` if the error at this offset of a result, of opening something pinned, ends the plugin: if the script does not
 /// ask what came of a `load`, or if the pin is another script's. The host refuses that one before it asks the kernel.
-pub fn if_fatal(cx: &Cx<'_>, code: &mut Code, err: u32, end: impl FnOnce(&mut Code)) {
+pub fn if_fatal(cx: &Cx<'_>, code: &mut WasmCode, err: u32, end: impl FnOnce(&mut WasmCode)) {
     if !cx.tests_a_load {
         return end(code);
     }
@@ -99,12 +99,12 @@ pub fn if_fatal(cx: &Cx<'_>, code: &mut Code, err: u32, end: impl FnOnce(&mut Co
 }
 
 /// [`Routine::MapLookup`].
-pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
+pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let to = Var(1);
     let size = value_size(cx, map);
     shared::look_up(cx, code, map, Var(0), to);
     let absent = code.block();
-    let found = find(cx, code, Access { map, key: Var(0), place: Var(2), place_len: Var(3) }, absent);
+    let found = find(cx, code, Access { map, key: Var(0), location: Var(2), location_len: Var(3) }, absent);
     if map.is_per_cpu(cx.hir) {
         per_cpu::merge(cx, code, map, to, &found);
     } else {
@@ -119,12 +119,12 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
 }
 
 /// [`Routine::MapStore`]. An entry that is gone is no failure if only an existing one was to be replaced.
-pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (key, value, mode, place, place_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
+pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (key, value, mode, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
     let done = code.block();
-    push_open(cx, code, &Access { map, key, place, place_len });
+    push_open(cx, code, &Access { map, key, location, location_len });
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
     reset_arena(code);
     code.get(handle).get(key).u32(key_size(cx, map)).get(value).u32(size).get(mode);
@@ -134,53 +134,53 @@ pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let gone = cx.abi.named("types", "error").field("kind").case("not-found").0;
     code.u32(cx.returned).op(I::I32Load8U(mem(err))).u32(gone).op(I::I32Eq);
     code.get(mode).i32(update_mode(cx, "exist")).ops_of([I::I32Eq, I::I32And]).br_if(done);
-    push_warn(cx, code, err, place, place_len);
+    push_warn(cx, code, err, location, location_len);
     code.end();
 }
 
 /// [`Routine::MapAdd`]: the other CPUs' slots go back as they were read.
-pub fn add(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (key, delta, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
+pub fn add(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (key, delta, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let any = update_mode(cx, "any");
     let create = code.block();
-    let found = find(cx, code, Access { map, key, place, place_len }, create);
+    let found = find(cx, code, Access { map, key, location, location_len }, create);
     per_cpu::add_to_first(cx, code, map, found.address, delta);
     // The arena is not reset: the value lies in it.
     code.get(found.handle).get(key).u32(key_size(cx, map)).get(found.address).get(found.len).i32(any);
     let err = call_update(cx, code);
     push_failed(cx, code);
     code.if_();
-    push_warn(cx, code, err, place, place_len);
+    push_warn(cx, code, err, location, location_len);
     code.end().op(I::Return).end();
     let first = cx.module.statics.reserve(8, 8);
     let store = cx.routine(Routine::MapStore(map));
     code.u32(first).get(delta).op(I::I64Store(mem(0)));
-    code.get(key).u32(first).i32(any).get(place).get(place_len).call(store);
+    code.get(key).u32(first).i32(any).get(location).get(location_len).call(store);
 }
 
 /// [`Routine::MapRemove`].
-pub fn remove(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn remove(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (key, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let delete = cx.host("maps", "[method]map.delete");
     let err = cx.abi.result("maps", "[method]map.delete").err().offset;
     let done = code.block();
-    push_open(cx, code, &Access { map, key, place, place_len });
+    push_open(cx, code, &Access { map, key, location, location_len });
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
     reset_arena(code);
     code.get(handle).get(key).u32(key_size(cx, map)).u32(cx.returned).call(delete);
     push_failed(cx, code);
     code.op(I::I32Eqz).br_if(done);
-    push_warn(cx, code, err, place, place_len);
+    push_warn(cx, code, err, location, location_len);
     code.end();
 }
 
 /// [`Routine::MapSlot`].
-pub fn slot(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (cpu, to, place, place_len) = (Var(1), Var(2), Var(3), Var(4));
+pub fn slot(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (cpu, to, location, location_len) = (Var(1), Var(2), Var(3), Var(4));
     let size = value_size(cx, map);
     let absent = code.block();
-    let found = find(cx, code, Access { map, key: Var(0), place, place_len }, absent);
+    let found = find(cx, code, Access { map, key: Var(0), location, location_len }, absent);
     code.get(cpu).get(found.len).u32(size).ops_of([I::I32DivU, I::I32GeU]).br_if(absent);
     code.get(to).get(found.address).get(cpu).u32(size).ops_of([I::I32Mul, I::I32Add]);
     code.u32(size).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
@@ -198,24 +198,24 @@ pub fn update_mode(cx: &Cx<'_>, name: &str) -> i32 {
 struct Access {
     map: Table,
     key: Var,
-    place: Var,
-    place_len: Var,
+    location: Var,
+    location_len: Var,
 }
 
 /// An entry that was found; the value lies in the arena.
-struct Found {
+struct FoundValue {
     handle: Var,
     address: Var,
     len: Var,
 }
 
-fn push_open(cx: &mut Cx<'_>, code: &mut Code, access: &Access) {
+fn push_open(cx: &mut Cx<'_>, code: &mut WasmCode, access: &Access) {
     let open = cx.routine(Routine::MapOpen(access.map));
-    code.get(access.place).get(access.place_len).call(open);
+    code.get(access.location).get(access.location_len).call(open);
 }
 
 /// Looks an entry up. Branches to `absent` if there is none or the lookup failed, which then was reported.
-fn find(cx: &mut Cx<'_>, code: &mut Code, access: Access, absent: Label) -> Found {
+fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> FoundValue {
     let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
     let lookup = cx.host("maps", "[method]map.lookup");
     let shape = cx.abi.result("maps", "[method]map.lookup");
@@ -226,22 +226,22 @@ fn find(cx: &mut Cx<'_>, code: &mut Code, access: Access, absent: Label) -> Foun
     code.get(handle).get(access.key).u32(key_size(cx, access.map)).u32(cx.returned).call(lookup);
     push_failed(cx, code);
     code.if_();
-    push_warn(cx, code, shape.err().offset, access.place, access.place_len);
+    push_warn(cx, code, shape.err().offset, access.location, access.location_len);
     code.br(absent).end();
     code.u32(cx.returned).ops_of([I::I32Load8U(mem(shape.ok().offset)), I::I32Eqz]).br_if(absent);
     code.u32(cx.returned).op(I::I32Load(mem(value))).set(address);
     code.u32(cx.returned).op(I::I32Load(mem(value + LIST_LEN))).set(len);
-    Found { handle, address, len }
+    FoundValue { handle, address, len }
 }
 
 /// Calls `update` with the arguments on the stack and gives the offset of its error.
-fn call_update(cx: &mut Cx<'_>, code: &mut Code) -> u32 {
+fn call_update(cx: &mut Cx<'_>, code: &mut WasmCode) -> u32 {
     let update = cx.host("maps", "[method]map.update");
     code.u32(cx.returned).call(update);
     cx.abi.result("maps", "[method]map.update").err().offset
 }
 
-fn push_warn(cx: &mut Cx<'_>, code: &mut Code, err: u32, place: Var, place_len: Var) {
+fn push_warn(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Var, location_len: Var) {
     let warn = cx.routine(Routine::WarnError);
-    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + err).call(warn);
 }

@@ -5,14 +5,14 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::scalar::{load_op, store_op};
-use super::{Found, Table, value_size};
+use super::{FoundValue, Table, value_size};
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// Merges the slots that were found into one value.
-pub fn merge(cx: &Cx<'_>, code: &mut Code, map: Table, to: Var, found: &Found) {
+pub fn merge(cx: &Cx<'_>, code: &mut WasmCode, map: Table, to: Var, found: &FoundValue) {
     let ty = map.value(cx.hir);
     let size = value_size(cx, map);
     let at = found.address;
@@ -33,7 +33,7 @@ pub fn merge(cx: &Cx<'_>, code: &mut Code, map: Table, to: Var, found: &Found) {
 }
 
 /// Adds to the slot of CPU 0, which lies at an address.
-pub fn add_to_first(cx: &Cx<'_>, code: &mut Code, map: Table, slot: Var, delta: Var) {
+pub fn add_to_first(cx: &Cx<'_>, code: &mut WasmCode, map: Table, slot: Var, delta: Var) {
     let int = cx.hir.types.scalar(map.value(cx.hir)).expect("only an integer is added to");
     code.get(slot).get(slot).op(load_op(int, 0)).get(delta);
     add(code, int, |code| {
@@ -53,7 +53,7 @@ fn is_sum(types: &Types, ty: TypeId) -> bool {
 }
 
 /// Moves `at` to the first slot that is not all zero, or to the last one.
-fn skip_zero_slots(code: &mut Code, at: Var, end: Var, size: u32) {
+fn skip_zero_slots(code: &mut WasmCode, at: Var, end: Var, size: u32) {
     let byte = code.local(ValType::I32);
     let found = code.block();
     let next_slot = code.loop_();
@@ -79,7 +79,7 @@ impl Pair {
     }
 }
 
-fn merge_into(types: &Types, code: &mut Code, ty: TypeId, pair: Pair) {
+fn merge_into(types: &Types, code: &mut WasmCode, ty: TypeId, pair: Pair) {
     match types.kind(ty) {
         TypeKind::Int(int) => {
             code.get(pair.to).get(pair.to).op(load_op(*int, pair.offset));
@@ -104,7 +104,7 @@ fn merge_into(types: &Types, code: &mut Code, ty: TypeId, pair: Pair) {
     }
 }
 
-fn merge_elements(types: &Types, code: &mut Code, element: TypeId, len: u64, pair: Pair) {
+fn merge_elements(types: &Types, code: &mut WasmCode, element: TypeId, len: u64, pair: Pair) {
     let size = types.size(element) as u32;
     let [to, from, end] = [(); 3].map(|()| code.local(ValType::I32));
     code.get_plus(pair.to, pair.offset).set(to);
@@ -125,7 +125,7 @@ fn has_sum(types: &Types, ty: TypeId) -> bool {
 }
 
 /// Adds the two numbers on the stack; `narrow` makes the upper one as wide as an integer of at most 32 bits is.
-fn add(code: &mut Code, int: IntType, narrow: impl FnOnce(&mut Code)) {
+fn add(code: &mut WasmCode, int: IntType, narrow: impl FnOnce(&mut WasmCode)) {
     if int.bits == 64 {
         code.op(I::I64Add);
         return;

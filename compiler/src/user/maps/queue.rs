@@ -3,25 +3,25 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::super::abi::LIST_LEN;
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::errno::EINVAL;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::{Access, Table, UNAVAILABLE, call_update, push_open, push_warn, update_mode, value_size};
 
-fn access(map: Table, place: Var, place_len: Var) -> Access {
+fn access(map: Table, location: Var, location_len: Var) -> Access {
     // There is no key, so it does not matter where it lies.
-    Access { map, key: place, place, place_len }
+    Access { map, key: location, location, location_len }
 }
 
 /// [`Routine::MapPush`].
-pub fn push(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (value, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
     let any = update_mode(cx, "any");
     let errno = cx.routine(Routine::Errno);
-    push_open(cx, code, &access(map, place, place_len));
+    push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).if_();
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
@@ -29,27 +29,27 @@ pub fn push(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let err = call_update(cx, code);
     push_failed(cx, code);
     code.if_();
-    push_warn(cx, code, err, place, place_len);
+    push_warn(cx, code, err, location, location_len);
     code.u32(cx.returned + err).call(errno).op(I::Return).end();
     code.i32(0);
 }
 
 /// [`Routine::MapTake`].
-pub fn take(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (to, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (to, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
     let take = cx.host("maps", "[method]map.take");
     let shape = cx.abi.result("maps", "[method]map.take");
     let value = shape.ok().some().offset;
     let absent = code.block();
-    push_open(cx, code, &access(map, place, place_len));
+    push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);
     reset_arena(code);
     code.get(handle).u32(cx.returned).call(take);
     push_failed(cx, code);
     code.if_();
-    push_warn(cx, code, shape.err().offset, place, place_len);
+    push_warn(cx, code, shape.err().offset, location, location_len);
     code.br(absent).end();
     code.u32(cx.returned).ops_of([I::I32Load8U(mem(shape.ok().offset)), I::I32Eqz]).br_if(absent);
     // A host that answers with another length has broken the contract.
@@ -63,20 +63,20 @@ pub fn take(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
 }
 
 /// [`Routine::MapHas`].
-pub fn has(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (value, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn has(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
     let contains = cx.host("maps", "[method]map.contains");
     let shape = cx.abi.result("maps", "[method]map.contains");
-    push_open(cx, code, &access(map, place, place_len));
+    push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).if_();
     code.i32(0).op(I::Return).end();
     reset_arena(code);
     code.get(handle).get(value).u32(size).u32(cx.returned).call(contains);
     push_failed(cx, code);
     code.if_();
-    push_warn(cx, code, shape.err().offset, place, place_len);
+    push_warn(cx, code, shape.err().offset, location, location_len);
     code.i32(0).op(I::Return).end();
     code.u32(cx.returned).op(I::I32Load8U(mem(shape.ok().offset)));
 }

@@ -3,7 +3,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::super::abi::LIST_LEN;
-use super::super::code::{Code, Label, Var, mem};
+use super::super::code::{Label, Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
@@ -17,8 +17,8 @@ const OPTIONS: Var = Var(1);
 const PROGRAM: Var = Var(2);
 const HAS_PROGRAM: Var = Var(3);
 const FLAGS: Var = Var(4);
-const PLACE: Var = Var(5);
-const PLACE_LEN: Var = Var(6);
+const LOCATION: Var = Var(5);
+const LOCATION_LEN: Var = Var(6);
 
 /// The setters of the contract's `options`, with the field that each takes.
 const SETTERS: &[(&str, usize)] = &[
@@ -50,7 +50,7 @@ const MORE_SETTERS: &[(&str, usize)] = &[
 ];
 
 /// [`Routine::PerfAttach`].
-pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [event, leader, handle] = [(); 3].map(|()| code.local(ValType::I32));
     let drop_event = cx.drop_handle("perf", "event");
     store_invalid(cx, code);
@@ -65,21 +65,21 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
     code.end();
 }
 
-fn store_invalid(cx: &Cx<'_>, code: &mut Code) {
+fn store_invalid(cx: &Cx<'_>, code: &mut WasmCode) {
     for position in [attachment::PERF_FD, attachment::LINK_ID, attachment::PROG_FD] {
         code.get(TO).i32(attachment::INVALID).op(I::I32Store(mem(attachment_field(cx, position))));
     }
     code.get(TO).i64(0).op(I::I64Store(mem(attachment_field(cx, attachment::GENERATION))));
 }
 
-fn make_event(cx: &mut Cx<'_>, code: &mut Code, event: Var, failed: Label) {
+fn make_event(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, failed: Label) {
     let numbered = cx.host("perf", "[static]event.numbered");
     let shape = cx.abi.result("perf", "[static]event.numbered");
     let value = option_field(cx, options::EVENT);
     reset_arena(code);
-    let made = code.block();
+    let created = code.block();
     if !cx.perf.forms.is_empty() {
-        described(cx, code, made, failed);
+        described(cx, code, created, failed);
     }
     code.get(OPTIONS).op(I::I64Load(mem(value))).i64(32).ops_of([I::I64ShrU, I::I32WrapI64]);
     code.get(OPTIONS).op(I::I64Load32U(mem(value)));
@@ -91,7 +91,7 @@ fn make_event(cx: &mut Cx<'_>, code: &mut Code, event: Var, failed: Label) {
 }
 
 /// Makes an event that is described beside `event`, if it is one of these.
-fn described(cx: &mut Cx<'_>, code: &mut Code, made: Label, failed: Label) {
+fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label) {
     let value = mem(option_field(cx, options::EVENT));
     for form in cx.perf.forms.clone() {
         let constructor = match form {
@@ -122,20 +122,20 @@ fn described(cx: &mut Cx<'_>, code: &mut Code, made: Label, failed: Label) {
             }
             _ => push_text_option(cx, code, options::EVENT_TEXT),
         }
-        code.u32(cx.returned).call(call).br(made).end();
+        code.u32(cx.returned).call(call).br(created).end();
     }
     // A variable holds the form alone: what described the event stayed in the options that it was read from.
     code.get(OPTIONS).op(I::I64Load(value)).i64(form::RAW.cast_signed()).op(I::I64GeU).if_();
     let warn = cx.host("console", "warn");
     let start = begin_message(code);
-    append_vars(cx, code, PLACE, PLACE_LEN);
+    append_vars(cx, code, LOCATION, LOCATION_LEN);
     append_text(cx, code, "cannot attach: this event cannot be copied; name it where it is attached");
     end_message(code, start);
     code.call(warn).br(failed).end();
 }
 
 /// The length of a breakpoint and its accesses, whose bits are those of the contract's flags.
-fn push_accesses(cx: &mut Cx<'_>, code: &mut Code) {
+fn push_accesses(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_option(cx, code, options::EVENT_CONFIG1);
     code.op(I::I32WrapI64);
     push_option(cx, code, options::EVENT_CONFIG2);
@@ -143,7 +143,7 @@ fn push_accesses(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Refuses what the host could not tell from a valid request.
-fn check(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, refused: Label) {
+fn check(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, refused: Label) {
     let handle = option_field(cx, options::GROUP) + attachment_field(cx, attachment::PERF_FD);
     code.get(OPTIONS).op(I::I32Load(mem(handle))).tee(leader).i32(0).op(I::I32LeS);
     code.get(leader).i32(attachment::NONE).ops_of([I::I32Ne, I::I32And]).if_();
@@ -172,14 +172,14 @@ fn check(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, refused: Lab
 }
 
 /// One line that names the event, then out.
-fn refuse(cx: &mut Cx<'_>, code: &mut Code, event: Var, reason: &str, refused: Label) {
+fn refuse(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, reason: &str, refused: Label) {
     let name = cx.host("perf", "[method]event.name");
     let append = cx.routine(Routine::Append);
     let warn = cx.host("console", "warn");
     reset_arena(code);
     code.get(event).u32(cx.returned).call(name);
     let start = begin_message(code);
-    append_vars(cx, code, PLACE, PLACE_LEN);
+    append_vars(cx, code, LOCATION, LOCATION_LEN);
     append_text(cx, code, "cannot attach `");
     code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(append);
     append_text(cx, code, &format!("`: {reason}"));
@@ -187,7 +187,7 @@ fn refuse(cx: &mut Cx<'_>, code: &mut Code, event: Var, reason: &str, refused: L
     code.call(warn).br(refused);
 }
 
-fn open(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, handle: Var, failed: Label) {
+fn open(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, handle: Var, failed: Label) {
     let new_options = cx.host("perf", "[constructor]options");
     let drop_options = cx.drop_handle("perf", "options");
     let open = cx.host("perf", "open");
@@ -216,7 +216,7 @@ fn open(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, handle: Var, 
 }
 
 /// Pushes a field of the script's `perf_options` by the width that it has there.
-fn push_option(cx: &Cx<'_>, code: &mut Code, position: usize) {
+fn push_option(cx: &Cx<'_>, code: &mut WasmCode, position: usize) {
     let types = &cx.hir.types;
     let crate::types::TypeKind::Struct(id) = types.kind(cx.hir.known.perf_options) else {
         panic!("perf_options is a struct")
@@ -227,13 +227,13 @@ fn push_option(cx: &Cx<'_>, code: &mut Code, position: usize) {
 }
 
 /// Pushes a text of the options: address and length.
-fn push_text_option(cx: &mut Cx<'_>, code: &mut Code, position: usize) {
+fn push_text_option(cx: &mut Cx<'_>, code: &mut WasmCode, position: usize) {
     let length = cx.routine(Routine::TextLength);
     let offset = option_field(cx, position);
     code.get_plus(OPTIONS, offset).get_plus(OPTIONS, offset).u32(OPTION_TEXT).call(length);
 }
 
-fn store_attachment(cx: &mut Cx<'_>, code: &mut Code, handle: Var) {
+fn store_attachment(cx: &mut Cx<'_>, code: &mut WasmCode, handle: Var) {
     let id = cx.host("perf", "[method]attachment.id");
     let at = |position| mem(attachment_field(cx, position));
     code.get(TO).get(handle).op(I::I32Store(at(attachment::PERF_FD)));
@@ -244,11 +244,11 @@ fn store_attachment(cx: &mut Cx<'_>, code: &mut Code, handle: Var) {
 }
 
 /// If the host refused: one line, then out.
-fn warn_if_failed(cx: &mut Cx<'_>, code: &mut Code, err: u32, failed: Label) {
+fn warn_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, failed: Label) {
     let warn = cx.routine(Routine::WarnError);
     push_failed(cx, code);
     code.if_();
-    code.get(PLACE).get(PLACE_LEN).u32(cx.returned + err).call(warn);
+    code.get(LOCATION).get(LOCATION_LEN).u32(cx.returned + err).call(warn);
     code.br(failed).end();
 }
 

@@ -2,7 +2,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var};
+use super::super::code::{Var, WasmCode};
 use super::super::cx::Cx;
 use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
@@ -36,8 +36,8 @@ impl Control {
 }
 
 /// [`Routine::PerfControl`].
-pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
-    let (counter, place, place_len) = (Var(0), Var(1), Var(2));
+pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode, control: Control) {
+    let (counter, location, location_len) = (Var(0), Var(1), Var(2));
     let function = format!("[method]attachment.{}", control.name());
     let call = cx.host("perf", &function);
     let err = cx.abi.result("perf", &function).err().offset;
@@ -45,14 +45,14 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
     let handle = code.local(ValType::I32);
     push_handle(cx, code, counter, handle);
     code.i32(0).op(I::I32LeS).if_();
-    warn_invalid(cx, code, control.name(), handle, [place, place_len]);
+    warn_invalid(cx, code, control.name(), handle, [location, location_len]);
     code.i32(EBADF).op(I::Return).end();
     reset_arena(code);
     code.get(handle).u32(cx.returned).call(call);
     push_failed(cx, code);
     code.op(I::I32Eqz).if_();
     code.i32(0).op(I::Return).end();
-    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + err).call(warn);
     let errno = cx.routine(Routine::Errno);
     code.u32(cx.returned + err).call(errno);
 }
@@ -60,16 +60,16 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
 /// One line: a builtin was given an attachment that never was one. None if its `attach` failed, which reported why.
 pub fn warn_invalid(
     cx: &mut Cx<'_>,
-    code: &mut Code,
+    code: &mut WasmCode,
     builtin: &str,
     handle: Var,
-    [place, place_len]: [Var; 2],
+    [location, location_len]: [Var; 2],
 ) {
     let warn = cx.host("console", "warn");
     code.get(handle).i32(attachment::INVALID).op(I::I32Ne).if_();
     reset_arena(code);
     let start = begin_message(code);
-    append_vars(cx, code, place, place_len);
+    append_vars(cx, code, location, location_len);
     append_text(cx, code, &format!("{builtin}: invalid attachment: `attach` never ran"));
     end_message(code, start);
     code.call(warn).end();

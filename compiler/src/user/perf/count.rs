@@ -2,7 +2,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::runtime::Routine;
 use super::attachment_field;
@@ -10,7 +10,7 @@ use crate::builtins::perf::attachment;
 
 /// Pushes the count that lies at an offset from `base`; one that does not fit becomes the largest, which is said.
 /// `attachment` holds the address of what was read.
-pub fn push(cx: &mut Cx<'_>, code: &mut Code, base: Var, offset: u32, attachment: Var) {
+pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, offset: u32, attachment: Var) {
     let largest = cx.routine(Routine::PerfLargestCount);
     let count = code.local(ValType::I64);
     code.get(base).op(I::I64Load(mem(offset))).tee(count).i64(0).op(I::I64LtS).if_value(ValType::I64);
@@ -19,7 +19,7 @@ pub fn push(cx: &mut Cx<'_>, code: &mut Code, base: Var, offset: u32, attachment
 }
 
 /// [`Routine::PerfLargestCount`]: says once of an attachment that it has one.
-pub fn largest(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn largest(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let att = Var(0);
     let text = cx.text("a count above 9223372036854775807 is shown as that number");
     let warn_once = cx.host("console", "warn-once");

@@ -2,15 +2,15 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 
 /// [`Routine::PerfEvents`].
-pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
-    let (text, size, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
+pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (text, size, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let list = cx.host("perf", "print-events");
     let shape = cx.abi.result("perf", "print-events");
     let length = cx.routine(Routine::TextLength);
@@ -19,7 +19,7 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
     let say = cx.host("console", "warn");
     code.get(text).get(text).get(size).call(length).call(is_utf8).op(I::I32Eqz).if_();
     let start = begin_message(code);
-    append_vars(cx, code, place, place_len);
+    append_vars(cx, code, location, location_len);
     append_text(cx, code, "cannot list events: the wildcard is not UTF-8");
     end_message(code, start);
     code.call(say).i32(0).op(I::Return).end();
@@ -27,6 +27,6 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(text).get(text).get(size).call(length).u32(cx.returned).call(list);
     push_failed(cx, code);
     code.if_value(ValType::I32);
-    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn).i32(0);
+    code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn).i32(0);
     code.else_().u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).end();
 }

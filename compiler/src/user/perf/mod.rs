@@ -11,7 +11,7 @@ pub mod used;
 
 use wasm_encoder::Instruction as I;
 
-use super::code::{Code, Var, mem};
+use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 use crate::builtins::perf::attachment;
 use crate::types::{TypeId, TypeKind};
@@ -29,7 +29,7 @@ fn attachment_field(cx: &Cx<'_>, position: usize) -> u32 {
 
 /// Pushes the handle of an attachment and keeps it in `handle`. Not above 0: there is none (0 is what a variable
 /// holds that was never set).
-pub fn push_handle(cx: &Cx<'_>, code: &mut Code, attachment: Var, handle: Var) {
+pub fn push_handle(cx: &Cx<'_>, code: &mut WasmCode, attachment: Var, handle: Var) {
     let offset = attachment_field(cx, attachment::PERF_FD);
     code.get(attachment).op(I::I32Load(mem(offset))).tee(handle);
 }

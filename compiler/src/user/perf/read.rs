@@ -3,7 +3,7 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::super::abi::{LIST_LEN, Shape};
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, append_text, begin_message, end_message, push_failed, reset_arena};
 use super::{attachment_field, control, count, field, push_handle};
@@ -11,15 +11,15 @@ use crate::builtins::perf::{SNAPSHOT_ENTRIES, attachment, reading};
 
 const TO: Var = Var(0);
 const ATTACHMENT: Var = Var(1);
-const PLACE: Var = Var(2);
-const PLACE_LEN: Var = Var(3);
+const LOCATION: Var = Var(2);
+const LOCATION_LEN: Var = Var(3);
 const CPU: Var = Var(4);
 
 /// Bytes of an element of both arrays.
 const WORD: u32 = 8;
 
 /// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
-pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn scalar(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "read-by-id", "read", None);
     let base = code.local(ValType::I32);
     code.u32(cx.returned).set(base);
@@ -28,18 +28,18 @@ pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// [`Routine::PerfSnapshot`].
-pub fn snapshot(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn snapshot(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "snapshot-by-id", "read", None);
     store_group(cx, code, ok);
 }
 
 /// [`Routine::PerfSnapshotCpu`].
-pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut Code) {
+pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "[method]attachment.snapshot-cpu", "read_cpu", Some(CPU));
     store_group(cx, code, ok);
 }
 
-fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
+fn store_group(cx: &mut Cx<'_>, code: &mut WasmCode, ok: Shape) {
     let entry = ok.field("entries").element();
     let [at, len, own] = [(); 3].map(|()| code.local(ValType::I32));
     let entries = ok.field("entries").offset;
@@ -59,7 +59,7 @@ fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
 }
 
 /// Calls the host, with the handle and a CPU if there is one, else with the id; a failure fills the result and returns.
-fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
+fn call(cx: &mut Cx<'_>, code: &mut WasmCode, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
     let abi = cx.abi;
     let shape = abi.result("perf", function);
     let host = cx.host("perf", function);
@@ -67,7 +67,7 @@ fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Op
     let handle = code.local(ValType::I32);
     push_handle(cx, code, ATTACHMENT, handle);
     code.i32(0).op(I::I32LeS).if_();
-    control::warn_invalid(cx, code, builtin, handle, [PLACE, PLACE_LEN]);
+    control::warn_invalid(cx, code, builtin, handle, [LOCATION, LOCATION_LEN]);
     fail(cx, code);
     code.end();
     reset_arena(code);
@@ -78,14 +78,14 @@ fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Op
     code.u32(cx.returned).call(host);
     push_failed(cx, code);
     code.if_();
-    code.get(PLACE).get(PLACE_LEN).u32(cx.returned + shape.err().offset).call(warn);
+    code.get(LOCATION).get(LOCATION_LEN).u32(cx.returned + shape.err().offset).call(warn);
     fail(cx, code);
     code.end();
     shape.ok()
 }
 
 /// Fills the result of a failure and returns.
-fn fail(cx: &Cx<'_>, code: &mut Code) {
+fn fail(cx: &Cx<'_>, code: &mut WasmCode) {
     push_zeros(cx, code);
     for position in [reading::RAW, reading::SCALED] {
         code.get(TO).i64(-1).op(I::I64Store(mem(reading_field(cx, position))));
@@ -93,12 +93,12 @@ fn fail(cx: &Cx<'_>, code: &mut Code) {
     code.op(I::Return);
 }
 
-fn push_zeros(cx: &Cx<'_>, code: &mut Code) {
+fn push_zeros(cx: &Cx<'_>, code: &mut WasmCode) {
     let size = cx.hir.types.size(cx.hir.known.perf_read) as u32;
     code.get(TO).i32(0).u32(size).op(I::MemoryFill(0));
 }
 
-fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape) {
+fn store_times(cx: &Cx<'_>, code: &mut WasmCode, ok: Shape) {
     for (position, name) in [(reading::TIME_ENABLED, "time-enabled"), (reading::TIME_RUNNING, "time-running")]
     {
         code.get(TO).u32(cx.returned).op(I::I64Load(mem(ok.field(name).offset)));
@@ -107,7 +107,7 @@ fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape) {
 }
 
 /// Stores `raw` and `scaled` of this attachment.
-fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape, scaled: Shape) {
+fn store_counts(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, raw: Shape, scaled: Shape) {
     code.get(TO);
     count::push(cx, code, base, raw.offset, ATTACHMENT);
     code.op(I::I64Store(mem(reading_field(cx, reading::RAW))));
@@ -117,14 +117,14 @@ fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape, scaled:
 }
 
 /// Pushes a scaled count; -1 if the event never ran, which the host says on standard error.
-fn push_scaled(cx: &mut Cx<'_>, code: &mut Code, base: Var, scaled: Shape) {
+fn push_scaled(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, scaled: Shape) {
     code.get(base).op(I::I32Load8U(mem(scaled.offset))).if_value(ValType::I64);
     count::push(cx, code, base, scaled.some().offset, ATTACHMENT);
     code.else_().i64(-1).end();
 }
 
 /// Cuts a group to the members that the language's arrays hold and says so once. The key is the leader's event.
-fn cut(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, id: u32) {
+fn cut(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, id: u32) {
     let most = SNAPSHOT_ENTRIES as u32;
     let warn_once = cx.host("console", "warn-once");
     let number = cx.routine(Routine::AppendNumber);
@@ -141,7 +141,7 @@ fn cut(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, id: u32) {
 }
 
 /// Stores what the arrays of the language hold; what no member has is zero.
-fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Shape) {
+fn store_members(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, entry: Shape) {
     let values = reading_field(cx, reading::VALUES);
     let ids = reading_field(cx, reading::IDS);
     let [end, to] = [(); 2].map(|()| code.local(ValType::I32));

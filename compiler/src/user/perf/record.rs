@@ -3,11 +3,11 @@
 use super::super::addr::Addr;
 use super::super::cx::Lower;
 use super::super::func::FnCx;
-use super::super::place::Spot;
+use super::super::lvalue::Storage;
 use super::super::scalar::push_const;
 use super::field;
 use crate::builtins::perf::{form, options};
-use crate::hir::{BreakpointAddress, EventSpec, Expr, Place};
+use crate::hir::{BreakpointAddress, EventSpec, Expr, Lvalue};
 use crate::types::IntType;
 
 /// The fields that describe an event.
@@ -84,18 +84,18 @@ impl FnCx<'_, '_> {
     }
 
     /// `options.event = ..` with an event that is described beside it.
-    pub fn assign_event(&mut self, place: &Place, spec: &EventSpec) -> Lower<()> {
+    pub fn assign_event(&mut self, lvalue: &Lvalue, spec: &EventSpec) -> Lower<()> {
         // `event` is the first field: what follows it lies behind the same address.
-        let spot = match self.spot(place)? {
-            Spot::Memory(addr) => return self.event_record(spec, addr),
+        let storage = match self.storage(lvalue)? {
+            Storage::Memory(addr) => return self.event_record(spec, addr),
             elsewhere => elsewhere,
         };
         let record = self.slot(self.cx.hir.known.perf_options);
         self.event_record(spec, record)?;
         for position in DESCRIBED {
             let (offset, ty) = (self.option_offset(position), self.option_type(position));
-            let part = self.part_at(spot, offset);
-            self.write_aggregate(&part, ty, record.plus(offset), place.span)?;
+            let part = self.part_at(storage, offset);
+            self.write_aggregate(&part, ty, record.plus(offset), lvalue.span)?;
         }
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var};
+use super::super::code::{Var, WasmCode};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::push_handle;
 
 /// [`Routine::PerfShow`]: of an invalid attachment `attach` has said why.
-pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
-    let (attachment, name, name_len, place, place_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
+pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (attachment, name, name_len, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let show = cx.host("perf", "[method]attachment.show");
     let err = cx.abi.result("perf", "[method]attachment.show").err().offset;
     let warn = cx.routine(Routine::WarnError);
@@ -20,6 +20,6 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(handle).get(name).get(name_len).u32(cx.returned).call(show);
     push_failed(cx, code);
     code.if_();
-    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+    code.get(location).get(location_len).u32(cx.returned + err).call(warn);
     code.end().end();
 }

@@ -4,32 +4,32 @@ use std::collections::BTreeSet;
 
 use super::record::form_of;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, Lvalue, LvalueKind};
 
 /// What the functions of one half use.
 #[derive(Debug, Default)]
-pub struct Used {
+pub struct UsedFeatures {
     /// Of `builtins::perf::form`.
     pub forms: BTreeSet<u64>,
     /// Fields of `perf_options` that may have another value than their default.
     pub options: BTreeSet<usize>,
 }
 
-impl Used {
+impl UsedFeatures {
     /// Looks through functions.
-    pub fn of(hir: &Hir, functions: &[FuncId]) -> Used {
-        let mut walk = Walk { hir, used: Used::default() };
-        functions.iter().for_each(|id| visit::block(&mut walk, &hir.functions[*id].body));
-        walk.used
+    pub fn of(hir: &Hir, functions: &[FuncId]) -> UsedFeatures {
+        let mut visitor = UsedVisitor { hir, used: UsedFeatures::default() };
+        functions.iter().for_each(|id| visit::block(&mut visitor, &hir.functions[*id].body));
+        visitor.used
     }
 }
 
-struct Walk<'a> {
+struct UsedVisitor<'a> {
     hir: &'a Hir,
-    used: Used,
+    used: UsedFeatures,
 }
 
-impl Visitor for Walk<'_> {
+impl Visitor for UsedVisitor<'_> {
     fn expr(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Event(spec) => {
@@ -43,8 +43,8 @@ impl Visitor for Walk<'_> {
         }
     }
 
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Field { base, field } = &place.kind
+    fn lvalue(&mut self, lvalue: &Lvalue) {
+        if let LvalueKind::Field { base, field } = &lvalue.kind
             && base.ty == self.hir.known.perf_options
         {
             self.used.options.insert(*field);

@@ -121,19 +121,19 @@ impl Kernel {
     fn congestion_control(&mut self) {
         let sock = self.pointer_to_struct("sock");
         let (u32, u8) = (self.u32, self.u8);
-        let asks = self.method(u32, &[("sk", sock)]);
-        let told = self.method(TypeId::VOID, &[("sk", sock)]);
+        let queries = self.method(u32, &[("sk", sock)]);
+        let notify = self.method(TypeId::VOID, &[("sk", sock)]);
         let avoids = self.method(TypeId::VOID, &[("sk", sock), ("ack", u32), ("acked", u32)]);
         let states = self.method(TypeId::VOID, &[("sk", sock), ("new_state", u8)]);
         let name = self.btf.array(self.char, 16);
         let module = self.pointer_to_struct("module");
         let members = [
-            Member::at("ssthresh", asks, 0),
+            Member::at("ssthresh", queries, 0),
             Member::at("cong_avoid", avoids, 8),
             Member::at("set_state", states, 16),
-            Member::at("undo_cwnd", asks, 24),
-            Member::at("init", told, 32),
-            Member::at("release", told, 40),
+            Member::at("undo_cwnd", queries, 24),
+            Member::at("init", notify, 32),
+            Member::at("release", notify, 40),
             Member::at("name", name, 48),
             Member::at("owner", module, 64),
             Member::at("flags", self.u32, 72),

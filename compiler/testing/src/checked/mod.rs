@@ -25,7 +25,7 @@ pub struct Options {
 
 /// One diagnostic.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct ReportedDiagnostic {
     /// `KS0401`.
     pub code: String,
     /// The headline.
@@ -34,8 +34,8 @@ pub struct Said {
     pub text: String,
 }
 
-impl Said {
-    fn new(diagnostic: &Diagnostic) -> Said {
+impl ReportedDiagnostic {
+    fn new(diagnostic: &Diagnostic) -> ReportedDiagnostic {
         let labels = std::iter::once(&diagnostic.primary).chain(&diagnostic.secondary);
         let changes = diagnostic.suggestions.iter().flat_map(|change| [&change.message, &change.replacement]);
         let lines: Vec<_> = std::iter::once(&diagnostic.message)
@@ -45,7 +45,7 @@ impl Said {
             .chain(changes)
             .map(String::as_str)
             .collect();
-        Said {
+        ReportedDiagnostic {
             code: diagnostic.code.to_string(),
             message: diagnostic.message.clone(),
             text: lines.join("\n"),
@@ -57,9 +57,9 @@ impl Said {
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// By place.
-    pub errors: Vec<Said>,
+    pub errors: Vec<ReportedDiagnostic>,
     /// By place.
-    pub warnings: Vec<Said>,
+    pub warnings: Vec<ReportedDiagnostic>,
     /// Whether there is a typed tree.
     pub hir_ok: bool,
 }
@@ -91,7 +91,7 @@ impl Outcome {
     }
 }
 
-fn in_short(all: &[Said]) -> String {
+fn in_short(all: &[ReportedDiagnostic]) -> String {
     match all {
         [] => "nothing".into(),
         _ => all.iter().map(|one| format!("{} {}", one.code, one.message)).collect::<Vec<_>>().join("; "),
@@ -113,8 +113,8 @@ pub fn check(files: &[(&str, &str)], options: Options) -> Outcome {
     let (errors, warnings): (Vec<_>, Vec<_>) =
         checked.diagnostics.sorted().into_iter().partition(|one| one.severity == Severity::Error);
     Outcome {
-        errors: errors.into_iter().map(Said::new).collect(),
-        warnings: warnings.into_iter().map(Said::new).collect(),
+        errors: errors.into_iter().map(ReportedDiagnostic::new).collect(),
+        warnings: warnings.into_iter().map(ReportedDiagnostic::new).collect(),
         hir_ok: checked.hir.is_some(),
     }
 }

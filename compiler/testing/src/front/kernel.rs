@@ -101,14 +101,14 @@ fn congestion(btf: &mut BtfBuilder, scalars: &Scalars) {
     let sock = btf.structure("sock", 4, &[Member::at("sk_mark", scalars.uint, 0)]);
     let sock = btf.ptr(sock);
     let name = btf.array(scalars.char, 16);
-    let ask = btf.func_proto(scalars.uint, &[("sk", sock)]);
-    let ask = btf.ptr(ask);
-    let tell = btf.func_proto(TypeId::VOID, &[("sk", sock), ("ack", scalars.uint), ("acked", scalars.uint)]);
-    let tell = btf.ptr(tell);
+    let query = btf.func_proto(scalars.uint, &[("sk", sock)]);
+    let query = btf.ptr(query);
+    let avoid = btf.func_proto(TypeId::VOID, &[("sk", sock), ("ack", scalars.uint), ("acked", scalars.uint)]);
+    let avoid = btf.ptr(avoid);
     let members = [
-        Member::at("ssthresh", ask, 0),
-        Member::at("undo_cwnd", ask, 8),
-        Member::at("cong_avoid", tell, 16),
+        Member::at("ssthresh", query, 0),
+        Member::at("undo_cwnd", query, 8),
+        Member::at("cong_avoid", avoid, 16),
         Member::at("flags", scalars.uint, 24),
         Member::at("name", name, 28),
     ];

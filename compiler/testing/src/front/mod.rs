@@ -5,7 +5,7 @@ mod kernel;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ks_compiler::diag::{Code, Severity};
+use ks_compiler::diag::{DiagnosticCode, Severity};
 use ks_compiler::pipeline::{self, Checked, Options, Target};
 use ks_compiler::source::Files;
 
@@ -14,9 +14,9 @@ pub type File = (String, Vec<u8>);
 
 /// The codes that a script leads to, by severity.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    pub errors: BTreeSet<Code>,
-    pub warnings: BTreeSet<Code>,
+pub struct FoundCodes {
+    pub errors: BTreeSet<DiagnosticCode>,
+    pub warnings: BTreeSet<DiagnosticCode>,
 }
 
 /// Files in memory.
@@ -60,9 +60,9 @@ pub fn check(files: &[File], flags: &[String]) -> Checked {
 }
 
 /// The codes that [`check`] leads to.
-pub fn codes(files: &[File], flags: &[String]) -> Found {
+pub fn codes(files: &[File], flags: &[String]) -> FoundCodes {
     let checked = check(files, flags);
-    let mut found = Found::default();
+    let mut found = FoundCodes::default();
     for diagnostic in checked.diagnostics.iter() {
         match diagnostic.severity {
             Severity::Error => found.errors.insert(diagnostic.code),
@@ -74,6 +74,6 @@ pub fn codes(files: &[File], flags: &[String]) -> Found {
 
 /// Nothing may fail: each name comes with its reason.
 pub fn expect_none(failing: &[(String, String)]) {
-    let shown: Vec<_> = failing.iter().map(|(name, why)| format!("  {name}: {why}")).collect();
-    assert!(shown.is_empty(), "{} do not hold:\n{}", shown.len(), shown.join("\n"));
+    let lines: Vec<_> = failing.iter().map(|(name, why)| format!("  {name}: {why}")).collect();
+    assert!(lines.is_empty(), "{} do not hold:\n{}", lines.len(), lines.join("\n"));
 }

@@ -2,7 +2,7 @@
 
 use ks_compiler::kernel::mir::{BinaryOp, Condition};
 
-use super::{Stuck, fault};
+use super::{InterpError, fault};
 
 /// The bits as a number without a sign.
 fn unsigned(width: u32, bits: u64) -> i128 {
@@ -24,7 +24,7 @@ fn bits(width: u32, number: i128) -> u64 {
 ///
 /// # Errors
 /// A signed division by 0 or -1, which MIR does not have.
-pub(super) fn compute(op: BinaryOp, width: u32, left: u64, right: u64) -> Result<u64, Stuck> {
+pub(super) fn compute(op: BinaryOp, width: u32, left: u64, right: u64) -> Result<u64, InterpError> {
     let (a, b) = (unsigned(width, left), unsigned(width, right));
     let (x, y) = (signed(width, left), signed(width, right));
     let power = 1_i128 << (b % i128::from(width));

@@ -1,7 +1,7 @@
 //! The kernel's side of the interpreter: maps, iterators and helpers.
 
 use super::memory::{Datum, Pointer};
-use super::{Machine, Stuck, fault};
+use super::{InterpError, Machine, fault};
 use ks_compiler::hir::{FuncId, MapId, MapKind};
 use ks_compiler::index::Id;
 use ks_compiler::kernel::mir::{Helper, Kfunc, MapSymbol};
@@ -43,7 +43,7 @@ impl Answers for Plain {
 }
 
 impl Machine<'_> {
-    pub(super) fn helper(&mut self, helper: Helper, args: &[Datum]) -> Result<Datum, Stuck> {
+    pub(super) fn helper(&mut self, helper: Helper, args: &[Datum]) -> Result<Datum, InterpError> {
         match (helper, args) {
             (Helper::MapLookup, [Datum::Map(MapSymbol::Config(config)), Datum::Pointer(_)]) => {
                 self.config(*config)
@@ -101,13 +101,18 @@ impl Machine<'_> {
             }
             (
                 Helper::Loop,
-                [Datum::Bits(turns), Datum::Function(function), captured @ Datum::Pointer(_), Datum::Bits(0)],
-            ) => self.turns(*turns as u32, *function, *captured),
+                [
+                    Datum::Bits(iterations),
+                    Datum::FuncPtr(function),
+                    captured @ Datum::Pointer(_),
+                    Datum::Bits(0),
+                ],
+            ) => self.bpf_loop(*iterations as u32, *function, *captured),
             (
                 Helper::ForEachMapElem,
                 [
                     Datum::Map(MapSymbol::Map(map)),
-                    Datum::Function(function),
+                    Datum::FuncPtr(function),
                     captured @ Datum::Pointer(_),
                     Datum::Bits(0),
                 ],
@@ -133,16 +138,16 @@ impl Machine<'_> {
     }
 
     /// The entry's name, if there may be such an entry.
-    fn name(&self, map: MapId, key: Pointer) -> Result<Option<(MapId, Vec<u8>)>, Stuck> {
-        let Some(shape) = self.around.maps.get(map.index()) else { return fault("no such map") };
+    fn name(&self, map: MapId, key: Pointer) -> Result<Option<(MapId, Vec<u8>)>, InterpError> {
+        let Some(shape) = self.environment.maps.get(map.index()) else { return fault("no such map") };
         let key = self.memory.read(key, shape.key)?;
         let index = key.iter().rev().fold(0u64, |index, byte| index << 8 | u64::from(*byte));
         let exists = !shape.kind.is_array() || index < shape.entries;
         Ok(exists.then_some((map, key)))
     }
 
-    fn lookup(&mut self, map: MapId, key: Pointer) -> Result<Datum, Stuck> {
-        let shape = self.around.maps.get(map.index()).copied();
+    fn lookup(&mut self, map: MapId, key: Pointer) -> Result<Datum, InterpError> {
+        let shape = self.environment.maps.get(map.index()).copied();
         let (Some(name), Some(shape)) = (self.name(map, key)?, shape) else { return Ok(Datum::Bits(0)) };
         if shape.kind == MapKind::LpmTrie {
             return Ok(self.longest_prefix(map, &name.1).map_or(Datum::Bits(0), Datum::Pointer));
@@ -151,16 +156,16 @@ impl Machine<'_> {
         let entry = match self.entries.get(&name) {
             Some(entry) => *entry,
             None if shape.kind.is_array() => {
-                *self.entries.entry(name).or_insert(memory.place(&vec![0; shape.value]))
+                *self.entries.entry(name).or_insert(memory.alloc_with(&vec![0; shape.value]))
             }
             None => return Ok(Datum::Bits(0)),
         };
         Ok(Datum::Pointer(entry))
     }
 
-    fn update(&mut self, map: MapId, key: Pointer, value: Pointer, flags: u64) -> Result<i64, Stuck> {
+    fn update(&mut self, map: MapId, key: Pointer, value: Pointer, flags: u64) -> Result<i64, InterpError> {
         let Some(name) = self.name(map, key)? else { return Ok(TOO_MANY) };
-        let shape = self.around.maps[map.index()];
+        let shape = self.environment.maps[map.index()];
         let value = self.memory.read(value, shape.value)?;
         let exists = shape.kind.is_array() || self.entries.contains_key(&name);
         match flags {
@@ -178,51 +183,51 @@ impl Machine<'_> {
             self.memory.write(*entry, &value)?;
         } else {
             // An entry of a hash is replaced: pointers to the old one lead to the old value.
-            let entry = self.memory.place(&value);
+            let entry = self.memory.alloc_with(&value);
             self.entries.insert(name, entry);
         }
         Ok(0)
     }
 
-    fn remove(&mut self, map: MapId, key: Pointer) -> Result<i64, Stuck> {
+    fn remove(&mut self, map: MapId, key: Pointer) -> Result<i64, InterpError> {
         let Some(name) = self.name(map, key)? else { return Ok(ABSENT) };
         // Whoever has a pointer to the entry may still use it.
         Ok(if self.entries.remove(&name).is_some() { 0 } else { ABSENT })
     }
 
     /// Calls a function until it gives 1.
-    fn turns(&mut self, turns: u32, function: FuncId, captured: Datum) -> Result<Datum, Stuck> {
-        let turns = u64::from(turns).min(self.around.most_turns as u64);
-        for index in 0..turns {
+    fn bpf_loop(&mut self, iterations: u32, function: FuncId, captured: Datum) -> Result<Datum, InterpError> {
+        let iterations = u64::from(iterations).min(self.environment.max_iterations as u64);
+        for index in 0..iterations {
             match self.function(function, vec![Datum::Bits(index), captured])? {
                 Datum::Bits(0) => {}
                 Datum::Bits(1) => return Ok(Datum::Bits(index + 1)),
                 other => return fault(format!("a callback gives {other:?}")),
             }
         }
-        Ok(Datum::Bits(turns))
+        Ok(Datum::Bits(iterations))
     }
 
-    pub(super) fn kfunc(&mut self, kfunc: Kfunc, args: &[Datum]) -> Result<Option<Datum>, Stuck> {
+    pub(super) fn kfunc(&mut self, kfunc: Kfunc, args: &[Datum]) -> Result<Option<Datum>, InterpError> {
         let Some(Datum::Pointer(iterator)) = args.first() else { return fault("no iterator") };
         match (kfunc, &args[1..]) {
             (Kfunc::IterNumNew, [Datum::Bits(start), Datum::Bits(end)]) => {
                 self.memory.write(*iterator, &[0; 8])?;
                 let (start, end) = (*start as i32, *end as i32);
-                let end = end.min(start.saturating_add(self.around.most_turns));
-                self.turns.insert(*iterator, (start, end));
+                let end = end.min(start.saturating_add(self.environment.max_iterations));
+                self.num_iters.insert(*iterator, (start, end));
                 Ok(Some(Datum::Bits(0)))
             }
-            (Kfunc::IterNumNext, []) => match self.turns.get_mut(iterator) {
+            (Kfunc::IterNumNext, []) => match self.num_iters.get_mut(iterator) {
                 Some((next, end)) if *next < *end => {
-                    let turn = self.memory.place(&next.to_le_bytes());
+                    let number = self.memory.alloc_with(&next.to_le_bytes());
                     *next += 1;
-                    Ok(Some(Datum::Pointer(turn)))
+                    Ok(Some(Datum::Pointer(number)))
                 }
                 Some(_) => Ok(Some(Datum::Bits(0))),
                 None => fault("an iterator that was not started"),
             },
-            (Kfunc::IterNumDestroy, []) => match self.turns.remove(iterator) {
+            (Kfunc::IterNumDestroy, []) => match self.num_iters.remove(iterator) {
                 Some(_) => Ok(None),
                 None => fault("an iterator that was not started is ended"),
             },

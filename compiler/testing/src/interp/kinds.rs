@@ -2,7 +2,7 @@
 
 use super::kernel::{ABSENT, TOO_MANY};
 use super::memory::Pointer;
-use super::{Machine, MapShape, Stuck, fault};
+use super::{InterpError, Machine, MapShape, fault};
 use ks_compiler::hir::{MapId, MapKind};
 use ks_compiler::index::Id;
 
@@ -10,8 +10,8 @@ use ks_compiler::index::Id;
 const REPLACE_OLDEST: u64 = 2;
 
 impl Machine<'_> {
-    fn shape(&self, map: MapId) -> Result<MapShape, Stuck> {
-        match self.around.maps.get(map.index()) {
+    fn shape(&self, map: MapId) -> Result<MapShape, InterpError> {
+        match self.environment.maps.get(map.index()) {
             Some(shape) => Ok(*shape),
             None => fault("no such map"),
         }
@@ -24,11 +24,11 @@ impl Machine<'_> {
 
     /// Values of queues and stacks are kept under their number, those of a bloom filter under themselves: this one never
     /// errs.
-    pub(super) fn push(&mut self, map: MapId, value: Pointer, flags: u64) -> Result<i64, Stuck> {
+    pub(super) fn push(&mut self, map: MapId, value: Pointer, flags: u64) -> Result<i64, InterpError> {
         let shape = self.shape(map)?;
         let value = self.memory.read(value, shape.value)?;
         if shape.kind == MapKind::Bloom {
-            let entry = self.memory.place(&value);
+            let entry = self.memory.alloc_with(&value);
             self.entries.insert((map, value), entry);
             return Ok(0);
         }
@@ -41,13 +41,13 @@ impl Machine<'_> {
         }
         let newest = self.names(map).next_back().and_then(|(_, number)| number.as_slice().try_into().ok());
         let number = newest.map_or(0, u64::from_be_bytes) + 1;
-        let entry = self.memory.place(&value);
+        let entry = self.memory.alloc_with(&value);
         self.entries.insert((map, number.to_be_bytes().to_vec()), entry);
         Ok(0)
     }
 
     /// The next value of a queue or stack, which a pop removes; of a bloom filter, whether it has seen the value.
-    pub(super) fn take(&mut self, map: MapId, value: Pointer, is_pop: bool) -> Result<i64, Stuck> {
+    pub(super) fn take(&mut self, map: MapId, value: Pointer, is_pop: bool) -> Result<i64, InterpError> {
         let shape = self.shape(map)?;
         if shape.kind == MapKind::Bloom {
             let value = self.memory.read(value, shape.value)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Stuck, fault};
+use super::{InterpError, fault};
 use ks_compiler::hir::FuncId;
 use ks_compiler::kernel::mir::MapSymbol;
 
@@ -16,7 +16,7 @@ pub enum Datum {
     /// A map, as helpers take it.
     Map(MapSymbol),
     /// A function, as helpers take it.
-    Function(FuncId),
+    FuncPtr(FuncId),
 }
 
 impl Datum {
@@ -24,7 +24,7 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Function(_) => None,
+            Datum::Pointer(_) | Datum::Map(_) | Datum::FuncPtr(_) => None,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Memory {
     }
 
     /// A region with content.
-    pub(super) fn place(&mut self, content: &[u8]) -> Pointer {
+    pub(super) fn alloc_with(&mut self, content: &[u8]) -> Pointer {
         let start = self.reserve(content.len());
         self.regions[start.region].bytes = content.iter().copied().map(Some).collect();
         start
@@ -77,7 +77,7 @@ impl Memory {
         self.regions[start.region].gone = true;
     }
 
-    fn range(&self, at: Pointer, bytes: usize) -> Result<std::ops::Range<usize>, Stuck> {
+    fn range(&self, at: Pointer, bytes: usize) -> Result<std::ops::Range<usize>, InterpError> {
         let region = &self.regions[at.region];
         if region.gone {
             return fault("access to a frame that is gone");
@@ -91,7 +91,7 @@ impl Memory {
     }
 
     /// The bytes of a place, all of which were written.
-    pub(super) fn read(&self, at: Pointer, bytes: usize) -> Result<Vec<u8>, Stuck> {
+    pub(super) fn read(&self, at: Pointer, bytes: usize) -> Result<Vec<u8>, InterpError> {
         let range = self.range(at, bytes)?;
         let region = &self.regions[at.region];
         let pointers = range.start.saturating_sub(7)..range.end;
@@ -102,7 +102,7 @@ impl Memory {
         known.map_or_else(|| fault("bytes are read that nobody wrote"), Ok)
     }
 
-    pub(super) fn load(&self, at: Pointer, bytes: usize) -> Result<Datum, Stuck> {
+    pub(super) fn load(&self, at: Pointer, bytes: usize) -> Result<Datum, InterpError> {
         let range = self.range(at, bytes)?;
         if let Some(pointer) = self.regions[at.region].pointers.get(&range.start)
             && bytes == 8
@@ -114,7 +114,7 @@ impl Memory {
         Ok(Datum::Bits(u64::from_le_bytes(all)))
     }
 
-    pub(super) fn write(&mut self, at: Pointer, content: &[u8]) -> Result<(), Stuck> {
+    pub(super) fn write(&mut self, at: Pointer, content: &[u8]) -> Result<(), InterpError> {
         let range = self.range(at, content.len())?;
         let region = &mut self.regions[at.region];
         let first = range.start.saturating_sub(7);
@@ -125,10 +125,10 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
+    pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), InterpError> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Function(_) => {
+            Datum::Pointer(_) | Datum::Map(_) | Datum::FuncPtr(_) => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

@@ -1,6 +1,6 @@
 //! Runs MIR: what passes are held against.
 //!
-//! In: a program, a function's arguments, what is around it ([`Around`]) and answers of kernel helpers ([`Answers`]). Out:
+//! In: a program, a function's arguments, what is around it ([`Environment`]) and answers of kernel helpers ([`Answers`]). Out:
 //! the result and everything that is left behind in global variables and maps ([`Outcome`]), or why it cannot go on. It is
 //! stricter than a machine: memory outside its region, bytes that nobody wrote, pointers read as numbers and broken
 //! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs. It has no objects of a
@@ -9,8 +9,8 @@
 mod arithmetic;
 mod kernel;
 mod kinds;
+mod map_iters;
 mod memory;
-mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ use arithmetic::{compare, compute, narrow, swap_bytes};
 use ks_compiler::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::{
-    Block, Callee, Count, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value,
+    Block, Callee, Count, Lost, MirFunction, Op, Program, Size, Target, Terminator, Type, Value,
 };
 
 /// Why a run ended without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Stuck {
+pub enum InterpError {
     /// It took too many steps.
     #[error("out of fuel")]
     Fuel,
@@ -37,8 +37,8 @@ pub enum Stuck {
     Fault(String),
 }
 
-fn fault<T>(what: impl Into<String>) -> Result<T, Stuck> {
-    Err(Stuck::Fault(what.into()))
+fn fault<T>(what: impl Into<String>) -> Result<T, InterpError> {
+    Err(InterpError::Fault(what.into()))
 }
 
 /// What a map looks like.
@@ -56,7 +56,7 @@ pub struct MapShape {
 
 /// What there is around a function when it starts.
 #[derive(Debug, Clone, Default)]
-pub struct Around {
+pub struct Environment {
     /// The first content of global variables.
     pub globals: Vec<Vec<u8>>,
     /// The content of config blocks.
@@ -64,12 +64,12 @@ pub struct Around {
     /// The maps, all empty.
     pub maps: Vec<MapShape>,
     /// Most turns of an iterator; less than the kernel's, so that an endless loop ends soon.
-    pub most_turns: i32,
+    pub max_iterations: i32,
 }
 
-impl Around {
+impl Environment {
     /// As a script says it.
-    pub fn of(hir: &Hir, most_turns: i32) -> Around {
+    pub fn of(hir: &Hir, max_iterations: i32) -> Environment {
         let map = |map: &ks_compiler::hir::Map| MapShape {
             kind: map.kind,
             key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
@@ -81,11 +81,11 @@ impl Around {
             bytes.resize(hir.types.size(global.ty) as usize, 0);
             bytes
         };
-        Around {
+        Environment {
             globals: hir.globals.iter().map(content).collect(),
             configs: hir.configs.iter().map(|config| config.init.clone()).collect(),
             maps: hir.maps.iter().map(map).collect(),
-            most_turns,
+            max_iterations,
         }
     }
 }
@@ -104,22 +104,22 @@ pub struct Outcome {
 /// Runs a function; `args` are numbers, `None` stands for a context, of zeros.
 ///
 /// # Errors
-/// See [`Stuck`].
+/// See [`InterpError`].
 pub fn run(
     program: &Program,
     function: FuncId,
     args: &[Option<u64>],
-    around: &Around,
+    environment: &Environment,
     answers: &mut dyn Answers,
     fuel: u64,
-) -> Result<Outcome, Stuck> {
+) -> Result<Outcome, InterpError> {
     let mut memory = Memory::default();
-    let globals: Vec<_> = around.globals.iter().map(|content| memory.place(content)).collect();
-    let configs: Vec<_> = around.configs.iter().map(|content| memory.place(content)).collect();
-    let [faults, cuts] = [(); 2].map(|()| memory.place(&[0; 8]));
+    let globals: Vec<_> = environment.globals.iter().map(|content| memory.alloc_with(content)).collect();
+    let configs: Vec<_> = environment.configs.iter().map(|content| memory.alloc_with(content)).collect();
+    let [faults, cuts] = [(); 2].map(|()| memory.alloc_with(&[0; 8]));
     let mut machine = Machine {
         program,
-        around,
+        environment,
         answers,
         memory,
         globals,
@@ -128,14 +128,14 @@ pub fn run(
         cuts,
         namespace: None,
         entries: BTreeMap::new(),
-        turns: BTreeMap::new(),
-        walks: BTreeMap::new(),
+        num_iters: BTreeMap::new(),
+        map_iters: BTreeMap::new(),
         records: BTreeSet::new(),
         lost: BTreeMap::new(),
         slots: BTreeMap::new(),
         fuel,
     };
-    let context = machine.memory.place(&[0; kernel::CONTEXT_BYTES]);
+    let context = machine.memory.alloc_with(&[0; kernel::CONTEXT_BYTES]);
     let args = args.iter().map(|arg| arg.map_or(Datum::Pointer(context), Datum::Bits)).collect();
     let Datum::Bits(result) = machine.function(function, args)? else {
         return fault("the result is a pointer");
@@ -148,13 +148,13 @@ pub fn run(
     let entries = machine.entries.iter();
     let mut entries: BTreeMap<_, _> =
         entries.map(|(name, start)| (name.clone(), machine.memory.content(*start))).collect();
-    entries.retain(|(map, _), content| !(around.maps[map.index()].kind.is_array() && is_zero(content)));
+    entries.retain(|(map, _), content| !(environment.maps[map.index()].kind.is_array() && is_zero(content)));
     Ok(Outcome { result, globals, entries })
 }
 
 struct Machine<'a> {
     program: &'a Program,
-    around: &'a Around,
+    environment: &'a Environment,
     answers: &'a mut dyn Answers,
     memory: Memory,
     globals: Vec<Pointer>,
@@ -167,9 +167,9 @@ struct Machine<'a> {
     namespace: Option<Pointer>,
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
     /// Running iterators, by their place: the next number and the end.
-    turns: BTreeMap<Pointer, (i32, i32)>,
+    num_iters: BTreeMap<Pointer, (i32, i32)>,
     /// Walks that are under way, by their place.
-    walks: BTreeMap<Pointer, walks::Walking>,
+    map_iters: BTreeMap<Pointer, map_iters::ActiveMapIter>,
     /// Records of ring buffers that were not given back yet.
     records: BTreeSet<Pointer>,
     /// Counts of what was lost.
@@ -180,22 +180,22 @@ struct Machine<'a> {
 }
 
 /// A function while it runs.
-struct Frame<'a> {
-    function: &'a Function,
+struct CallFrame<'a> {
+    function: &'a MirFunction,
     values: IndexVec<Value, Option<Datum>>,
     slots: Pointer,
 }
 
-impl Frame<'_> {
-    fn get(&self, value: Value) -> Result<Datum, Stuck> {
+impl CallFrame<'_> {
+    fn get(&self, value: Value) -> Result<Datum, InterpError> {
         self.values[value].map_or_else(|| fault(format!("v{} has no value", value.index())), Ok)
     }
 
-    fn bits(&self, value: Value) -> Result<u64, Stuck> {
+    fn bits(&self, value: Value) -> Result<u64, InterpError> {
         self.get(value)?.bits().map_or_else(|| fault("a pointer is used as a number"), Ok)
     }
 
-    fn pointer(&self, value: Value) -> Result<Pointer, Stuck> {
+    fn pointer(&self, value: Value) -> Result<Pointer, InterpError> {
         match self.get(value)? {
             Datum::Pointer(pointer) => Ok(pointer),
             other => fault(format!("access through {other:?}")),
@@ -208,19 +208,19 @@ impl Frame<'_> {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn function(&mut self, id: FuncId, args: Vec<Datum>) -> Result<Datum, Stuck> {
+    pub(super) fn function(&mut self, id: FuncId, args: Vec<Datum>) -> Result<Datum, InterpError> {
         let Some(function) = self.program.functions.iter().find(|one| one.id == id) else {
             return fault("a call to no function");
         };
         let slots = self.memory.reserve(function.slot_bytes as usize);
         let values = function.values.iter().map(|_| None).collect();
-        let mut frame = Frame { function, values, slots };
+        let mut frame = CallFrame { function, values, slots };
         let result = self.blocks(&mut frame, args);
         self.memory.release(slots);
         result
     }
 
-    fn blocks(&mut self, frame: &mut Frame<'a>, args: Vec<Datum>) -> Result<Datum, Stuck> {
+    fn blocks(&mut self, frame: &mut CallFrame<'a>, args: Vec<Datum>) -> Result<Datum, InterpError> {
         let mut block = frame.function.entry();
         let mut args = args;
         loop {
@@ -252,12 +252,17 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn spend(&mut self) -> Result<(), Stuck> {
-        self.fuel = self.fuel.checked_sub(1).ok_or(Stuck::Fuel)?;
+    fn spend(&mut self) -> Result<(), InterpError> {
+        self.fuel = self.fuel.checked_sub(1).ok_or(InterpError::Fuel)?;
         Ok(())
     }
 
-    fn op(&mut self, frame: &Frame<'a>, op: &Op, result: Option<Value>) -> Result<Option<Datum>, Stuck> {
+    fn op(
+        &mut self,
+        frame: &CallFrame<'a>,
+        op: &Op,
+        result: Option<Value>,
+    ) -> Result<Option<Datum>, InterpError> {
         let bits = match op {
             Op::Const(bits) => *bits,
             Op::Binary(op, a, b) => compute(*op, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?)?,
@@ -280,13 +285,13 @@ impl<'a> Machine<'a> {
                 other => return fault(format!("{other} is added to make a number unknown")),
             },
             Op::Call { callee, args } => return self.call(frame, *callee, args, result),
-            _ => return self.place(frame, op),
+            _ => return self.memory_op(frame, op),
         };
         Ok(Some(Datum::Bits(bits)))
     }
 
     /// Addresses and accesses.
-    fn place(&mut self, frame: &Frame<'a>, op: &Op) -> Result<Option<Datum>, Stuck> {
+    fn memory_op(&mut self, frame: &CallFrame<'a>, op: &Op) -> Result<Option<Datum>, InterpError> {
         let moved = |start: Pointer, by: i64| Pointer { offset: start.offset.wrapping_add(by), ..start };
         let at = |base: Value, offset: i16| Ok(moved(frame.pointer(base)?, i64::from(offset)));
         let pointer = match op {
@@ -295,17 +300,17 @@ impl<'a> Machine<'a> {
             }
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
-            Op::FunctionAddr(id) => return Ok(Some(Datum::Function(*id))),
+            Op::FunctionAddr(id) => return Ok(Some(Datum::FuncPtr(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
             Op::CountAddr(Count::CutLoop(_)) => self.cuts,
             // The first one.
             Op::CountAddr(Count::PidNamespace) => {
                 let memory = &mut self.memory;
-                *self.namespace.get_or_insert_with(|| memory.place(&[0; object::PID_NAMESPACE_BYTES]))
+                *self.namespace.get_or_insert_with(|| memory.alloc_with(&[0; object::PID_NAMESPACE_BYTES]))
             }
             Op::CountAddr(Count::Lost(lost)) => {
                 let memory = &mut self.memory;
-                *self.lost.entry(*lost).or_insert_with(|| memory.place(&[0; 8]))
+                *self.lost.entry(*lost).or_insert_with(|| memory.alloc_with(&[0; 8]))
             }
             Op::PtrDiff(a, b) => {
                 let (a, b) = (frame.pointer(*a)?, frame.pointer(*b)?);
@@ -320,12 +325,12 @@ impl<'a> Machine<'a> {
                 return Ok(None);
             }
             Op::AtomicAdd { size, base, offset, value } => {
-                let place = at(*base, *offset)?;
-                let Datum::Bits(old) = self.memory.load(place, bytes(*size))? else {
+                let address = at(*base, *offset)?;
+                let Datum::Bits(old) = self.memory.load(address, bytes(*size))? else {
                     return fault("a number is added to a pointer");
                 };
                 let new = old.wrapping_add(frame.bits(*value)?);
-                self.memory.store(place, bytes(*size), Datum::Bits(new))?;
+                self.memory.store(address, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
             Op::Address(pointer) => {
@@ -347,12 +352,12 @@ impl<'a> Machine<'a> {
         Ok(Some(Datum::Pointer(pointer)))
     }
 
-    fn global(&self, global: GlobalId) -> Result<Pointer, Stuck> {
+    fn global(&self, global: GlobalId) -> Result<Pointer, InterpError> {
         self.globals.get(global.index()).copied().map_or_else(|| fault("no such global variable"), Ok)
     }
 
     /// A scratch slot, which no other run uses. The bytes behind its mark are unknown at first, as another run left them.
-    fn scratch(&mut self, key: Pointer) -> Result<Datum, Stuck> {
+    fn scratch(&mut self, key: Pointer) -> Result<Datum, InterpError> {
         let key = self.memory.read(key, 4)?;
         if let Some(slot) = self.slots.get(&key) {
             return Ok(Datum::Pointer(*slot));
@@ -364,24 +369,24 @@ impl<'a> Machine<'a> {
     }
 
     /// The fields of a config block.
-    fn config(&self, config: ConfigId) -> Result<Datum, Stuck> {
+    fn config(&self, config: ConfigId) -> Result<Datum, InterpError> {
         let start = self.configs.get(config.index()).copied();
         start.map_or_else(|| fault("no such config block"), |start| Ok(Datum::Pointer(start)))
     }
 
     fn call(
         &mut self,
-        frame: &Frame<'a>,
+        frame: &CallFrame<'a>,
         callee: Callee,
         args: &[Value],
         result: Option<Value>,
-    ) -> Result<Option<Datum>, Stuck> {
+    ) -> Result<Option<Datum>, InterpError> {
         let args: Vec<_> = args.iter().map(|arg| frame.get(*arg)).collect::<Result<_, _>>()?;
         let datum = match callee {
             Callee::Function(id) => Some(self.function(id, args)?),
             Callee::Helper(helper) => Some(self.helper(helper, &args)?),
             Callee::Kfunc(kfunc) => self.kfunc(kfunc, &args)?,
-            Callee::Walk(walk) => self.walk(walk, &args)?,
+            Callee::MapIter(iter_op) => self.map_iter(iter_op, &args)?,
             Callee::External(_) => return fault("what a function of the kernel does is not known here"),
         };
         let narrow = result.is_some_and(|result| frame.function.values[result] == Type::I32);
@@ -392,7 +397,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn follow(frame: &Frame<'_>, target: &Target) -> Result<(Block, Vec<Datum>), Stuck> {
+fn follow(frame: &CallFrame<'_>, target: &Target) -> Result<(Block, Vec<Datum>), InterpError> {
     let args = target.args.iter().map(|arg| frame.get(*arg)).collect::<Result<_, _>>()?;
     Ok((target.block, args))
 }

@@ -20,7 +20,7 @@ impl Gen {
         if helpers.is_empty() {
             return None;
         }
-        let helper = (*self.numbers.pick(&helpers)).clone();
+        let helper = (*self.rng.pick(&helpers)).clone();
         let mut texts = Vec::new();
         if helper.has_context && !self.program.args.is_empty() {
             texts.push(self.program.args.to_owned());
@@ -57,11 +57,11 @@ impl Gen {
             .filter(|one| one.writable && one.ty == *ty)
             .map(|one| one.name.as_str())
             .collect();
-        if !fitting.is_empty() && self.numbers.one_in(2) {
-            return Node::stmt(self.numbers.pick::<&str>(&fitting), Vec::new());
+        if !fitting.is_empty() && self.rng.one_in(2) {
+            return Node::stmt(self.rng.pick::<&str>(&fitting), Vec::new());
         }
-        match self.place(ty, true) {
-            Some(place) if !self.numbers.one_in(8) => Node::stmt("&$", vec![place]),
+        match self.lvalue(ty, true) {
+            Some(lvalue) if !self.rng.one_in(8) => Node::stmt("&$", vec![lvalue]),
             _ => Node::stmt("null", Vec::new()),
         }
     }
@@ -81,9 +81,9 @@ impl Gen {
         if large.is_empty() {
             return Node::stmt("null", Vec::new());
         }
-        let ty = self.numbers.pick(&large).clone();
+        let ty = self.rng.pick(&large).clone();
         match self.whole(&ty) {
-            Some(place) => Node::stmt("&$", vec![place]),
+            Some(lvalue) => Node::stmt("&$", vec![lvalue]),
             None => Node::stmt("null", Vec::new()),
         }
     }
@@ -92,7 +92,7 @@ impl Gen {
     fn function_of(&mut self, ty: &str, frames: u32) -> Option<String> {
         let fits = |one: &&Helper| one.is_value() && one.frames <= frames && one.value_type() == ty;
         let helpers: Vec<&Helper> = self.helpers.iter().filter(fits).collect();
-        (!helpers.is_empty()).then(|| self.numbers.pick(&helpers).name.clone())
+        (!helpers.is_empty()).then(|| self.rng.pick(&helpers).name.clone())
     }
 
     /// A parameter of a helper.
@@ -100,14 +100,14 @@ impl Gen {
         if !self.kernel_only {
             return Param::Value(self.any_type());
         }
-        match self.numbers.below(8) {
+        match self.rng.below(8) {
             0 => Param::Pointer(self.pointed_type()),
             1 => {
                 let values: Vec<&Helper> = self.helpers.iter().filter(|one| one.is_value()).collect();
                 match values.is_empty() {
                     true => Param::Value(self.any_type()),
                     false => {
-                        let model = self.numbers.pick(&values);
+                        let model = self.rng.pick(&values);
                         Param::Function { ty: model.value_type(), frames: model.frames }
                     }
                 }
@@ -118,9 +118,9 @@ impl Gen {
 
     /// What pointers lead to.
     pub fn pointed_type(&mut self) -> Ty {
-        match self.structs.is_empty() || self.numbers.one_in(3) {
+        match self.structs.is_empty() || self.rng.one_in(3) {
             true => self.scalar_type(),
-            false => Ty::Struct(self.numbers.below(self.structs.len())),
+            false => Ty::Struct(self.rng.below(self.structs.len())),
         }
     }
 }
@@ -140,7 +140,7 @@ pub fn kernel(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if calls.is_empty() {
         return None;
     }
-    let call = *generator.numbers.pick(&calls);
+    let call = *generator.rng.pick(&calls);
     let mut values = Vec::new();
     for letter in call.chars().filter(|letter| matches!(letter, '$' | '&')) {
         values.push(match letter {
@@ -156,7 +156,7 @@ pub fn next_program(generator: &mut Gen) -> Option<Node> {
     let next = generator.next.clone().filter(|_| generator.function.is_program)?;
     let condition = generator.condition();
     let args = generator.program.args;
-    let leaving = match generator.numbers.below(3) {
+    let leaving = match generator.rng.below(3) {
         0 => {
             let of = generator.unknown(&Ty::Int(U32));
             let ty = Ty::Int(generator.program.result?);

@@ -6,7 +6,7 @@
 use super::constants::{Constant, folded, literal};
 use super::kernel_memory::{self, Step};
 use super::kinds::{self, Program};
-use super::scope::{Function, Gen};
+use super::scope::{Gen, ScriptFunction};
 use super::tree::Node;
 use super::types::{Int, Ty};
 
@@ -95,7 +95,7 @@ const STACK: u32 = 200;
 pub fn script(seed: u64) -> Compared {
     let mut generator = Gen::new(seed, true);
     let kinds: Vec<&'static Program> = kinds::RUNNABLE.iter().filter_map(|name| kinds::find(name)).collect();
-    generator.program = *generator.numbers.pick(&kinds);
+    generator.program = *generator.rng.pick(&kinds);
     let mut checks = Checks { generator, items: Vec::new(), expected: Vec::new(), has_config: false };
     let body = checks.body();
     let Checks { mut generator, mut items, expected, has_config } = checks;
@@ -118,8 +118,8 @@ impl Checks {
         let mut stmts = Vec::new();
         for _ in 0..CHECKS {
             self.generator.function =
-                Function { has_context: true, stack: STACK, fuel: 20, ..Function::default() };
-            let check = match self.generator.numbers.below(3) {
+                ScriptFunction { has_context: true, stack: STACK, fuel: 20, ..ScriptFunction::default() };
+            let check = match self.generator.rng.below(3) {
                 0 => self.constant(),
                 1 => self.fact(),
                 _ => self.pair(),
@@ -139,12 +139,12 @@ impl Checks {
     }
 
     fn steps(&mut self, paths: &[&str]) -> Vec<Step> {
-        kernel_memory::steps(self.generator.numbers.pick::<&str>(paths))
+        kernel_memory::steps(self.generator.rng.pick::<&str>(paths))
     }
 
     /// A member that userspace knows.
     fn fact(&mut self) -> Vec<Node> {
-        let (name, path) = *self.generator.numbers.pick(FACTS);
+        let (name, path) = *self.generator.rng.pick(FACTS);
         let mut stmts = Vec::new();
         let task = self.generator.current_task(&mut stmts);
         let value = self.generator.follow(task, &kernel_memory::steps(path), &mut stmts);
@@ -166,18 +166,18 @@ impl Checks {
 
     /// A constant in one of the places where one may stand.
     fn constant(&mut self) -> Vec<Node> {
-        let int = *self.generator.numbers.pick(&Int::ALL);
+        let int = *self.generator.rng.pick(&Int::ALL);
         let ty = Ty::Int(int).name();
-        let numbers = &mut self.generator.numbers;
-        let plain = literal(numbers, int);
-        let made = if numbers.one_in(2) { folded(numbers, int) } else { plain.clone() };
-        let expected = Expected::Number(made.value as u64);
-        let construct = made.construct();
-        let Constant { text, value } = made;
+        let rng = &mut self.generator.rng;
+        let plain = literal(rng, int);
+        let constant = if rng.one_in(2) { folded(rng, int) } else { plain.clone() };
+        let expected = Expected::Number(constant.value as u64);
+        let construct = constant.construct();
+        let Constant { text, value } = constant;
         let name = self.generator.name("x");
         let mut stmts = Vec::new();
         let mut stmt = |text: String| stmts.push(Node::stmt(&text, Vec::new()));
-        let read = match self.generator.numbers.below(14) {
+        let read = match self.generator.rng.below(14) {
             0 => {
                 stmt(format!("var {name}: {ty} = {text}"));
                 name
@@ -197,7 +197,7 @@ impl Checks {
                 return self.kept(Vec::new(), &format!("{name}.b"), &plain);
             }
             4 => {
-                let list = [literal(&mut self.generator.numbers, int).text, plain.text.clone()].join(", ");
+                let list = [literal(&mut self.generator.rng, int).text, plain.text.clone()].join(", ");
                 stmt(format!("var {name}: {ty}[3] = [{list}]"));
                 return self.kept(stmts, &format!("{name}[1]"), &plain);
             }
@@ -240,7 +240,7 @@ impl Checks {
                 name
             }
             11 => {
-                let start = literal(&mut self.generator.numbers, int);
+                let start = literal(&mut self.generator.rng, int);
                 self.items.push(Node::stmt(&format!("var {name}: {ty} = {}", start.text), Vec::new()));
                 stmt(format!("{name} += {text}"));
                 let sum = Constant { text, value: int.cut(start.value + value) };

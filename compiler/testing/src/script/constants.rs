@@ -1,6 +1,6 @@
 //! Constant expressions of all widths, with the whole numbers that they are.
 
-use super::numbers::Numbers;
+use super::rng::Rng;
 use super::scope::Gen;
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32, U64};
@@ -73,52 +73,52 @@ pub struct Constant {
 }
 
 /// A literal, perhaps negative, that a type holds.
-pub fn literal(numbers: &mut Numbers, int: Int) -> Constant {
-    let value = number(numbers, int);
-    Constant { text: spelled(numbers, value), value }
+pub fn literal(rng: &mut Rng, int: Int) -> Constant {
+    let value = number(rng, int);
+    Constant { text: spelled(rng, value), value }
 }
 
 /// A constant expression of literals and operators that a type holds.
-pub fn folded(numbers: &mut Numbers, int: Int) -> Constant {
+pub fn folded(rng: &mut Rng, int: Int) -> Constant {
     for _ in 0..20 {
-        let Some(made) = tree(numbers, 3) else { continue };
-        if int.holds(made.value) {
-            return made;
+        let Some(constant) = tree(rng, 3) else { continue };
+        if int.holds(constant.value) {
+            return constant;
         }
         // The complement is as wide as its destination.
-        if !int.signed && int.bits >= 32 && made.value < 0 && numbers.one_in(2) {
-            let inner = literal(numbers, int);
+        if !int.signed && int.bits >= 32 && constant.value < 0 && rng.one_in(2) {
+            let inner = literal(rng, int);
             return Constant { text: format!("(~{})", inner.text), value: int.cut(!inner.value) };
         }
         // What is left of it fits, and so does a number that brings it there.
-        let wanted = number(numbers, int);
-        if let Some(text) = brought(numbers, &made, wanted) {
+        let wanted = number(rng, int);
+        if let Some(text) = adjusted_to(rng, &constant, wanted) {
             return Constant { text, value: wanted };
         }
     }
-    literal(numbers, int)
+    literal(rng, int)
 }
 
 /// The constant and an operation that makes it a number; `None` if no literal can.
-fn brought(numbers: &mut Numbers, made: &Constant, wanted: i128) -> Option<String> {
-    let Constant { text, value } = made;
-    if numbers.one_in(3) && *value >= 0 {
+fn adjusted_to(rng: &mut Rng, constant: &Constant, wanted: i128) -> Option<String> {
+    let Constant { text, value } = constant;
+    if rng.one_in(3) && *value >= 0 {
         let other = wanted ^ value;
-        return U64.holds(other).then(|| format!("({text} ^ {})", spelled(numbers, other)));
+        return U64.holds(other).then(|| format!("({text} ^ {})", spelled(rng, other)));
     }
     let (op, other) = if *value <= wanted { ('+', wanted - value) } else { ('-', value - wanted) };
-    U64.holds(other).then(|| format!("({text} {op} {})", spelled(numbers, other)))
+    U64.holds(other).then(|| format!("({text} {op} {})", spelled(rng, other)))
 }
 
-fn number(numbers: &mut Numbers, int: Int) -> i128 {
+fn number(rng: &mut Rng, int: Int) -> i128 {
     loop {
-        let limit = match numbers.below(4) {
-            0 => i128::from(numbers.draw() >> numbers.below(64)),
-            _ => *numbers.pick(LIMITS),
+        let limit = match rng.below(4) {
+            0 => i128::from(rng.draw() >> rng.below(64)),
+            _ => *rng.pick(LIMITS),
         };
-        let value = if int.signed && numbers.one_in(2) { -limit } else { limit };
+        let value = if int.signed && rng.one_in(2) { -limit } else { limit };
         // Limits are also one off.
-        let value = value + [0, 0, 1, -1][numbers.below(4)];
+        let value = value + [0, 0, 1, -1][rng.below(4)];
         if int.holds(value) {
             return value;
         }
@@ -126,9 +126,9 @@ fn number(numbers: &mut Numbers, int: Int) -> i128 {
 }
 
 /// A number as a literal.
-fn spelled(numbers: &mut Numbers, value: i128) -> String {
+fn spelled(rng: &mut Rng, value: i128) -> String {
     let size = value.unsigned_abs();
-    let digits = match numbers.below(6) {
+    let digits = match rng.below(6) {
         0 => format!("{size:#x}"),
         1 if size < 1 << 32 => format!("{size:#b}"),
         _ => size.to_string(),
@@ -136,24 +136,24 @@ fn spelled(numbers: &mut Numbers, value: i128) -> String {
     if value < 0 { format!("-{digits}") } else { digits }
 }
 
-fn tree(numbers: &mut Numbers, depth: u32) -> Option<Constant> {
-    if depth == 0 || numbers.one_in(4) {
-        let int = if numbers.one_in(3) { I64 } else { U64 };
-        let made = literal(numbers, int);
-        let text = if made.value < 0 { format!("({})", made.text) } else { made.text };
-        return Some(Constant { text, value: made.value });
+fn tree(rng: &mut Rng, depth: u32) -> Option<Constant> {
+    if depth == 0 || rng.one_in(4) {
+        let int = if rng.one_in(3) { I64 } else { U64 };
+        let constant = literal(rng, int);
+        let text = if constant.value < 0 { format!("({})", constant.text) } else { constant.text };
+        return Some(Constant { text, value: constant.value });
     }
-    let left = tree(numbers, depth - 1)?;
-    let op = *numbers.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "neg"]);
+    let left = tree(rng, depth - 1)?;
+    let op = *rng.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "neg"]);
     if op == "neg" {
         return Some(Constant { text: format!("(-{})", left.text), value: -left.value });
     }
     let right = match op {
         "<<" | ">>" => {
-            let by = numbers.below(70);
+            let by = rng.below(70);
             Constant { text: by.to_string(), value: by as i128 }
         }
-        _ => tree(numbers, depth - 1)?,
+        _ => tree(rng, depth - 1)?,
     };
     let (a, b) = (left.value, right.value);
     let value = match op {
@@ -198,41 +198,41 @@ impl Constant {
 
 /// An integer constant that may go to a place of the type.
 pub fn fitting(generator: &mut Gen, int: Int) -> Node {
-    let numbers = &mut generator.numbers;
-    let made = if numbers.one_in(3) { folded(numbers, int) } else { literal(numbers, int) };
-    let construct = made.construct();
-    Node::constant(&Ty::Int(int), made.text).of(construct)
+    let rng = &mut generator.rng;
+    let constant = if rng.one_in(3) { folded(rng, int) } else { literal(rng, int) };
+    let construct = constant.construct();
+    Node::constant(&Ty::Int(int), constant.text).of(construct)
 }
 
 /// A constant of exactly the type without a cast; `None` if literals have other types.
 pub fn own(generator: &mut Gen, int: Int) -> Option<Node> {
-    let numbers = &mut generator.numbers;
-    let is_folded = numbers.one_in(2);
-    let made = (0..8).find_map(|_| {
-        let made = match int {
-            U32 if is_folded => sum(numbers),
-            _ if is_folded => folded(numbers, int),
-            _ => literal(numbers, int),
+    let rng = &mut generator.rng;
+    let is_folded = rng.one_in(2);
+    let constant = (0..8).find_map(|_| {
+        let constant = match int {
+            U32 if is_folded => sum(rng),
+            _ if is_folded => folded(rng, int),
+            _ => literal(rng, int),
         };
         let is_own = match int {
             U32 => true,
             // A part that is negative makes the whole an i64.
-            U64 => !U32.holds(made.value) && !made.text.contains(['-', '~']),
-            I64 => made.value < 0 && !made.text.contains('~'),
+            U64 => !U32.holds(constant.value) && !constant.text.contains(['-', '~']),
+            I64 => constant.value < 0 && !constant.text.contains('~'),
             _ => false,
         };
-        is_own.then_some(made)
+        is_own.then_some(constant)
     })?;
-    let construct = made.construct();
-    let text = if made.value < 0 { format!("({})", made.text) } else { made.text };
+    let construct = constant.construct();
+    let text = if constant.value < 0 { format!("({})", constant.text) } else { constant.text };
     Some(Node::constant(&Ty::Int(int), text).of(construct))
 }
 
 /// A u32 of parts that are no larger.
-fn sum(numbers: &mut Numbers) -> Constant {
-    let whole = literal(numbers, U32).value;
-    let part = i128::from(numbers.draw()) % (whole + 1);
-    let (first, second) = (spelled(numbers, part), spelled(numbers, whole - part));
+fn sum(rng: &mut Rng) -> Constant {
+    let whole = literal(rng, U32).value;
+    let part = i128::from(rng.draw()) % (whole + 1);
+    let (first, second) = (spelled(rng, part), spelled(rng, whole - part));
     Constant { text: format!("({first} + {second})"), value: whole }
 }
 
@@ -244,6 +244,6 @@ pub fn compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let int = generator.int_type();
     let left = generator.variable(&Ty::Int(int));
     let right = fitting(generator, int);
-    let op = *generator.numbers.pick(&["==", "!=", "<", "<=", ">", ">="]);
+    let op = *generator.rng.pick(&["==", "!=", "<", "<=", ">", ">="]);
     Some(Node::expr(ty, &format!("($ {op} $)"), vec![left, right]))
 }

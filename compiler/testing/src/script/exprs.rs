@@ -9,7 +9,7 @@ use super::{calls, constants, forms, kernel_memory, state, texts};
 type Production = fn(&mut Gen, &Ty) -> Option<Node>;
 
 const PRODUCTIONS: &[(usize, &str, Production)] = &[
-    (12, "variable or element", place),
+    (12, "variable or element", lvalue),
     (6, "literal", literal),
     (6, "arithmetic", arithmetic),
     (3, "bitwise operator", bits),
@@ -50,10 +50,10 @@ pub const MAX_DEPTH: u32 = 5;
 
 impl Gen {
     pub fn int_type(&mut self) -> Int {
-        match self.numbers.below(3) {
+        match self.rng.below(3) {
             0 => U32,
             1 => U64,
-            _ => *self.numbers.pick(&Int::ALL),
+            _ => *self.rng.pick(&Int::ALL),
         }
     }
 
@@ -64,22 +64,22 @@ impl Gen {
             return self.leaf(ty);
         }
         self.function.fuel -= 1;
-        self.function.depth += 1 + self.numbers.below(2) as u32;
+        self.function.depth += 1 + self.rng.below(2) as u32;
         self.function.depth = self.function.depth.min(MAX_DEPTH);
-        let made = (0..12).find_map(|_| self.production(ty));
+        let generated = (0..12).find_map(|_| self.production(ty));
         self.function.depth = depth;
-        made.unwrap_or_else(|| self.leaf(ty))
+        generated.unwrap_or_else(|| self.leaf(ty))
     }
 
     fn production(&mut self, ty: &Ty) -> Option<Node> {
-        let (construct, production) = self.numbers.weighted(PRODUCTIONS);
-        production(self, ty).map(|made| made.of(construct))
+        let (construct, production) = self.rng.weighted(PRODUCTIONS);
+        production(self, ty).map(|generated| generated.of(construct))
     }
 
     /// An expression without parts.
     fn leaf(&mut self, ty: &Ty) -> Node {
-        let place = if self.numbers.one_in(4) { None } else { place(self, ty) };
-        match place.or_else(|| literal(self, ty)).or_else(|| place_again(self, ty)) {
+        let lvalue = if self.rng.one_in(4) { None } else { lvalue(self, ty) };
+        match lvalue.or_else(|| literal(self, ty)).or_else(|| lvalue_without_maps(self, ty)) {
             Some(leaf) => leaf,
             None => struct_literal(self, ty).unwrap_or_else(|| panic!("no value of {}", ty.name())),
         }
@@ -87,13 +87,13 @@ impl Gen {
 
     /// An expression that the compiler cannot work out.
     pub fn unknown(&mut self, ty: &Ty) -> Node {
-        let made = self.expr(ty);
-        if made.is_constant() { self.variable(ty) } else { made }
+        let generated = self.expr(ty);
+        if generated.is_constant() { self.variable(ty) } else { generated }
     }
 
     /// A variable or an element, or a number that nobody knows.
     pub fn variable(&mut self, ty: &Ty) -> Node {
-        place(self, ty).unwrap_or_else(|| match ty {
+        lvalue(self, ty).unwrap_or_else(|| match ty {
             Ty::Str(_) if self.program.has_task => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
             Ty::Str(_) => Node::expr(&Ty::Str(3), "match (cpu()) { 0: \"ab\", default: \"cd\" }", Vec::new()),
             _ => Node::expr(ty, &format!("(cpu() as {})", ty.name()), Vec::new()),
@@ -103,18 +103,18 @@ impl Gen {
     /// An expression that may be assigned to a place of this type.
     pub fn fitting(&mut self, ty: &Ty) -> Node {
         match ty {
-            Ty::Int(int) if self.numbers.one_in(8) => constants::fitting(self, *int),
+            Ty::Int(int) if self.rng.one_in(8) => constants::fitting(self, *int),
             Ty::Int(int) => {
-                let other = *self.numbers.pick(&Int::ALL);
+                let other = *self.rng.pick(&Int::ALL);
                 let exact = if int.combine(other).is_some() { other } else { *int };
                 self.expr(&Ty::Int(exact))
             }
-            Ty::Str(_) if self.numbers.one_in(5) => texts::joined(self),
-            Ty::Str(_) if self.numbers.one_in(3) => {
-                let other = Ty::Str(*self.numbers.pick(&[1, 3, 4, 8, 13, 16]));
+            Ty::Str(_) if self.rng.one_in(5) => texts::joined(self),
+            Ty::Str(_) if self.rng.one_in(3) => {
+                let other = Ty::Str(*self.rng.pick(&[1, 3, 4, 8, 13, 16]));
                 self.expr(&other)
             }
-            Ty::Enum(_) if self.numbers.one_in(4) => self.expr(&Ty::Int(U32)),
+            Ty::Enum(_) if self.rng.one_in(4) => self.expr(&Ty::Int(U32)),
             Ty::Array(..) => self.array_literal(ty),
             _ => self.expr(ty),
         }
@@ -122,7 +122,7 @@ impl Gen {
 
     /// Whatever a condition may be.
     pub fn condition(&mut self) -> Node {
-        let ty = match self.numbers.below(8) {
+        let ty = match self.rng.below(8) {
             0 => self.scalar_type(),
             1 => Ty::Str(8),
             2 => {
@@ -141,7 +141,7 @@ impl Gen {
         if self.maps.is_empty() {
             return None;
         }
-        let map = self.numbers.below(self.maps.len());
+        let map = self.rng.below(self.maps.len());
         let value = self.maps[map].value.clone();
         self.element(&value)
     }
@@ -153,8 +153,8 @@ impl Gen {
             .flat_map(|a| Int::ALL.iter().map(move |b| (*a, *b)))
             .filter(|(a, b)| a.combine(*b) == Some(result))
             .collect();
-        let plain = self.numbers.one_in(2);
-        let (left, right) = if plain { (result, U32) } else { *self.numbers.pick(&pairs) };
+        let plain = self.rng.one_in(2);
+        let (left, right) = if plain { (result, U32) } else { *self.rng.pick(&pairs) };
         let right = if result.combine(right) == Some(result) { right } else { result };
         (self.unknown(&Ty::Int(left)), self.expr(&Ty::Int(right)))
     }
@@ -164,7 +164,7 @@ impl Gen {
         if !node.is_constant() {
             return node;
         }
-        let number = 1 + self.numbers.below(100);
+        let number = 1 + self.rng.below(100);
         match ty {
             Ty::Int(int) if *int != U32 => Node::constant(ty, format!("({number} as {})", ty.name())),
             _ => Node::constant(ty, number.to_string()),
@@ -175,7 +175,7 @@ impl Gen {
     pub fn pattern(&mut self, ty: &Ty, arm: usize) -> Option<String> {
         Some(match ty {
             // Small numbers are no limits, and differ from each other and from these.
-            Ty::Int(int) if arm < 2 && self.numbers.one_in(2) => {
+            Ty::Int(int) if arm < 2 && self.rng.one_in(2) => {
                 let limit = [int.most(), int.least()][arm];
                 return (limit != 0).then(|| limit.to_string());
             }
@@ -190,32 +190,32 @@ impl Gen {
     }
 }
 
-fn place(generator: &mut Gen, ty: &Ty) -> Option<Node> {
-    generator.place(ty, false)
+fn lvalue(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    generator.lvalue(ty, false)
 }
 
 /// Without maps, so that it ends.
-fn place_again(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+fn lvalue_without_maps(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fuel = std::mem::take(&mut generator.function.fuel);
-    let place = generator.place(ty, false);
+    let lvalue = generator.lvalue(ty, false);
     generator.function.fuel = fuel;
-    place
+    lvalue
 }
 
 fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let text = match ty {
         Ty::Int(int) => match constants::own(generator, *int) {
-            Some(own) if *int == U32 || generator.numbers.one_in(2) => return Some(own),
+            Some(own) if *int == U32 || generator.rng.one_in(2) => return Some(own),
             _ => {
                 // What does not fit is cut.
-                let from = if generator.numbers.one_in(4) { U64 } else { *int };
-                let number = constants::literal(&mut generator.numbers, from);
+                let from = if generator.rng.one_in(4) { U64 } else { *int };
+                let number = constants::literal(&mut generator.rng, from);
                 format!("({} as {})", number.text, ty.name())
             }
         },
-        Ty::Bool => ["true", "false"][generator.numbers.below(2)].into(),
-        Ty::Char => (*generator.numbers.pick(&["'a'", "'\\0'", "'z'", "'\\xff'"])).into(),
-        Ty::Enum(number) => enumerator(*number, generator.numbers.below(generator.enums[*number])),
+        Ty::Bool => ["true", "false"][generator.rng.below(2)].into(),
+        Ty::Char => (*generator.rng.pick(&["'a'", "'\\0'", "'z'", "'\\xff'"])).into(),
+        Ty::Enum(number) => enumerator(*number, generator.rng.below(generator.enums[*number])),
         Ty::Str(len) => format!("\"{}\"", &"abcdefghijklmnopqrstuvwxyz"[..*len as usize - 1]),
         Ty::Array(..) | Ty::Struct(_) => return None,
     };
@@ -224,10 +224,10 @@ fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 
 fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(int) = ty else { return None };
-    let op = *generator.numbers.pick(&["+", "-", "*", "/", "%"]);
+    let op = *generator.rng.pick(&["+", "-", "*", "/", "%"]);
     let (left, mut right) = generator.operands(*int);
     if matches!(op, "/" | "%")
-        && let super::tree::Kind::Expr { ty, .. } = right.kind.clone()
+        && let super::tree::NodeKind::Expr { ty, .. } = right.kind.clone()
     {
         right = generator.divisor(right, &ty);
     }
@@ -236,14 +236,14 @@ fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 
 fn bits(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(int) = ty else { return None };
-    let op = *generator.numbers.pick(&["&", "|", "^"]);
+    let op = *generator.rng.pick(&["&", "|", "^"]);
     let (left, right) = generator.operands(*int);
     Some(Node::expr(ty, &format!("($ {op} $)"), vec![left, right]))
 }
 
 fn shift(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(_) = ty else { return None };
-    let op = *generator.numbers.pick(&["<<", ">>"]);
+    let op = *generator.rng.pick(&["<<", ">>"]);
     let amount = generator.int_type();
     let operands = vec![generator.unknown(ty), generator.expr(&Ty::Int(amount))];
     Some(Node::expr(ty, &format!("($ {op} $)"), operands))
@@ -252,7 +252,7 @@ fn shift(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 fn negation(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(int) = ty else { return None };
     let from = match *int {
-        int if int.signed && (int.bits == 8 || generator.numbers.one_in(2)) => int,
+        int if int.signed && (int.bits == 8 || generator.rng.one_in(2)) => int,
         int if int.signed => Int { bits: int.bits / 2, signed: false },
         _ => return None,
     };
@@ -276,12 +276,12 @@ fn comparison(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool {
         return None;
     }
-    let op = *generator.numbers.pick(&["==", "!=", "<", "<=", ">", ">="]);
-    let (left, right) = match generator.numbers.below(8) {
+    let op = *generator.rng.pick(&["==", "!=", "<", "<=", ">", ">="]);
+    let (left, right) = match generator.rng.below(8) {
         0 => {
             let sizes = [1, 3, 4, 8, 16];
-            let (a, b) = (*generator.numbers.pick(&sizes), *generator.numbers.pick(&sizes));
-            let op = *generator.numbers.pick(&["==", "!="]);
+            let (a, b) = (*generator.rng.pick(&sizes), *generator.rng.pick(&sizes));
+            let op = *generator.rng.pick(&["==", "!="]);
             let operands = vec![generator.unknown(&Ty::Str(a)), generator.expr(&Ty::Str(b))];
             return Some(Node::expr(ty, &format!("($ {op} $)"), operands));
         }
@@ -301,7 +301,7 @@ fn logic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool {
         return None;
     }
-    let op = *generator.numbers.pick(&["&&", "||"]);
+    let op = *generator.rng.pick(&["&&", "||"]);
     let operands = vec![generator.unknown(ty), generator.expr(ty)];
     Some(Node::expr(ty, &format!("($ {op} $)"), operands))
 }
@@ -314,7 +314,7 @@ fn presence(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool {
         return None;
     }
-    let op = *generator.numbers.pick(&["==", "!="]);
+    let op = *generator.rng.pick(&["==", "!="]);
     let element = generator.any_element()?;
     Some(Node::expr(ty, &format!("($ {op} null)"), vec![element]))
 }
@@ -324,8 +324,8 @@ fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Char {
         return None;
     }
-    let len = *generator.numbers.pick(&[3, 4, 8, 13, 16]);
-    let text = generator.place(&Ty::Str(len), false)?;
+    let len = *generator.rng.pick(&[3, 4, 8, 13, 16]);
+    let text = generator.lvalue(&Ty::Str(len), false)?;
     let index = generator.index(len);
     Some(Node::expr(ty, "$[$]", vec![text, index]))
 }
@@ -335,13 +335,13 @@ fn selection(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if matches!(ty, Ty::Array(..) | Ty::Struct(_)) {
         return None;
     }
-    let of = if generator.numbers.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
+    let of = if generator.rng.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
     let mut template = String::from("match ($) { ");
     let mut children = vec![generator.unknown(&of)];
-    for arm in 0..1 + generator.numbers.below(4) {
+    for arm in 0..1 + generator.rng.below(4) {
         let Some(pattern) = generator.pattern(&of, arm) else { break };
         template += &format!("{pattern}: $, ");
-        let value = if generator.numbers.one_in(4) { generator.block_value(ty) } else { generator.expr(ty) };
+        let value = if generator.rng.one_in(4) { generator.block_value(ty) } else { generator.expr(ty) };
         children.push(value);
     }
     template += "default: $ }";
@@ -354,7 +354,7 @@ impl Gen {
     fn block_value(&mut self, ty: &Ty) -> Node {
         self.block(|generator| {
             let mut stmts: Vec<Node> = generator.stmt().into_iter().collect();
-            let value = generator.place(ty, false).filter(|value| !value.text().starts_with('('));
+            let value = generator.lvalue(ty, false).filter(|value| !value.text().starts_with('('));
             stmts.push(
                 value.unwrap_or_else(|| {
                     Node::expr(ty, "match (cpu()) { default: $ }", vec![generator.expr(ty)])
@@ -375,18 +375,19 @@ fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         Ty::Str(16) if has_task => &["comm()"],
         _ => return None,
     };
-    let call = *generator.numbers.pick(calls);
+    let call = *generator.rng.pick(calls);
     Some(Node::expr(ty, call, Vec::new()))
 }
 
 /// A number that the program's parameters lead to.
 fn member(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fits = |(int, _): &&(Int, &str)| *ty == Ty::Int(*int);
-    let members: Vec<&str> = generator.program.numbers.iter().filter(fits).map(|(_, text)| *text).collect();
+    let members: Vec<&str> =
+        generator.program.number_exprs.iter().filter(fits).map(|(_, text)| *text).collect();
     if !generator.function.has_context || members.is_empty() {
         return None;
     }
-    Some(Node::expr(ty, generator.numbers.pick::<&str>(&members), Vec::new()))
+    Some(Node::expr(ty, generator.rng.pick::<&str>(&members), Vec::new()))
 }
 
 /// The slot of a histogram.
@@ -394,11 +395,11 @@ fn slot(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U32) {
         return None;
     }
-    if generator.numbers.one_in(2) {
+    if generator.rng.one_in(2) {
         return Some(Node::expr(ty, "log2_slot($)", vec![generator.expr(&Ty::Int(U64))]));
     }
-    let numbers = (0..4).map(|_| generator.expr(&Ty::Int(U64))).collect();
-    Some(Node::expr(ty, "linear_slot($, $, $, $)", numbers))
+    let operands = (0..4).map(|_| generator.expr(&Ty::Int(U64))).collect();
+    Some(Node::expr(ty, "linear_slot($, $, $, $)", operands))
 }
 
 fn struct_literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
@@ -416,30 +417,29 @@ fn struct_literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 impl Gen {
     /// The elements of an array, or an array to copy.
     pub fn array_literal(&mut self, ty: &Ty) -> Node {
-        if self.numbers.one_in(3)
-            && let Some(place) = self.place(ty, false)
+        if self.rng.one_in(3)
+            && let Some(lvalue) = self.lvalue(ty, false)
         {
-            return place;
+            return lvalue;
         }
         let Ty::Array(element, len) = ty else { return self.expr(ty) };
         if !element.is_scalar() {
             return Node::constant(ty, "[]".into());
         }
-        let count = self.numbers.below(*len as usize + 1);
+        let count = self.rng.below(*len as usize + 1);
         let texts: Vec<String> = (0..count).map(|_| self.element_literal(element)).collect();
         Node::constant(ty, format!("[{}]", texts.join(", ")))
     }
 
     /// Literals of a type as an array.
     pub fn int_list(&mut self, int: Int, count: usize) -> String {
-        let texts: Vec<String> =
-            (0..count).map(|_| constants::literal(&mut self.numbers, int).text).collect();
+        let texts: Vec<String> = (0..count).map(|_| constants::literal(&mut self.rng, int).text).collect();
         format!("[{}]", texts.join(", "))
     }
 
     fn element_literal(&mut self, ty: &Ty) -> String {
         match ty {
-            Ty::Int(int) => constants::literal(&mut self.numbers, *int).text,
+            Ty::Int(int) => constants::literal(&mut self.rng, *int).text,
             _ => literal(self, ty).expect("a scalar has literals").text(),
         }
     }

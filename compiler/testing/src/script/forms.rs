@@ -12,12 +12,12 @@ impl Gen {
     pub fn config(&mut self) -> Node {
         let name = self.name("c");
         let mut fields = Vec::new();
-        for index in 0..1 + self.numbers.below(4) {
+        for index in 0..1 + self.rng.below(4) {
             let int = self.int_type();
-            let (ty, text) = match self.numbers.below(4) {
+            let (ty, text) = match self.rng.below(4) {
                 0 => (Ty::Array(Box::new(Ty::Int(int)), 3), self.int_list(int, 3)),
                 1 => (Ty::Bool, "true".to_owned()),
-                _ => (Ty::Int(int), constants::literal(&mut self.numbers, int).text),
+                _ => (Ty::Int(int), constants::literal(&mut self.rng, int).text),
             };
             fields.push(format!("f{index}: {} = {text}", ty.name()));
             self.globals.push(Var::new(format!("{name}.f{index}"), ty, false));
@@ -30,7 +30,7 @@ impl Gen {
         if self.structs.is_empty() {
             return None;
         }
-        let record = self.numbers.below(self.structs.len());
+        let record = self.rng.below(self.structs.len());
         let name = self.name("r");
         let text = format!("var {name}: ringbuf<S{record}>(4096)");
         self.rings.push(Ring { name, record });
@@ -43,31 +43,31 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
     }
-    let ty = match generator.numbers.below(3) {
+    let ty = match generator.rng.below(3) {
         0 => generator.scalar_type(),
         _ if generator.structs.is_empty() => return None,
-        _ => Ty::Struct(generator.numbers.below(generator.structs.len())),
+        _ => Ty::Struct(generator.rng.below(generator.structs.len())),
     };
     let name = generator.name("q");
     let in_packet = generator.program.has_packet() && generator.function.has_context;
     let (mut writable, mut owns) = (true, false);
-    let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.numbers.one_in(2) {
+    let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.rng.one_in(2) {
         writable = generator.program.packet == Packet::Write;
         let start = generator.expr(&Ty::Int(U32));
         Node::stmt(&format!("var {name} = (ctx->data + $) as *{}", ty.name()), vec![start])
-    } else if generator.numbers.one_in(8) {
+    } else if generator.rng.one_in(8) {
         writable = false;
         let number = generator.unknown(&Ty::Int(U64));
         Node::stmt(&format!("var {name} = $ as {BYTES} as *{}", ty.name()), vec![number])
-    } else if let Some(from) = generator.any_pointer().filter(|_| generator.numbers.one_in(3)) {
+    } else if let Some(from) = generator.any_pointer().filter(|_| generator.rng.one_in(3)) {
         // It leads to the same object, which one place may own.
         (writable, owns) = (from.writable, from.owns);
         let by = generator.expr(&Ty::Int(U32));
         let text = format!("var {name} = (({} as *char) + $) as *{}", from.name, ty.name());
         Node::stmt(&text, vec![by])
     } else {
-        let place = generator.place(&ty, true)?;
-        Node::stmt(&format!("var {name} = &$"), vec![place])
+        let lvalue = generator.lvalue(&ty, true)?;
+        Node::stmt(&format!("var {name} = &$"), vec![lvalue])
     };
     generator.function.pointers.push(Var { owns, ..Var::new(name, ty, writable) });
     Some(stmt)
@@ -81,14 +81,14 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
     }
     let from = generator.any_pointer().filter(|from| !from.owns)?;
     // What is in memory already has a name of more than a word.
-    let is_word = from.name.chars().all(char::is_alphanumeric);
-    if !is_word || !generator.claim_bytes(24) {
+    let is_name = from.name.chars().all(char::is_alphanumeric);
+    if !is_name || !generator.claim_bytes(24) {
         return None;
     }
     let (name, pointee) = (generator.name("h"), from.ty.name());
     let holder = format!("H{pointee}");
     let literal = format!("{holder} {{ n: 1, p: {}, o: null }}", from.name);
-    let form = generator.numbers.below(HELD.len());
+    let form = generator.rng.below(HELD.len());
     let (text, held) = match form {
         0 => (format!("var {name} = {literal}"), vec![format!("{name}.p"), format!("{name}.o")]),
         1 => {
@@ -129,7 +129,7 @@ pub const BYTES: &str = "*u8";
 impl Gen {
     fn any_pointer(&mut self) -> Option<Var> {
         let pointers = &self.function.pointers;
-        (!pointers.is_empty()).then(|| self.numbers.pick(pointers).clone())
+        (!pointers.is_empty()).then(|| self.rng.pick(pointers).clone())
     }
 }
 
@@ -144,7 +144,7 @@ pub fn repointed(generator: &mut Gen) -> Option<Node> {
     if fitting.is_empty() {
         return None;
     }
-    let from = generator.numbers.pick(&fitting);
+    let from = generator.rng.pick(&fitting);
     Some(Node::stmt(&format!("{} = {}", to.name, from.name), Vec::new()))
 }
 
@@ -163,12 +163,12 @@ pub fn pointers_compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         return None;
     }
     let (a, b) = (generator.any_pointer()?.name, generator.any_pointer()?.name);
-    let text = match generator.numbers.below(4) {
+    let text = match generator.rng.below(4) {
         0 => format!("({a} == null)"),
         1 => format!("({a} != null)"),
         2 => format!("(({a} as *char) == ({b} as *char))"),
         _ => {
-            let op = *generator.numbers.pick(&["<", "<=", ">", ">="]);
+            let op = *generator.rng.pick(&["<", "<=", ">", ">="]);
             format!("(({a} as {BYTES}) {op} ({b} as {BYTES}))")
         }
     };
@@ -195,7 +195,7 @@ pub fn function_value(generator: &mut Gen) -> Option<Node> {
     if usable.is_empty() {
         return None;
     }
-    let helper = (*generator.numbers.pick(&usable)).clone();
+    let helper = (*generator.rng.pick(&usable)).clone();
     let name = generator.name("f");
     let text = format!("var {name}: {} = {}", helper.value_type(), helper.name);
     generator.function.values.push(Helper { name, calls_values: true, ..helper });
@@ -207,7 +207,7 @@ pub fn record(generator: &mut Gen) -> Option<Node> {
     if generator.rings.is_empty() {
         return None;
     }
-    let ring = generator.rings[generator.numbers.below(generator.rings.len())].clone();
+    let ring = generator.rings[generator.rng.below(generator.rings.len())].clone();
     let name = generator.name("e");
     let mut template = format!("var {name} = {}.reserve()", ring.name);
     let mut values = Vec::new();
@@ -217,7 +217,7 @@ pub fn record(generator: &mut Gen) -> Option<Node> {
             values.push(generator.fitting(field));
         }
     }
-    let end = *generator.numbers.pick(&["submit", "submit", "discard"]);
+    let end = *generator.rng.pick(&["submit", "submit", "discard"]);
     template += &format!("\n{}.{end}({name})", ring.name);
     Some(Node::stmt(&template, values))
 }

@@ -2,7 +2,7 @@
 
 use super::constants;
 use super::kinds::PROGRAMS;
-use super::scope::{Function, Gen, Helper, Key, Map, Param, Var};
+use super::scope::{Gen, Helper, Key, Map, Param, ScriptFunction, Var};
 use super::tree::Node;
 use super::types::{Ty, enumerator};
 
@@ -15,42 +15,42 @@ const SHARED_MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_arra
 pub fn script(seed: u64, kernel_only: bool) -> Node {
     let mut generator = Gen::new(seed, kernel_only);
     if kernel_only {
-        generator.program = generator.numbers.pick(PROGRAMS);
+        generator.program = generator.rng.pick(PROGRAMS);
     }
     let mut items = Vec::new();
-    for _ in 0..generator.numbers.below(3) {
+    for _ in 0..generator.rng.below(3) {
         items.push(generator.enumeration());
     }
-    for _ in 0..generator.numbers.below(4) {
+    for _ in 0..generator.rng.below(4) {
         items.push(generator.structure());
     }
-    for _ in 0..generator.numbers.below(5) {
+    for _ in 0..generator.rng.below(5) {
         items.push(generator.map());
     }
-    for _ in 0..4 + generator.numbers.below(8) {
+    for _ in 0..4 + generator.rng.below(8) {
         items.push(generator.global());
     }
     if kernel_only {
-        for _ in 0..generator.numbers.below(3) {
+        for _ in 0..generator.rng.below(3) {
             items.push(generator.config());
         }
-        for _ in 0..generator.numbers.below(3) {
+        for _ in 0..generator.rng.below(3) {
             items.extend(generator.ring());
         }
-        if generator.numbers.one_in(3) {
+        if generator.rng.one_in(3) {
             items.push(generator.queue());
         }
-        if generator.numbers.one_in(3) {
+        if generator.rng.one_in(3) {
             items.push(generator.object_map());
         }
-        if generator.numbers.one_in(2) {
+        if generator.rng.one_in(2) {
             items.extend(generator.storage());
         }
     }
-    for _ in 0..generator.numbers.below(4) {
+    for _ in 0..generator.rng.below(4) {
         items.push(generator.helper());
     }
-    if kernel_only && generator.program.has_tail_calls && generator.numbers.one_in(3) {
+    if kernel_only && generator.program.has_tail_calls && generator.rng.one_in(3) {
         items.push(generator.program("after"));
         generator.next = Some("after".into());
     }
@@ -73,9 +73,9 @@ impl Gen {
 
     fn enumeration(&mut self) -> Node {
         let number = self.enums.len();
-        let count = 1 + self.numbers.below(5);
+        let count = 1 + self.rng.below(5);
         let members: Vec<String> = (0..count)
-            .map(|member| match self.numbers.below(4) {
+            .map(|member| match self.rng.below(4) {
                 0 => format!("{} = {}", enumerator(number, member), 100 * member + 3),
                 _ => enumerator(number, member),
             })
@@ -88,7 +88,7 @@ impl Gen {
         let number = self.structs.len();
         let mut fields = Vec::new();
         let mut left = 32;
-        for _ in 0..1 + self.numbers.below(5) {
+        for _ in 0..1 + self.rng.below(5) {
             let ty = self.any_type();
             let bytes = self.bytes(&ty).next_multiple_of(8);
             if bytes <= left {
@@ -107,15 +107,15 @@ impl Gen {
 
     fn map(&mut self) -> Node {
         let kinds = if self.kernel_only { MAP_KINDS } else { SHARED_MAP_KINDS };
-        let kind = *self.numbers.pick(kinds);
-        let key = match self.numbers.below(4) {
+        let kind = *self.rng.pick(kinds);
+        let key = match self.rng.below(4) {
             _ if kind.ends_with("array") => Ty::Int(self.int_type()),
             0 => self.any_type(),
-            1 => Ty::Str(*self.numbers.pick(&[4, 8, 16])),
+            1 => Ty::Str(*self.rng.pick(&[4, 8, 16])),
             _ => self.scalar_type(),
         };
         let value = self.any_type();
-        let size = 1 + self.numbers.below(64) as u32;
+        let size = 1 + self.rng.below(64) as u32;
         let name = self.name("m");
         let text = format!("var {name}: {kind}<{}, {}>({size})", key.name(), value.name());
         self.maps.push(Map { name, kind, key: Key::Value(key), value, size });
@@ -123,10 +123,10 @@ impl Gen {
     }
 
     fn global(&mut self) -> Node {
-        let ty = match self.numbers.below(6) {
+        let ty = match self.rng.below(6) {
             0 => {
                 let element = self.any_type();
-                let len = 1 + self.numbers.below(40) as u32;
+                let len = 1 + self.rng.below(40) as u32;
                 if matches!(element, Ty::Array(..) | Ty::Str(_)) {
                     element
                 } else {
@@ -138,11 +138,11 @@ impl Gen {
         let name = self.name("g");
         let start = match &ty {
             Ty::Array(..) | Ty::Struct(_) => None,
-            _ if self.numbers.one_in(3) => None,
+            _ if self.rng.one_in(3) => None,
             Ty::Int(int) => Some(constants::fitting(self, *int)),
             _ => Some(Node::constant(&ty, ty.simplest().expect("a scalar or a string"))),
         };
-        let local = if self.numbers.one_in(4) { "local " } else { "" };
+        let local = if self.rng.one_in(4) { "local " } else { "" };
         let text = format!("{local}var {name}: {}", ty.name());
         self.globals.push(Var::new(name, ty, true));
         match start {
@@ -153,24 +153,24 @@ impl Gen {
 
     fn helper(&mut self) -> Node {
         let name = self.name("h");
-        let count = if self.numbers.one_in(6) { 8 } else { self.numbers.below(5) };
+        let count = if self.rng.one_in(6) { 8 } else { self.rng.below(5) };
         let params: Vec<Param> = (0..count).map(|_| self.param()).collect();
-        let has_context = self.kernel_only && self.numbers.one_in(3);
-        let ret = match self.numbers.below(6) {
+        let has_context = self.kernel_only && self.rng.one_in(3);
+        let ret = match self.rng.below(6) {
             0 => None,
-            1 if !self.structs.is_empty() => Some(Ty::Struct(self.numbers.below(self.structs.len()))),
-            2 => Some(Ty::Str(*self.numbers.pick(&[4, 8, 16]))),
+            1 if !self.structs.is_empty() => Some(Ty::Struct(self.rng.below(self.structs.len()))),
+            2 => Some(Ty::Str(*self.rng.pick(&[4, 8, 16]))),
             _ => Some(self.scalar_type()),
         };
-        let throws = self.numbers.one_in(3);
-        self.function = Function {
+        let throws = self.rng.one_in(3);
+        self.function = ScriptFunction {
             ret: ret.clone(),
-            named_return: ret.is_some() && self.numbers.one_in(4),
+            named_return: ret.is_some() && self.rng.one_in(4),
             can_throw: throws,
             has_context,
-            fuel: *self.numbers.pick(&[10, 25, 50]),
+            fuel: *self.rng.pick(&[10, 25, 50]),
             stack: 48,
-            ..Function::default()
+            ..ScriptFunction::default()
         };
         let mut texts = Vec::new();
         if has_context && !self.program.params.is_empty() {
@@ -191,7 +191,7 @@ impl Gen {
             Some(ty) => format!(" -> {}", ty.name()),
         };
         let body = self.function_body(5);
-        let Function { frames, calls_values, .. } = self.function;
+        let ScriptFunction { frames, calls_values, .. } = self.function;
         let header = format!("@helper fn {name}({}){returns} $", texts.join(", "));
         self.helpers.push(Helper { name, has_context, params, ret, throws, frames, calls_values });
         Node::stmt(&header, vec![body])
@@ -214,13 +214,13 @@ impl Gen {
 
     fn program(&mut self, name: &str) -> Node {
         let program = self.program;
-        self.function = Function {
+        self.function = ScriptFunction {
             ret: program.result.map(Ty::Int),
             is_program: true,
             has_context: true,
-            fuel: *self.numbers.pick(&[30, 60, 90, 150]),
+            fuel: *self.rng.pick(&[30, 60, 90, 150]),
             stack: 128,
-            ..Function::default()
+            ..ScriptFunction::default()
         };
         let body = self.function_body(12);
         Node::stmt(&program.header(name), vec![body]).of(program.attribute)

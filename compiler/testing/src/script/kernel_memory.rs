@@ -3,7 +3,7 @@
 //!
 //! The members are those that Linux 6.1 to 6.18 have with these types.
 
-use super::numbers::Numbers;
+use super::rng::Rng;
 use super::scope::{Gen, Var};
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32, U64};
@@ -206,10 +206,10 @@ pub struct Step {
 pub fn steps(path: &str) -> Vec<Step> {
     let mut at = find("task_struct");
     let mut steps = Vec::new();
-    for word in path.split('.') {
-        let (name, index) = match word.split_once('[') {
+    for part in path.split('.') {
+        let (name, index) = match part.split_once('[') {
             Some((name, rest)) => (name, rest.trim_end_matches(']').parse().expect("an index is a number")),
-            None => (word, 0),
+            None => (part, 0),
         };
         let member = at.members.iter().find(|one| one.name == name);
         let member = member.unwrap_or_else(|| panic!("`{}` has no member `{name}` in the table", at.name));
@@ -222,20 +222,20 @@ pub fn steps(path: &str) -> Vec<Step> {
 }
 
 /// A path from a struct to a number of a type, or to any number or letter, of at most so many members.
-fn walk(numbers: &mut Numbers, from: &str, goal: Option<Int>, most: usize) -> Option<Vec<Step>> {
+fn random_path(rng: &mut Rng, from: &str, goal: Option<Int>, most: usize) -> Option<Vec<Step>> {
     (0..20).find_map(|_| {
         let mut at = find(from);
         let mut steps = Vec::new();
         for _ in 0..most {
             let fits = |one: &&Member| goal.is_some_and(|int| one.shape == Number(int));
             let fitting: Vec<&'static Member> = at.members.iter().filter(fits).collect();
-            let member = match fitting.is_empty() || numbers.one_in(2) {
+            let member = match fitting.is_empty() || rng.one_in(2) {
                 // Most numbers that nobody asks for are where a path may go on.
-                true if goal.is_none() && numbers.one_in(2) => further(numbers, at.members),
-                true => numbers.pick(at.members),
-                false => *numbers.pick(&fitting),
+                true if goal.is_none() && rng.one_in(2) => further(rng, at.members),
+                true => rng.pick(at.members),
+                false => *rng.pick(&fitting),
             };
-            let index = numbers.below(8) as u32;
+            let index = rng.below(8) as u32;
             steps.push(Step { member, index });
             match member.shape {
                 Pointer(next) | Part(next) | Pointers(next) => at = find(next),
@@ -248,10 +248,10 @@ fn walk(numbers: &mut Numbers, from: &str, goal: Option<Int>, most: usize) -> Op
 }
 
 /// A member that leads on, if there is one.
-fn further(numbers: &mut Numbers, members: &'static [Member]) -> &'static Member {
+fn further(rng: &mut Rng, members: &'static [Member]) -> &'static Member {
     let leads_on = |one: &&Member| !matches!(one.shape, Number(_) | Letters(_));
     let leading: Vec<&'static Member> = members.iter().filter(leads_on).collect();
-    if leading.is_empty() { numbers.pick(members) } else { leading[numbers.below(leading.len())] }
+    if leading.is_empty() { rng.pick(members) } else { leading[rng.below(leading.len())] }
 }
 
 /// What an expression is that leads to memory of the kernel or to a copy of it.
@@ -316,12 +316,12 @@ impl Gen {
         let mut lead = from;
         let mut arrows = 0;
         for step in steps {
-            while self.numbers.one_in(3) {
+            while self.rng.one_in(3) {
                 lead = self.detour(lead, stmts);
             }
             arrows += u32::from(lead.form == Form::Pointer);
             let text = match lead.form {
-                Form::Pointer if self.numbers.one_in(6) => format!("(*{}).{}", lead.text, step.member.name),
+                Form::Pointer if self.rng.one_in(6) => format!("(*{}).{}", lead.text, step.member.name),
                 Form::Pointer => format!("{}->{}", lead.text, step.member.name),
                 Form::Part | Form::Copy => format!("{}.{}", lead.text, step.member.name),
                 Form::Pointers => unreachable!("elements are taken when they are reached"),
@@ -354,7 +354,7 @@ impl Gen {
 
     /// A number as text, which the compiler may not know.
     fn index_text(&mut self, index: u32) -> String {
-        match self.numbers.below(3) {
+        match self.rng.below(3) {
             0 => format!("{index} * {}", self.one()),
             _ => index.to_string(),
         }
@@ -369,12 +369,12 @@ impl Gen {
 
     /// An element of pointers.
     fn element_of(&mut self, mut lead: Lead, index: u32, stmts: &mut Vec<Node>) -> Lead {
-        if self.numbers.one_in(2) {
+        if self.rng.one_in(2) {
             lead.text = self.kept("kernel pointer in a variable", &lead.text, stmts);
         }
         let (text, to) = (lead.text, lead.to);
         let at = self.index_text(index);
-        let text = match self.numbers.below(6) {
+        let text = match self.rng.below(6) {
             0 => {
                 self.marks.push("pointers of the kernel, moved");
                 format!("(*({text} + {at}))")
@@ -386,12 +386,12 @@ impl Gen {
             2 => {
                 let construct = "address of an element of the kernel's pointers";
                 let cell = self.kept(construct, &format!("&{text}[{at}]"), stmts);
-                if self.numbers.one_in(2) { format!("{cell}[0]") } else { format!("(*{cell})") }
+                if self.rng.one_in(2) { format!("{cell}[0]") } else { format!("(*{cell})") }
             }
             3 => {
-                let numbers =
+                let pointers =
                     self.kept("pointers of the kernel as numbers", &format!("{text} as *u64"), stmts);
-                format!("({numbers}[{at}] as *{to})")
+                format!("({pointers}[{at}] as *{to})")
             }
             _ => {
                 self.marks.push("pointers of the kernel, indexed");
@@ -418,7 +418,7 @@ impl Gen {
             return None;
         }
         let pointer = |text: String| Some(Lead { text, to, form: Form::Pointer });
-        match self.numbers.below(10) {
+        match self.rng.below(10) {
             0 if find(to).is_small && self.claim_bytes(COPY) => {
                 let construct = "copy of what a kernel pointer leads to";
                 let text = self.kept(construct, &format!("*{text}"), stmts);
@@ -427,11 +427,7 @@ impl Gen {
             1 => {
                 let name = self.kept("kernel pointer in a variable", text, stmts);
                 let address = self.kept("address of a kernel pointer", &format!("&{name}"), stmts);
-                pointer(if self.numbers.one_in(2) {
-                    format!("{address}[0]")
-                } else {
-                    format!("(*{address})")
-                })
+                pointer(if self.rng.one_in(2) { format!("{address}[0]") } else { format!("(*{address})") })
             }
             2 if self.claim_bytes(24) => {
                 self.holders.insert(to.into());
@@ -458,7 +454,7 @@ impl Gen {
             }
             6 | 7 => {
                 let one = self.one();
-                let (head, construct) = match self.numbers.below(3) {
+                let (head, construct) = match self.rng.below(3) {
                     0 => (format!("if ({one} == 1)"), "kernel pointer set in a branch"),
                     1 => ("for (step in 0..3)".into(), "kernel pointer set in a loop"),
                     _ => (format!("for (step in 0..{one})"), "kernel pointer set in a loop of any length"),
@@ -478,7 +474,7 @@ impl Gen {
     }
 
     fn part_detour(&mut self, text: &str, to: &'static str, stmts: &mut Vec<Node>) -> Option<Lead> {
-        if self.numbers.one_in(3) && self.claim_bytes(8) {
+        if self.rng.one_in(3) && self.claim_bytes(8) {
             let construct = "address of a part of a kernel struct";
             let text = self.kept(construct, &format!("&{text}"), stmts);
             return Some(Lead { text, to, form: Form::Pointer });
@@ -486,7 +482,7 @@ impl Gen {
         if !find(to).is_small {
             return None;
         }
-        if self.numbers.one_in(2) {
+        if self.rng.one_in(2) {
             return self.copy_detour(text, to, stmts);
         }
         if !self.claim_bytes(COPY) {
@@ -506,7 +502,7 @@ impl Gen {
             return copy(self.kept("copy of a copy of a kernel struct", text, stmts));
         };
         self.around.insert(declaration.into());
-        match self.numbers.below(4) {
+        match self.rng.below(4) {
             0 => {
                 self.around.insert(format!("@helper fn pass_{to}(v: {to}) -> {to} {{ return v }}"));
                 let call = format!("pass_{to}({text})");
@@ -530,28 +526,28 @@ impl Gen {
 
     /// The statements as one, which is what their last expression is an instance of, too.
     pub fn in_order(&mut self, stmts: Vec<Node>) -> Node {
-        let places = vec!["$"; stmts.len()].join("\n");
-        let mut all = Node::stmt(&places, stmts);
+        let placeholders = vec!["$"; stmts.len()].join("\n");
+        let mut all = Node::stmt(&placeholders, stmts);
         all.constructs.append(&mut self.marks);
         all
     }
 
     /// A pointer to a struct of the kernel, from what is at hand.
     fn kernel_pointer(&mut self, stmts: &mut Vec<Node>) -> Lead {
-        if !self.function.kernel.is_empty() && self.numbers.one_in(2) {
-            let KernelPointer { name, to } = self.numbers.pick(&self.function.kernel).clone();
+        if !self.function.kernel.is_empty() && self.rng.one_in(2) {
+            let KernelPointer { name, to } = self.rng.pick(&self.function.kernel).clone();
             return Lead::pointer(&name, to);
         }
         let tasks = if self.function.has_context { self.program.tasks } else { &[] };
-        if !tasks.is_empty() && self.numbers.one_in(2) {
-            return Lead::pointer(self.numbers.pick::<&str>(tasks), "task_struct");
+        if !tasks.is_empty() && self.rng.one_in(2) {
+            return Lead::pointer(self.rng.pick::<&str>(tasks), "task_struct");
         }
         self.current_task(stmts)
     }
 
     /// The task that runs, in a variable.
     pub fn current_task(&mut self, stmts: &mut Vec<Node>) -> Lead {
-        let call = match self.numbers.below(3) {
+        let call = match self.rng.below(3) {
             0 => "bpf_get_current_task_btf() as *task_struct",
             1 => "bpf_get_current_task() as *task_struct",
             _ => "bpf_get_current_task_btf()",
@@ -579,7 +575,7 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
     }
     let mut stmts = Vec::new();
     let from = generator.kernel_pointer(&mut stmts);
-    let Some(steps) = walk(&mut generator.numbers, from.to, None, MOST_MEMBERS) else {
+    let Some(steps) = random_path(&mut generator.rng, from.to, None, MOST_MEMBERS) else {
         // The pointer may be used from here on.
         return (!stmts.is_empty()).then(|| generator.in_order(stmts));
     };
@@ -589,7 +585,7 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
         _ => Ty::Char,
     };
     let first = generator.follow(from.clone(), &steps, &mut stmts);
-    if generator.numbers.one_in(3) {
+    if generator.rng.one_in(3) {
         let second = generator.follow(from, &steps, &mut stmts);
         let body = generator.body();
         let compared = Node::stmt(&format!("if ({first} == {second}) $"), vec![body]);
@@ -608,8 +604,8 @@ pub fn number(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if generator.function.kernel.is_empty() {
         return None;
     }
-    let KernelPointer { name, to } = generator.numbers.pick(&generator.function.kernel).clone();
-    let steps = walk(&mut generator.numbers, to, Some(*int), 4)?;
+    let KernelPointer { name, to } = generator.rng.pick(&generator.function.kernel).clone();
+    let steps = random_path(&mut generator.rng, to, Some(*int), 4)?;
     let mut text = name;
     let mut is_part = false;
     for step in steps {

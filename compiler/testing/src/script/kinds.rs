@@ -30,7 +30,7 @@ pub struct Program {
     /// Parameters that are pointers to tasks.
     pub tasks: &'static [&'static str],
     /// Numbers that the parameters lead to.
-    pub numbers: &'static [(Int, &'static str)],
+    pub number_exprs: &'static [(Int, &'static str)],
     /// Calls that give numbers; a `$` is a number, a `&` a pointer.
     pub calls: &'static [(Int, &'static str)],
     /// A kind of local storage, and its key.
@@ -48,7 +48,7 @@ const NONE: Program = Program {
     has_task: false,
     has_tail_calls: true,
     tasks: &[],
-    numbers: &[],
+    number_exprs: &[],
     calls: &[],
     storage: None,
 };
@@ -99,7 +99,7 @@ const PERF_EVENT: Program = Program {
     attribute: "@perf_event",
     params: "ctx: *bpf_perf_event_data",
     has_task: true,
-    numbers: &[
+    number_exprs: &[
         (U64, "ctx->sample_period"),
         (U64, "ctx->addr"),
         (U64, "ctx->regs.ip"),
@@ -114,7 +114,7 @@ const TC: Program = Program {
     attribute: "@tc(\"ingress\")",
     params: "ctx: *__sk_buff",
     packet: Packet::Write,
-    numbers: OF_SOCKET,
+    number_exprs: OF_SOCKET,
     calls: TC_CALLS,
     storage: Some(("sk_storage", "ctx->sk")),
     ..NONE
@@ -139,14 +139,14 @@ pub static PROGRAMS: &[Program] = &[
         attribute: "@cgroup(\"connect4\")",
         params: "ctx: *bpf_sock_addr",
         has_tail_calls: false,
-        numbers: &[(U32, "ctx->user_ip4"), (U32, "ctx->user_port"), (U32, "ctx->family")],
+        number_exprs: &[(U32, "ctx->user_ip4"), (U32, "ctx->user_port"), (U32, "ctx->family")],
         storage: Some(("sk_storage", "ctx->sk")),
         ..NONE
     },
     Program {
         attribute: "@socket_filter",
         params: "ctx: *__sk_buff",
-        numbers: &[(U32, "ctx->len"), (U32, "ctx->protocol")],
+        number_exprs: &[(U32, "ctx->len"), (U32, "ctx->protocol")],
         calls: LOADS,
         ..NONE
     },
@@ -162,7 +162,7 @@ pub static PROGRAMS: &[Program] = &[
         attribute: "@tracepoint(\"sched/sched_process_fork\")",
         params: "ctx: *trace_event_raw_sched_process_fork",
         has_task: true,
-        numbers: &[(U32, "(ctx->child_pid as u32)"), (U32, "(ctx->parent_pid as u32)")],
+        number_exprs: &[(U32, "(ctx->child_pid as u32)"), (U32, "(ctx->parent_pid as u32)")],
         calls: TRACING_CALLS,
         storage: CURRENT_TASK,
         ..NONE
@@ -173,7 +173,7 @@ pub static PROGRAMS: &[Program] = &[
         args: "size",
         has_task: true,
         has_tail_calls: false,
-        numbers: &[(U64, "size")],
+        number_exprs: &[(U64, "size")],
         calls: TRACING_CALLS,
         storage: CURRENT_TASK,
         ..NONE
@@ -185,7 +185,7 @@ pub static PROGRAMS: &[Program] = &[
         has_task: true,
         has_tail_calls: false,
         tasks: &["prev", "next"],
-        numbers: &[
+        number_exprs: &[
             (U32, "(prev->pid as u32)"),
             (U32, "(next->group_leader->pid as u32)"),
             (U64, "(next->start_time as u64)"),
@@ -204,7 +204,7 @@ const XDP: Program = Program {
     result: Some(U32),
     is_action: true,
     packet: Packet::Write,
-    numbers: &[
+    number_exprs: &[
         (U64, "(ctx->data_end - ctx->data)"),
         (U32, "ctx->ingress_ifindex"),
         (U32, "ctx->rx_queue_index"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::kernel_memory::KernelPointer;
 use super::kinds::{PROGRAMS, Program};
-use super::numbers::Numbers;
+use super::rng::Rng;
 use super::tree::Node;
 use super::types::Ty;
 
@@ -134,7 +134,7 @@ impl Helper {
 
 /// The function that is being written.
 #[derive(Default)]
-pub struct Function {
+pub struct ScriptFunction {
     pub locals: Vec<Var>,
     pub ret: Option<Ty>,
     pub named_return: bool,
@@ -171,7 +171,7 @@ pub struct Gen {
     /// The script is for the kernel half alone.
     pub kernel_only: bool,
     pub program: &'static Program,
-    pub numbers: Numbers,
+    pub rng: Rng,
     /// The types of the fields `f0`, `f1`, …
     pub structs: Vec<Vec<Ty>>,
     /// How many enumerators there are.
@@ -190,7 +190,7 @@ pub struct Gen {
     /// A program that may take the place of the one that is written.
     pub next: Option<String>,
     pub helpers: Vec<Helper>,
-    pub function: Function,
+    pub function: ScriptFunction,
     names: u32,
 }
 
@@ -199,7 +199,7 @@ impl Gen {
         Gen {
             kernel_only,
             program: &PROGRAMS[0],
-            numbers: Numbers::new(seed),
+            rng: Rng::new(seed),
             structs: Vec::new(),
             enums: Vec::new(),
             globals: Vec::new(),
@@ -212,7 +212,7 @@ impl Gen {
             object_maps: Vec::new(),
             next: None,
             helpers: Vec::new(),
-            function: Function::default(),
+            function: ScriptFunction::default(),
             names: 0,
         }
     }
@@ -254,23 +254,23 @@ impl Gen {
 
     /// Any type that values of this script can have.
     pub fn any_type(&mut self) -> Ty {
-        match self.numbers.below(14) {
-            0 if !self.structs.is_empty() => Ty::Struct(self.numbers.below(self.structs.len())),
-            1 => Ty::Array(Box::new(self.scalar_type()), 1 + self.numbers.below(8) as u32),
+        match self.rng.below(14) {
+            0 if !self.structs.is_empty() => Ty::Struct(self.rng.below(self.structs.len())),
+            1 => Ty::Array(Box::new(self.scalar_type()), 1 + self.rng.below(8) as u32),
             2 if !self.structs.is_empty() => {
-                let element = Ty::Struct(self.numbers.below(self.structs.len()));
-                Ty::Array(Box::new(element), 1 + self.numbers.below(3) as u32)
+                let element = Ty::Struct(self.rng.below(self.structs.len()));
+                Ty::Array(Box::new(element), 1 + self.rng.below(3) as u32)
             }
-            3 => Ty::Str(*self.numbers.pick(&[1, 3, 4, 8, 13, 16])),
+            3 => Ty::Str(*self.rng.pick(&[1, 3, 4, 8, 13, 16])),
             _ => self.scalar_type(),
         }
     }
 
     pub fn scalar_type(&mut self) -> Ty {
-        match self.numbers.below(12) {
+        match self.rng.below(12) {
             0 => Ty::Bool,
             1 => Ty::Char,
-            2 if !self.enums.is_empty() => Ty::Enum(self.numbers.below(self.enums.len())),
+            2 if !self.enums.is_empty() => Ty::Enum(self.rng.below(self.enums.len())),
             _ => Ty::Int(self.int_type()),
         }
     }

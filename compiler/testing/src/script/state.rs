@@ -8,13 +8,13 @@ use super::types::Ty;
 impl Gen {
     /// A queue, a stack or a filter.
     pub fn queue(&mut self) -> Node {
-        let kind = *self.numbers.pick(&["queue", "stack", "bloom"]);
+        let kind = *self.rng.pick(&["queue", "stack", "bloom"]);
         let value = match self.any_type() {
             Ty::Array(element, _) => *element,
             other => other,
         };
         let name = self.name("q");
-        let text = format!("var {name}: {kind}<{}>({})", value.name(), 1 + self.numbers.below(16));
+        let text = format!("var {name}: {kind}<{}>({})", value.name(), 1 + self.rng.below(16));
         self.queues.push(Queue { name, kind, value });
         Node::stmt(&text, Vec::new()).of(kind)
     }
@@ -33,7 +33,7 @@ impl Gen {
     pub fn object_map(&mut self) -> Node {
         let (key, value) = (self.scalar_type(), self.pointed_type());
         let name = self.name("o");
-        let kind = *self.numbers.pick(&["hash", "lru_hash"]);
+        let kind = *self.rng.pick(&["hash", "lru_hash"]);
         let text = format!("var {name}: {kind}<{}, *{}>(16)", key.name(), value.name());
         self.object_maps.push(ObjectMap { name, key, value });
         Node::stmt(&text, Vec::new()).of("map that owns objects")
@@ -51,7 +51,7 @@ pub fn removed(generator: &mut Gen) -> Option<Node> {
     if maps.is_empty() {
         return None;
     }
-    let map = *generator.numbers.pick(&maps);
+    let map = *generator.rng.pick(&maps);
     let key = generator.key(map);
     Some(Node::stmt(&format!("delete {}[$]", generator.maps[map].name), vec![key]))
 }
@@ -61,7 +61,7 @@ pub fn added(generator: &mut Gen) -> Option<Node> {
     if generator.queues.is_empty() {
         return None;
     }
-    let queue = generator.numbers.pick(&generator.queues).clone();
+    let queue = generator.rng.pick(&generator.queues).clone();
     let method = if queue.kind == "bloom" { "add" } else { "push" };
     let value = generator.fitting(&queue.value);
     Some(Node::stmt(&format!("{}.{method}($)", queue.name), vec![value]))
@@ -74,8 +74,8 @@ pub fn taken(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if queues.is_empty() {
         return None;
     }
-    let name = &generator.numbers.pick(&queues).name;
-    let method = *generator.numbers.pick(&["pop", "peek"]);
+    let name = &generator.rng.pick(&queues).name;
+    let method = *generator.rng.pick(&["pop", "peek"]);
     Some(Node::expr(ty, &format!("{name}.{method}()"), Vec::new()))
 }
 
@@ -85,7 +85,7 @@ pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool || filters.is_empty() {
         return None;
     }
-    let filter = (*generator.numbers.pick(&filters)).clone();
+    let filter = (*generator.rng.pick(&filters)).clone();
     let value = generator.fitting(&filter.value);
     Some(Node::expr(ty, &format!("{}.has($)", filter.name), vec![value]))
 }
@@ -99,15 +99,15 @@ pub fn object(generator: &mut Gen) -> Option<Node> {
     let name = generator.name("own");
     let start = Node::stmt(&format!("var {name} = new {}()", ty.name()), Vec::new());
     generator.function.pointers.push(Var::owner(name.clone(), ty));
-    if generator.numbers.one_in(2) {
+    if generator.rng.one_in(2) {
         return Some(start);
     }
     let used = generator.stmts(2);
     generator.function.pointers.retain(|one| one.name != name);
     let ended = Node::stmt(&format!("delete {name}"), Vec::new());
-    let places = "$\n".repeat(used.len());
+    let placeholders = "$\n".repeat(used.len());
     let children = std::iter::once(start).chain(used).chain([ended]).collect();
-    Some(Node::stmt(&format!("$\n{places}$"), children))
+    Some(Node::stmt(&format!("$\n{placeholders}$"), children))
 }
 
 /// `m[k] = new T()`, `m[k] = p`, `delete m[k]`, `var p = m[k]` of a map that owns objects.
@@ -115,10 +115,10 @@ pub fn owned(generator: &mut Gen) -> Option<Node> {
     if generator.object_maps.is_empty() || generator.function.loops > 1 {
         return None;
     }
-    let map = generator.numbers.pick(&generator.object_maps).clone();
+    let map = generator.rng.pick(&generator.object_maps).clone();
     let key = generator.fitting(&map.key);
     let (owner, target) = (map.name, map.value.name());
-    match generator.numbers.below(5) {
+    match generator.rng.below(5) {
         0 => Some(Node::stmt(&format!("{owner}[$] = new {target}()"), vec![key])),
         1 => Some(Node::stmt(&format!("delete {owner}[$]"), vec![key])),
         2 => {
@@ -141,18 +141,18 @@ pub fn open_record(generator: &mut Gen) -> Option<Node> {
     if generator.rings.is_empty() || generator.function.loops > 1 {
         return None;
     }
-    let ring = generator.numbers.pick(&generator.rings).clone();
+    let ring = generator.rng.pick(&generator.rings).clone();
     let name = generator.name("e");
     let text = format!("var {name} = {}.reserve()", ring.name);
     let ty = Ty::Struct(ring.record);
     generator.function.pointers.push(Var::new(name.clone(), ty, true));
-    if generator.numbers.one_in(3) {
+    if generator.rng.one_in(3) {
         return Some(Node::stmt(&text, Vec::new()));
     }
     let condition = generator.unknown(&Ty::Bool);
     let submitted = Node::block(vec![Node::stmt(&format!("{}.submit({name})", ring.name), Vec::new())]);
     let used = generator.body();
-    let text = match generator.numbers.below(3) {
+    let text = match generator.rng.below(3) {
         0 => format!("{text}\nif ($) $ else $"),
         1 => format!("{text}\nif ({name} == null || $) $ else $"),
         _ => format!("{text}\nif ({name} != null && $) $ else $"),

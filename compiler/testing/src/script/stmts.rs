@@ -18,8 +18,8 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (6, "if", branch),
     (3, "if with a binding", bound_branch),
     (3, "for over a range", counted),
-    (1, "for over an array", walk),
-    (3, "for over a map", walk_map),
+    (1, "for over an array", for_array),
+    (3, "for over a map", for_map),
     (2, "while", repeated),
     (2, "break or continue", leave_loop),
     (2, "match", selection),
@@ -55,13 +55,13 @@ const MAX_NESTING: u32 = 4;
 impl Gen {
     pub fn stmt(&mut self) -> Option<Node> {
         (0..20).find_map(|_| {
-            let (construct, production) = self.numbers.weighted(PRODUCTIONS);
-            production(self).map(|made| made.of(construct))
+            let (construct, production) = self.rng.weighted(PRODUCTIONS);
+            production(self).map(|generated| generated.of(construct))
         })
     }
 
     pub fn stmts(&mut self, most: usize) -> Vec<Node> {
-        let count = 1 + self.numbers.below(most);
+        let count = 1 + self.rng.below(most);
         (0..count).filter_map(|_| self.stmt()).collect()
     }
 
@@ -94,7 +94,7 @@ fn declaration(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let name = generator.name("v");
-    let stmt = match generator.numbers.below(4) {
+    let stmt = match generator.rng.below(4) {
         0 => Node::stmt(&format!("var {name}: {}", ty.name()), Vec::new()),
         1 if !matches!(ty, Ty::Array(..)) => {
             Node::stmt(&format!("var {name} = $"), vec![generator.expr(&ty)])
@@ -121,15 +121,15 @@ fn constant(generator: &mut Gen) -> Option<Node> {
 /// `var x = m[k]`, or another element for a variable.
 fn binding(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
-    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
     if !generator.claim(&ty) {
         return None;
     }
     let name = generator.name("b");
     generator.declare(&name, &ty, true);
-    if generator.may_nest() && generator.numbers.one_in(2) {
+    if generator.may_nest() && generator.rng.one_in(2) {
         // The test is a part of the script that can be left out on its own.
-        let test = *generator.numbers.pick(&["== null", "!= null"]);
+        let test = *generator.rng.pick(&["== null", "!= null"]);
         let inside = generator.body();
         return Some(Node::stmt(&format!("var {name} = $\nif ({name} {test}) $"), vec![element, inside]));
     }
@@ -138,33 +138,33 @@ fn binding(generator: &mut Gen) -> Option<Node> {
 
 fn assignment(generator: &mut Gen) -> Option<Node> {
     let ty = generator.any_type();
-    let place = generator.place(&ty, true)?;
+    let lvalue = generator.lvalue(&ty, true)?;
     let value = match ty {
-        Ty::Array(..) => generator.place(&ty, false)?,
+        Ty::Array(..) => generator.lvalue(&ty, false)?,
         _ => generator.fitting(&ty),
     };
-    Some(Node::stmt("$ = $", vec![place, value]))
+    Some(Node::stmt("$ = $", vec![lvalue, value]))
 }
 
 fn compound(generator: &mut Gen) -> Option<Node> {
     let int = generator.int_type();
-    let place = generator.place(&Ty::Int(int), true)?;
-    let op = *generator.numbers.pick(&["+", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
-    let other = *generator.numbers.pick(&Int::ALL);
+    let lvalue = generator.lvalue(&Ty::Int(int), true)?;
+    let op = *generator.rng.pick(&["+", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
+    let other = *generator.rng.pick(&Int::ALL);
     let ty = Ty::Int(if int.combine(other).is_some() { other } else { int });
     let mut value = generator.expr(&ty);
     if matches!(op, "/" | "%") {
         value = generator.divisor(value, &ty);
     }
-    Some(Node::stmt(&format!("$ {op}= $"), vec![place, value]))
+    Some(Node::stmt(&format!("$ {op}= $"), vec![lvalue, value]))
 }
 
 /// A whole map element.
 fn store(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
-    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
     let value = match ty {
-        Ty::Array(..) => generator.place(&ty, false)?,
+        Ty::Array(..) => generator.lvalue(&ty, false)?,
         _ => generator.fitting(&ty),
     };
     Some(Node::stmt("$ = $", vec![element, value]))
@@ -176,11 +176,11 @@ fn branch(generator: &mut Gen) -> Option<Node> {
     }
     let mut children = vec![generator.condition(), generator.body()];
     let mut template = String::from("if ($) $");
-    while generator.numbers.one_in(4) {
+    while generator.rng.one_in(4) {
         template += " else if ($) $";
         children.extend([generator.condition(), generator.body()]);
     }
-    if generator.numbers.one_in(2) {
+    if generator.rng.one_in(2) {
         template += " else $";
         children.push(generator.body());
     }
@@ -192,14 +192,14 @@ fn bound_branch(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
     }
-    let element = match generator.numbers.below(4) {
+    let element = match generator.rng.below(4) {
         0 => {
             let ty = Ty::Int(generator.int_type());
             generator.unknown(&ty)
         }
         _ => generator.any_element()?,
     };
-    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
     if !generator.claim(&ty) {
         return None;
     }
@@ -210,7 +210,7 @@ fn bound_branch(generator: &mut Gen) -> Option<Node> {
     });
     let mut children = vec![element, inside];
     let mut template = format!("if (var {name} = $) $");
-    if generator.numbers.one_in(2) {
+    if generator.rng.one_in(2) {
         template += " else $";
         children.push(generator.body());
     }
@@ -222,10 +222,10 @@ fn counted(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let name = generator.name("n");
-    let (template, mut children, ty) = if generator.numbers.one_in(2) {
-        let start = generator.numbers.below(10);
-        let turns = 1 + *generator.numbers.pick(&[0, 1, 2, 4, 7, 15, 63, 64, 99, 299, 9999]);
-        (format!("for ({name} in {start}..{}) $", start + turns), Vec::new(), U32)
+    let (template, mut children, ty) = if generator.rng.one_in(2) {
+        let start = generator.rng.below(10);
+        let iterations = 1 + *generator.rng.pick(&[0, 1, 2, 4, 7, 15, 63, 64, 99, 299, 9999]);
+        (format!("for ({name} in {start}..{}) $", start + iterations), Vec::new(), U32)
     } else {
         let (a, b) = (generator.int_type(), generator.int_type());
         let b = if a.combine(b).is_some() { b } else { a };
@@ -252,36 +252,38 @@ impl Gen {
 }
 
 /// `for (i, v in array)`
-fn walk(generator: &mut Gen) -> Option<Node> {
+fn for_array(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
     }
-    let element = if generator.numbers.one_in(4) { generator.any_type() } else { generator.scalar_type() };
+    let element = if generator.rng.one_in(4) { generator.any_type() } else { generator.scalar_type() };
     if matches!(element, Ty::Array(..)) || !generator.claim(&element) {
         return None;
     }
-    let len = 1 + generator.numbers.below(8) as u32;
+    let len = 1 + generator.rng.below(8) as u32;
     let array = Ty::Array(Box::new(element.clone()), len);
-    let place = generator.place(&array, false).or_else(|| {
+    let lvalue = generator.lvalue(&array, false).or_else(|| {
         let arrays = generator.globals.iter().find(|global| matches!(global.ty, Ty::Array(..)))?;
         let (name, ty) = (arrays.name.clone(), arrays.ty.clone());
         Some(Node::expr(&ty, &name, Vec::new()))
     })?;
-    let super::tree::Kind::Expr { ty: Ty::Array(element, _), .. } = place.kind.clone() else { return None };
+    let super::tree::NodeKind::Expr { ty: Ty::Array(element, _), .. } = lvalue.kind.clone() else {
+        return None;
+    };
     let (key, value) = (generator.name("n"), generator.name("v"));
     let body = generator.loop_body(&[(&key, &Ty::Int(U32)), (&value, &element)]);
-    Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![place, body]))
+    Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![lvalue, body]))
 }
 
 /// `for (k, v in m)`
-fn walk_map(generator: &mut Gen) -> Option<Node> {
+fn for_map(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || !generator.may_nest() || generator.function.loops > 1 {
         return None;
     }
     if generator.maps.is_empty() {
         return None;
     }
-    let map = &generator.maps[generator.numbers.below(generator.maps.len())];
+    let map = &generator.maps[generator.rng.below(generator.maps.len())];
     let Key::Value(key) = &map.key else { return None };
     let (map, key, value) = (map.name.clone(), key.clone(), map.value.clone());
     if !generator.claim(&key) || !generator.claim(&value) {
@@ -312,8 +314,8 @@ fn leave_loop(generator: &mut Gen) -> Option<Node> {
     if generator.function.loops == 0 {
         return None;
     }
-    let word = *generator.numbers.pick(&["break", "continue"]);
-    let inside = Node::block(vec![Node::stmt(word, Vec::new())]);
+    let keyword = *generator.rng.pick(&["break", "continue"]);
+    let inside = Node::block(vec![Node::stmt(keyword, Vec::new())]);
     Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
 }
 
@@ -322,13 +324,13 @@ fn selection(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
     }
-    let of = if generator.numbers.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
+    let of = if generator.rng.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
     let mut template = String::from("match ($) { ");
     let mut children = vec![match of {
-        Ty::Str(_) => generator.place(&of, false)?,
+        Ty::Str(_) => generator.lvalue(&of, false)?,
         _ => generator.unknown(&of),
     }];
-    for arm in 0..1 + generator.numbers.below(4) {
+    for arm in 0..1 + generator.rng.below(4) {
         let Some(pattern) = generator.pattern(&of, arm) else { break };
         template += &format!("{pattern}: $, ");
         children.push(generator.arm());
@@ -372,9 +374,7 @@ impl Gen {
     /// `return`; without a value it must stand last in its block.
     pub fn result(&mut self) -> Node {
         match self.function.ret.clone() {
-            Some(_) if self.function.named_return && self.numbers.one_in(2) => {
-                Node::stmt("return", Vec::new())
-            }
+            Some(_) if self.function.named_return && self.rng.one_in(2) => Node::stmt("return", Vec::new()),
             // A number that is no `u32` is no action.
             Some(ty) if self.function.is_program && self.program.is_action => {
                 Node::stmt("return $", vec![self.expr(&ty)])
@@ -387,9 +387,9 @@ impl Gen {
     /// All of the type's text is written without a throw.
     fn without_throws<T>(&mut self, content: impl FnOnce(&mut Gen) -> T) -> T {
         let before = std::mem::replace(&mut self.function.can_throw, false);
-        let made = content(self);
+        let generated = content(self);
         self.function.can_throw = before;
-        made
+        generated
     }
 }
 
@@ -397,9 +397,9 @@ fn throw(generator: &mut Gen) -> Option<Node> {
     if !generator.function.can_throw {
         return None;
     }
-    let code = match generator.numbers.below(3) {
+    let code = match generator.rng.below(3) {
         0 => generator.fitting(&Ty::Int(I32)),
-        _ => Node::constant(&Ty::Int(U32), (1 + generator.numbers.below(4)).to_string()),
+        _ => Node::constant(&Ty::Int(U32), (1 + generator.rng.below(4)).to_string()),
     };
     let inside = Node::block(vec![Node::stmt("throw $", vec![code])]);
     Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
@@ -414,12 +414,12 @@ fn attempt(generator: &mut Gen) -> Option<Node> {
     generator.function.can_throw = outside;
     let mut template = String::from("try $");
     let mut children = vec![body];
-    for code in 1..1 + generator.numbers.below(4) {
+    for code in 1..1 + generator.rng.below(4) {
         template += &format!(" catch {code} $");
         children.push(generator.body());
     }
-    if !outside || generator.numbers.one_in(2) {
-        if generator.numbers.one_in(2) {
+    if !outside || generator.rng.one_in(2) {
+        if generator.rng.one_in(2) {
             template += " catch _ $";
             children.push(generator.body());
         } else {

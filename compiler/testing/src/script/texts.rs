@@ -15,9 +15,9 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
     }
     let mut format = String::from("at");
     let mut values = Vec::new();
-    for _ in 0..generator.numbers.below(MAX_VALUES + 1) {
-        let ty = match generator.numbers.below(3) {
-            0 => Ty::Str(*generator.numbers.pick(&[4, 8, 16])),
+    for _ in 0..generator.rng.below(MAX_VALUES + 1) {
+        let ty = match generator.rng.below(3) {
+            0 => Ty::Str(*generator.rng.pick(&[4, 8, 16])),
             _ => generator.scalar_type(),
         };
         let conversions: &[&str] = match ty {
@@ -27,18 +27,18 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
             _ => &["%d", "{}"],
         };
         format.push(' ');
-        format.push_str(generator.numbers.pick::<&str>(conversions));
+        format.push_str(generator.rng.pick::<&str>(conversions));
         values.push(generator.unknown(&ty));
     }
-    let places = ", $".repeat(values.len());
-    Some(Node::stmt(&format!("print(\"{format}\"{places})"), values))
+    let placeholders = ", $".repeat(values.len());
+    Some(Node::stmt(&format!("print(\"{format}\"{placeholders})"), values))
 }
 
 /// `a + b`, where a string is wanted.
 pub fn joined(generator: &mut Gen) -> Node {
     let mut parts = Vec::new();
-    for _ in 0..2 + generator.numbers.below(2) {
-        let ty = Ty::Str(*generator.numbers.pick(&[3, 4, 8, 13]));
+    for _ in 0..2 + generator.rng.below(2) {
+        let ty = Ty::Str(*generator.rng.pick(&[3, 4, 8, 13]));
         parts.push(generator.unknown(&ty));
     }
     let template = vec!["$"; parts.len()].join(" + ");
@@ -50,9 +50,9 @@ pub fn length(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U32) {
         return None;
     }
-    let text = Ty::Str(*generator.numbers.pick(&[4, 8, 13, 16]));
-    let place = generator.place(&text, false)?;
-    Some(Node::expr(ty, "len($)", vec![place]))
+    let text = Ty::Str(*generator.rng.pick(&[4, 8, 13, 16]));
+    let lvalue = generator.lvalue(&text, false)?;
+    Some(Node::expr(ty, "len($)", vec![lvalue]))
 }
 
 /// A number with its bytes in the other order.

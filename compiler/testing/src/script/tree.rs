@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::types::Ty;
 
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum NodeKind {
     Expr {
         ty: Ty,
         /// The compiler may work it out.
@@ -27,7 +27,7 @@ pub enum Piece {
 
 #[derive(Debug, Clone)]
 pub struct Node {
-    pub kind: Kind,
+    pub kind: NodeKind,
     pub pieces: Vec<Piece>,
     /// What this is an instance of, for the table of what scripts reached.
     pub constructs: Vec<&'static str>,
@@ -35,7 +35,7 @@ pub struct Node {
 
 impl Node {
     /// The text with a child for each `$`.
-    fn fill(kind: Kind, template: &str, children: Vec<Node>) -> Node {
+    fn fill(kind: NodeKind, template: &str, children: Vec<Node>) -> Node {
         let mut pieces = Vec::new();
         let mut children = children.into_iter();
         for (index, text) in template.split('$').enumerate() {
@@ -49,21 +49,21 @@ impl Node {
     }
 
     pub fn expr(ty: &Ty, template: &str, children: Vec<Node>) -> Node {
-        Node::fill(Kind::Expr { ty: ty.clone(), constant: false }, template, children)
+        Node::fill(NodeKind::Expr { ty: ty.clone(), constant: false }, template, children)
     }
 
     pub fn constant(ty: &Ty, text: String) -> Node {
-        let kind = Kind::Expr { ty: ty.clone(), constant: true };
+        let kind = NodeKind::Expr { ty: ty.clone(), constant: true };
         Node { kind, pieces: vec![Piece::Text(text)], constructs: Vec::new() }
     }
 
     pub fn stmt(template: &str, children: Vec<Node>) -> Node {
-        Node::fill(Kind::Stmt, template, children)
+        Node::fill(NodeKind::Stmt, template, children)
     }
 
     pub fn block(stmts: Vec<Node>) -> Node {
         Node {
-            kind: Kind::Block,
+            kind: NodeKind::Block,
             pieces: stmts.into_iter().map(Piece::Node).collect(),
             constructs: Vec::new(),
         }
@@ -71,7 +71,7 @@ impl Node {
 
     pub fn script(items: Vec<Node>) -> Node {
         Node {
-            kind: Kind::Script,
+            kind: NodeKind::Script,
             pieces: items.into_iter().map(Piece::Node).collect(),
             constructs: Vec::new(),
         }
@@ -90,7 +90,7 @@ impl Node {
     }
 
     pub fn is_constant(&self) -> bool {
-        matches!(self.kind, Kind::Expr { constant: true, .. })
+        matches!(self.kind, NodeKind::Expr { constant: true, .. })
     }
 
     pub fn children(&self) -> impl Iterator<Item = &Node> {
@@ -108,7 +108,7 @@ impl Node {
 
     fn write(&self, out: &mut String, indent: usize) {
         match self.kind {
-            Kind::Expr { .. } | Kind::Stmt => {
+            NodeKind::Expr { .. } | NodeKind::Stmt => {
                 for piece in &self.pieces {
                     match piece {
                         Piece::Text(text) => out.push_str(text),
@@ -116,13 +116,13 @@ impl Node {
                     }
                 }
             }
-            Kind::Block => {
+            NodeKind::Block => {
                 out.push_str("{\n");
                 self.lines(out, indent + 1);
                 out.push_str(&"    ".repeat(indent));
                 out.push('}');
             }
-            Kind::Script => self.lines(out, indent),
+            NodeKind::Script => self.lines(out, indent),
         }
     }
 

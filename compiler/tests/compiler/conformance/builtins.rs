@@ -1,8 +1,8 @@
 //! Chapters 6 and 7: what the language can do without being told how.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, accepts_without, beside_main, has_type, in_both, in_main, in_program, refuses,
-    refuses_both, warns, warns_both,
+    accepts, accepts_both, accepts_without, has_type, in_both, in_main, in_program, refuses, refuses_both,
+    warns, warns_both, with_empty_main,
 };
 
 const XDP: &str = "@xdp\nfn watch(ctx: *xdp_md) -> xdp_action { return XDP_PASS }";
@@ -96,12 +96,12 @@ fn lf_111_test() {
         "{XDP}\n{input}\n@test\nfn t() -> i32 {{\n    \
          var r: u32 = test(watch, Input {{ packet_size: 500 }})\n    return 0\n}}"
     );
-    accepts(beside_main(&tests));
+    accepts(with_empty_main(&tests));
     refuses(in_main(&format!("{XDP}\n{input}"), "test(watch, Input { packet_size: 500 })"), "KS0306");
-    refuses(beside_main("@test\nfn t(n: u32) -> i32 { return 0 }"), "KS0503");
+    refuses(with_empty_main("@test\nfn t(n: u32) -> i32 { return 0 }"), "KS0503");
     let probe = format!("@probe(\"vfs_read\")\nfn p() -> i32 {{ return 0 }}\n{input}");
     refuses(
-        beside_main(&format!(
+        with_empty_main(&format!(
             "{probe}\n@test\nfn t() -> i32 {{ return test(p, Input {{ packet_size: 64 }}) }}"
         )),
         "KS0519",

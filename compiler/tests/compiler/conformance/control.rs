@@ -1,8 +1,8 @@
 //! Chapter 8: loops, match, errors, tail calls, stack.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, accepts_both_strict, accepts_without, beside_main, has_type, in_both, in_main,
-    in_program, refuses, refuses_both, refuses_saying, refuses_strict, warns, warns_both,
+    accepts, accepts_both, accepts_both_strict, accepts_without, has_type, in_both, in_main, in_program,
+    refuses, refuses_both, refuses_saying, refuses_strict, warns, warns_both, with_empty_main,
 };
 
 const OTHER: &str = "@xdp\nfn other(ctx: *xdp_md) -> xdp_action { return XDP_DROP }";
@@ -119,7 +119,9 @@ fn lf_119_tail_calls() {
     refuses(in_main(OTHER, "other(null)"), "KS0306|KS0716");
     let tc = "@tc(\"ingress\")\nfn t(ctx: *__sk_buff) -> i32 { return 0 }";
     refuses(in_program(tc, "return t(ctx)"), "KS0715");
-    accepts(beside_main(&format!("{tc}\n@tc(\"egress\")\nfn u(ctx: *__sk_buff) -> i32 {{ return t(ctx) }}")));
+    accepts(with_empty_main(&format!(
+        "{tc}\n@tc(\"egress\")\nfn u(ctx: *__sk_buff) -> i32 {{ return t(ctx) }}"
+    )));
 }
 
 #[test]
@@ -163,7 +165,7 @@ fn lf_121_defer() {
 #[test]
 fn lf_122_locals_of_kernel_functions() {
     let helper = |bytes: u32| {
-        beside_main(&format!("@helper\nfn h() -> u8 {{ var a: u8[{bytes}] = []\nreturn a[0] }}"))
+        with_empty_main(&format!("@helper\nfn h() -> u8 {{ var a: u8[{bytes}] = []\nreturn a[0] }}"))
     };
     accepts(helper(512));
     refuses(helper(513), "KS1001");

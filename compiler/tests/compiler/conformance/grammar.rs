@@ -1,8 +1,8 @@
 //! Chapter 2: declarations, types, statements, expressions.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, accepts_strict, beside_main, has_type, in_both, in_main, in_program, refuses,
-    refuses_both, refuses_strict,
+    accepts, accepts_both, accepts_strict, has_type, in_both, in_main, in_program, refuses, refuses_both,
+    refuses_strict, with_empty_main,
 };
 
 #[test]
@@ -12,36 +12,37 @@ fn lf_015_trailing_commas() {
 
 #[test]
 fn lf_016_fields_need_commas() {
-    refuses(beside_main("struct S { a: u32\n b: u32 }"), "KS0201");
+    refuses(with_empty_main("struct S { a: u32\n b: u32 }"), "KS0201");
     refuses(in_main("struct S { a: u32 }", "var s = S { }"), "KS0201|KS0408");
 }
 
 #[test]
 fn lf_017_flags_stand_before_pin() {
-    accepts(beside_main("@flags(rdonly) pin var m : hash<u32, u64>(8)"));
-    refuses(beside_main("pin @flags(rdonly) var m : hash<u32, u64>(8)"), "KS0201|KS0203");
+    accepts(with_empty_main("@flags(rdonly) pin var m : hash<u32, u64>(8)"));
+    refuses(with_empty_main("pin @flags(rdonly) var m : hash<u32, u64>(8)"), "KS0201|KS0203");
 }
 
 #[test]
 fn lf_018_kind_size_and_flags_of_maps() {
-    refuses(beside_main("var m : hash<u32, u64>"), "KS0204");
-    refuses(beside_main("var m : hash<u32, u64>(4 * 2)"), "KS0201|KS0204");
-    refuses(beside_main("var m : hash<u32, u64>(N)"), "KS0204|KS0301");
-    refuses(beside_main("var m : hash<u32, u64>(0)"), "KS0606");
-    refuses(beside_main("var m : hashmap<u32, u64>(8)"), "KS0202");
-    refuses(beside_main("@flags(fast) var m : hash<u32, u64>(8)"), "KS0203");
+    refuses(with_empty_main("var m : hash<u32, u64>"), "KS0204");
+    refuses(with_empty_main("var m : hash<u32, u64>(4 * 2)"), "KS0201|KS0204");
+    refuses(with_empty_main("var m : hash<u32, u64>(N)"), "KS0204|KS0301");
+    refuses(with_empty_main("var m : hash<u32, u64>(0)"), "KS0606");
+    refuses(with_empty_main("var m : hashmap<u32, u64>(8)"), "KS0202");
+    refuses(with_empty_main("@flags(fast) var m : hash<u32, u64>(8)"), "KS0203");
 }
 
 #[test]
 fn lf_019_flags_combine() {
-    accepts(beside_main("@flags(no_prealloc | numa_node(0)) var m : hash<u32, u64>(8)"));
-    accepts(beside_main("@flags(no_common_lru) var m : lru_hash<u32, u64>(8)"));
+    accepts(with_empty_main("@flags(no_prealloc | numa_node(0)) var m : hash<u32, u64>(8)"));
+    accepts(with_empty_main("@flags(no_common_lru) var m : lru_hash<u32, u64>(8)"));
 }
 
 #[test]
 fn lf_020_arguments_of_attributes() {
-    let program =
-        |attribute: &str| beside_main(&format!("{attribute}\nfn t(ctx: *__sk_buff) -> i32 {{ return 0 }}"));
+    let program = |attribute: &str| {
+        with_empty_main(&format!("{attribute}\nfn t(ctx: *__sk_buff) -> i32 {{ return 0 }}"))
+    };
     accepts(program("@tc(\"ingress\")"));
     refuses(program("@tc(\"ingress\", \"egress\")"), "KS0208");
     refuses(program("@tc(ingress)"), "KS0208");
@@ -51,15 +52,15 @@ fn lf_020_arguments_of_attributes() {
 fn lf_021_what_may_stand_at_top_level() {
     refuses_strict(in_main("const N = 4", ""), "KS0201|KS0211");
     accepts(in_main("const N = 4\nvar m : hash<u32, u64>(N)", "for (i in 0..N) { }"));
-    refuses(beside_main("var x: u32 = 1\nx = 2"), "KS0201");
-    refuses(beside_main("print(\"hello\")"), "KS0201");
-    refuses(beside_main("if (true) { }"), "KS0201");
+    refuses(with_empty_main("var x: u32 = 1\nx = 2"), "KS0201");
+    refuses(with_empty_main("print(\"hello\")"), "KS0201");
+    refuses(with_empty_main("if (true) { }"), "KS0201");
 }
 
 #[test]
 fn lf_022_externs() {
     accepts(in_program("extern f(a: u32) -> u64\nextern g()", "var x = f(1)\ng()"));
-    refuses(beside_main("extern fn f()"), "KS0201");
+    refuses(with_empty_main("extern fn f()"), "KS0201");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Chapter 1: characters, words, literals, comments.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, beside_main, has_type, in_main, is_constant, refuses, refuses_strict, same_value,
-    warns,
+    accepts, accepts_both, has_type, in_main, is_constant, refuses, refuses_strict, same_value, warns,
+    with_empty_main,
 };
 
 /// The words that the scanner keeps for itself.
@@ -27,9 +27,9 @@ fn lf_001_line_ends_and_tabs_anywhere() {
 #[test]
 fn lf_002_semicolons_only_separate() {
     refuses_strict(in_main("", "var x = 1;"), "KS0101");
-    refuses_strict(beside_main("var g: u32 = 1;"), "KS0101");
+    refuses_strict(with_empty_main("var g: u32 = 1;"), "KS0101");
     accepts(in_main("", "var x = 1; x = 2;; return x;"));
-    accepts(beside_main("var g: u32 = 1; struct S { a: u32 };"));
+    accepts(with_empty_main("var g: u32 = 1; struct S { a: u32 };"));
     for wrong in ["f(1; 2)", "var x = ; 1", "if (a;) { }", "match (1) { 1: 2; default: 3 }"] {
         refuses(in_main("fn f(a: u32, b: u32) -> u32 { return a }", wrong), "KS0201");
     }
@@ -95,14 +95,14 @@ fn lf_008_ends_of_strings() {
 }
 
 #[test]
-fn lf_009_reserved_words() {
-    for word in RESERVED {
-        refuses(in_main("", &format!("var {word} = 1")), "KS0201");
+fn lf_009_keywords() {
+    for keyword in RESERVED {
+        refuses(in_main("", &format!("var {keyword} = 1")), "KS0201");
     }
-    for word in
+    for keyword in
         ["loop", "pub", "priv", "hash", "array", "print", "flags", "kernel", "iter", "let", "as", "xdp"]
     {
-        accepts(in_main("", &format!("var {word} = 1\nvar other = {word} + 1")));
+        accepts(in_main("", &format!("var {keyword} = 1\nvar other = {keyword} + 1")));
     }
 }
 
@@ -110,7 +110,7 @@ fn lf_009_reserved_words() {
 fn lf_010_type_as_a_field() {
     let body = "var s = S { type: 1 }\nvar p = &s\ns.type = s.type + p->type";
     accepts_both("struct S { type: u32 }", body);
-    refuses(beside_main("struct S { in: u32 }"), "KS0201");
+    refuses(with_empty_main("struct S { in: u32 }"), "KS0201");
 }
 
 #[test]

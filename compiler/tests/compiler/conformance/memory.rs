@@ -1,7 +1,8 @@
 //! Chapter 5: globals, pins, maps, ring buffers, objects, config blocks.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, beside_main, has_type, in_both, in_main, in_program, refuses, refuses_both, warns,
+    accepts, accepts_both, has_type, in_both, in_main, in_program, refuses, refuses_both, warns,
+    with_empty_main,
 };
 
 const RING: &str = "struct Rec { n: u32 }\nvar ring : ringbuf<Rec>(4096)";
@@ -15,9 +16,9 @@ fn lf_084_globals_of_every_type() {
     let use_all =
         "a = 2\nb -= 1\nc = !c\nd = 'y'\ne = A\nf = \"other\"\ng[1] += 1\nh.a = g[0]\ni += 1\nj = h";
     accepts_both(globals, use_all);
-    refuses(beside_main("fn f() -> u32 { return 1 }\nvar g: u32 = f()"), "KS0619");
-    refuses(beside_main("var a: u32 = 1\nvar b: u32 = a"), "KS0619");
-    refuses(beside_main("var g"), "KS0201");
+    refuses(with_empty_main("fn f() -> u32 { return 1 }\nvar g: u32 = f()"), "KS0619");
+    refuses(with_empty_main("var a: u32 = 1\nvar b: u32 = a"), "KS0619");
+    refuses(with_empty_main("var g"), "KS0201");
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn lf_085_local_globals() {
     accepts(in_program("local var hidden: u32 = 1", "hidden += 1"));
     refuses(in_main("local var hidden: u32 = 1", "hidden = 2"), "KS0306");
     refuses(in_main("local var hidden: u32 = 1", "print(\"%u\", hidden)"), "KS0306");
-    refuses(beside_main("pin local var g: u32 = 1"), "KS0604");
+    refuses(with_empty_main("pin local var g: u32 = 1"), "KS0604");
 }
 
 #[test]
@@ -54,8 +55,8 @@ fn lf_090_maps_are_no_values() {
         refuses_both(map, wrong, code);
     }
     refuses(in_program(map, "h(m)"), "KS0608");
-    refuses(beside_main("struct S { m: hash<u32, u64>(8) }"), "KS0605");
-    refuses(beside_main("type M = hash<u32, u64>(8)\nvar m: M"), "KS0605");
+    refuses(with_empty_main("struct S { m: hash<u32, u64>(8) }"), "KS0605");
+    refuses(with_empty_main("type M = hash<u32, u64>(8)\nvar m: M"), "KS0605");
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn lf_094_keys_of_maps() {
         "hash<u8[6], u64>",
         "array<E, E>",
     ] {
-        accepts(beside_main(&format!("{types}\nvar m : {good}(8)")));
+        accepts(with_empty_main(&format!("{types}\nvar m : {good}(8)")));
     }
     for wrong in [
         "array<K, u64>",
@@ -94,12 +95,12 @@ fn lf_094_keys_of_maps() {
         "hash<P, u64>",
         "hash<u8[600], u64>",
     ] {
-        refuses(beside_main(&format!("{types}\nvar m : {wrong}(8)")), "KS0602");
+        refuses(with_empty_main(&format!("{types}\nvar m : {wrong}(8)")), "KS0602");
     }
     for wrong in
         ["@flags(no_common_lru) var m : hash<u32, u64>(8)", "@flags(no_prealloc) var m : array<u32, u64>(8)"]
     {
-        refuses(beside_main(wrong), "KS0602");
+        refuses(with_empty_main(wrong), "KS0602");
     }
     refuses_both("var m : array<u32, u64>(8)", "m[8] = 1", "KS0406");
 }
@@ -119,7 +120,7 @@ fn lf_095_maps_of_one_direction() {
 #[test]
 fn lf_098_shapes_of_ring_buffers() {
     let ring = |record: &str, size: u32| {
-        beside_main(&format!("struct R {{ a: u32 }}\nvar r : ringbuf<{record}>({size})"))
+        with_empty_main(&format!("struct R {{ a: u32 }}\nvar r : ringbuf<{record}>({size})"))
     };
     for size in [4096, 8192, 134_217_728] {
         accepts(ring("R", size));
@@ -182,7 +183,7 @@ fn lf_101_default_handlers() {
 fn lf_102_objects() {
     let s = "struct S { a: u32 }";
     accepts_both(s, "var p = new S()\np->a = 1\nvar q = new u64()\ndelete q\ndelete p");
-    accepts(beside_main(&format!(
+    accepts(with_empty_main(&format!(
         "{s}\n@kfunc\nfn k() -> u32 {{ var p = new S(GFP_ATOMIC)\ndelete p\nreturn 1 }}"
     )));
     for (wrong, code) in [
@@ -216,8 +217,8 @@ fn lf_104_config_blocks() {
     refuses_both(config, "var x = c.missing", "KS0304");
     let types = "struct S { a: u32 }\nenum E { A }";
     for ty in ["str(8)", "S", "E", "*u8"] {
-        refuses(beside_main(&format!("{types}\nconfig c {{ f: {ty} }}")), "KS0618");
+        refuses(with_empty_main(&format!("{types}\nconfig c {{ f: {ty} }}")), "KS0618");
     }
-    refuses(beside_main("config c { a: u32 = true }"), "KS0401");
-    refuses(beside_main("config c { a: u32 = 1 + 2 }"), "KS0201");
+    refuses(with_empty_main("config c { a: u32 = true }"), "KS0401");
+    refuses(with_empty_main("config c { a: u32 = 1 + 2 }"), "KS0201");
 }

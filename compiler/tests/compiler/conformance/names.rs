@@ -1,13 +1,13 @@
 //! 3.1: scopes, order, what is predeclared.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, beside_main, in_main, in_program, refuses, refuses_both, warns,
+    accepts, accepts_both, in_main, in_program, refuses, refuses_both, warns, with_empty_main,
 };
 
 #[test]
 fn lf_029_scopes() {
     refuses_both("", "var a = 1\nvar a: bool = true", "KS0302");
-    refuses(beside_main("fn f(a: u32) { var a = 1 }"), "KS0302");
+    refuses(with_empty_main("fn f(a: u32) { var a = 1 }"), "KS0302");
     let shadows = "var a = 1\nif (true) { var a: bool = true\nif (a) { } }\nif (a == 1) { var b = 1 } \
     else { var b = 'c' }\n\
                    for (i in 0..2) { var c = i }\nfor (i in 0..2) { var c = true }\n\
@@ -34,17 +34,17 @@ fn lf_030_any_order() {
 
 #[test]
 fn lf_031_enumerators_are_global() {
-    refuses(beside_main("enum A { One }\nenum B { One }"), "KS0302");
-    refuses(beside_main("enum Mine { GFP_KERNEL }"), "KS0310");
-    refuses(beside_main("enum Mine { page_faults }"), "KS0310");
-    accepts(beside_main(
+    refuses(with_empty_main("enum A { One }\nenum B { One }"), "KS0302");
+    refuses(with_empty_main("enum Mine { GFP_KERNEL }"), "KS0310");
+    refuses(with_empty_main("enum Mine { page_faults }"), "KS0310");
+    accepts(with_empty_main(
         "enum tc_action { TC_ACT_UNSPEC = -1, TC_ACT_OK = 0, TC_ACT_RECLASSIFY = 1, TC_ACT_SHOT = 2, \
         TC_ACT_PIPE = 3, \
          TC_ACT_STOLEN = 4, TC_ACT_QUEUED = 5, TC_ACT_REPEAT = 6, TC_ACT_REDIRECT = 7, TC_ACT_TRAP = 8 }",
     ));
-    refuses(beside_main("enum tc_action { TC_ACT_OK = 1 }"), "KS0310");
+    refuses(with_empty_main("enum tc_action { TC_ACT_OK = 1 }"), "KS0310");
     // Names of ours are weak.
-    accepts(beside_main("enum Mine { cpu_clock, dummy }"));
+    accepts(with_empty_main("enum Mine { cpu_clock, dummy }"));
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn lf_032_programs_may_be_called_like_a_builtin_or_their_target() {
 #[test]
 fn lf_058_names_of_types() {
     refuses(in_main("", "var a: Missing"), "KS0303");
-    refuses(beside_main("struct S { inner: Missing }"), "KS0303");
-    refuses(beside_main("@helper\nfn h(f: file) { }"), "KS0303");
-    accepts(beside_main("@probe(\"vfs_read\")\nfn p(f: *file) -> i32 { return 0 }"));
-    accepts(beside_main("@helper\nfn h(f: *opaque_thing) -> bool { return f == null }"));
-    refuses(beside_main("fn f(file: *file) { }"), "KS0303");
+    refuses(with_empty_main("struct S { inner: Missing }"), "KS0303");
+    refuses(with_empty_main("@helper\nfn h(f: file) { }"), "KS0303");
+    accepts(with_empty_main("@probe(\"vfs_read\")\nfn p(f: *file) -> i32 { return 0 }"));
+    accepts(with_empty_main("@helper\nfn h(f: *opaque_thing) -> bool { return f == null }"));
+    refuses(with_empty_main("fn f(file: *file) { }"), "KS0303");
 }

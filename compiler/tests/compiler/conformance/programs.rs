@@ -1,20 +1,20 @@
 //! Chapter 4: attributes, program kinds, contexts, functions of either half.
 
 use crate::conformance::scripts::{
-    accepts, accepts_with_kernel, beside_main, has_section, in_main, in_program, objects, refuses,
-    refuses_saying, refuses_with_kernel, says,
+    accepts, accepts_with_kernel, has_section, in_main, in_program, objects, refuses, refuses_saying,
+    refuses_with_kernel, says, with_empty_main,
 };
 
 fn program(attribute: &str, signature: &str) -> String {
-    beside_main(&format!("{attribute}\nfn p{signature} {{ return 0 }}"))
+    with_empty_main(&format!("{attribute}\nfn p{signature} {{ return 0 }}"))
 }
 
 fn tc(body: &str) -> String {
-    beside_main(&format!("@tc(\"ingress\")\nfn t(ctx: *__sk_buff) -> i32 {{\n{body}\nreturn 0\n}}"))
+    with_empty_main(&format!("@tc(\"ingress\")\nfn t(ctx: *__sk_buff) -> i32 {{\n{body}\nreturn 0\n}}"))
 }
 
 fn congestion(items: &str) -> String {
-    beside_main(&format!("@struct_ops(\"tcp_congestion_ops\")\nimpl cc {{\n{items}\n}}"))
+    with_empty_main(&format!("@struct_ops(\"tcp_congestion_ops\")\nimpl cc {{\n{items}\n}}"))
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn lf_071_targets_that_the_kernel_lacks() {
 
 #[test]
 fn lf_072_headers_of_tracepoints_may_be_wrong() {
-    let script = beside_main(
+    let script = with_empty_main(
         "struct trace_event_raw_sched_switch { ent: u32, prev_comm: u32, prev_pid: u32, prev_prio: u32, \
          prev_state: u64, next_comm: u32, next_pid: u32, next_prio: u32 }\n\
          @tracepoint(\"sched/sched_switch\")\n\
@@ -143,7 +143,7 @@ fn lf_073_forms_of_tracepoint() {
 
 #[test]
 fn lf_074_system_call_events() {
-    let script = beside_main(
+    let script = with_empty_main(
         "@tracepoint(\"syscalls/sys_enter_openat\")\n\
          fn enter(ctx: *trace_event_raw_sys_enter) -> i32 {\n    var id: i64 = ctx->id\n    var a: u64 = \
          ctx->args[1]\n\
@@ -168,7 +168,9 @@ fn lf_075_forms_of_perf_event() {
 #[test]
 fn lf_076_members_of_the_sample() {
     let sample = |body: &str| {
-        beside_main(&format!("@perf_event\nfn p(ctx: *bpf_perf_event_data) -> i32 {{\n{body}\nreturn 0\n}}"))
+        with_empty_main(&format!(
+            "@perf_event\nfn p(ctx: *bpf_perf_event_data) -> i32 {{\n{body}\nreturn 0\n}}"
+        ))
     };
     accepts(sample(
         "var a: u64 = ctx->sample_period\nvar b: u64 = ctx->addr\n\
@@ -223,7 +225,7 @@ fn lf_079_wrong_impl_blocks() {
     refuses(in_main(odd, "register(odd)"), "KS0513");
     refuses(in_main("fn f() -> u32 { return 1 }", "register(f)"), "KS0513");
     refuses(in_main("struct S { a: u32 }", "register(S { a: 1 })"), "KS0513");
-    refuses(beside_main("impl cc { fn ssthresh(sk: *u8) -> u32 { return 2 } }"), "KS0201|KS0501");
+    refuses(with_empty_main("impl cc { fn ssthresh(sk: *u8) -> u32 { return 2 } }"), "KS0201|KS0501");
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn lf_082_main() {
     refuses(format!("{structs}\nfn main(a: *A) -> i32 {{ return 0 }}"), "KS0307");
     refuses("@helper\nfn main() -> i32 { return 0 }", "KS0307");
     refuses("struct S { a: u32 }", "KS0309");
-    refuses(beside_main("fn main() -> i32 { return 1 }"), "KS0302");
+    refuses(with_empty_main("fn main() -> i32 { return 1 }"), "KS0302");
 }
 
 #[test]

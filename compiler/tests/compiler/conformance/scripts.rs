@@ -18,7 +18,7 @@ pub fn in_main(declarations: &str, body: &str) -> String {
 }
 
 /// Declarations beside an empty `main`.
-pub fn beside_main(declarations: &str) -> String {
+pub fn with_empty_main(declarations: &str) -> String {
     format!("{declarations}\nfn main() -> i32 {{ return 0 }}\n")
 }
 
@@ -116,16 +116,16 @@ pub fn refuses_strict(script: impl AsRef<str>, codes: &str) {
 
 /// Errors of this code that contain these words, in headline, label, note or help.
 #[track_caller]
-pub fn refuses_saying(script: impl AsRef<str>, codes: &str, words: &str) {
+pub fn refuses_saying(script: impl AsRef<str>, codes: &str, expected: &str) {
     let outcome = refused(&[("script.ks", script.as_ref())], codes, Options::default());
-    says(&outcome, words);
+    says(&outcome, expected);
 }
 
 /// One of the errors contains these words.
 #[track_caller]
-pub fn says(outcome: &Outcome, words: &str) {
+pub fn says(outcome: &Outcome, expected: &str) {
     let texts: Vec<_> = outcome.errors.iter().map(|error| error.text.as_str()).collect();
-    assert!(texts.iter().any(|text| text.contains(words)), "`{words}` expected in {texts:#?}");
+    assert!(texts.iter().any(|text| text.contains(expected)), "`{expected}` expected in {texts:#?}");
 }
 
 /// No error in a script of several files; the first is the main one.

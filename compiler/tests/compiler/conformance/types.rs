@@ -1,8 +1,8 @@
 //! Chapter 3: integers, conversions, strings, arrays, structs, enums, functions as values, returns.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, accepts_without, beside_main, has_type, in_main, in_program, other_value, refuses,
-    refuses_both, same_value, warns, warns_both,
+    accepts, accepts_both, accepts_without, has_type, in_main, in_program, other_value, refuses,
+    refuses_both, same_value, warns, warns_both, with_empty_main,
 };
 
 const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
@@ -224,10 +224,10 @@ fn lf_051_structs_and_arrays_are_not_compared() {
     {
         refuses_both("struct S { a: u32 }", wrong, "KS0402");
     }
-    refuses(beside_main("struct S { s: S }"), "KS0419");
-    refuses(beside_main("struct A { b: B }\nstruct B { a: A }"), "KS0419");
-    accepts(beside_main("struct S { s: *S, a: u32 }"));
-    refuses(beside_main("type A = B\ntype B = A"), "KS0419");
+    refuses(with_empty_main("struct S { s: S }"), "KS0419");
+    refuses(with_empty_main("struct A { b: B }\nstruct B { a: A }"), "KS0419");
+    accepts(with_empty_main("struct S { s: *S, a: u32 }"));
+    refuses(with_empty_main("type A = B\ntype B = A"), "KS0419");
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn lf_054_functions_as_values() {
 
 #[test]
 fn lf_055_returns_and_void() {
-    refuses(beside_main("fn f() -> u32 { return }"), "KS0413");
-    refuses(beside_main("fn f() -> void { return 1 }"), "KS0413");
+    refuses(with_empty_main("fn f() -> u32 { return }"), "KS0413");
+    refuses(with_empty_main("fn f() -> void { return 1 }"), "KS0413");
     for wrong in ["var x = f()", "g(f())", "return f()"] {
         refuses(in_main("fn f() -> void { }\nfn g(a: u32) { }", wrong), "KS0413");
     }
@@ -308,12 +308,12 @@ fn lf_055_returns_and_void() {
 
 #[test]
 fn lf_056_named_returns() {
-    accepts(beside_main(
+    accepts(with_empty_main(
         "fn f(n: u32) -> r: u32 {\n    if (n == 1) { return }\n    if (n == 2) { return 5 }\n    r = n\n}\n\
          @helper\nfn g() -> s: str(8) { s = \"x\" }\n\
          @tc(\"ingress\")\nfn t(ctx: *__sk_buff) -> verdict: i32 { }",
     ));
-    refuses(beside_main("extern f() -> r: u32"), "KS0201");
+    refuses(with_empty_main("extern f() -> r: u32"), "KS0201");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn lf_057_every_path_returns() {
         "if (a > 1) { return 1 } else { var b = 2 }",
         "",
     ] {
-        refuses(beside_main(&format!("fn f(a: u32) -> u32 {{\n{wrong}\n}}")), "KS0413");
+        refuses(with_empty_main(&format!("fn f(a: u32) -> u32 {{\n{wrong}\n}}")), "KS0413");
     }
     for good in [
         "match (a) { 1: 10, default: 20 }",
@@ -338,7 +338,7 @@ fn lf_057_every_path_returns() {
         "if (a > 1) { return 1 }\nthrow 3",
         "while (true) { }",
     ] {
-        accepts(beside_main(&format!("fn f(a: u32) -> u32 {{\n{good}\n}}")));
+        accepts(with_empty_main(&format!("fn f(a: u32) -> u32 {{\n{good}\n}}")));
     }
     refuses("@xdp\nfn p(ctx: *xdp_md) -> xdp_action { var a = 1 }", "KS0413");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ks_compiler::ast::places;
+use ks_compiler::ast::without_spans;
 use ks_compiler::diag::Diagnostics;
 use ks_compiler::lex::{self, Punct, TokenKind};
 use ks_compiler::source::SourceMap;
@@ -22,7 +22,7 @@ fn tree(text: &[u8]) -> Option<ast::File> {
     (!diagnostics.has_errors()).then_some(tree)
 }
 
-fn shown(text: &[u8]) -> String {
+fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
@@ -31,7 +31,7 @@ fn formatted(text: &[u8]) -> Vec<u8> {
     let file = SourceMap::default().add("t.ks", text).expect("short");
     let tokens = lex::scan(file, text);
     let tree = tree(text).expect("no errors");
-    fmt::format(&tokens, text, &tree).unwrap_or_else(|_| panic!("changed:\n{}", shown(text)))
+    fmt::format(&tokens, text, &tree).unwrap_or_else(|_| panic!("changed:\n{}", lossy(text)))
 }
 
 /// The comments of a text. Of two that would end up on one line, one moves.
@@ -82,11 +82,11 @@ fn perturbed(text: &[u8], choices: &[u8]) -> Vec<u8> {
 fn is_stable(text: &[u8]) -> Result<(), TestCaseError> {
     let once = formatted(text);
     let (before, after) = (tree(text), tree(&once));
-    let same = before.zip(after).is_some_and(|(before, after)| places::same(&before, &after));
-    prop_assert!(same, "from\n{}\nto\n{}", shown(text), shown(&once));
-    prop_assert_eq!(comments(text), comments(&once), "from\n{}\nto\n{}", shown(text), shown(&once));
+    let same = before.zip(after).is_some_and(|(before, after)| without_spans::same(&before, &after));
+    prop_assert!(same, "from\n{}\nto\n{}", lossy(text), lossy(&once));
+    prop_assert_eq!(comments(text), comments(&once), "from\n{}\nto\n{}", lossy(text), lossy(&once));
     let twice = formatted(&once);
-    prop_assert_eq!(shown(&once), shown(&twice), "from\n{}", shown(text));
+    prop_assert_eq!(lossy(&once), lossy(&twice), "from\n{}", lossy(text));
     Ok(())
 }
 
@@ -94,7 +94,7 @@ fn is_stable(text: &[u8]) -> Result<(), TestCaseError> {
 fn check(text: &[u8]) {
     let checked = pipeline::parse("t.ks", text, pipeline::Options::new("t")).expect("short").check();
     let found = checked.diagnostics.has_errors();
-    assert_eq!(checked.hir.is_none(), found, "{}", shown(text));
+    assert_eq!(checked.hir.is_none(), found, "{}", lossy(text));
 }
 
 /// Scripts that others wrote.
@@ -146,10 +146,10 @@ proptest! {
         let file = trees::file(&choices);
         let text = fmt::print(&file);
         let again = tree(&text);
-        prop_assert!(again.is_some(), "{}", shown(&text));
-        let same = again.is_some_and(|again| places::same(&file, &again) && docs(&file) == docs(&again));
-        prop_assert!(same, "{}", shown(&text));
-        prop_assert_eq!(shown(&formatted(&text)), shown(&text));
+        prop_assert!(again.is_some(), "{}", lossy(&text));
+        let same = again.is_some_and(|again| without_spans::same(&file, &again) && docs(&file) == docs(&again));
+        prop_assert!(same, "{}", lossy(&text));
+        prop_assert_eq!(lossy(&formatted(&text)), lossy(&text));
     }
 
     #[test]

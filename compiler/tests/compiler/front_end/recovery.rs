@@ -11,8 +11,8 @@ fn finds(text: &str, expected: &[&str]) {
 fn every_statement_is_read() {
     let statements =
         "var a = 1 +\nvar in = 2\nif x { var y = * }\nfor (i of 0..1) { b = ] }\nwhile (1 { }\nreturn 1 2)";
-    let places = "3:1 3:5 4:4 4:18 5:6 5:23 6:10 7:11";
-    let expected: Vec<_> = places.split(' ').map(|place| format!("{place} KS0201")).collect();
+    let positions = "3:1 3:5 4:4 4:18 5:6 5:23 6:10 7:11";
+    let expected: Vec<_> = positions.split(' ').map(|position| format!("{position} KS0201")).collect();
     assert_eq!(read(&body(statements)).errors(), expected);
 }
 

@@ -29,30 +29,30 @@ pub fn read(text: &str) -> Read {
 
 impl Read {
     /// `LINE:COLUMN CODE` of every diagnostic of this severity, by place.
-    fn places(&self, severity: Severity) -> Vec<String> {
+    fn positions(&self, severity: Severity) -> Vec<String> {
         let one = |diagnostic: &&ks_compiler::diag::Diagnostic| diagnostic.severity == severity;
         self.diagnostics
             .sorted()
             .into_iter()
             .filter(one)
             .map(|diagnostic| {
-                let (_, line, column) = self.sources.place(diagnostic.primary.span);
+                let (_, line, column) = self.sources.position(diagnostic.primary.span);
                 format!("{line}:{column} {}", diagnostic.code)
             })
             .collect()
     }
 
     pub fn errors(&self) -> Vec<String> {
-        self.places(Severity::Error)
+        self.positions(Severity::Error)
     }
 
     pub fn warnings(&self) -> Vec<String> {
-        self.places(Severity::Warning)
+        self.positions(Severity::Warning)
     }
 
     /// The codes of the errors.
     fn codes(&self) -> Vec<String> {
-        self.errors().iter().filter_map(|place| Some(place.split_once(' ')?.1.to_owned())).collect()
+        self.errors().iter().filter_map(|position| Some(position.split_once(' ')?.1.to_owned())).collect()
     }
 }
 

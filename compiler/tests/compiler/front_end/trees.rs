@@ -2,8 +2,8 @@
 //! as small as it can be, so a failing sequence shrinks to a small tree.
 
 use ks_compiler::ast::{
-    Arm, ArmResult, Attribute, BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, FieldDecl,
-    File, Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt,
+    Arm, ArmResult, AstFunction, Attribute, BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
+    FieldDecl, File, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt,
     StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
 };
 use ks_compiler::source::{SourceMap, Span};
@@ -63,19 +63,19 @@ enum Before {
 
 pub struct Trees<'a> {
     choices: std::slice::Iter<'a, u8>,
-    place: Span,
+    span: Span,
     depth: u32,
 }
 
 pub fn file(choices: &[u8]) -> File {
     let id = SourceMap::default().add("t.ks", "").expect("empty");
-    let place = Span { file: id, start: 0, end: 0 };
-    let mut trees = Trees { choices: choices.iter(), place, depth: 0 };
+    let span = Span { file: id, start: 0, end: 0 };
+    let mut trees = Trees { choices: choices.iter(), span, depth: 0 };
     let mut items = Vec::new();
     while trees.choices.len() > 0 && items.len() < 12 {
         items.push(trees.item());
     }
-    File { items, end: place }
+    File { items, end: span }
 }
 
 impl Trees<'_> {
@@ -98,9 +98,9 @@ impl Trees<'_> {
 
     fn deeper<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
         self.depth += 1;
-        let made = make(self);
+        let tree = make(self);
         self.depth -= 1;
-        made
+        tree
     }
 
     /// Which of several forms; the first `leaves` of them hold nothing further.
@@ -110,7 +110,7 @@ impl Trees<'_> {
 
     fn ident(&mut self) -> Ident {
         let name = NAMES[self.pick(NAMES.len())].to_owned();
-        Ident { name, span: self.place }
+        Ident { name, span: self.span }
     }
 
     fn field_ident(&mut self) -> Ident {
@@ -118,7 +118,7 @@ impl Trees<'_> {
     }
 
     fn called(&self, name: &str) -> Ident {
-        Ident { name: name.to_owned(), span: self.place }
+        Ident { name: name.to_owned(), span: self.span }
     }
 
     fn kind(&mut self) -> Ident {
@@ -131,11 +131,11 @@ impl Trees<'_> {
     }
 
     fn string(&mut self) -> StrLit {
-        StrLit { bytes: self.bytes(), span: self.place }
+        StrLit { bytes: self.bytes(), span: self.span }
     }
 
     fn int(&mut self) -> IntLit {
-        IntLit { value: self.number(), negative: false, span: self.place }
+        IntLit { value: self.number(), negative: false, span: self.span }
     }
 
     fn number(&mut self) -> u64 {
@@ -177,25 +177,25 @@ impl Trees<'_> {
             9 => ItemKind::Extern { name, params: self.params(), ret: self.maybe(|trees| trees.ty(false)) },
             10 => {
                 let attributes = self.some(0, 3, Self::attribute);
-                ItemKind::Function(Function { docs: docs.take(), ..self.function(name, attributes) })
+                ItemKind::Function(AstFunction { docs: docs.take(), ..self.function(name, attributes) })
             }
             _ => ItemKind::Impl {
                 attributes: self.some(1, 3, Self::attribute),
                 name,
                 methods: self.some(0, 3, |trees| {
                     let (docs, name) = (trees.docs(), trees.ident());
-                    Function { docs, ..trees.function(name, Vec::new()) }
+                    AstFunction { docs, ..trees.function(name, Vec::new()) }
                 }),
                 fields: self.some(0, 3, |trees| (trees.field_ident(), trees.literal(false))),
             },
         };
-        Item { docs, kind, span: self.place }
+        Item { docs, kind, span: self.span }
     }
 
     fn attribute(&mut self) -> Attribute {
-        let word = ["xdp", "helper", "tc"][self.pick(3)];
-        let name = self.called(word);
-        Attribute { name, argument: self.maybe(Self::string), span: self.place }
+        let name_hint = ["xdp", "helper", "tc"][self.pick(3)];
+        let name = self.called(name_hint);
+        Attribute { name, argument: self.maybe(Self::string), span: self.span }
     }
 
     fn fields(&mut self) -> Vec<FieldDecl> {
@@ -211,16 +211,16 @@ impl Trees<'_> {
         self.some(0, 4, |trees| Param { name: trees.ident(), ty: trees.ty(false) })
     }
 
-    fn function(&mut self, name: Ident, attributes: Vec<Attribute>) -> Function {
+    fn function(&mut self, name: Ident, attributes: Vec<Attribute>) -> AstFunction {
         let params = self.params();
         let ret = self.maybe(|trees| Returns { name: trees.maybe(Self::ident), ty: trees.ty(false) });
-        Function { docs: None, attributes, name, params, ret, body: self.block() }
+        AstFunction { docs: None, attributes, name, params, ret, body: self.block() }
     }
 
     fn global(&mut self, name: Ident) -> Global {
         let flags = self.maybe(|trees| MapFlags {
             flags: trees.some(1, 4, |trees| (trees.ident(), trees.maybe(Self::int))),
-            span: trees.place,
+            span: trees.span,
         });
         let ty = self.maybe(|trees| {
             if trees.pick(4) != 1 {
@@ -228,10 +228,10 @@ impl Trees<'_> {
             }
             let kind = trees.called("stack_trace");
             let size = Some(trees.size());
-            TypeExpr { kind: TypeExprKind::Keyless { kind, value: None, size }, span: trees.place }
+            TypeExpr { kind: TypeExprKind::Keyless { kind, value: None, size }, span: trees.span }
         });
         let init = if ty.is_none() || self.flip() { Some(self.expr(1)) } else { None };
-        let (pin, local) = (self.maybe(|trees| trees.place), self.maybe(|trees| trees.place));
+        let (pin, local) = (self.maybe(|trees| trees.span), self.maybe(|trees| trees.span));
         Global { flags, pin, local, name, ty, init }
     }
 
@@ -269,7 +269,7 @@ impl Trees<'_> {
                 TypeExprKind::Keyless { kind, value, size: sized.then(|| trees.size()) }
             }
         });
-        TypeExpr { kind, span: self.place }
+        TypeExpr { kind, span: self.span }
     }
 
     fn block(&mut self) -> Block {
@@ -283,7 +283,7 @@ impl Trees<'_> {
                 stmts.push(stmt);
             }
         }
-        Block { stmts, span: self.place }
+        Block { stmts, span: self.span }
     }
 
     fn stmt(&mut self) -> Stmt {
@@ -332,19 +332,19 @@ impl Trees<'_> {
                 }),
             },
         };
-        Stmt { kind, span: self.place }
+        Stmt { kind, span: self.span }
     }
 
     fn assign(&mut self) -> StmtKind {
-        let mut place = Expr { kind: ExprKind::Name("p".into()), span: self.place };
+        let mut lvalue = Expr { kind: ExprKind::Name("p".into()), span: self.span };
         for _ in 0..self.pick(3) {
-            place = self.postfix(place);
+            lvalue = self.postfix(lvalue);
         }
         if self.flip() {
-            place = Expr { kind: ExprKind::Unary(UnaryOp::Deref, Box::new(place)), span: self.place };
+            lvalue = Expr { kind: ExprKind::Unary(UnaryOp::Deref, Box::new(lvalue)), span: self.span };
         }
         let op = self.maybe(|trees| OPS[8 + trees.pick(OPS.len() - 8)]);
-        StmtKind::Assign { place, op, value: self.expr(1) }
+        StmtKind::Assign { lvalue, op, value: self.expr(1) }
     }
 
     fn branch(&mut self) -> If {
@@ -356,7 +356,7 @@ impl Trees<'_> {
         let otherwise = match self.form(3, 2) {
             0 => None,
             1 => Some(Else::Block(self.block())),
-            _ => Some(Else::If(Box::new(self.deeper(Self::branch)), self.place)),
+            _ => Some(Else::If(Box::new(self.deeper(Self::branch)), self.span)),
         };
         If { cond, then, otherwise }
     }
@@ -364,7 +364,7 @@ impl Trees<'_> {
     /// An expression that binds at least as tightly as `level`; tighter than all operators is a cast.
     fn expr(&mut self, level: u8) -> Expr {
         const CAST: u8 = 11;
-        let span = self.place;
+        let span = self.span;
         let kind = self.deeper(|trees| match trees.form(8, 3) {
             0 => trees.atom().kind,
             1 | 2 => trees.literal(true).kind,
@@ -388,7 +388,7 @@ impl Trees<'_> {
     fn unary(&mut self) -> Expr {
         const UNARY: &[UnaryOp] =
             &[UnaryOp::Neg, UnaryOp::Not, UnaryOp::Deref, UnaryOp::AddrOf, UnaryOp::BitNot];
-        let span = self.place;
+        let span = self.span;
         let op = UNARY[self.pick(UNARY.len())];
         let operand = self.deeper(|trees| if trees.form(2, 1) == 1 { trees.unary() } else { trees.atom() });
         Expr { kind: ExprKind::Unary(op, Box::new(operand)), span }
@@ -402,7 +402,7 @@ impl Trees<'_> {
             1 => ExprKind::Index(base, Box::new(self.expr(1))),
             _ => ExprKind::Call { callee: base, args: self.some(0, 4, |trees| trees.expr(1)) },
         };
-        Expr { kind, span: self.place }
+        Expr { kind, span: self.span }
     }
 
     fn atom(&mut self) -> Expr {
@@ -418,29 +418,29 @@ impl Trees<'_> {
             },
             5 => ExprKind::Match { value: Box::new(trees.expr(1)), arms: trees.some(1, 4, Self::arm) },
             _ => {
-                let word = ["u8", "i64", "void"][trees.pick(3)];
-                let mut ty = TypeExpr { kind: TypeExprKind::Name(word.into()), span: trees.place };
+                let name_hint = ["u8", "i64", "void"][trees.pick(3)];
+                let mut ty = TypeExpr { kind: TypeExprKind::Name(name_hint.into()), span: trees.span };
                 if trees.flip() {
-                    ty = TypeExpr { kind: TypeExprKind::Ptr(Box::new(ty)), span: trees.place };
+                    ty = TypeExpr { kind: TypeExprKind::Ptr(Box::new(ty)), span: trees.span };
                 }
-                let callee = Expr { kind: ExprKind::Name("sizeof".into()), span: trees.place };
-                let arg = Expr { kind: ExprKind::Type(ty), span: trees.place };
+                let callee = Expr { kind: ExprKind::Name("sizeof".into()), span: trees.span };
+                let arg = Expr { kind: ExprKind::Type(ty), span: trees.span };
                 ExprKind::Call { callee: Box::new(callee), args: vec![arg] }
             }
         });
-        Expr { kind, span: self.place }
+        Expr { kind, span: self.span }
     }
 
     /// A type that a `(` may follow: local storage would take it for its size.
     fn sized_type(&mut self) -> TypeExpr {
         let name = TYPES[self.pick(TYPES.len())].to_owned();
-        TypeExpr { kind: TypeExprKind::Name(name), span: self.place }
+        TypeExpr { kind: TypeExprKind::Name(name), span: self.span }
     }
 
     fn arm(&mut self) -> Arm {
         let pattern = match self.pick(3) {
             0 => None,
-            1 => Some(Expr { kind: ExprKind::Name(self.ident().name), span: self.place }),
+            1 => Some(Expr { kind: ExprKind::Name(self.ident().name), span: self.span }),
             _ => Some(self.literal(false))
                 .filter(|pattern| !matches!(pattern.kind, ExprKind::Array(_) | ExprKind::Null)),
         };
@@ -450,7 +450,7 @@ impl Trees<'_> {
 
     /// A literal, perhaps with a sign; an array only of literals and, if `names`, names.
     fn literal(&mut self, names: bool) -> Expr {
-        let span = self.place;
+        let span = self.span;
         let kind = self.deeper(|trees| match trees.form(7, 6) {
             0 => ExprKind::Int(trees.number()),
             1 => ExprKind::Bool(trees.flip()),
@@ -490,8 +490,8 @@ impl Unsigned for Expr {
 /// Whether a statement stays one of its own behind what stands before.
 fn may_follow(before: Before, stmt: &Stmt) -> bool {
     let expr = match &stmt.kind {
-        StmtKind::Assign { place: Expr { kind: ExprKind::Unary(..), .. }, .. } => return true,
-        StmtKind::Assign { place, .. } => place,
+        StmtKind::Assign { lvalue: Expr { kind: ExprKind::Unary(..), .. }, .. } => return true,
+        StmtKind::Assign { lvalue, .. } => lvalue,
         StmtKind::Expr(expr) => expr,
         _ => return true,
     };

@@ -36,7 +36,7 @@ fn a_loop_without_a_known_end_needs_the_kernels_help() {
 }
 
 #[test]
-fn root_a_long_loop_without_decisions_is_walked_by_the_verifier() {
+fn root_the_verifier_follows_a_long_loop_without_branches() {
     let script = perf_program("var sum: u64 = 0", "for (i in 0..4096) { sum += i }\nreturn 0");
     let kernel = Some(KernelVersion::new(5, 15));
     let object =
@@ -63,7 +63,7 @@ fn loops_are_calls_where_there_are_no_iterators() {
 }
 
 #[test]
-fn a_binding_that_changes_from_turn_to_turn_is_refused_with_the_reason() {
+fn a_binding_that_changes_between_iterations_is_refused_with_the_reason() {
     let items = "struct Entry { value: u64 }\nvar m: hash<u32, Entry>(4)\nvar n: u32 = 3";
     let body = "var x = m[0]\nfor (i in 0..n) { x.value += 1\nx = m[i] }\nreturn 0";
     let kernel = Some(KernelVersion::new(6, 1));
@@ -97,27 +97,32 @@ fn helpers_are_refused_where_the_kernel_gives_them_to_others_only() {
 }
 
 #[test]
-fn loops_are_calls_in_programs_that_walk_through_a_map() {
+fn loops_are_calls_in_programs_that_iterate_over_a_map() {
     let items = "var m: hash<u32, u64>(4)\nvar n: u32 = 9\nvar sum: u64 = 0\n\
         @helper fn more() -> u64 { var made: u64 = 1\nfor (i in 0..n) { made *= sum + i }\nreturn made }";
-    let (inside, beside, called) =
+    let (inside, while_loop, called) =
         ("for (i in 0..n) { sum += i }", "while (sum > n) { sum /= 2 }", "sum += more()");
-    let walk = |turn: &str| format!("for (k, v in m) {{ sum += v\n{turn} }}\n");
+    let map_loop = |statement: &str| format!("for (k, v in m) {{ sum += v\n{statement} }}\n");
     let text =
         |body: String| object(&perf_program(items, &format!("{body}\nreturn 0"))).disassembly().to_owned();
-    for turn in [inside, beside, called] {
-        let around = format!("for (j in 0..n) {{ {} }}", walk("sum += j"));
-        for body in [walk(turn), format!("{turn}\n{}", walk("")), format!("{}\n{turn}", walk("")), around] {
+    for statement in [inside, while_loop, called] {
+        let around = format!("for (j in 0..n) {{ {} }}", map_loop("sum += j"));
+        for body in [
+            map_loop(statement),
+            format!("{statement}\n{}", map_loop("")),
+            format!("{}\n{statement}", map_loop("")),
+            around,
+        ] {
             let text = text(body);
             assert!(text.contains("call bpf_for_each_map_elem") && text.contains("call bpf_loop"), "{text}");
             assert!(!text.contains("bpf_iter_num"), "{text}");
         }
-        assert!(text(turn.to_owned()).contains("bpf_iter_num"), "without a walk: {turn}");
+        assert!(text(statement.to_owned()).contains("bpf_iter_num"), "without a walk: {statement}");
     }
 }
 
 #[test]
-fn a_loop_that_can_be_no_call_is_refused_beside_a_walk() {
+fn a_loop_that_cannot_be_a_call_is_refused_next_to_a_map_iteration() {
     let items = "struct Entry { value: u64 }\nvar m: hash<u32, Entry>(4)\nvar n: u32 = 3";
     let body =
         "var x = m[0]\nfor (i in 0..n) { x.value += 1\nx = m[i] }\nfor (k, v in m) { v.value = 1 }\nreturn 0";

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ks_compiler::btf::Kind;
+use ks_compiler::btf::BtfKind;
 use ks_compiler::kernel::{KernelVersion, Machine, compile};
 use ks_compiler::kernel_types::{KernelType, KernelTypes, Member, Param, Pointee};
 use ks_compiler::lex::Keyword;
@@ -27,7 +27,7 @@ fn root_members_of_all_raw_tracepoints_arguments_can_be_read() {
     let bytes = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has types");
     let kernel = Arc::new(KernelTypes::from_btf(bytes).expect("BTF"));
     let btf = kernel.btf().expect("it was given");
-    let events = btf.starting(Kind::Typedef, "btf_trace_").filter_map(|(_, name)| {
+    let events = btf.starting(BtfKind::Typedef, "btf_trace_").filter_map(|(_, name)| {
         let event = name.strip_prefix("btf_trace_")?;
         let params = kernel.raw_tracepoint(event).ok()?;
         (params.len() <= PARAMS).then(|| program(&kernel, event, &params)).flatten()
@@ -41,7 +41,7 @@ fn root_members_of_all_raw_tracepoints_arguments_can_be_read() {
 
 /// A loop may become a function of its own, which gets a pointer to an object as a number.
 #[test]
-fn root_members_can_be_read_before_within_and_behind_loops() {
+fn root_members_can_be_read_before_within_and_after_loops() {
     let script = r#"
         var turns: u32 = 3
         var sum: u64 = 0
@@ -130,7 +130,7 @@ fn program(kernel: &KernelTypes, event: &str, params: &[Param]) -> Option<String
 fn readable(kernel: &KernelTypes, structure: &str) -> Vec<String> {
     let found = kernel.structure(structure).expect("it was asked for");
     let members = found.members.iter().filter(|member| member.bitfield.is_none());
-    let named = members.filter(|member| Keyword::ALL.iter().all(|word| word.text() != member.name));
+    let named = members.filter(|member| Keyword::ALL.iter().all(|keyword| keyword.text() != member.name));
     let part = |member: &Member| match &member.ty {
         KernelType::Array { element, len } if element.scalar().is_some() && *len > 0 => {
             Some(format!("{}[{}]", member.name, len - 1))

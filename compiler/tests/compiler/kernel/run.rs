@@ -123,9 +123,9 @@ fn root_operators_agree_with_the_language_for_every_width() {
 }
 
 /// A generator of numbers that gives the same ones in every run.
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % bound
@@ -133,14 +133,14 @@ impl Numbers {
 }
 
 /// A random expression over `a[0]`..`a[7]`: its text and its value.
-fn expression(numbers: &mut Numbers, int: Int, inputs: &[i128], depth: u32) -> (String, i128) {
-    if depth == 0 || numbers.below(8) == 0 {
-        let index = numbers.below(inputs.len());
+fn expression(rng: &mut Rng, int: Int, inputs: &[i128], depth: u32) -> (String, i128) {
+    if depth == 0 || rng.below(8) == 0 {
+        let index = rng.below(inputs.len());
         return (format!("v{index}"), inputs[index]);
     }
-    let op = OPERATORS[numbers.below(OPERATORS.len())];
-    let (left, a) = expression(numbers, int, inputs, depth - 1);
-    let (right, b) = expression(numbers, int, inputs, depth - 1);
+    let op = OPERATORS[rng.below(OPERATORS.len())];
+    let (left, a) = expression(rng, int, inputs, depth - 1);
+    let (right, b) = expression(rng, int, inputs, depth - 1);
     (format!("({left} {op} {right})"), int.apply(op, a, b))
 }
 
@@ -148,7 +148,7 @@ fn expression(numbers: &mut Numbers, int: Int, inputs: &[i128], depth: u32) -> (
 fn root_random_expressions_agree_with_the_language() {
     const EXPRESSIONS: usize = 24;
     for (seed, int) in Int::ALL.into_iter().enumerate() {
-        let mut generator = Numbers(seed as u64 + 1);
+        let mut generator = Rng(seed as u64 + 1);
         let edges = int.edges();
         let inputs: Vec<i128> = (0..8).map(|_| edges[generator.below(edges.len())]).collect();
         let ty = int.name();

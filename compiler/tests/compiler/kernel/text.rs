@@ -23,7 +23,7 @@ fn an_addition_to_a_bound_entry_is_atomic_at_any_index() {
 }
 
 #[test]
-fn what_others_may_write_is_read_again_behind_a_call() {
+fn memory_that_others_may_write_is_reloaded_after_a_call() {
     let script = perf_program(
         "var flag: u64 = 0\nvar out: u64 = 0",
         "var a = flag\nvar t = time_ns()\nout = (flag - a) + t\nreturn 0",
@@ -48,15 +48,15 @@ fn a_record_is_asked_for_once() {
 }
 
 #[test]
-fn turns_of_a_small_loop_follow_each_other_while_the_verifier_can_walk_all_ways() {
+fn a_small_loop_is_unrolled_while_the_verifier_can_follow_all_paths() {
     let loop_of = |body: &str| {
         let body = format!("var n: u32 = 0\nfor (i in 0..12) {{ {body} }}\nreturn n as i32");
         object(&perf_program("var limit: u64 = 8", &body))
     };
     let small = loop_of("if (ctx->addr > limit + i) { n += i }");
     assert!(!small.mir().contains("bpf_iter_num_next"), "{}", small.mir());
-    let many_ways = loop_of("if (ctx->addr > limit + i) { n += i }\nif (ctx->addr > n) { n *= 3 }");
-    assert!(many_ways.mir().contains("bpf_iter_num_next"), "{}", many_ways.mir());
+    let many_paths = loop_of("if (ctx->addr > limit + i) { n += i }\nif (ctx->addr > n) { n *= 3 }");
+    assert!(many_paths.mir().contains("bpf_iter_num_next"), "{}", many_paths.mir());
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn watch(event: *bpf_perf_event_data) -> i32 {
 }
 ";
     let dump = Loaded::load(object(script).elf()).translated("watch");
-    let shown = [
+    let expected_lines = [
         "i32 watch(void * event)",
         "bool inside(void * __status, struct Range * range, u32 n)",
         "hits += 1 [file:case.ks line_num:16 line_col:5]",
@@ -138,7 +138,7 @@ fn watch(event: *bpf_perf_event_data) -> i32 {
         "return n >= range.low && n < range.high [file:case.ks line_num:10 line_col:",
         "hits += range.low [file:case.ks line_num:8 line_col:9]",
     ];
-    for line in shown {
+    for line in expected_lines {
         assert!(dump.contains(line), "{line} in\n{dump}");
     }
 }
@@ -158,9 +158,9 @@ fn root_map_entries_are_what_the_script_stored() {
     let stat = |wanted: u64| stats.iter().find(|(key, _)| *key == wanted).map(|(_, stat)| stat);
     assert_eq!(stats.len(), 2, "{stats:?}");
     assert_eq!(stat(7).expect("stored")["kind"], 3);
-    let made = stat(8).expect("a part that is changed makes the entry");
+    let created = stat(8).expect("a part that is changed makes the entry");
     assert_eq!(
-        (&made["hits"], &made["bytes"], &made["kind"]),
+        (&created["hits"], &created["bytes"], &created["kind"]),
         (&5.into(), &0.into(), &0.into()),
         "{stats:?}"
     );

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use ks_compiler::btf::{BtfBuilder, Enumerator, FuncLinkage, IntEncoding, Member, Signedness, TypeId};
-use ks_compiler::kernel_types::{Entry, KernelType, KernelTypes, OpsMemberKind, Pointee, Record, Unfound};
+use ks_compiler::kernel_types::{
+    ArgumentPassing, KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Pointee, Record,
+};
 
 fn kernel(btf: &BtfBuilder) -> KernelTypes {
     KernelTypes::from_btf(btf.finish().expect("well-formed")).expect("BTF")
@@ -26,7 +28,7 @@ fn static_functions_of_one_name_agree_as_far_as_they_do() {
 }
 
 #[test]
-fn types_are_told_apart() {
+fn types_are_distinguished() {
     let mut btf = BtfBuilder::new();
     let char = btf.int("char", 1, IntEncoding::Unsigned);
     let bool = btf.int("_Bool", 1, IntEncoding::Bool);
@@ -58,9 +60,10 @@ fn types_are_told_apart() {
     btf.func("everything", proto, FuncLinkage::Global);
     let kernel = kernel(&btf);
     let proto = kernel.function("everything").expect("written").proto;
-    let shown: Vec<_> = proto.params.iter().map(|param| format!("{}: {}", param.name, param.ty)).collect();
+    let param_texts: Vec<_> =
+        proto.params.iter().map(|param| format!("{}: {}", param.name, param.ty)).collect();
     assert_eq!(
-        shown,
+        param_texts,
         [
             "arg0: i8",
             "flag: bool",
@@ -96,13 +99,16 @@ fn system_calls_of_another_architecture() {
     assert_eq!((call.target.as_str(), call.proto.params.len()), ("__arm64_sys_brand_new", 2));
     // Nobody knows its arguments.
     let unknown = kernel.function("sys_unheard_of").expect("written");
-    assert_eq!((unknown.entry, unknown.proto.params.len()), (Entry::Syscall { known: false }, 0));
+    assert_eq!((unknown.entry, unknown.proto.params.len()), (ArgumentPassing::Syscall { known: false }, 0));
     assert_eq!(kernel.syscall("unheard_of"), None);
     // The wrapper itself is a function like any other.
-    assert_eq!(kernel.function("__arm64_sys_brand_new").expect("written").entry, Entry::Direct);
+    assert_eq!(kernel.function("__arm64_sys_brand_new").expect("written").entry, ArgumentPassing::Direct);
     assert!(kernel.tracepoint("syscalls", "sys_enter_brand_new").is_ok());
     // The table knows it; this kernel lacks it.
-    assert!(matches!(kernel.tracepoint("syscalls", "sys_enter_openat"), Err(Unfound::Missing { .. })));
+    assert!(matches!(
+        kernel.tracepoint("syscalls", "sys_enter_openat"),
+        Err(KernelLookupError::Missing { .. })
+    ));
 }
 
 #[test]

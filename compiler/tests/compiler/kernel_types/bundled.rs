@@ -1,6 +1,6 @@
 //! Without BTF.
 
-use ks_compiler::kernel_types::{KernelType, KernelTypes, OpsMemberKind, Record, Unfound};
+use ks_compiler::kernel_types::{KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Record};
 
 #[test]
 fn what_never_changes_is_known() {
@@ -30,15 +30,15 @@ fn what_never_changes_is_known() {
 }
 
 #[test]
-fn the_rest_cannot_be_told() {
+fn the_rest_is_unknown_without_btf() {
     let kernel = KernelTypes::bundled();
-    assert_eq!(kernel.function("vfs_read"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.function("sys_openat"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.tracepoint("sched", "sched_wakeup"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.tracepoint("syscalls", "sys_enter_brand_new"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.raw_tracepoint("sched_switch"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.lsm_hook("file_open"), Err(Unfound::CannotTell));
-    assert_eq!(kernel.kfunc("bpf_task_from_pid"), Err(Unfound::CannotTell));
+    assert_eq!(kernel.function("vfs_read"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.function("sys_openat"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.tracepoint("sched", "sched_wakeup"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.tracepoint("syscalls", "sys_enter_brand_new"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.raw_tracepoint("sched_switch"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.lsm_hook("file_open"), Err(KernelLookupError::NoBtf));
+    assert_eq!(kernel.kfunc("bpf_task_from_pid"), Err(KernelLookupError::NoBtf));
     assert_eq!(kernel.kfunc_names(), Vec::<String>::new());
 }
 
@@ -48,7 +48,7 @@ fn a_list_of_events_decides() {
     let kernel = KernelTypes::bundled().with_events(|| Some(list.to_owned()));
     assert!(kernel.tracepoint("sched", "sched_switch").is_ok());
     let near = |category, event| match kernel.tracepoint(category, event) {
-        Err(Unfound::Missing { near }) => near,
+        Err(KernelLookupError::Missing { near }) => near,
         other => panic!("{other:?}"),
     };
     assert_eq!(near("task", "sched_wakeup"), ["sched/sched_wakeup"]);
@@ -63,5 +63,5 @@ fn nothing_is_fetched_before_it_is_asked_for() {
     // What is fetched may be no BTF.
     let kernel = KernelTypes::fetched(|| Some(b"rubbish".to_vec()));
     assert!(!kernel.has_btf());
-    assert_eq!(kernel.function("vfs_read"), Err(Unfound::CannotTell));
+    assert_eq!(kernel.function("vfs_read"), Err(KernelLookupError::NoBtf));
 }

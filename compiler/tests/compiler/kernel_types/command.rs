@@ -14,9 +14,9 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-fn ks(folder: &Path, words: &[&str]) -> Output {
+fn ks(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ks"));
-    command.arg("init").args(words).current_dir(folder).output().expect("ks runs")
+    command.arg("init").args(arguments).current_dir(folder).output().expect("ks runs")
 }
 
 fn errors(output: &Output) -> String {
@@ -24,7 +24,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn a_folder_is_made_and_filled() {
+fn a_folder_is_created_and_filled() {
     let at = folder("made");
     let output = ks(&at, &["xdp", "deep/down/packets"]);
     assert!(output.status.success(), "{}", errors(&output));
@@ -49,14 +49,14 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn an_error_leaves_nothing_behind() {
+fn an_error_creates_no_files() {
     let at = folder("error");
-    for words in
+    for arguments in
         [&["xpd", "fresh"][..], &["probe/vfs_raed", "fresh"], &["xdp", "fresh", "--btf", "no_such_file"]]
     {
-        let output = ks(&at, words);
-        assert_eq!(output.status.code(), Some(1), "{words:?}");
-        assert!(!at.join("fresh").exists(), "{words:?}");
+        let output = ks(&at, arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(!at.join("fresh").exists(), "{arguments:?}");
     }
     fs::write(at.join("rubbish"), "not BTF").expect("writable");
     let output = ks(&at, &["xdp", "fresh", "--btf", "rubbish"]);

@@ -79,9 +79,12 @@ fn items(name: &str, text: &str) -> Vec<Item> {
 
 fn check(files: &[(String, String)]) -> Diagnostics {
     let (script, text) = files.first().expect("a script");
-    let beside = Arc::new(InMemory(files.iter().cloned().collect()));
-    let options =
-        pipeline::Options { files: beside, kernel: Arc::clone(&KERNEL), ..pipeline::Options::new("fresh") };
+    let files_in_memory = Arc::new(InMemory(files.iter().cloned().collect()));
+    let options = pipeline::Options {
+        files: files_in_memory,
+        kernel: Arc::clone(&KERNEL),
+        ..pipeline::Options::new("fresh")
+    };
     pipeline::parse(script, text.as_bytes(), options).expect("short").check().diagnostics
 }
 
@@ -204,18 +207,18 @@ fn kernel_functions_are_declared_once() {
 #[test]
 fn a_wrong_kind_is_an_error_that_helps() {
     let error = |kind: &str| init::starter(kind, "fresh", &KERNEL, Options::default()).expect_err(kind);
-    let shown = |kind: &str| error(kind).to_string();
-    assert_eq!(shown("xpd"), "there is no kind of program `xpd`; did you mean `xdp`?");
-    assert_eq!(shown("xdp/eth0"), "there is no kind of program `xdp/eth0`; did you mean `xdp`?");
-    assert!(shown("kprobe/vfs_read").contains("`probe/FUNCTION`"));
-    assert!(shown("probe/vfs_raed").contains("`vfs_read`"));
-    assert!(shown("retprobe/vfs_raed").contains("`vfs_read`"));
-    assert!(shown("tracepoint/sched/sched_swich").contains("`sched/sched_switch`"));
-    assert!(shown("raw_tracepoint/sched_swich").contains("`sched_switch`"));
-    assert!(shown("syscall_enter/opennat").contains("`openat`"));
-    assert!(shown("lsm/file_opne").contains("`file_open`"));
-    assert!(shown("cgroup/conect4").contains("`cgroup/connect4`"));
-    assert!(shown("tcp_congestion_op").contains("`tcp_congestion_ops`"));
+    let error_text = |kind: &str| error(kind).to_string();
+    assert_eq!(error_text("xpd"), "there is no kind of program `xpd`; did you mean `xdp`?");
+    assert_eq!(error_text("xdp/eth0"), "there is no kind of program `xdp/eth0`; did you mean `xdp`?");
+    assert!(error_text("kprobe/vfs_read").contains("`probe/FUNCTION`"));
+    assert!(error_text("probe/vfs_raed").contains("`vfs_read`"));
+    assert!(error_text("retprobe/vfs_raed").contains("`vfs_read`"));
+    assert!(error_text("tracepoint/sched/sched_swich").contains("`sched/sched_switch`"));
+    assert!(error_text("raw_tracepoint/sched_swich").contains("`sched_switch`"));
+    assert!(error_text("syscall_enter/opennat").contains("`openat`"));
+    assert!(error_text("lsm/file_opne").contains("`file_open`"));
+    assert!(error_text("cgroup/conect4").contains("`cgroup/connect4`"));
+    assert!(error_text("tcp_congestion_op").contains("`tcp_congestion_ops`"));
     for kind in [
         "tc",
         "tc/sideways",

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use ks_compiler::kernel_types::{
-    Entry, KernelType, KernelTypes, OpsMemberKind, Pointee, Record, Spelling, Unfound,
+    ArgumentPassing, KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Pointee, Record, Spelling,
 };
 
 static KERNEL: LazyLock<KernelTypes> = LazyLock::new(|| {
@@ -19,11 +19,11 @@ fn pointer(name: &str) -> KernelType {
 #[test]
 fn a_function_has_its_parameters() {
     let read = KERNEL.function("vfs_read").expect("every kernel has it");
-    let shown: Vec<_> =
+    let param_texts: Vec<_> =
         read.proto.params.iter().map(|param| format!("{}: {}", param.name, param.ty)).collect();
-    assert_eq!(shown, ["file: *file", "buf: *char", "count: size_t", "pos: *i64"]);
+    assert_eq!(param_texts, ["file: *file", "buf: *char", "count: size_t", "pos: *i64"]);
     assert_eq!(read.proto.result, KernelType::int(8, true));
-    assert_eq!((read.agreed, read.entry), (4, Entry::Direct));
+    assert_eq!((read.agreed, read.entry), (4, ArgumentPassing::Direct));
 
     let exit = KERNEL.function("do_exit").expect("every kernel has it");
     assert_eq!(exit.proto.result, KernelType::Void);
@@ -31,13 +31,19 @@ fn a_function_has_its_parameters() {
 
 #[test]
 fn a_wrong_function_has_near_ones() {
-    let Err(Unfound::Missing { near }) = KERNEL.function("vfs_raed") else { panic!("there is none") };
+    let Err(KernelLookupError::Missing { near }) = KERNEL.function("vfs_raed") else {
+        panic!("there is none")
+    };
     assert!(near.contains(&"vfs_read".to_owned()), "{near:?}");
     assert!(near.len() <= 3);
     // A wrong first letter too.
-    let Err(Unfound::Missing { near }) = KERNEL.function("qdo_exit") else { panic!("there is none") };
+    let Err(KernelLookupError::Missing { near }) = KERNEL.function("qdo_exit") else {
+        panic!("there is none")
+    };
     assert!(near.contains(&"do_exit".to_owned()), "{near:?}");
-    let Err(Unfound::Missing { near }) = KERNEL.function("zzqqzzqqzzqq") else { panic!("there is none") };
+    let Err(KernelLookupError::Missing { near }) = KERNEL.function("zzqqzzqqzzqq") else {
+        panic!("there is none")
+    };
     assert_eq!(near, Vec::<String>::new());
 }
 
@@ -45,7 +51,7 @@ fn a_wrong_function_has_near_ones() {
 fn a_system_call_means_its_wrapper_with_its_own_arguments() {
     let open = KERNEL.function("sys_openat").expect("every kernel has it");
     assert!(open.target.ends_with("_sys_openat") && open.target.starts_with("__"), "{}", open.target);
-    assert_eq!(open.entry, Entry::Syscall { known: true });
+    assert_eq!(open.entry, ArgumentPassing::Syscall { known: true });
     let names: Vec<_> = open.proto.params.iter().map(|param| param.name.as_str()).collect();
     assert_eq!(names, ["dfd", "filename", "flags", "mode"]);
     assert_eq!(open.proto.params[1].ty, KernelType::Pointer(Pointee::Char));
@@ -53,7 +59,9 @@ fn a_system_call_means_its_wrapper_with_its_own_arguments() {
     assert_eq!(KERNEL.function("sys_clone").expect("every kernel has it").proto.params.len(), 5);
     // A call without arguments.
     assert_eq!(KERNEL.function("sys_getpid").expect("every kernel has it").proto.params, []);
-    let Err(Unfound::Missing { near }) = KERNEL.function("sys_opennat") else { panic!("there is none") };
+    let Err(KernelLookupError::Missing { near }) = KERNEL.function("sys_opennat") else {
+        panic!("there is none")
+    };
     assert!(near.contains(&"sys_openat".to_owned()), "{near:?}");
 }
 
@@ -119,7 +127,7 @@ fn an_event_has_a_record() {
     assert_eq!(wakeup.record, Record::Class);
 
     let near = |category, event| match KERNEL.tracepoint(category, event) {
-        Err(Unfound::Missing { near }) => near,
+        Err(KernelLookupError::Missing { near }) => near,
         other => panic!("{other:?}"),
     };
     assert!(near("sched", "sched_swich").contains(&"sched/sched_switch".to_owned()));
@@ -132,7 +140,7 @@ fn a_raw_tracepoint_has_named_arguments() {
     assert_eq!(params.len(), 4);
     assert_eq!(params[0].ty, KernelType::Bool);
     assert_eq!(params[1].ty, pointer("task_struct"));
-    let Err(Unfound::Missing { near }) = KERNEL.raw_tracepoint("sched_swich") else {
+    let Err(KernelLookupError::Missing { near }) = KERNEL.raw_tracepoint("sched_swich") else {
         panic!("there is none")
     };
     assert!(near.contains(&"sched_switch".to_owned()), "{near:?}");
@@ -143,7 +151,9 @@ fn hooks_tables_and_functions_for_programs() {
     let open = KERNEL.lsm_hook("file_open").expect("a kernel with BPF LSM has it");
     assert_eq!(open.params[0].ty, pointer("file"));
     assert_eq!(open.result, KernelType::int(4, true));
-    assert!(matches!(KERNEL.lsm_hook("file_opne"), Err(Unfound::Missing { near }) if near[0] == "file_open"));
+    assert!(
+        matches!(KERNEL.lsm_hook("file_opne"), Err(KernelLookupError::Missing { near }) if near[0] == "file_open")
+    );
 
     let tcp = KERNEL.struct_ops("tcp_congestion_ops").expect("every kernel has it");
     assert!(tcp.registrable && tcp.from_btf);
@@ -163,7 +173,9 @@ fn hooks_tables_and_functions_for_programs() {
     let kfunc = KERNEL.kfunc("bpf_task_from_pid").expect("since v6.2");
     assert_eq!(kfunc.proto.result, pointer("task_struct"));
     assert_eq!(kfunc.marked, KERNEL.kfunc_names().contains(&"bpf_task_from_pid".to_owned()));
-    let Err(Unfound::Missing { near }) = KERNEL.kfunc("bpf_task_from_pdi") else { panic!("there is none") };
+    let Err(KernelLookupError::Missing { near }) = KERNEL.kfunc("bpf_task_from_pdi") else {
+        panic!("there is none")
+    };
     assert!(near.contains(&"bpf_task_from_pid".to_owned()), "{near:?}");
     assert!(!KERNEL.kfunc("vfs_read").expect("a function").marked);
 }

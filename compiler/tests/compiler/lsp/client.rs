@@ -205,7 +205,7 @@ impl Spot {
 }
 
 /// The text of a range, for tests on one line.
-pub fn place(range: &Value) -> (u64, u64, u64) {
+pub fn line_range(range: &Value) -> (u64, u64, u64) {
     let number = |end: &str, field: &str| range[end][field].as_u64().expect("a number");
     (number("start", "line"), number("start", "character"), number("end", "character"))
 }

@@ -35,7 +35,7 @@ fn names_in_scope_are_offered() {
 }
 
 #[test]
-fn members_are_offered_behind_dot_and_arrow() {
+fn members_are_offered_after_dot_and_arrow() {
     let head = "struct In { deep: u8 }\nstruct S { a: u32, n: In[3] }\nvar m : hash<u32, S>(4)\nvar ring : ringbuf<S>(4096)\nconfig c { limit: u32 = 1 }\n";
     let exactly = |body: &str, wanted: &[&str]| {
         let mut found = labels(&format!("{head}{body}"));
@@ -72,7 +72,7 @@ fn labels_sorted(text: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn events_are_offered_behind_event() {
+fn events_are_offered_after_event() {
     offers(
         "fn main() -> i32 {\n    var a = attach(perf_options { event: <|>\n",
         &["page_faults", "cache_misses", "raw_event", "hw_cache"],
@@ -159,7 +159,7 @@ fn a_text_that_is_broken_elsewhere_does_not_matter() {
 }
 
 #[test]
-fn the_parameters_of_a_call_are_shown() {
+fn signature_help_lists_the_parameters_of_a_call() {
     let help = |text: &str| {
         let mut client = Client::new();
         let spot = client.open("a.ks", text);

@@ -9,7 +9,7 @@ fn code(answer: &Value) -> i64 {
 }
 
 #[test]
-fn capabilities_are_told_and_columns_are_agreed_on() {
+fn capabilities_are_reported_and_the_position_encoding_is_negotiated() {
     let mut client = Client::silent();
     let result = client.request("initialize", json!({ "capabilities": {} }));
     assert_eq!(result["capabilities"]["positionEncoding"], "utf-16");
@@ -58,7 +58,7 @@ fn questions_before_initialize_are_refused() {
 }
 
 #[test]
-fn what_is_no_message_is_told_and_does_no_harm() {
+fn what_is_no_message_is_reported_and_does_no_harm() {
     let mut client = Client::new();
     client.raw(b"Content-Length: 7\r\n\r\nnot {js");
     let answer = client.receive(|message| message["id"].is_null() && message.get("error").is_some());

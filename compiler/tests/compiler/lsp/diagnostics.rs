@@ -4,7 +4,7 @@ use ks_compiler::lsp::Server;
 use ks_compiler::pipeline::Options;
 use serde_json::{Value, json};
 
-use crate::lsp::client::{Client, place};
+use crate::lsp::client::{Client, line_range};
 
 const WRONG: &str =
     "fn main() -> i32 {\n    var a = attach(perf_options { event: page_fault })\n    return 0\n}\n";
@@ -14,12 +14,12 @@ fn an_error_appears_and_goes_as_the_text_changes() {
     let mut client = Client::new();
     let spot = client.open("a.ks", WRONG);
     let version = client.version();
-    let shown = client.diagnostics(&spot.uri, version);
-    assert_eq!(shown.len(), 1, "{shown:?}");
-    assert_eq!(shown[0]["code"], "KS0417");
-    assert_eq!(shown[0]["severity"], 1);
-    assert_eq!(shown[0]["source"], "ks");
-    assert_eq!(place(&shown[0]["range"]), (1, 41, 51));
+    let published = client.diagnostics(&spot.uri, version);
+    assert_eq!(published.len(), 1, "{published:?}");
+    assert_eq!(published[0]["code"], "KS0417");
+    assert_eq!(published[0]["severity"], 1);
+    assert_eq!(published[0]["source"], "ks");
+    assert_eq!(line_range(&published[0]["range"]), (1, 41, 51));
 
     let end = json!({ "line": 1, "character": 51 });
     let version = client.change(&spot.uri, json!([{ "range": { "start": end, "end": end }, "text": "s" }]));
@@ -35,48 +35,48 @@ fn an_error_appears_and_goes_as_the_text_changes() {
 }
 
 #[test]
-fn errors_of_the_back_ends_are_shown_too() {
+fn errors_of_the_back_ends_are_reported_too() {
     let mut client = Client::new();
     let script = include_str!("../../cases/diagnostics/KS1004_two_megabytes.ks");
     let spot = client.open("a.ks", script);
-    let shown = client.receive(|message| {
+    let published = client.receive(|message| {
         let codes = message["params"]["diagnostics"].as_array().into_iter().flatten().map(|one| &one["code"]);
         message["method"] == "textDocument/publishDiagnostics"
             && codes.into_iter().any(|code| code == "KS1004")
     });
-    assert_eq!(shown["params"]["uri"], spot.uri.as_str(), "{shown}");
+    assert_eq!(published["params"]["uri"], spot.uri.as_str(), "{published}");
     // A text that is mended meanwhile is not shown with them.
     let version = client.change(&spot.uri, json!([{ "text": "fn main() -> i32 {\n    return 0\n}\n" }]));
     assert_eq!(client.diagnostics(&spot.uri, version), Vec::<Value>::new());
 }
 
 #[test]
-fn several_errors_are_shown_at_once() {
+fn several_errors_are_reported_at_once() {
     let mut client = Client::new();
     let spot = client.open("a.ks", "fn main() -> i32 {\n    var = 1\n    return 0\n}\nstruct S { a }\n");
     let version = client.version();
-    let shown = client.diagnostics(&spot.uri, version);
-    let lines: Vec<_> = shown.iter().map(|one| place(&one["range"]).0).collect();
-    assert_eq!(lines, [1, 4], "{shown:?}");
+    let published = client.diagnostics(&spot.uri, version);
+    let lines: Vec<_> = published.iter().map(|one| line_range(&one["range"]).0).collect();
+    assert_eq!(lines, [1, 4], "{published:?}");
 }
 
 #[test]
-fn an_error_in_a_module_is_shown_where_the_module_is_named() {
+fn an_error_in_a_module_is_reported_where_the_module_is_named() {
     let mut client = Client::new();
     client.file("m.ks", "fn half(a: u32) -> u32 {\n    var = 1\n    return a\n}\n");
     let spot = client.open("a.ks", "\nimport m from \"m.ks\"\nfn main() -> i32 { return 0 }\n");
     let version = client.version();
-    let shown = client.diagnostics(&spot.uri, version);
-    let error = shown.iter().find(|one| one["severity"] == 1).expect("an error");
-    assert_eq!(place(&error["range"]), (1, 14, 20), "{error}");
+    let published = client.diagnostics(&spot.uri, version);
+    let error = published.iter().find(|one| one["severity"] == 1).expect("an error");
+    assert_eq!(line_range(&error["range"]), (1, 14, 20), "{error}");
     assert!(error["message"].as_str().is_some_and(|text| text.starts_with("in m.ks: expected")), "{error}");
     let there = &error["relatedInformation"][0]["location"];
-    assert_eq!((&there["uri"], place(&there["range"]).0), (&json!(client.uri("m.ks")), 1));
+    assert_eq!((&there["uri"], line_range(&there["range"]).0), (&json!(client.uri("m.ks")), 1));
 
     client.open("m.ks", "fn half(a: u32) -> u32 {\n    return a / 2\n}\n");
-    let shown = client.diagnostics(&spot.uri, version);
+    let published = client.diagnostics(&spot.uri, version);
     let syntax = |one: &Value| one["code"] == "KS0201";
-    assert!(!shown.iter().any(syntax), "the open text counts, not its file: {shown:?}");
+    assert!(!published.iter().any(syntax), "the open text counts, not its file: {published:?}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn formatting_replaces_only_the_lines_that_differ() {
 #[test]
 fn of_several_changes_in_a_row_only_the_last_is_checked() {
     let mut server = Server::new(Options::new("none"));
-    let mut tell = |method: &str, params: Value| {
+    let mut send = |method: &str, params: Value| {
         let id = if method == "initialize" { json!(1) } else { Value::Null };
         let mut message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
         if !id.is_null() {
@@ -128,18 +128,18 @@ fn of_several_changes_in_a_row_only_the_last_is_checked() {
         }
         server.handle(message.to_string().as_bytes())
     };
-    tell("initialize", json!({ "capabilities": {} }));
+    send("initialize", json!({ "capabilities": {} }));
     let item = json!({ "uri": "file:///a.ks", "languageId": "kernelscript", "version": 1, "text": "" });
-    assert_eq!(tell("textDocument/didOpen", json!({ "textDocument": item })), Vec::<Value>::new());
+    assert_eq!(send("textDocument/didOpen", json!({ "textDocument": item })), Vec::<Value>::new());
     for version in 2..5 {
         let params = json!({
             "textDocument": { "uri": "file:///a.ks", "version": version },
             "contentChanges": [{ "text": format!("{} fn", "x".repeat(version)) }],
         });
-        assert_eq!(tell("textDocument/didChange", params), Vec::<Value>::new());
+        assert_eq!(send("textDocument/didChange", params), Vec::<Value>::new());
     }
-    let shown = server.idle().expect("a text to check");
-    assert_eq!(shown.len(), 1);
-    assert_eq!(shown[0]["params"]["version"], 4);
+    let published = server.idle().expect("a text to check");
+    assert_eq!(published.len(), 1);
+    assert_eq!(published[0]["params"]["version"], 4);
     assert!(server.idle().is_none(), "nothing is left");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ks_compiler::builtins::perf::EVENTS;
 use ks_compiler::facts::Facts;
 use ks_compiler::facts::predeclared;
-use ks_compiler::facts::tables::{attributes, builtins, maps, words};
+use ks_compiler::facts::tables::{attributes, builtins, keywords, maps};
 use ks_compiler::lex::Keyword;
 use regex::Regex;
 use serde_json::Value;
@@ -80,13 +80,13 @@ fn every_regex_compiles_and_every_rule_exists() {
 }
 
 #[test]
-fn reserved_words_are_those_of_the_scanner() {
+fn keywords_are_those_of_the_scanner() {
     let grammar = grammar();
     let groups = ["scalars", "constants", "control", "words"].map(|rule| alternatives(&grammar, rule));
     let all: BTreeSet<String> = groups.iter().flatten().cloned().collect();
     assert_eq!(all, set(Keyword::ALL.iter().map(|keyword| keyword.text())));
     assert_eq!(groups.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "each word has one colour");
-    assert_eq!(groups[0], set(words::type_words().map(|keyword| keyword.text())));
+    assert_eq!(groups[0], set(keywords::type_keywords().map(|keyword| keyword.text())));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn names_of_the_language_are_those_of_the_tables() {
 }
 
 #[test]
-fn words_are_matched_whole_and_numbers_as_the_scanner_does() {
+fn keywords_are_matched_whole_and_numbers_as_the_scanner_does() {
     let grammar = grammar();
     let control = regex(&grammar, "control");
     assert!(control.is_match("x in y") && !control.is_match("into"));

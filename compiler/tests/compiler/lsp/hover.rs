@@ -5,16 +5,16 @@ use crate::lsp::client::Client;
 fn hover(text: &str) -> String {
     let mut client = Client::new();
     let spot = client.open("a.ks", text);
-    let shown = client.at("textDocument/hover", &spot);
-    shown["contents"]["value"].as_str().unwrap_or_default().to_owned()
+    let hover_text = client.at("textDocument/hover", &spot);
+    hover_text["contents"]["value"].as_str().unwrap_or_default().to_owned()
 }
 
 fn first_line(text: &str) -> String {
-    let shown = hover(text);
-    shown
+    let hover_text = hover(text);
+    hover_text
         .strip_prefix("```kernelscript\n")
         .and_then(|rest| rest.split("\n```").next())
-        .unwrap_or(&shown)
+        .unwrap_or(&hover_text)
         .to_owned()
 }
 
@@ -37,26 +37,32 @@ fn names_show_their_declaration() {
 
 #[test]
 fn types_show_what_they_hold() {
-    let shown = first_line("struct Pair { left: u32, right: *u8 }\nfn f(p: Pa<|>ir) { }\n");
-    assert_eq!(shown, "struct Pair {\n    left: u32,\n    right: *u8,\n}");
-    let shown = hover("fn f(r: perf_<|>read) { }\n");
-    assert!(shown.contains("values: i64[16]"), "{shown}");
+    let hover_text = first_line("struct Pair { left: u32, right: *u8 }\nfn f(p: Pa<|>ir) { }\n");
+    assert_eq!(hover_text, "struct Pair {\n    left: u32,\n    right: *u8,\n}");
+    let hover_text = hover("fn f(r: perf_<|>read) { }\n");
+    assert!(hover_text.contains("values: i64[16]"), "{hover_text}");
 }
 
 #[test]
 fn builtins_events_attributes_and_map_kinds_are_explained() {
-    let shown = hover("fn main() -> i32 { sle<|>ep(5)\nreturn 0 }\n");
-    assert!(shown.contains("sleep(ms: u32) -> u32") && shown.contains("milliseconds"), "{shown}");
-    let shown = hover("fn f() { var o = perf_options { event: cache_mis<|>ses } }\n");
-    assert!(shown.contains("`cache-misses`") && shown.contains("PERF_COUNT_HW_CACHE_MISSES"), "{shown}");
-    let shown = hover("@xd<|>p\nfn f(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\n");
-    assert!(shown.contains("(ctx: *xdp_md) -> xdp_action"), "{shown}");
-    let shown = hover("var m : lru_h<|>ash<u32, u64>(4)\n");
-    assert!(shown.contains("lru_hash<K, V>(N)"), "{shown}");
-    let shown = hover("@flags(no_pre<|>alloc) var m : hash<u32, u64>(4)\n");
-    assert!(shown.contains("allocated when they are made"), "{shown}");
-    let shown = hover("fn f() { de<|>fer print(1) }\n");
-    assert!(shown.contains("when the function is left"), "{shown}");
+    let hover_text = hover("fn main() -> i32 { sle<|>ep(5)\nreturn 0 }\n");
+    assert!(
+        hover_text.contains("sleep(ms: u32) -> u32") && hover_text.contains("milliseconds"),
+        "{hover_text}"
+    );
+    let hover_text = hover("fn f() { var o = perf_options { event: cache_mis<|>ses } }\n");
+    assert!(
+        hover_text.contains("`cache-misses`") && hover_text.contains("PERF_COUNT_HW_CACHE_MISSES"),
+        "{hover_text}"
+    );
+    let hover_text = hover("@xd<|>p\nfn f(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\n");
+    assert!(hover_text.contains("(ctx: *xdp_md) -> xdp_action"), "{hover_text}");
+    let hover_text = hover("var m : lru_h<|>ash<u32, u64>(4)\n");
+    assert!(hover_text.contains("lru_hash<K, V>(N)"), "{hover_text}");
+    let hover_text = hover("@flags(no_pre<|>alloc) var m : hash<u32, u64>(4)\n");
+    assert!(hover_text.contains("allocated when they are made"), "{hover_text}");
+    let hover_text = hover("fn f() { de<|>fer print(1) }\n");
+    assert!(hover_text.contains("when the function is left"), "{hover_text}");
 }
 
 #[test]
@@ -68,13 +74,13 @@ fn a_function_that_is_not_finished_is_still_known() {
 }
 
 #[test]
-fn nothing_is_shown_of_blanks_and_comments() {
+fn blanks_and_comments_have_no_hover() {
     assert_eq!(hover("fn f() { <|>  }\n"), "");
     assert_eq!(hover("// fn pri<|>nt\nfn f() { }\n"), "");
 }
 
 #[test]
-fn an_error_brings_the_rule_behind_it() {
+fn hover_on_an_error_explains_its_rule() {
     let mut client = Client::new();
     let spot = client.open(
         "a.ks",
@@ -82,8 +88,8 @@ fn an_error_brings_the_rule_behind_it() {
     );
     let version = client.version();
     client.diagnostics(&spot.uri, version);
-    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
-    assert!(shown.contains("**KS0417**") && shown.contains("`ks-host events`"), "{shown}");
+    let hover_text = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(hover_text.contains("**KS0417**") && hover_text.contains("`ks-host events`"), "{hover_text}");
 }
 
 #[test]
@@ -92,18 +98,18 @@ fn the_compilers_own_headers_are_known_and_are_no_files() {
     let head = "include \"xdp_kfuncs.kh\"\n";
     let body = "@xdp\nfn f(ctx: *xdp_md) -> xdp_action {\n    bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
     let spot = client.open("a.ks", &format!("{head}{body}"));
-    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
-    assert!(shown.contains("extern bpf_xdp_metadata_rx_hash"), "{shown}");
+    let hover_text = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(hover_text.contains("extern bpf_xdp_metadata_rx_hash"), "{hover_text}");
     assert!(client.at("textDocument/definition", &spot).is_null());
 }
 
 #[test]
-fn what_only_the_checker_knows_is_shown_after_a_check() {
+fn hover_includes_what_only_the_checker_knows_after_a_check() {
     let mut client = Client::new();
     let text = "fn main() -> i32 {\n    var big = match (1) { 1: { 5000000000 }, default: { 1 } }\n    print(\"%u\", bi<|>g)\n    return 0\n}\n";
     let spot = client.open("a.ks", text);
     let version = client.version();
     client.diagnostics(&spot.uri, version);
-    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
-    assert!(shown.contains("var big: u64"), "{shown}");
+    let hover_text = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(hover_text.contains("var big: u64"), "{hover_text}");
 }

@@ -37,9 +37,11 @@ fn answers_after_a_keystroke_in_5000_lines() {
     let mut sum = [Duration::ZERO; 2];
     let mut count = 0;
     for (character, letter) in "    var x = m[1].".chars().enumerate().skip(4) {
-        let place = json!({ "line": line, "character": character });
-        client
-            .change(&uri, json!([{ "range": { "start": place, "end": place }, "text": letter.to_string() }]));
+        let position = json!({ "line": line, "character": character });
+        client.change(
+            &uri,
+            json!([{ "range": { "start": position, "end": position }, "text": letter.to_string() }]),
+        );
         let spot = Spot { uri: uri.clone(), line, character: character as u32 + 1 };
         for (at, question) in ["textDocument/completion", "textDocument/hover"].iter().enumerate() {
             let start = Instant::now();
@@ -49,8 +51,8 @@ fn answers_after_a_keystroke_in_5000_lines() {
         }
         count += 1;
     }
-    let place = Spot { uri: uri.clone(), line, character: 17 };
-    let found = client.at("textDocument/completion", &place);
+    let position = Spot { uri: uri.clone(), line, character: 17 };
+    let found = client.at("textDocument/completion", &position);
     let labels: Vec<_> =
         found["items"].as_array().expect("a list").iter().map(|item| &item["label"]).collect();
     assert_eq!(labels, ["a", "b", "name"]);

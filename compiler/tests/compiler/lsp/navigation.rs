@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::lsp::client::{Client, Spot, place};
+use crate::lsp::client::{Client, Spot, line_range};
 
 fn target(client: &mut Client, spot: &Spot) -> (String, u64, u64) {
     let found = client.at("textDocument/definition", spot);
     let uri = found["uri"].as_str().unwrap_or_else(|| panic!("a place: {found}"));
-    let (line, from, _) = place(&found["range"]);
+    let (line, from, _) = line_range(&found["range"]);
     (uri.rsplit('/').next().expect("a name").to_owned(), line, from)
 }
 
 fn lines(found: &Value) -> Vec<(String, u64, u64)> {
-    let one = |place_of: &Value| {
-        let (line, from, _) = place(&place_of["range"]);
-        let uri = place_of["uri"].as_str().expect("a file");
+    let one = |location: &Value| {
+        let (line, from, _) = line_range(&location["range"]);
+        let uri = location["uri"].as_str().expect("a file");
         (uri.rsplit('/').next().expect("a name").to_owned(), line, from)
     };
     let mut found: Vec<_> = found.as_array().expect("a list").iter().map(one).collect();
@@ -95,8 +95,8 @@ fn a_new_name_reaches_every_use_and_nothing_else() {
     };
     let answer = rename(&mut client, "count_of_all");
     let edits = answer["result"]["changes"][&spot.uri].as_array().expect("edits").clone();
-    let places: Vec<_> = edits.iter().map(|edit| place(&edit["range"])).collect();
-    assert_eq!(places, [(0, 4, 5), (2, 9, 10), (2, 14, 15)]);
+    let ranges: Vec<_> = edits.iter().map(|edit| line_range(&edit["range"])).collect();
+    assert_eq!(ranges, [(0, 4, 5), (2, 9, 10), (2, 14, 15)]);
     for (name, why) in [("a b", "cannot be a name"), ("for", "cannot be a name"), ("g", "is a function")] {
         let refused = rename(&mut client, name);
         assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains(why)), "{refused}");
@@ -110,12 +110,13 @@ fn uses_in_the_text_are_marked() {
     let mut client = Client::new();
     let spot = client.open("a.ks", "fn f(a: u32) -> u32 { return a<|> + a }\n");
     let found = client.at("textDocument/documentHighlight", &spot);
-    let places: Vec<_> = found.as_array().expect("a list").iter().map(|one| place(&one["range"])).collect();
-    assert_eq!(places, [(0, 5, 6), (0, 29, 30), (0, 33, 34)]);
+    let ranges: Vec<_> =
+        found.as_array().expect("a list").iter().map(|one| line_range(&one["range"])).collect();
+    assert_eq!(ranges, [(0, 5, 6), (0, 29, 30), (0, 33, 34)]);
 }
 
 #[test]
-fn a_file_is_shown_as_a_tree() {
+fn document_symbols_form_a_tree() {
     let mut client = Client::new();
     let spot = client.open(
         "a.ks",
@@ -132,5 +133,5 @@ fn a_file_is_shown_as_a_tree() {
     assert_eq!(names(&tree[3]["children"]), Vec::<String>::new());
     assert_eq!(names(&tree[4]["children"]), ["go", "size"]);
     assert_eq!(tree[3]["detail"], "@helper fn f(p: u32)");
-    assert_eq!(place(&tree[3]["selectionRange"]), (4, 3, 4));
+    assert_eq!(line_range(&tree[3]["selectionRange"]), (4, 3, 4));
 }

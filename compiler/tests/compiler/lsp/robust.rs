@@ -19,7 +19,7 @@ const QUESTIONS: &[&str] = &[
 const SCRIPT: &str = include_str!("../scripts/robust.ks");
 
 #[test]
-fn every_place_of_a_text_and_of_each_beginning_of_it_has_an_answer() {
+fn every_position_of_a_text_and_of_each_prefix_has_an_answer() {
     let mut client = Client::new();
     let uri = client.open("a.ks", SCRIPT).uri;
     for end in (0..SCRIPT.len()).filter(|end| SCRIPT.is_char_boundary(*end)).step_by(7) {
@@ -44,7 +44,7 @@ fn every_place_of_a_text_and_of_each_beginning_of_it_has_an_answer() {
 }
 
 #[test]
-fn places_outside_the_text_are_moved_inside() {
+fn positions_outside_the_text_are_clamped() {
     let mut client = Client::new();
     let uri = client.open("a.ks", "fn f() { }\n").uri;
     for (line, character) in [(0, u32::MAX), (u32::MAX, 0), (99, 99)] {
@@ -60,7 +60,7 @@ fn places_outside_the_text_are_moved_inside() {
 }
 
 #[test]
-fn columns_count_what_was_agreed_on() {
+fn columns_count_in_the_negotiated_encoding() {
     let text = "fn f() { print(\"\u{1f600}\u{e9}\", value) var value = 1 }\nvar value : u32 = 1\n";
     let at = |capabilities: Value, character: u32| {
         let mut client = Client::with(capabilities);
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_and_any_place_has_an_answer_and_no_defect(
+    fn any_text_and_any_position_has_an_answer_and_no_defect(
         pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60),
         line in 0u32..6,
         character in 0u32..40,
@@ -174,7 +174,7 @@ proptest! {
             let answer = server.handle(message.to_string().as_bytes()).remove(0);
             prop_assert!(answer.get("error").is_none(), "{question}: {answer}");
         }
-        let shown = server.idle().expect("the text is checked");
-        prop_assert_eq!(shown.len(), 1, "a check gives an answer");
+        let published = server.idle().expect("the text is checked");
+        prop_assert_eq!(published.len(), 1, "a check gives an answer");
     }
 }

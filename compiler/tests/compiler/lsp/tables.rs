@@ -15,7 +15,7 @@ fn facts() -> Facts {
 }
 
 /// Names and types of the fields that an editor offers.
-fn shown(facts: &Facts, name: &str) -> Vec<(String, String)> {
+fn offered(facts: &Facts, name: &str) -> Vec<(String, String)> {
     let fields = facts.members_of(name).iter().filter_map(|id| facts.definition(*id));
     let mut fields: Vec<_> = fields.map(|one| (one.name.clone(), one.ty.to_string())).collect();
     fields.sort();
@@ -46,11 +46,11 @@ fn structs_have_the_fields_that_the_checker_knows() {
         ("bpf_perf_event_data", hir.known.perf_context),
         ("xdp_md", hir.known.xdp_context),
     ] {
-        assert_eq!(shown(&facts, name), known(&hir.types, ty), "{name}");
+        assert_eq!(offered(&facts, name), known(&hir.types, ty), "{name}");
     }
     // Pointers into the kernel are opaque to the checker.
     let names = |fields: Vec<(String, String)>| fields.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-    assert_eq!(names(shown(&facts, "__sk_buff")), names(known(&hir.types, hir.known.skb_context)));
+    assert_eq!(names(offered(&facts, "__sk_buff")), names(known(&hir.types, hir.known.skb_context)));
 }
 
 #[test]
@@ -101,8 +101,10 @@ fn every_name_of_the_examples_means_something() {
         let unknown: Vec<_> =
             unknown.map(|token| String::from_utf8_lossy(&unit.text[token.span.range()])).collect();
         // Words that are none of the scanner's.
-        let unknown: Vec<_> =
-            unknown.iter().filter(|word| !["as", "counter", "group", "all"].contains(&&***word)).collect();
+        let unknown: Vec<_> = unknown
+            .iter()
+            .filter(|keyword| !["as", "counter", "group", "all"].contains(&&***keyword))
+            .collect();
         assert!(unknown.is_empty(), "{}: {unknown:?}", path.display());
     }
 }

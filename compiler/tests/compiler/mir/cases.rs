@@ -2,17 +2,17 @@
 
 use ks_compiler::hir::Hir;
 use ks_compiler::kernel::mir::{Program, print};
-use ks_compiler_testing::interp::{Around, Outcome, Plain, Stuck, run};
+use ks_compiler_testing::interp::{Environment, InterpError, Outcome, Plain, run};
 
 use crate::mir::{scripts, stages, stages_apart, tree};
 
-const MOST_TURNS: i32 = 2000;
+const MAX_ITERATIONS: i32 = 2000;
 const FUEL: u64 = 2_000_000;
 
 /// What a stage of the script's program leads to.
-fn outcome(hir: &Hir, program: &Program) -> Result<Outcome, Stuck> {
+fn outcome(hir: &Hir, program: &Program) -> Result<Outcome, InterpError> {
     let watch = program.functions.iter().find(|one| one.is_program).expect("a case has a program");
-    run(program, watch.id, &[None], &Around::of(hir, MOST_TURNS), &mut Plain, FUEL)
+    run(program, watch.id, &[None], &Environment::of(hir, MAX_ITERATIONS), &mut Plain, FUEL)
 }
 
 /// A global variable of at most 8 bytes, as the case's first lines write it.
@@ -38,7 +38,7 @@ fn every_pass_keeps_what_a_case_does() {
         let expected = match outcome(&hir, first) {
             // What functions of the kernel do, the interpreter does not know.
             Err(_) if hir.externs.iter().next().is_some() => continue,
-            Err(Stuck::Fault(why)) if why.ends_with("runs no programs on packets") => continue,
+            Err(InterpError::Fault(why)) if why.ends_with("runs no programs on packets") => continue,
             expected => expected.unwrap_or_else(|stuck| panic!("{name}: {stuck}")),
         };
         for (pass, program) in stages.into_iter().chain(stages_apart(&hir)) {

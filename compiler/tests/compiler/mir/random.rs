@@ -9,12 +9,12 @@ use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, Kfunc, Loops, MapSymbol, Op, Origin, Program, Size, Slot,
-    Type, Value,
+    BinaryOp, Callee, Condition, Helper, Kfunc, Loops, MapSymbol, MirFunction, Op, Origin, Program, Size,
+    Slot, Type, Value,
 };
 use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
-use ks_compiler_testing::interp::{Around, MapShape, Plain, Stuck, run};
+use ks_compiler_testing::interp::{Environment, InterpError, MapShape, Plain, run};
 
 const SEEDS: u64 = 200;
 const FUEL: u64 = 200_000;
@@ -48,9 +48,9 @@ const NUMBERS: [u64; 12] =
     [0, 1, 2, 3, 7, 8, 255, 256, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0xffff_ffff_ffff_fff0];
 
 /// Numbers that one seed gives again and again.
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % bound
@@ -62,7 +62,7 @@ impl Numbers {
 }
 
 struct Generator<'a> {
-    numbers: &'a mut Numbers,
+    rng: &'a mut Rng,
     builder: Builder,
     /// Numbers of 32 and of 64 bits.
     narrow: Vec<Variable>,
@@ -80,14 +80,14 @@ fn span() -> Span {
     Span { file, start: 0, end: 1 }
 }
 
-fn function(numbers: &mut Numbers, id: usize, callees: Vec<FuncId>) -> Function {
-    let builder = Builder::new(Function {
+fn function(rng: &mut Rng, id: usize, callees: Vec<FuncId>) -> MirFunction {
+    let builder = Builder::new(MirFunction {
         id: FuncId::new(id),
         name: format!("f{id}"),
         span: span(),
         is_program: callees.len() == id && id == FUNCTIONS - 1,
         is_called: callees.len() != id || id != FUNCTIONS - 1,
-        is_verdict: false,
+        returns_bool: false,
         context: None,
         params: Vec::new(),
         ret: Type::I64,
@@ -97,7 +97,7 @@ fn function(numbers: &mut Numbers, id: usize, callees: Vec<FuncId>) -> Function 
         slot_bytes: 0,
     });
     let mut generator = Generator {
-        numbers,
+        rng,
         builder,
         narrow: Vec::new(),
         wide: Vec::new(),
@@ -130,7 +130,7 @@ impl Generator<'_> {
                     (Type::I64, Some(value)) => value,
                     (_, back) => {
                         given.extend(back);
-                        let bits = self.numbers.pick(&NUMBERS);
+                        let bits = self.rng.pick(&NUMBERS);
                         self.builder.constant(ty, bits)
                     }
                 };
@@ -154,13 +154,13 @@ impl Generator<'_> {
     }
 
     fn any(&mut self, ty: Type) -> Value {
-        match self.numbers.below(4) {
+        match self.rng.below(4) {
             0 => {
-                let bits = self.numbers.pick(&NUMBERS);
+                let bits = self.rng.pick(&NUMBERS);
                 self.builder.constant(ty, bits)
             }
             _ => {
-                let at = self.numbers.below(3);
+                let at = self.rng.below(3);
                 let variable = self.variables(ty)[at];
                 self.builder.get(variable)
             }
@@ -168,22 +168,22 @@ impl Generator<'_> {
     }
 
     fn assign(&mut self, value: Value) {
-        let at = self.numbers.below(3);
+        let at = self.rng.below(3);
         let variable = self.variables(self.builder.ty(value))[at];
         self.builder.set(variable, value);
     }
 
     fn ty(&mut self) -> Type {
-        self.numbers.pick(&[Type::I32, Type::I64])
+        self.rng.pick(&[Type::I32, Type::I64])
     }
 
     fn statements(&mut self, depth: u32) {
-        for _ in 0..1 + self.numbers.below(5) {
+        for _ in 0..1 + self.rng.below(5) {
             if self.left == 0 || self.builder.is_filled() {
                 return;
             }
             self.left -= 1;
-            match self.numbers.below(if depth == 0 { 8 } else { 11 }) {
+            match self.rng.below(if depth == 0 { 8 } else { 11 }) {
                 0 | 1 => self.arithmetic(),
                 2 => self.cast(),
                 3 => self.store(),
@@ -192,7 +192,7 @@ impl Generator<'_> {
                 6 => self.entry(),
                 7 => self.call(),
                 8 => self.either(depth - 1),
-                9 => self.turns(depth - 1),
+                9 => self.counted_loop(depth - 1),
                 _ => self.iterator(depth - 1),
             }
         }
@@ -201,15 +201,15 @@ impl Generator<'_> {
     fn arithmetic(&mut self) {
         let ty = self.ty();
         let (a, b) = (self.any(ty), self.any(ty));
-        let op = self.numbers.pick(&BINARY);
+        let op = self.rng.pick(&BINARY);
         let value = self.builder.binary(op, a, b);
         self.assign(value);
     }
 
     fn cast(&mut self) {
         let (narrow, wide) = (self.any(Type::I32), self.any(Type::I64));
-        let (bits, signed) = (self.numbers.pick(&[8, 16]), self.numbers.below(2) == 0);
-        let (ty, op) = match self.numbers.below(4) {
+        let (bits, signed) = (self.rng.pick(&[8, 16]), self.rng.below(2) == 0);
+        let (ty, op) = match self.rng.below(4) {
             0 => (Type::I64, Op::ZeroExtend(narrow)),
             1 => (Type::I64, Op::SignExtend(narrow)),
             2 => (Type::I32, Op::Truncate(wide)),
@@ -220,30 +220,30 @@ impl Generator<'_> {
     }
 
     /// Somewhere in a slot or a global variable: a pointer and an offset for an access of this size.
-    fn place(&mut self, size: Size) -> (Value, i16) {
+    fn address(&mut self, size: Size) -> (Value, i16) {
         let bytes = u32::from(size.bytes());
-        let at = self.numbers.below((SLOT_BYTES / bytes) as usize) as u32 * bytes;
-        let split = if self.numbers.below(2) == 0 { at } else { 0 };
-        let base = if self.numbers.below(3) == 0 {
+        let at = self.rng.below((SLOT_BYTES / bytes) as usize) as u32 * bytes;
+        let split = if self.rng.below(2) == 0 { at } else { 0 };
+        let base = if self.rng.below(3) == 0 {
             let op = Op::GlobalAddr { global: GlobalId::new(0), offset: split };
             self.builder.value(Type::Ptr(Origin::Global), op)
         } else {
-            let slot = self.numbers.pick(&self.slots);
+            let slot = self.rng.pick(&self.slots);
             self.builder.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: split })
         };
         (base, (at - split) as i16)
     }
 
     fn size(&mut self) -> (Size, Type) {
-        let size = self.numbers.pick(&[Size::B, Size::H, Size::W, Size::DW]);
+        let size = self.rng.pick(&[Size::B, Size::H, Size::W, Size::DW]);
         (size, if size == Size::DW { Type::I64 } else { Type::I32 })
     }
 
     fn store(&mut self) {
         let (size, ty) = self.size();
-        let (base, offset) = self.place(size);
+        let (base, offset) = self.address(size);
         let value = self.any(ty);
-        let atomic = matches!(size, Size::W | Size::DW) && self.numbers.below(3) == 0;
+        let atomic = matches!(size, Size::W | Size::DW) && self.rng.below(3) == 0;
         self.builder.effect(if atomic {
             Op::AtomicAdd { size, base, offset, value }
         } else {
@@ -253,7 +253,7 @@ impl Generator<'_> {
 
     fn load(&mut self) {
         let (size, ty) = self.size();
-        let (base, offset) = self.place(size);
+        let (base, offset) = self.address(size);
         let value = self.builder.value(ty, Op::Load { size, base, offset });
         self.assign(value);
     }
@@ -261,7 +261,7 @@ impl Generator<'_> {
     /// Reads or writes an element of a slot by a checked index.
     fn element(&mut self) {
         let elements = u64::from(SLOT_BYTES / 4);
-        let index = if self.numbers.below(2) == 0 {
+        let index = if self.rng.below(2) == 0 {
             let narrow = self.any(Type::I32);
             self.builder.value(Type::I64, Op::ZeroExtend(narrow))
         } else {
@@ -273,11 +273,11 @@ impl Generator<'_> {
         self.builder.switch_to_sealed(inside);
         let checked = self.builder.value(Type::I64, Op::Below { value: index, bound: elements });
         let bytes = self.builder.binary_const(BinaryOp::Mul, checked, 4);
-        let slot = self.numbers.pick(&self.slots);
+        let slot = self.rng.pick(&self.slots);
         let stack = Type::Ptr(Origin::Stack);
         let start = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
         let base = self.builder.value(stack, Op::PtrAdd(start, bytes));
-        if self.numbers.below(2) == 0 {
+        if self.rng.below(2) == 0 {
             let value = self.any(Type::I32);
             self.builder.effect(Op::Store { size: Size::W, base, offset: 0, value });
         } else {
@@ -290,8 +290,8 @@ impl Generator<'_> {
 
     /// Looks a key up; changes the entry, reads it, or makes one.
     fn entry(&mut self) {
-        let map = MapSymbol::Map(MapId::new(self.numbers.below(2)));
-        let number = self.numbers.below(3) as u64;
+        let map = MapSymbol::Map(MapId::new(self.rng.below(2)));
+        let number = self.rng.below(3) as u64;
         let key_slot = self.builder.slot(4);
         let stack = Type::Ptr(Origin::Stack);
         let key = self.builder.value(stack, Op::StackAddr { slot: key_slot, offset: 0 });
@@ -304,7 +304,7 @@ impl Generator<'_> {
         let [missing, there, after] = std::array::from_fn(|_| self.builder.block());
         self.builder.branch(null, missing, there);
         self.builder.switch_to_sealed(missing);
-        let from = self.numbers.pick(&self.slots);
+        let from = self.rng.pick(&self.slots);
         let content = self.builder.value(stack, Op::StackAddr { slot: from, offset: 0 });
         let flags = self.builder.constant(Type::I64, 0);
         let update = Callee::Helper(Helper::MapUpdate);
@@ -313,7 +313,7 @@ impl Generator<'_> {
         self.builder.jump(after);
         self.builder.switch_to_sealed(there);
         let base = self.builder.value(Type::Ptr(Origin::Entry), Op::NonNull(found));
-        if self.numbers.below(2) == 0 {
+        if self.rng.below(2) == 0 {
             let value = self.any(Type::I64);
             self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 8, value });
         } else {
@@ -328,7 +328,7 @@ impl Generator<'_> {
         if self.callees.is_empty() {
             return self.arithmetic();
         }
-        let callee = Callee::Function(self.numbers.pick(&self.callees));
+        let callee = Callee::Function(self.rng.pick(&self.callees));
         let args = vec![self.any(Type::I64), self.any(Type::I64)];
         let value = self.builder.call(Type::I64, callee, args);
         self.assign(value);
@@ -337,7 +337,7 @@ impl Generator<'_> {
     fn condition(&mut self) -> Value {
         let ty = self.ty();
         let (a, b) = (self.any(ty), self.any(ty));
-        let condition = self.numbers.pick(&CONDITIONS);
+        let condition = self.rng.pick(&CONDITIONS);
         self.builder.compare(condition, a, b)
     }
 
@@ -348,7 +348,7 @@ impl Generator<'_> {
         for block in [then, otherwise] {
             self.builder.switch_to_sealed(block);
             self.statements(depth);
-            if self.numbers.below(8) == 0 {
+            if self.rng.below(8) == 0 {
                 let result = self.any(Type::I64);
                 self.builder.ret(result);
             } else {
@@ -359,22 +359,22 @@ impl Generator<'_> {
     }
 
     /// An ordinary loop of a few turns.
-    fn turns(&mut self, depth: u32) {
-        let turn = self.builder.variable(Type::I32);
+    fn counted_loop(&mut self, depth: u32) {
+        let counter = self.builder.variable(Type::I32);
         let zero = self.builder.constant(Type::I32, 0);
-        self.builder.set(turn, zero);
+        self.builder.set(counter, zero);
         let [header, body, after] = std::array::from_fn(|_| self.builder.block());
         self.builder.jump(header);
         self.builder.switch_to(header);
-        let now = self.builder.get(turn);
-        let limit = 1 + self.numbers.below(4) as u64;
+        let now = self.builder.get(counter);
+        let limit = 1 + self.rng.below(4) as u64;
         let more = self.builder.compare_const(Condition::Lt, now, limit);
         self.builder.branch(more, body, after);
         self.builder.switch_to_sealed(body);
         self.statements(depth);
-        let now = self.builder.get(turn);
+        let now = self.builder.get(counter);
         let next = self.builder.binary_const(BinaryOp::Add, now, 1);
-        self.builder.set(turn, next);
+        self.builder.set(counter, next);
         self.builder.jump(header);
         self.builder.seal(header);
         self.builder.switch_to_sealed(after);
@@ -384,32 +384,33 @@ impl Generator<'_> {
     fn iterator(&mut self, depth: u32) {
         let slot = self.builder.slot(8);
         let stack = Type::Ptr(Origin::Stack);
-        let turns = self.numbers.below(4) as u64;
-        let place = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
-        let (start, end) = (self.builder.constant(Type::I32, 0), self.builder.constant(Type::I32, turns));
-        let zero = self.builder.call(Type::I32, Callee::Kfunc(Kfunc::IterNumNew), vec![place, start, end]);
-        let carried = self.narrow[0];
-        let value = self.builder.get(carried);
+        let iterations = self.rng.below(4) as u64;
+        let address = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
+        let (start, end) =
+            (self.builder.constant(Type::I32, 0), self.builder.constant(Type::I32, iterations));
+        let zero = self.builder.call(Type::I32, Callee::Kfunc(Kfunc::IterNumNew), vec![address, start, end]);
+        let loop_carried = self.narrow[0];
+        let value = self.builder.get(loop_carried);
         let value = self.builder.value(Type::I32, Op::Opaque { value, zero });
-        self.builder.set(carried, value);
+        self.builder.set(loop_carried, value);
         let [header, body, after] = std::array::from_fn(|_| self.builder.block());
         self.builder.jump(header);
         self.builder.switch_to(header);
         let next = Callee::Kfunc(Kfunc::IterNumNext);
-        let place = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
-        let turn = self.builder.call(Type::Ptr(Origin::TurnOrNull), next, vec![place]);
-        let null = self.builder.value(Type::I32, Op::IsNull(turn));
+        let address = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
+        let counter = self.builder.call(Type::Ptr(Origin::IterCounterOrNull), next, vec![address]);
+        let null = self.builder.value(Type::I32, Op::IsNull(counter));
         self.builder.branch(null, after, body);
         self.builder.switch_to_sealed(body);
-        let base = self.builder.value(Type::Ptr(Origin::Turn), Op::NonNull(turn));
+        let base = self.builder.value(Type::Ptr(Origin::IterCounter), Op::NonNull(counter));
         let count = self.builder.value(Type::I32, Op::Load { size: Size::W, base, offset: 0 });
-        self.builder.set(carried, count);
+        self.builder.set(loop_carried, count);
         self.statements(depth);
         self.builder.jump(header);
         self.builder.seal(header);
         self.builder.switch_to_sealed(after);
-        let place = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
-        self.builder.effect(Op::Call { callee: Callee::Kfunc(Kfunc::IterNumDestroy), args: vec![place] });
+        let address = self.builder.value(stack, Op::StackAddr { slot, offset: 0 });
+        self.builder.effect(Op::Call { callee: Callee::Kfunc(Kfunc::IterNumDestroy), args: vec![address] });
     }
 }
 
@@ -417,8 +418,8 @@ impl Generator<'_> {
 const FUNCTIONS: usize = 3;
 
 fn program(seed: u64) -> Program {
-    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
-    let make = |id| function(&mut numbers, id, (0..id).map(FuncId::new).collect());
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let make = |id| function(&mut rng, id, (0..id).map(FuncId::new).collect());
     Program {
         functions: (0..FUNCTIONS).map(make).collect(),
         scratch_bytes: 0,
@@ -434,14 +435,14 @@ fn program(seed: u64) -> Program {
     }
 }
 
-fn around() -> Around {
+fn around() -> Environment {
     let map = |kind| MapShape { kind, key: 4, value: SLOT_BYTES as usize, entries: 2 };
     let globals = vec![(1..=SLOT_BYTES as u8).collect()];
-    Around {
+    Environment {
         globals,
         maps: vec![map(MapKind::Hash), map(MapKind::Array)],
         configs: Vec::new(),
-        most_turns: 10,
+        max_iterations: 10,
     }
 }
 
@@ -458,7 +459,7 @@ fn check(seed: u64, called: bool) -> Result<bool, String> {
     let mut stages = stages.into_iter();
     let (_, first) = stages.next().expect("the program before any pass");
     let expected = match outcome(&first) {
-        Err(Stuck::Fuel) => return Ok(false),
+        Err(InterpError::Fuel) => return Ok(false),
         Err(stuck) => return Err(format!("before any pass: {stuck}")),
         Ok(expected) => expected,
     };

@@ -3,7 +3,7 @@
 use ks_compiler::hir::Hir;
 use ks_compiler::index::Id as _;
 use ks_compiler::kernel::mir::{Helper, Program};
-use ks_compiler_testing::interp::{Answers, Around, run};
+use ks_compiler_testing::interp::{Answers, Environment, run};
 
 use crate::mir::{stages, tree};
 
@@ -24,13 +24,13 @@ impl Answers for Event {
 
     fn bytes(&mut self, _helper: Helper, len: usize) -> Vec<u8> {
         assert_eq!(len, 24, "struct bpf_perf_event_value");
-        [self.count, self.enabled, self.running].iter().flat_map(|word| word.to_le_bytes()).collect()
+        [self.count, self.enabled, self.running].iter().flat_map(|field| field.to_le_bytes()).collect()
     }
 }
 
 fn found(hir: &Hir, program: &Program, mut event: Event) -> i64 {
     let watch = program.functions.iter().find(|one| one.is_program).expect("the script has a program");
-    let around = Around::of(hir, 10);
+    let around = Environment::of(hir, 10);
     let outcome = run(program, watch.id, &[None], &around, &mut event, 100_000);
     let outcome = outcome.unwrap_or_else(|stuck| panic!("{event:?}: {stuck}"));
     let (id, _) =

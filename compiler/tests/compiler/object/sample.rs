@@ -180,13 +180,13 @@ pub fn callback() -> Vec<u8> {
         proto,
     };
     let first = object.declare_function(decl("first"));
-    let turn = object.declare_function(decl("turn"));
+    let callback_id = object.declare_function(decl("turn"));
     let body = |code| FunctionBody { code, ..FunctionBody::default() };
     object.define_function(
         program,
         body(vec![
             Insn::mov32(Reg::R1, 3),
-            Insn::load_imm64(Reg::R2, Imm64::Function(turn)),
+            Insn::load_imm64(Reg::R2, Imm64::Function(callback_id)),
             Insn::mov(Reg::R3, 0),
             Insn::mov(Reg::R4, 0),
             helper("bpf_loop"),
@@ -198,7 +198,7 @@ pub fn callback() -> Vec<u8> {
         ]),
     );
     object.define_function(first, body(vec![Insn::mov32(Reg::R0, 1), Insn::Exit]));
-    object.define_function(turn, body(vec![Insn::mov32(Reg::R0, 0), Insn::Exit]));
+    object.define_function(callback_id, body(vec![Insn::mov32(Reg::R0, 0), Insn::Exit]));
     object.finish().expect("the object is well-formed")
 }
 

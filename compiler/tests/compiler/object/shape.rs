@@ -100,7 +100,7 @@ fn the_types_of_the_object_are_read_back() {
     let btf = Btf::parse(section(&file, ".BTF").data().expect("it has content")).expect("it is BTF");
     let function = btf.find_function("twice").expect("no error").expect("written");
     assert_eq!(function.linkage, FuncLinkage::Static);
-    let var = btf.find("counts", ks_compiler::btf::Kind::Var).expect("written");
+    let var = btf.find("counts", ks_compiler::btf::BtfKind::Var).expect("written");
     let Ok(Type::Var { ty, .. }) = btf.get(var) else { panic!("a variable") };
     assert_eq!(btf.size_of(ty), Ok(32));
     assert!(btf.field(ty, "max_entries").expect("no error").is_some());

@@ -99,7 +99,7 @@ fn a_script_without_main_only_says_so() {
 }
 
 #[test]
-fn a_frame_beyond_the_stack_is_an_error_with_a_place() {
+fn a_frame_larger_than_the_stack_is_an_error_with_a_position() {
     let text = "struct Big {\n    a: u64[1000]\n}\nstruct Bigger {\n    a: Big[200]\n}\n\
                 fn main() -> i32 {\n    var b: Bigger\n    print(\"%u\", b.a[0].a[1])\n    return 0\n}\n";
     let errors = try_compile(text).err().expect("1.6 MB of locals");

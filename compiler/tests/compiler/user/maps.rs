@@ -44,7 +44,7 @@ fn objects_in_maps_are_found_among_many() {
 }
 
 #[test]
-fn what_would_not_reach_the_map_is_refused_at_its_place() {
+fn what_would_not_reach_the_map_is_refused_at_its_position() {
     let items = "struct S { x: u64 }\nstruct N { next: *N }\nfn set(p: *u64) { *p = 4 }\n";
     let helper = "@helper\nfn drop(p: *S) { delete p }\n\
                   @perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {\n drop(m[1])\n return 0\n}\n";
@@ -57,7 +57,7 @@ fn what_would_not_reach_the_map_is_refused_at_its_place() {
         ("percpu_hash<u32, *S>", "", "m[1] = new S()", "*S", "the value of `percpu_hash`"),
         ("hash<u32, *N>", "", "m[1] = new N()", "*N", "objects with pointers in them"),
     ];
-    for (map, more, body, place, reason) in cases {
+    for (map, more, body, snippet, reason) in cases {
         let text = format!(
             "{items}var m : {map}(8)\n{more}fn main() -> i32 {{\n set(null)\n {body}\n return 0\n}}\n"
         );
@@ -68,7 +68,7 @@ fn what_would_not_reach_the_map_is_refused_at_its_place() {
         let found = checked.diagnostics.sorted();
         let there = |one: &&Diagnostic| {
             let Span { start, end, .. } = one.primary.span;
-            text[start as usize..end as usize].starts_with(place) && one.message.contains(reason)
+            text[start as usize..end as usize].starts_with(snippet) && one.message.contains(reason)
         };
         assert!(found.iter().any(|one| there(&&**one)), "{body}: {found:#?}");
     }

@@ -48,7 +48,7 @@ fn objects_live_until_they_are_deleted() {
 }
 
 #[test]
-fn memory_that_was_given_back_is_used_again() {
+fn freed_memory_is_used_again() {
     let text = include_str!("../scripts/memory_memory_that_was_given_back_is_used_again.ks");
     assert_eq!(output(text), ["1001", "499500 1001"]);
 }
@@ -65,7 +65,7 @@ fn only_objects_of_new_are_deleted_and_only_once() {
 }
 
 #[test]
-fn a_full_memory_ends_the_plugin_at_its_place() {
+fn a_full_memory_ends_the_plugin_and_reports_the_position() {
     let text = "struct Large {\n    bytes: u64[4000],\n}\nfn main() -> i32 {\n    for (i in 0..1000) {\n        \
                 var p = new Large()\n        p->bytes[1] = i\n    }\n    return 0\n}\n";
     assert_eq!(trap(text), "test.ks:6:17: KS-TRAP memory: the memory of the plugin is full");
@@ -78,7 +78,7 @@ fn addresses_of_variables_stay_their_own() {
 }
 
 #[test]
-fn text_behind_a_pointer_is_printed() {
+fn text_reached_through_a_pointer_is_printed() {
     let text = include_str!("../scripts/memory_text_behind_a_pointer_is_printed.ks");
     assert_eq!(output(text), ["walnut nut 119"]);
 }

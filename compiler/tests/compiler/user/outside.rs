@@ -33,7 +33,7 @@ fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
 }
 
 #[test]
-fn a_refused_attach_gives_an_errno_and_a_line() {
+fn a_refused_attach_returns_an_errno_and_prints_a_line() {
     // No errno, one of the kernel's, flags that do not fit 32 bits, and no program at all.
     let body = "var a = load(first)\nvar none = a\nnone = null\n\
                 print(\"%u %u %u\", attach(a, \"gone\", 0), attach(a, \"taken\", 0x100000001), \

@@ -48,7 +48,7 @@ fn strings_compare_and_convert_by_their_text() {
 }
 
 #[test]
-fn an_index_outside_its_array_ends_the_plugin_at_its_place() {
+fn an_index_outside_its_array_ends_the_plugin_and_reports_the_position() {
     let text =
         "var a: u32[4]\nfn main() -> i32 {\n    var i: i32 = -3\n    print(\"%u\", a[i])\n    return 0\n}\n";
     let outcome = run(&compile(text).core);
@@ -113,7 +113,7 @@ fn lf_133_scaled_counts_fit_or_saturate() {
 }
 
 #[test]
-fn values_are_printed_as_they_were_when_their_turn_came() {
+fn values_are_printed_as_they_were_when_evaluated() {
     let text = include_str!("../scripts/programs_values_are_printed_as_they_were_when_their_turn_came.ks");
     assert_eq!(output(text), ["before 1 2 after 2", "0 1"]);
 }

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_usual_style_need_no_word() {
+    fn names_of_the_usual_style_need_no_attribute() {
         let said = |style, name: &str| naming(style, [name]).to_string();
         assert_eq!(said(Style::Snake, "on_fault"), "");
         assert_eq!(said(Style::Camel, "Fault"), "");

@@ -62,8 +62,9 @@ impl<'a> Met<'a> {
         let def = self.types.struct_def(id);
         let (name, naming) = (ident(&def.name), naming(Style::Camel, [&def.name]));
         let doc = format!("`struct {}` of the kernel half.", def.name);
-        let places: Vec<usize> = (0..def.fields.len()).collect();
-        let offsets = places.iter().map(|field| Literal::u64_unsuffixed(self.types.field_offset(id, *field)));
+        let indices: Vec<usize> = (0..def.fields.len()).collect();
+        let offsets =
+            indices.iter().map(|field| Literal::u64_unsuffixed(self.types.field_offset(id, *field)));
         let offsets: Vec<_> = offsets.collect();
         let names: Vec<_> = def.fields.iter().map(|field| ident(&field.name)).collect();
         let fields: Vec<_> = def.fields.iter().map(|field| self.field(field)).collect();
@@ -77,7 +78,7 @@ impl<'a> Met<'a> {
             // One layout in both halves.
             const _: () = {
                 #(assert!(
-                    <#name as ::ks_guest::Plain>::FIELDS[#places].offset == #offsets
+                    <#name as ::ks_guest::Plain>::FIELDS[#indices].offset == #offsets
                         && ::core::mem::offset_of!(#name, #names) == #offsets
                 );)*
             };

@@ -11,7 +11,7 @@ pub(crate) use crate::bindings::kernelscript::host::args::{OptionSpec, OptionTyp
 use super::super::state::{Exit, with};
 
 pub(crate) fn words() -> Vec<String> {
-    with(|state| state.words.clone())
+    with(|state| state.arguments.clone())
 }
 
 /// Tests start no commands.
@@ -31,11 +31,13 @@ pub(crate) fn exit(code: u8) {
 pub(crate) fn parse(options: &[OptionSpec]) -> Parsed {
     let mut values: Vec<_> = options.iter().map(|option| option.default.clone()).collect();
     let mut words = words().into_iter().peekable();
-    while let Some(word) = words.next() {
-        let Some(word) = word.strip_prefix("--") else { return wrong(&format!("unexpected `{word}`")) };
-        let (name, mut given) = match word.split_once('=') {
+    while let Some(argument) = words.next() {
+        let Some(argument) = argument.strip_prefix("--") else {
+            return wrong(&format!("unexpected `{argument}`"));
+        };
+        let (name, mut given) = match argument.split_once('=') {
             Some((name, value)) => (name, Some(String::from(value))),
-            None => (word, None),
+            None => (argument, None),
         };
         let Some(at) = options.iter().position(|option| option.name == name) else {
             return if name == "help" { Parsed::Exit(0) } else { wrong(&format!("no option `--{name}`")) };

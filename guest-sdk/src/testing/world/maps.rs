@@ -8,7 +8,7 @@ pub(crate) use crate::bindings::kernelscript::host::maps::{MapInfo, UpdateMode};
 use crate::bindings::kernelscript::host::types::Error;
 use crate::error::ErrorKind;
 
-use super::super::state::{FakeMap, Kind, error, missing, with};
+use super::super::state::{FakeMap, MapKind, error, missing, with};
 
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -34,13 +34,13 @@ impl Map {
         self.with(|map| MapInfo {
             // BPF_MAP_TYPE_HASH, ARRAY, QUEUE, STACK, BLOOM_FILTER; the two first with values for each CPU.
             type_: match (map.kind, map.per_cpu) {
-                (Kind::Hash, None) => 1,
-                (Kind::Array, None) => 2,
-                (Kind::Hash, Some(_)) => 5,
-                (Kind::Array, Some(_)) => 6,
-                (Kind::Queue, _) => 22,
-                (Kind::Stack, _) => 23,
-                (Kind::Bloom, _) => 30,
+                (MapKind::Hash, None) => 1,
+                (MapKind::Array, None) => 2,
+                (MapKind::Hash, Some(_)) => 5,
+                (MapKind::Array, Some(_)) => 6,
+                (MapKind::Queue, _) => 22,
+                (MapKind::Stack, _) => 23,
+                (MapKind::Bloom, _) => 30,
             },
             key_size: map.key.as_ref().map_or(0, |key| key.size),
             value_size: map.value.size,
@@ -51,16 +51,16 @@ impl Map {
 
     pub(crate) fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.with(|map| match map.kind {
-            Kind::Hash | Kind::Array => map.entries.get(key).cloned(),
-            Kind::Stack => map.values.back().cloned(),
-            Kind::Queue | Kind::Bloom => map.values.front().cloned(),
+            MapKind::Hash | MapKind::Array => map.entries.get(key).cloned(),
+            MapKind::Stack => map.values.back().cloned(),
+            MapKind::Queue | MapKind::Bloom => map.values.front().cloned(),
         }))
     }
 
     pub(crate) fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), Error> {
         let name = &self.name;
         self.with(|map| match map.kind {
-            Kind::Hash | Kind::Array => put(map, name, key, value, mode),
+            MapKind::Hash | MapKind::Array => put(map, name, key, value, mode),
             _ if map.values.len() >= map.max_entries as usize => Err(full(name)),
             _ => {
                 map.values.push_back(value.to_vec());
@@ -71,7 +71,7 @@ impl Map {
 
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         self.with(|map| match map.kind {
-            Kind::Array => Err(no_removal()),
+            MapKind::Array => Err(no_removal()),
             _ => Ok(map.entries.remove(key).is_some()),
         })
     }
@@ -82,8 +82,8 @@ impl Map {
 
     pub(crate) fn take(&self) -> Result<Option<Vec<u8>>, Error> {
         self.with(|map| match map.kind {
-            Kind::Queue => Ok(map.values.pop_front()),
-            Kind::Stack => Ok(map.values.pop_back()),
+            MapKind::Queue => Ok(map.values.pop_front()),
+            MapKind::Stack => Ok(map.values.pop_back()),
             _ => Err(error(ErrorKind::Unsupported, "nothing is taken out of this kind of map".to_string())),
         })
     }
@@ -107,7 +107,7 @@ impl Map {
 
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.with(|map| match map.kind {
-            Kind::Array => Err(no_removal()),
+            MapKind::Array => Err(no_removal()),
             _ => {
                 map.entries.clear();
                 Ok(())
@@ -127,7 +127,7 @@ fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode
         }
         _ => {}
     }
-    if !there && (map.kind == Kind::Array || map.entries.len() >= map.max_entries as usize) {
+    if !there && (map.kind == MapKind::Array || map.entries.len() >= map.max_entries as usize) {
         return Err(full(name));
     }
     // One value is the first CPU's.

@@ -44,8 +44,8 @@ impl Event {
         Event::named(function)
     }
 
-    pub(crate) fn uprobe(place: &str) -> Result<Event, Error> {
-        Event::named(place)
+    pub(crate) fn uprobe(target: &str) -> Result<Event, Error> {
+        Event::named(target)
     }
 
     pub(crate) fn breakpoint(address: u64, _len: u32, _access: Access) -> Result<Event, Error> {

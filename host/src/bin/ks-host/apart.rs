@@ -27,11 +27,11 @@ pub(crate) fn host(time: Duration, memory: u64) -> anyhow::Result<Host> {
 }
 
 /// Does what a process is for, if its words say that it was started so; the exit code then.
-pub(crate) fn serve(words: &[OsString]) -> Option<u8> {
-    let (word, rest) = words.get(1..)?.split_first()?;
-    let served = match word.as_os_str() {
-        word if word == OsStr::new(compiler::WORD) => compiler::serve(rest),
-        word if word == OsStr::new(READ) => apart::serve(rest, MAX_PLUGIN_BYTES, read),
+pub(crate) fn serve(arguments: &[OsString]) -> Option<u8> {
+    let (argument, rest) = arguments.get(1..)?.split_first()?;
+    let served = match argument.as_os_str() {
+        argument if argument == OsStr::new(compiler::SUBCOMMAND) => compiler::serve(rest),
+        argument if argument == OsStr::new(READ) => apart::serve(rest, MAX_PLUGIN_BYTES, read),
         _ => return None,
     };
     Some(u8::from(served.is_err()))

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing, oldest};
 
 use crate::output::{self, printable, say};
-use crate::{Entry, apart, read_bytes};
+use crate::{EntryPoint, apart, read_bytes};
 
 /// Exit code where something is missing.
 const MISSING: u8 = 1;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 /// Asks the kernel and shows what it says. Loads no program of the plugin, and leaves nothing.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let bytes = match read_bytes(&args.plugin, Entry::Main) {
+    let bytes = match read_bytes(&args.plugin, EntryPoint::Main) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };

@@ -12,12 +12,12 @@ use ks_host::world::SettingError;
 /// # Errors
 /// If it names a plugin that is not there, or no plugin has the field.
 pub(crate) fn of_each(
-    words: &[String],
+    arguments: &[String],
     plugins: &[(&str, &PreparedPlugin)],
 ) -> anyhow::Result<Vec<Vec<String>>> {
     let mut each = vec![Vec::new(); plugins.len()];
-    for word in words {
-        let (name, setting) = addressed(word);
+    for argument in arguments {
+        let (name, setting) = addressed(argument);
         let mut known = Vec::new();
         match name {
             Some(name) => known.extend(plugins.iter().position(|(plugin, _)| *plugin == name)),
@@ -30,27 +30,27 @@ pub(crate) fn of_each(
                         Err(SettingError::Unknown { .. })
                     )
                 };
-                known.extend((0..plugins.len()).filter(|place| has_it(&plugins[*place])));
+                known.extend((0..plugins.len()).filter(|target| has_it(&plugins[*target])));
             }
         }
         if known.is_empty() {
             let names = plugins.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             match name {
-                Some(name) => bail!("--config {word}: there is no plugin `{name}`; there is {names}"),
-                None => bail!("--config {word}: none of the plugins has this field: {names}"),
+                Some(name) => bail!("--config {argument}: there is no plugin `{name}`; there is {names}"),
+                None => bail!("--config {argument}: none of the plugins has this field: {names}"),
             }
         }
-        known.into_iter().for_each(|place| each[place].push(setting.clone()));
+        known.into_iter().for_each(|target| each[target].push(setting.clone()));
     }
     Ok(each)
 }
 
 /// A setting and the plugin that it is for. A value may have colons too.
-fn addressed(word: &str) -> (Option<&str>, String) {
-    let place = word.split_once('=').map_or(word, |(place, _)| place);
-    match place.rsplit_once(':') {
-        Some((name, _)) => (Some(name), word[name.len() + 1..].to_owned()),
-        None => (None, word.to_owned()),
+fn addressed(argument: &str) -> (Option<&str>, String) {
+    let target = argument.split_once('=').map_or(argument, |(target, _)| target);
+    match target.rsplit_once(':') {
+        Some((name, _)) => (Some(name), argument[name.len() + 1..].to_owned()),
+        None => (None, argument.to_owned()),
     }
 }
 
@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_plugin_stands_before_a_colon() {
-        let read = |word: &str| {
-            let (name, setting) = addressed(word);
+        let read = |argument: &str| {
+            let (name, setting) = addressed(argument);
             (name.map(str::to_owned), setting)
         };
         assert_eq!(read("limits.burst=7"), (None, "limits.burst=7".into()));

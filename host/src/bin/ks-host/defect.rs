@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 
 /// From now on a panic of any thread says what to report, in place of the standard library's words.
-pub(crate) fn tell_panics() {
+pub(crate) fn report_panics() {
     panic::set_hook(Box::new(|info| {
         // What cannot be written must not panic in turn, which would end all plugins.
-        let _ = io::stderr().write_all(told(info).as_bytes());
+        let _ = io::stderr().write_all(report_text(info).as_bytes());
     }));
 }
 
@@ -17,9 +17,9 @@ pub(crate) fn contain(run: impl FnOnce() -> u8 + panic::UnwindSafe) -> u8 {
     panic::catch_unwind(run).unwrap_or(crate::HOST_FAILURE)
 }
 
-fn told(info: &PanicHookInfo<'_>) -> String {
-    let words = info.payload_as_str().unwrap_or("a panic without words");
-    let place = info.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
+fn report_text(info: &PanicHookInfo<'_>) -> String {
+    let message = info.payload_as_str().unwrap_or("a panic without words");
+    let location = info.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
     let thread = std::thread::current();
     let backtrace = Backtrace::capture();
     let frames = match backtrace.status() {
@@ -27,7 +27,7 @@ fn told(info: &PanicHookInfo<'_>) -> String {
         _ => "  (RUST_BACKTRACE=1 shows who called it)\n".into(),
     };
     format!(
-        "ks-host: a defect of ks-host at {place}, thread `{}`: {words}\n  do: report these lines with the plugin file: \
+        "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  do: report these lines with the plugin file: \
          ks-host {}, {}\n{frames}",
         thread.name().unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),
@@ -48,11 +48,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_before_any_plugin_is_told_and_is_a_failure_of_the_host() {
+    fn a_panic_before_any_plugin_is_reported_as_a_host_failure() {
         let said = Arc::new(Mutex::new(String::new()));
         let heard = Arc::clone(&said);
         let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| heard.lock().unwrap().push_str(&told(info))));
+        panic::set_hook(Box::new(move |info| heard.lock().unwrap().push_str(&report_text(info))));
         let code = contain(|| panic!("nothing {}", "works"));
         panic::set_hook(before);
         assert_eq!(code, crate::HOST_FAILURE);

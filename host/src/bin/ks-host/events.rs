@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use ks_host::perf::{Catalog, Family, Listed};
+use ks_host::perf::{Catalog, Family, ListedEvent};
 use ks_host::tracefs;
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 /// An event and whether it can be counted here. Members are added, never changed.
 #[derive(Serialize)]
-struct Shown {
+struct EventRow {
     name: String,
     perf: String,
     family: String,
@@ -57,11 +57,11 @@ pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     if listed.is_empty() {
         bail!("no event matches `{}`{}", args.glob, suggestion(&catalog.near(&args.glob)));
     }
-    let shown: Vec<Shown> = listed.into_iter().map(|event| examined(&catalog, event)).collect();
+    let rows: Vec<EventRow> = listed.into_iter().map(|event| examined(&catalog, event)).collect();
     if args.json {
-        output::show_json(&shown)?
+        output::show_json(&rows)?
     } else {
-        output::show(&text(&shown))?
+        output::show(&text(&rows))?
     }
     Ok(0)
 }
@@ -74,14 +74,14 @@ fn suggestion(near: &[String]) -> String {
 }
 
 /// Tries to count it.
-fn examined(catalog: &Catalog, event: Listed) -> Shown {
+fn examined(catalog: &Catalog, event: ListedEvent) -> EventRow {
     let because = catalog.why_not(&event).map(|error| error.cause());
-    let Listed { name, perf, family, pmu, description } = event;
-    Shown { name, perf, family: family.to_string(), pmu, description, counted: because.is_none(), because }
+    let ListedEvent { name, perf, family, pmu, description } = event;
+    EventRow { name, perf, family: family.to_string(), pmu, description, counted: because.is_none(), because }
 }
 
 /// One table for each family.
-fn text(events: &[Shown]) -> String {
+fn text(events: &[EventRow]) -> String {
     let heading = |family: &str| match family {
         name if name == Family::Form.to_string() => "forms, with a place or a number in them".to_owned(),
         name => format!("{name} events"),
@@ -100,14 +100,14 @@ fn text(events: &[Shown]) -> String {
 }
 
 /// Why an event is not counted, in words that fit any other.
-fn reason(event: &Shown) -> Option<String> {
+fn reason(event: &EventRow) -> Option<String> {
     let because = event.because.as_deref()?;
     let names = [&event.perf, &event.name].map(|name| format!("`{name}`"));
     Some(names.iter().fold(because.to_owned(), |text, name| text.replace(name, "it")))
 }
 
 /// The reasons that several events have: each stands below the table once.
-fn repeated(events: &[Shown]) -> Vec<String> {
+fn repeated(events: &[EventRow]) -> Vec<String> {
     let mut seen = BTreeMap::<String, usize>::new();
     for reason in events.iter().filter_map(reason) {
         *seen.entry(reason).or_default() += 1;
@@ -115,11 +115,11 @@ fn repeated(events: &[Shown]) -> Vec<String> {
     seen.into_iter().filter(|(_, times)| *times > 1).map(|(reason, _)| reason).collect()
 }
 
-fn row(event: &Shown, reasons: &[String]) -> Vec<String> {
-    let place = reason(event).and_then(|own| reasons.iter().position(|one| *one == own));
-    let counted = match (&event.because, place) {
+fn row(event: &EventRow, reasons: &[String]) -> Vec<String> {
+    let index = reason(event).and_then(|own| reasons.iter().position(|one| *one == own));
+    let counted = match (&event.because, index) {
         (None, _) => "counted".to_owned(),
-        (Some(_), Some(place)) => format!("not here [{}]", place + 1),
+        (Some(_), Some(index)) => format!("not here [{}]", index + 1),
         (Some(because), None) => format!("not here: {because}"),
     };
     let counted =

@@ -48,7 +48,7 @@ pub(crate) struct Member {
     /// Its code.
     pub(crate) prepared: Prepared,
     /// Its words.
-    pub(crate) words: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// What is set of its config blocks.
     pub(crate) config: Vec<String>,
     /// The command that it observes; empty: none.
@@ -87,21 +87,21 @@ pub(crate) struct Member {
 
 /// What signals and the plugins' threads share.
 pub(crate) struct Fleet {
-    slots: Mutex<Slots>,
+    slots: Mutex<PluginSlots>,
     changed: Condvar,
     host: OnceLock<Host>,
 }
 
 #[derive(Default)]
-struct Slots {
+struct PluginSlots {
     /// How often somebody asked all plugins to stop.
     asked: u32,
     /// Empty until the plugins are prepared.
-    slots: Vec<Slot>,
+    slots: Vec<PluginSlot>,
 }
 
 /// The part of a plugin that others may change while it runs.
-struct Slot {
+struct PluginSlot {
     path: PathBuf,
     name: String,
     digest: [u8; 32],
@@ -122,7 +122,7 @@ impl Fleet {
 
     /// Runs all to their ends, and gives their exit codes in the same order.
     pub(crate) fn run(&self, host: Host, members: Vec<Member>) -> Vec<u8> {
-        let slot = |member: &Member| Slot {
+        let slot = |member: &Member| PluginSlot {
             path: member.path.clone(),
             name: member.name.clone(),
             digest: member.prepared.digest,
@@ -138,10 +138,10 @@ impl Fleet {
             let mut others = members.into_iter().enumerate();
             let first = others.next();
             let keepers: Vec<_> = others
-                .map(|(place, member)| {
+                .map(|(index, member)| {
                     let name = member.name.clone();
                     let keeper = std::thread::Builder::new().stack_size(KEEPER_STACK_BYTES);
-                    let keeper = keeper.spawn_scoped(scope, move || self.keep(place, member));
+                    let keeper = keeper.spawn_scoped(scope, move || self.keep(index, member));
                     keeper.map_err(|error| {
                         say(format_args!("ks-host: cannot start a thread for {name}: {error}"));
                         crate::HOST_FAILURE
@@ -149,7 +149,7 @@ impl Fleet {
                 })
                 .collect();
             let mut codes: Vec<u8> =
-                first.map(|(place, member)| self.keep(place, member)).into_iter().collect();
+                first.map(|(index, member)| self.keep(index, member)).into_iter().collect();
             codes.extend(keepers.into_iter().map(|keeper| match keeper {
                 Ok(keeper) => keeper.join().unwrap_or(crate::HOST_FAILURE),
                 Err(code) => code,
@@ -159,16 +159,16 @@ impl Fleet {
     }
 
     /// Runs one plugin until it shall not be started again.
-    fn keep(&self, place: usize, mut member: Member) -> u8 {
+    fn keep(&self, index: usize, mut member: Member) -> u8 {
         let mut pause = FIRST_PAUSE;
         loop {
-            let stop = self.start(place);
+            let stop = self.start(index);
             let began = Instant::now();
             let settings = match member.prepared.plugin.settings(&member.config) {
                 Ok(settings) => settings,
                 Err(error) => {
-                    output::tell(&format!("ks-host: {}", member.name), &format!("--config: {error}"));
-                    self.lock().slots[place].ended = true;
+                    output::report(&format!("ks-host: {}", member.name), &format!("--config: {error}"));
+                    self.lock().slots[index].ended = true;
                     return crate::HOST_FAILURE;
                 }
             };
@@ -176,8 +176,8 @@ impl Fleet {
                 None => Calls::Answered,
                 Some(Ok(recording)) => Calls::Recorded(recording),
                 Some(Err(error)) => {
-                    output::tell(&format!("ks-host: {}", member.name), &output::with_causes(&error));
-                    self.lock().slots[place].ended = true;
+                    output::report(&format!("ks-host: {}", member.name), &output::with_causes(&error));
+                    self.lock().slots[index].ended = true;
                     return crate::HOST_FAILURE;
                 }
             };
@@ -186,7 +186,7 @@ impl Fleet {
             let options = RunOptions {
                 exec_status: exec_status.clone(),
                 stacks: request,
-                words: member.words.clone(),
+                arguments: member.arguments.clone(),
                 settings,
                 exec: member.exec.clone(),
                 linger: member.linger,
@@ -209,19 +209,19 @@ impl Fleet {
                 ..RunOptions::new(member.name.clone())
             };
             let outcome = member.prepared.plugin.run(options);
-            self.lock().slots[place].shows = true;
-            let shown =
+            self.lock().slots[index].shows = true;
+            let stacks_written =
                 member.stacks.as_ref().zip(answer).map(|(stacks, answer)| stacks.show(&member.name, answer));
-            self.lock().slots[place].shows = false;
-            if let Some(next) = self.take_next(place) {
+            self.lock().slots[index].shows = false;
+            if let Some(next) = self.take_next(index) {
                 member.prepared = next;
                 continue;
             }
-            tell(&member, &outcome);
-            let exec_code = told_exec(&member, &exec_status);
-            let unshown = match shown {
+            report(&member, &outcome);
+            let exec_code = report_exec(&member, &exec_status);
+            let unshown = match stacks_written {
                 Some(Err(error)) => {
-                    output::tell(&format!("ks-host: {}", member.name), &output::with_causes(&error));
+                    output::report(&format!("ks-host: {}", member.name), &output::with_causes(&error));
                     true
                 }
                 _ => false,
@@ -231,7 +231,7 @@ impl Fleet {
             }
             let again = member.restart == Restart::OnFailure && failed(&outcome) && !stop.stopping();
             if !again {
-                self.lock().slots[place].ended = true;
+                self.lock().slots[index].ended = true;
                 return match outcome.exit_code() {
                     0 if unshown => crate::HOST_FAILURE,
                     0 if member.exec_code => exec_code.unwrap_or(0),
@@ -239,36 +239,36 @@ impl Fleet {
                 };
             }
             say(format_args!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64()));
-            if self.wait_for_restart(place, pause) {
+            if self.wait_for_restart(index, pause) {
                 return outcome.exit_code();
             }
             pause = LONGEST_PAUSE.min(pause * 2);
-            if let Some(next) = self.take_next(place) {
+            if let Some(next) = self.take_next(index) {
                 member.prepared = next;
             }
         }
     }
 
     /// A handle for the run that is to start. It is asked to stop at once if all were before.
-    fn start(&self, place: usize) -> StopHandle {
+    fn start(&self, index: usize) -> StopHandle {
         let mut slots = self.lock();
         let stop = StopHandle::new();
         if slots.asked > 0 {
             stop.ask(StopReason::Asked);
         }
-        slots.slots[place].stop = stop.clone();
+        slots.slots[index].stop = stop.clone();
         stop
     }
 
-    fn take_next(&self, place: usize) -> Option<Prepared> {
+    fn take_next(&self, index: usize) -> Option<Prepared> {
         let mut slots = self.lock();
         let stopping = slots.asked > 0;
-        slots.slots[place].next.take().filter(|_| !stopping)
+        slots.slots[index].next.take().filter(|_| !stopping)
     }
 
     /// Waits before a restart. True if it shall not be, because all were asked to stop.
-    fn wait_for_restart(&self, place: usize, pause: Duration) -> bool {
-        let waiting = |slots: &mut Slots| slots.asked == 0 && slots.slots[place].next.is_none();
+    fn wait_for_restart(&self, index: usize, pause: Duration) -> bool {
+        let waiting = |slots: &mut PluginSlots| slots.asked == 0 && slots.slots[index].next.is_none();
         let waited = self.changed.wait_timeout_while(self.lock(), pause, waiting);
         waited.unwrap_or_else(PoisonError::into_inner).0.asked > 0
     }
@@ -298,20 +298,20 @@ impl Fleet {
         let files: Vec<_> = {
             let slots = self.lock();
             let running = slots.slots.iter().enumerate().filter(|(_, slot)| !slot.ended);
-            running.map(|(place, slot)| (place, slot.path.clone(), slot.digest)).collect()
+            running.map(|(index, slot)| (index, slot.path.clone(), slot.digest)).collect()
         };
-        for (place, path, digest) in files {
+        for (index, path, digest) in files {
             match prepare::changed(host, &path, digest) {
-                Ok(Some(next)) => self.replace(place, next),
+                Ok(Some(next)) => self.replace(index, next),
                 Ok(None) => {}
                 Err(_) => say(format_args!("ks-host: {} runs on as it was", path.display())),
             }
         }
     }
 
-    fn replace(&self, place: usize, next: Prepared) {
+    fn replace(&self, index: usize, next: Prepared) {
         let mut slots = self.lock();
-        let slot = &mut slots.slots[place];
+        let slot = &mut slots.slots[index];
         say(format_args!("ks-host: {} has changed and is started again", slot.name));
         slot.digest = next.digest;
         slot.next = Some(next);
@@ -319,7 +319,7 @@ impl Fleet {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slots> {
+    fn lock(&self) -> MutexGuard<'_, PluginSlots> {
         // No change of the slots can panic half-way.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -330,7 +330,7 @@ fn failed(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::TimedOut | Outcome::Denied(_)) && outcome.exit_code() != 0
 }
 
-fn tell(member: &Member, outcome: &Outcome) {
+fn report(member: &Member, outcome: &Outcome) {
     let name = &member.name;
     if member.form == Form::Json {
         let reason = match outcome {
@@ -339,13 +339,13 @@ fn tell(member: &Member, outcome: &Outcome) {
             Outcome::Killed => "ended".to_owned(),
             Outcome::Returned(_) | Outcome::Exited(_) => return,
         };
-        return output::tell_json(name, &reason);
+        return output::report_json(name, &reason);
     }
     match outcome {
-        Outcome::Trapped(reason) if member.form == Form::Plain => output::tell(name, reason),
-        Outcome::Trapped(reason) => output::tell_among_others(name, reason),
-        Outcome::Failed(reason) => output::tell("ks-host", reason),
-        Outcome::Denied(reason) => output::tell_among_others(&format!("ks-host: {name}"), reason),
+        Outcome::Trapped(reason) if member.form == Form::Plain => output::report(name, reason),
+        Outcome::Trapped(reason) => output::report_among_others(name, reason),
+        Outcome::Failed(reason) => output::report("ks-host", reason),
+        Outcome::Denied(reason) => output::report_among_others(&format!("ks-host: {name}"), reason),
         Outcome::TimedOut => {
             say(format_args!("{name}: stopped after the time limit: {}", time_limit(member)))
         }
@@ -356,9 +356,9 @@ fn tell(member: &Member, outcome: &Outcome) {
 
 /// Reports how the observed command ended, unless its exit code is 0. Returns the exit code: 128 and the signal's number if a
 /// signal ended it, as in a shell; none if it never ran, or still runs.
-fn told_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
+fn report_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
     let status = status.get()?;
-    let command = member.exec.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let command = member.exec.first().map(|program| program.to_string_lossy()).unwrap_or_default();
     let (how, code) = match (status.code(), status.signal()) {
         (Some(0), _) => return Some(0),
         (Some(code), _) => (format!("ended with exit code {code}"), code),
@@ -369,7 +369,7 @@ fn told_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
         }
         (None, None) => return None,
     };
-    output::tell("ks-host", &format!("`{command}` {how}"));
+    output::report("ks-host", &format!("`{command}` {how}"));
     u8::try_from(code).ok()
 }
 

@@ -11,7 +11,7 @@ use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{Entry, apart, not_a_plugin, read_bytes, sign};
+use crate::{EntryPoint, apart, not_a_plugin, read_bytes, sign};
 
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 
 /// Shows the plugin and gives the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
-    let bytes = match read_bytes(&args.plugin, Entry::Main) {
+    let bytes = match read_bytes(&args.plugin, EntryPoint::Main) {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };

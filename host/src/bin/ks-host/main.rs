@@ -149,18 +149,18 @@ enum Command {
 
 fn main() -> ExitCode {
     ks_host::naming::serve_if_asked();
-    defect::tell_panics();
+    defect::report_panics();
     ExitCode::from(defect::contain(answer))
 }
 
 /// Does what the command line says and gives the exit code.
 fn answer() -> u8 {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = apart::serve(&words) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = apart::serve(&arguments) {
         return code;
     }
-    let (words, exec) = split_exec(words);
-    let cli = match Cli::try_parse_from(words) {
+    let (arguments, exec) = split_exec(arguments);
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.observing(exec),
         Err(answer) => {
             // Words for standard output (help, version) are what was asked for; any other answer is a mistake. Nobody
@@ -205,15 +205,15 @@ impl Cli {
 }
 
 /// Takes the command behind `--exec` off the line: its words are its own, whatever they look like.
-fn split_exec(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
-    match words.iter().position(|word| word == "--exec") {
+fn split_exec(mut arguments: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    match arguments.iter().position(|argument| argument == "--exec") {
         // Without a command the option stays, and what reads the options says what is missing.
-        Some(place) if place + 1 < words.len() => {
-            let exec = words.split_off(place + 1);
-            words.pop();
-            (words, exec)
+        Some(index) if index + 1 < arguments.len() => {
+            let exec = arguments.split_off(index + 1);
+            arguments.pop();
+            (arguments, exec)
         }
-        _ => (words, Vec::new()),
+        _ => (arguments, Vec::new()),
     }
 }
 
@@ -229,12 +229,12 @@ fn raise_descriptor_limit() {
 
 /// Reads a plugin, or compiles a script to one; says on standard error why a file is neither.
 fn read_plugin(path: &Path) -> Result<Plugin, u8> {
-    read(path, Entry::Main)
+    read(path, EntryPoint::Main)
 }
 
 /// Which functions of a script are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
+enum EntryPoint {
     /// `main`.
     Main,
     /// The `@test` functions.
@@ -242,12 +242,12 @@ enum Entry {
 }
 
 /// As [`read_plugin`]; of a script, this part is compiled.
-fn read(path: &Path, entry: Entry) -> Result<Plugin, u8> {
+fn read(path: &Path, entry: EntryPoint) -> Result<Plugin, u8> {
     Plugin::from_bytes(read_bytes(path, entry)?).map_err(|error| not_a_plugin(path, &error))
 }
 
 /// The bytes of a plugin file, or of what a script becomes; nothing of them is read.
-fn read_bytes(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
+fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
         return read_script(path, entry);
     }
@@ -255,7 +255,7 @@ fn read_bytes(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
 }
 
 #[cfg(feature = "script")]
-fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
+fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
         say(format_args!("ks-host: {}", output::with_causes(&error)));
         NOT_A_PLUGIN
@@ -263,7 +263,7 @@ fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
 }
 
 #[cfg(not(feature = "script"))]
-fn read_script(path: &Path, _: Entry) -> Result<Vec<u8>, u8> {
+fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
     let script = path.display();
     say(format_args!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
@@ -273,14 +273,14 @@ fn read_script(path: &Path, _: Entry) -> Result<Vec<u8>, u8> {
 
 /// Says why a file is not a plugin, and gives the exit code for it.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
-    let shown = path.display();
+    let display = path.display();
     // Path and reason may name what somebody else has made.
     let message = match error {
-        PluginError::Io(error) => format!("cannot read {shown}: {error}{}", meant(path)),
-        PluginError::CompileTime(_) => format!("{shown} is not started: {error}"),
-        _ => format!("{shown} is not a plugin: {error}"),
+        PluginError::Io(error) => format!("cannot read {display}: {error}{}", meant(path)),
+        PluginError::CompileTime(_) => format!("{display} is not started: {error}"),
+        _ => format!("{display} is not a plugin: {error}"),
     };
-    output::tell("ks-host", &message);
+    output::report("ks-host", &message);
     NOT_A_PLUGIN
 }
 
@@ -288,8 +288,8 @@ fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
 fn meant(path: &Path) -> String {
     let commands = Cli::command();
     let names = commands.get_subcommands().map(|command| command.get_name().to_owned());
-    let word = path.to_str().unwrap_or_default();
-    match ks_host::near::near(word, names).first() {
+    let argument = path.to_str().unwrap_or_default();
+    match ks_host::near::near(argument, names).first() {
         Some(name) => format!("\n  do: did you mean the command `ks-host {name}`?"),
         None => String::new(),
     }

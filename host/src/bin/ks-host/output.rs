@@ -15,24 +15,24 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
 
 /// Says something of a plugin on standard error, after this name. No text of the plugin can make another line, or act on a
 /// terminal.
-pub(crate) fn tell(name: &str, message: &str) {
-    tell_lines(name, message, "  ");
+pub(crate) fn report(name: &str, message: &str) {
+    report_lines(name, message, "  ");
 }
 
 /// The same as an object for programs.
-pub(crate) fn tell_json(name: &str, message: &str) {
+pub(crate) fn report_json(name: &str, message: &str) {
     let line = said_as_json(name, Said::Error, lines(message).trim_end());
     // As above.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// The same where others say something, too: each line begins with the name.
-pub(crate) fn tell_among_others(name: &str, message: &str) {
-    tell_lines(name, message, &format!("{}: ", printable(name)));
+pub(crate) fn report_among_others(name: &str, message: &str) {
+    report_lines(name, message, &format!("{}: ", printable(name)));
 }
 
 /// Lines that follow the first begin so, unless they are indented: then they follow it already.
-fn tell_lines(name: &str, message: &str, following: &str) {
+fn report_lines(name: &str, message: &str, following: &str) {
     let mut text = format!("{}: ", printable(name));
     for (at, line) in message.lines().enumerate() {
         let is_indented = line.starts_with("  ") && following.trim().is_empty();
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_reported_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("cannot read it: {0}")]
         struct Unreadable(#[from] io::Error);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_control_characters_shown() {
+    fn columns_are_aligned_and_control_characters_escaped() {
         let rows = [vec!["a".into(), "bb".into()], vec!["long\x1b".into(), "c".into()]];
         assert_eq!(aligned(&rows), "  a           bb\n  long\\u{1b}  c\n");
     }

@@ -24,7 +24,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let (mut part, name) = part_beside(path)?;
+    let (mut part, name) = create_part(path)?;
     let written = part.write_all(bytes).and_then(|()| fs::rename(&name, path));
     if written.is_err() {
         // What is left of it is of no use; that it was not written is told.
@@ -82,7 +82,7 @@ fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 }
 
 /// A new file in the same folder, and its name, which nobody can know before.
-fn part_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let name = path.file_name().ok_or_else(not_a_file)?;
     let mut options = OpenOptions::new();

@@ -20,11 +20,11 @@ pub(crate) fn of(
             Policy::from_toml(&text).with_context(|| format!("cannot use the policy {}", file.display()))?
         }
     };
-    for word in allow {
-        policy.allow_word(word).with_context(|| format!("--allow {word}"))?;
+    for rule in allow {
+        policy.allow_rule(rule).with_context(|| format!("--allow {rule}"))?;
     }
-    for word in limit {
-        policy.limit_word(word).with_context(|| format!("--limit {word}"))?;
+    for rule in limit {
+        policy.limit_rule(rule).with_context(|| format!("--limit {rule}"))?;
     }
     Ok(policy)
 }

@@ -19,10 +19,10 @@ pub(crate) struct Prepared {
 
 /// What is wrong with a file was said on standard error.
 #[derive(Debug)]
-pub(crate) struct Told;
+pub(crate) struct Reported;
 
 /// Prepares all, on as many threads as there are CPUs.
-pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told> {
+pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
     let what = match paths {
         [path] => format!("compiling {}", path.display()),
         paths => format!("compiling {} plugins", paths.len()),
@@ -33,7 +33,7 @@ pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told>
     })
 }
 
-fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told> {
+fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
     let results: Vec<_> = paths.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(paths.len()));
@@ -41,26 +41,27 @@ fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told> {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let (Some(path), Some(result)) = (paths.get(place), results.get(place)) else { return };
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let (Some(path), Some(result)) = (paths.get(index), results.get(index)) else { return };
                     *result.lock().expect("nobody panics with the lock") = Some(one(host, path));
                 }
             });
         }
     });
-    let result = |result: Mutex<Option<_>>| result.into_inner().expect("nobody panics").unwrap_or(Err(Told));
+    let result =
+        |result: Mutex<Option<_>>| result.into_inner().expect("nobody panics").unwrap_or(Err(Reported));
     results.into_iter().map(result).collect()
 }
 
-fn one(host: &Host, path: &Path) -> Result<Prepared, Told> {
-    let plugin = read_plugin(path).map_err(|_| Told)?;
+fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
+    let plugin = read_plugin(path).map_err(|_| Reported)?;
     let digest = Sha256::digest(plugin.bytes()).into();
     prepare(host, path, &plugin, digest)
 }
 
 /// Prepares a file again if it is another plugin than that of this digest.
-pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Told> {
-    let plugin = read_plugin(path).map_err(|_| Told)?;
+pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
+    let plugin = read_plugin(path).map_err(|_| Reported)?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
     if now == digest { Ok(None) } else { prepare(host, path, &plugin, now).map(Some) }
 }
@@ -70,12 +71,12 @@ fn prepare(
     path: &Path,
     plugin: &ks_host::plugin::Plugin,
     digest: [u8; 32],
-) -> Result<Prepared, Told> {
+) -> Result<Prepared, Reported> {
     match host.prepare(plugin) {
         Ok(plugin) => Ok(Prepared { plugin, digest }),
         Err(error) => {
             not_a_plugin(path, &error);
-            Err(Told)
+            Err(Reported)
         }
     }
 }

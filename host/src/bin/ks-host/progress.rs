@@ -21,13 +21,13 @@ pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
 
 fn show(what: &str, ended: &Receiver<()>) {
     let began = Instant::now();
-    let mut shown = false;
+    let mut is_drawn = false;
     while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
         // A terminal that has gone is no reason to stop the work.
         let _ = write!(io::stderr(), "\r\x1b[Kks-host: {what}: {} s", began.elapsed().as_secs());
-        shown = true;
+        is_drawn = true;
     }
-    if shown {
+    if is_drawn {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ks_host::bpf::statistics::{Counted, Registered, Statistics, counted, registered};
+use ks_host::bpf::statistics::{CountedRuns, Registered, Statistics, counted, registered};
 use ks_host::plugin::THREAD_PREFIX;
 use ks_host::text::visible;
 use serde::Serialize;
@@ -89,7 +89,7 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
 }
 
 /// Counts the runs of these programs for so long. What cannot be counted is left out, with one line that says why.
-fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (Counted, Counted)> {
+fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (CountedRuns, CountedRuns)> {
     if ids.is_empty() {
         return BTreeMap::new();
     }
@@ -199,11 +199,11 @@ fn descriptors(process: &Path) -> Vec<Descriptor> {
 /// `raw_tracepoint sched_switch`, `xdp interface 2`: the kind of a link and where it is, if the kernel tells.
 fn link_text(facts: &BTreeMap<String, String>) -> String {
     let mut text = facts.get("link_type").cloned().unwrap_or_else(|| "link".into());
-    for (name, words) in [("tp_name", ""), ("name", ""), ("ifindex", "interface "), ("cgroup_id", "cgroup ")]
+    for (name, prefix) in [("tp_name", ""), ("name", ""), ("ifindex", "interface "), ("cgroup_id", "cgroup ")]
     {
         if let Some(value) = facts.get(name) {
             // Writing to a string cannot fail.
-            let _ = write!(text, " {words}{value}");
+            let _ = write!(text, " {prefix}{value}");
         }
     }
     text

@@ -45,9 +45,9 @@ pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> 
 
 /// Runs a plugin on a record. The exit code is the plugin's, as it was recorded; 125 if the run differs.
 pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
-    let shown = args.record.display();
-    let file = fs::File::open(&args.record).with_context(|| format!("cannot read {shown}"))?;
-    let record = Record::read(file).with_context(|| format!("cannot use {shown}"))?;
+    let display = args.record.display();
+    let file = fs::File::open(&args.record).with_context(|| format!("cannot read {display}"))?;
+    let record = Record::read(file).with_context(|| format!("cannot use {display}"))?;
     let order = if args.any_order { Order::Any } else { Order::Same };
     let replay = Replay::new(record, order);
     let policy = Policy::observing();
@@ -62,12 +62,12 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let code = match replay.finish(&outcome) {
         Ok(code) => code,
         Err(difference) => {
-            output::tell(&format!("ks-host: {name} on {shown}"), &difference.to_string());
+            output::report(&format!("ks-host: {name} on {display}"), &difference.to_string());
             return Ok(crate::HOST_FAILURE);
         }
     };
     if let Outcome::Trapped(reason) = outcome {
-        output::tell(&name, &reason);
+        output::report(&name, &reason);
     }
     Ok(code)
 }

@@ -117,14 +117,14 @@ pub(crate) struct Args {
     unconfined: bool,
     /// The plugin's words; of one plugin only.
     #[arg(last = true, value_name = "WORDS")]
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
 /// Runs the plugins and gives the exit code: that of the first, in the order given, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
     for (given, what) in [
-        (!args.words.is_empty(), "words after `--` are"),
+        (!args.arguments.is_empty(), "words after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
         (args.exec_code, "`--exec-code` is"),
         (!args.stacks.is_empty(), "`--stacks` is"),
@@ -175,7 +175,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         path,
         name,
         prepared,
-        words: args.words.clone(),
+        arguments: args.arguments.clone(),
         config,
         exec: args.exec.clone(),
         exec_code: args.exec_code,
@@ -221,11 +221,11 @@ pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
 
 /// What messages call a plugin: its file name.
 pub(crate) fn name_of(path: &Path) -> String {
-    shown(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+    display(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
 }
 
 /// Every line of a plugin begins with its name.
-fn shown(name: &str) -> String {
+fn display(name: &str) -> String {
     visible(name, MOST_BYTES).into_owned()
 }
 
@@ -239,7 +239,7 @@ fn names_of(paths: &[PathBuf]) -> Vec<String> {
     };
     let name = |path: &PathBuf| {
         let name = name_of(path);
-        if twice(&name) { shown(&path.to_string_lossy()) } else { name }
+        if twice(&name) { display(&path.to_string_lossy()) } else { name }
     };
     paths.iter().map(name).collect()
 }

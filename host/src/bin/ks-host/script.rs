@@ -11,7 +11,7 @@ use ks_compiler::pipeline::{self, Checked, Options, Target};
 use ks_compiler::source::{Files, MAX_FILE_BYTES};
 use ks_wit::section::Arch;
 
-use crate::Entry;
+use crate::EntryPoint;
 
 /// The running kernel's types.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -20,16 +20,16 @@ const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
 
 /// Compiles a script to the bytes of a plugin. Errors and warnings of the script are shown on standard error.
-pub(crate) fn compile(script: &Path, entry: Entry) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8>> {
     let name = script.display().to_string();
     let text = std::fs::read(script).with_context(|| format!("cannot read {name}"))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     ensure!(!project.is_empty(), "{name} has no name that is text");
     let kernel = KernelTypes::fetched(|| std::fs::read(OWN_BTF).ok()).with_events(own_events);
     let options = Options {
-        files: Arc::new(Beside { folder: script.parent().unwrap_or(Path::new("")).to_owned() }),
+        files: Arc::new(ScriptFolder { folder: script.parent().unwrap_or(Path::new("")).to_owned() }),
         kernel: Arc::new(kernel),
-        tests: entry == Entry::Tests,
+        tests: entry == EntryPoint::Tests,
         ..Options::new(project)
     };
     let mut checked = pipeline::parse(&name, &text, options)?.check();
@@ -43,11 +43,11 @@ pub(crate) fn compile(script: &Path, entry: Entry) -> anyhow::Result<Vec<u8>> {
 
 /// Modules and headers, by their paths from the folder of the script.
 #[derive(Debug)]
-struct Beside {
+struct ScriptFolder {
     folder: PathBuf,
 }
 
-impl Files for Beside {
+impl Files for ScriptFolder {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
         let path = self.folder.join(path);
         let small = std::fs::metadata(&path)

@@ -82,14 +82,14 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
 
 /// The policy, with these signers demanded besides: `IDENTITY=KEY`.
 pub(crate) fn demanding(mut policy: Policy, signers: &[String]) -> anyhow::Result<Policy> {
-    for word in signers {
+    for argument in signers {
         let (identity, key) =
-            word.rsplit_once('=').with_context(|| format!("--signer {word}: not IDENTITY=KEY"))?;
+            argument.rsplit_once('=').with_context(|| format!("--signer {argument}: not IDENTITY=KEY"))?;
         let key = match fs::read_to_string(key) {
             Ok(pem) => PublicKey::read(&pem),
             Err(_) => PublicKey::read(key),
         };
-        policy.demand_signer(identity, key.with_context(|| format!("--signer {word}"))?);
+        policy.demand_signer(identity, key.with_context(|| format!("--signer {argument}"))?);
     }
     Ok(policy)
 }

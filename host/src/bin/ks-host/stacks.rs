@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use ks_host::PreparedPlugin;
 use ks_host::naming::NamingProcess;
 use ks_host::perf::MappingRecorder;
-use ks_host::stacks::{self, Counted, Names, Profile};
+use ks_host::stacks::{self, CountedStacks, FunctionNames, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
 
@@ -64,7 +64,7 @@ pub(crate) struct Stacks {
 
 /// What a run has counted, once it has ended, and what processes had mapped meanwhile.
 pub(crate) struct Answer {
-    counted: Receiver<Result<Counted, String>>,
+    counted: Receiver<Result<CountedStacks, String>>,
     mappings: Option<MappingRecorder>,
 }
 
@@ -85,7 +85,7 @@ impl Stacks {
             "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what `stack_id` or \
              `user_stack_id` gave"
         );
-        let place = match chosen {
+        let index = match chosen {
             None => {
                 ensure!(
                     maps.len() == 1,
@@ -97,7 +97,7 @@ impl Stacks {
                 anyhow!("--stacks-of {chosen}: the plugin counts by stacks in {names} only")
             })?,
         };
-        Ok(Stacks { outputs, map: maps.swap_remove(place) })
+        Ok(Stacks { outputs, map: maps.swap_remove(index) })
     }
 
     /// For one run.
@@ -142,19 +142,19 @@ impl Stacks {
                  some names may be missing"
             ));
         }
-        let mut names = Names::new(mappings, Some(NamingProcess::of_this_program()));
+        let mut names = FunctionNames::new(mappings, Some(NamingProcess::of_this_program()));
         let profile = counted.named(&mut names);
         for warning in names.warnings() {
-            output::tell(plugin, &visible(&warning, MAX_WARNING_BYTES));
+            output::report(plugin, &visible(&warning, MAX_WARNING_BYTES));
         }
         let cut = counted.cut();
         if cut > 0 {
-            let told = format!(
+            let message = format!(
                 "map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers are missing",
                 profile.map,
                 profile.total()
             );
-            output::tell(plugin, &told);
+            output::report(plugin, &message);
         }
         self.outputs.iter().try_for_each(|output| output.show(plugin, &profile))
     }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_stands_behind_the_form() {
+    fn a_file_follows_the_form() {
         let tree = Output { form: Form::Tree, file: None };
         assert_eq!("tree".parse(), Ok(tree));
         let flame = Output { form: Form::Flame, file: Some("a=b.svg".into()) };

@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
 use crate::output::{self, printable, say};
-use crate::{Entry, apart, cache, not_a_plugin, policy, progress, read, run};
+use crate::{EntryPoint, apart, cache, not_a_plugin, policy, progress, read, run};
 
 /// The interface that every network namespace has.
 const LOOPBACK: &str = "lo";
@@ -73,7 +73,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         }
     }
     let policy = policy::of(args.policy.as_deref(), testing, &args.allow, &args.limit)?;
-    let plugin = match read(&args.plugin, Entry::Tests) {
+    let plugin = match read(&args.plugin, EntryPoint::Tests) {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
     };
@@ -108,8 +108,8 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     for test in &tests {
         let result = one(&prepared, &test.name, test.line, args.timeout, &policy);
         failed += usize::from(!result.passed);
-        let shown = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
-        output::show(&shown)?;
+        let display = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
+        output::show(&display)?;
     }
     if !args.json {
         let passed = tests.len() - failed;

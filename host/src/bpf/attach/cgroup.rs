@@ -81,8 +81,8 @@ impl Program<'_> {
 fn hierarchy() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let mut found = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let (path, kind) = (words.next()?, words.next()?);
+        let mut fields = line.split(' ').skip(1);
+        let (path, kind) = (fields.next()?, fields.next()?);
         (kind == "cgroup2").then(|| PathBuf::from(path))
     });
     found.next()

@@ -24,7 +24,7 @@ use super::sys;
 pub use cgroup::ControlGroup;
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
-pub use probe::Place;
+pub use probe::ProbeAttachPoint;
 pub(super) use timer::Running;
 
 impl Program<'_> {
@@ -65,7 +65,7 @@ impl Program<'_> {
         BpfError::Target { program: self.name(), target: target.into(), expected }
     }
 
-    fn not_linked(&self, place: &str, errno: Errno) -> BpfError {
-        self.kernel(&format!("attach to {place}"), "bpf(BPF_LINK_CREATE)", errno)
+    fn not_linked(&self, target_text: &str, errno: Errno) -> BpfError {
+        self.kernel(&format!("attach to {target_text}"), "bpf(BPF_LINK_CREATE)", errno)
     }
 }

@@ -61,7 +61,7 @@ impl Program<'_> {
     /// Attaches a tc program to an interface, before those that are there: by a tcx link (Linux 6.6), else by a filter.
     pub(super) fn attach_tc(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
-        let place = format!("the interface `{target}`");
+        let target_text = format!("the interface `{target}`");
         match (self.create_link(interface, 0), self.supervisor) {
             (Ok(link), _) => Ok(link),
             (Err(Errno::EINVAL), Some(supervisor)) => {
@@ -70,13 +70,13 @@ impl Program<'_> {
                 let filter = Filter::attach(self.inner.as_fd(), interface, side, supervisor);
                 filter.map(Link::of_filter).map_err(|errno| {
                     self.kernel(
-                        &format!("attach to {place}"),
+                        &format!("attach to {target_text}"),
                         "rtnetlink(RTM_NEWQDISC, RTM_NEWTFILTER)",
                         errno,
                     )
                 })
             }
-            (Err(errno), _) => Err(self.not_linked(&place, errno)),
+            (Err(errno), _) => Err(self.not_linked(&target_text, errno)),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::Path;
 
-use ks_wit::place::FilePlace;
+use ks_wit::target::UprobeTarget;
 
 use super::super::error::BpfError;
 use super::super::program::Program;
@@ -11,19 +11,19 @@ use crate::probed::{ProbePoint, When};
 
 /// An instruction at which a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ProbeAttachPoint {
     /// So many bytes behind the start of a function of the kernel.
     Kernel(CString, u64),
     /// An instruction of a file.
     File(ProbePoint),
 }
 
-impl Place {
+impl ProbeAttachPoint {
     /// The instruction, if it is one of a file.
     pub fn file(&self) -> Option<&ProbePoint> {
         match self {
-            Place::File(point) => Some(point),
-            Place::Kernel(..) => None,
+            ProbeAttachPoint::File(point) => Some(point),
+            ProbeAttachPoint::Kernel(..) => None,
         }
     }
 }
@@ -36,30 +36,30 @@ impl Program<'_> {
     /// probed if that is allowed for the file's path.
     ///
     /// # Errors
-    /// [`BpfError::Target`] (another target); [`BpfError::Place`] (a place in a file that is not probed).
-    pub fn probe_places(
+    /// [`BpfError::Target`] (another target); [`BpfError::ProbeAttachPoint`] (a place in a file that is not probed).
+    pub fn probe_attach_points(
         &self,
         target: &str,
         allows_go: &dyn Fn(&Path) -> bool,
-    ) -> Result<(Vec<Place>, bool), BpfError> {
+    ) -> Result<(Vec<ProbeAttachPoint>, bool), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
         let returns = When::Return(allows_go);
         // What the policy takes for a probe of the kernel must not become one of a file.
         match kind {
-            "kprobe" | "kretprobe" => Ok((vec![self.kernel_place(own, target)?], kind == "kretprobe")),
-            "uprobe" | "uprobe.s" => Ok((self.file_places(own, target, When::Instruction)?, false)),
-            "uretprobe" | "uretprobe.s" => Ok((self.file_places(own, target, returns)?, true)),
+            "kprobe" | "kretprobe" => Ok((vec![self.kernel_attach_point(own, target)?], kind == "kretprobe")),
+            "uprobe" | "uprobe.s" => Ok((self.file_attach_points(own, target, When::Instruction)?, false)),
+            "uretprobe" | "uretprobe.s" => Ok((self.file_attach_points(own, target, returns)?, true)),
             "uretprobe.multi" | "uretprobe.multi.s" | "uprobe.session" | "uprobe.session.s" => {
                 // Nothing attaches these kinds; of a file with code in Go that would not help.
-                self.file_places(own, target, returns)?;
+                self.file_attach_points(own, target, returns)?;
                 Err(self.target(&section, OWN))
             }
             _ => Err(self.target(&section, OWN)),
         }
     }
 
-    fn kernel_place(&self, own: &str, target: &str) -> Result<Place, BpfError> {
+    fn kernel_attach_point(&self, own: &str, target: &str) -> Result<ProbeAttachPoint, BpfError> {
         let (function, offset) = own.split_once('+').unwrap_or((own, "0"));
         let offset: u64 = offset.parse().map_err(|_| self.target(own, OWN))?;
         let (same, at) = target.split_once('+').unwrap_or((target, "0"));
@@ -67,11 +67,16 @@ impl Program<'_> {
             at.strip_prefix("0x").map_or_else(|| at.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
         let is_own = target.is_empty() || (function.ends_with(same) && given == Some(offset));
         let function = CString::new(function).map_err(|_| self.target(own, OWN))?;
-        if is_own { Ok(Place::Kernel(function, offset)) } else { Err(self.target(target, OWN)) }
+        if is_own { Ok(ProbeAttachPoint::Kernel(function, offset)) } else { Err(self.target(target, OWN)) }
     }
 
-    fn file_places(&self, own: &str, target: &str, when: When<'_>) -> Result<Vec<Place>, BpfError> {
-        let parsed = FilePlace::parse(own).map_err(|error| BpfError::Target {
+    fn file_attach_points(
+        &self,
+        own: &str,
+        target: &str,
+        when: When<'_>,
+    ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
+        let parsed = UprobeTarget::parse(own).map_err(|error| BpfError::Target {
             program: self.name(),
             target: format!("{own} ({error})"),
             expected: "a place in a program or library: `path:function`",
@@ -81,11 +86,11 @@ impl Program<'_> {
         if !target.is_empty() && ![own, written, parsed.path, function].contains(&target) {
             return Err(self.target(target, OWN));
         }
-        let points = ProbePoint::find(&parsed, when).map_err(|error| BpfError::Place {
+        let points = ProbePoint::find(&parsed, when).map_err(|error| BpfError::ProbeAttachPoint {
             program: self.name(),
-            place: own.to_owned(),
+            attach_point: own.to_owned(),
             error,
         })?;
-        Ok(points.into_iter().map(Place::File).collect())
+        Ok(points.into_iter().map(ProbeAttachPoint::File).collect())
     }
 }

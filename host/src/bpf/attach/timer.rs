@@ -21,8 +21,8 @@ const KEY: [u8; 4] = [0; 4];
 
 /// The kernel takes the memory of a timer without waiting for any, and gives that of ended ones back some 20 ms later: it may
 /// say ENOMEM with plenty left (kernel/bpf/helpers.c, `__bpf_async_init`, v6.18).
-const TRIES: u32 = 100;
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+const MAX_ATTEMPTS: u32 = 100;
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Program<'_> {
     /// Starts the program's timer: one run of the program arms it.
@@ -34,11 +34,11 @@ impl Program<'_> {
             return Err(self.target(target, "a timer has none: an empty string"));
         }
         let mut armed = self.arm();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if armed != Err(Errno::ENOMEM) {
                 break;
             }
-            std::thread::sleep(BETWEEN_TRIES);
+            std::thread::sleep(RETRY_INTERVAL);
             armed = self.arm();
         }
         match armed {

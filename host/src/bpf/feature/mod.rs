@@ -9,7 +9,7 @@ mod sys;
 use std::fs;
 use std::path::Path;
 
-use ks_wit::place::FilePlace;
+use ks_wit::target::UprobeTarget;
 use libbpf_rs::btf::{Btf, BtfType, types};
 use nix::errno::Errno;
 
@@ -119,12 +119,12 @@ impl Features {
         self.target::<types::Struct<'_>>(&format!("bpf_struct_ops_{of}"), "struct to register")?;
         let ops: types::Struct<'_> =
             self.named(of).ok_or_else(|| Answer::No(format!("no struct `{of}` in its types")))?;
-        let place = (0..)
+        let index = (0..)
             .map_while(|index| types::Composite::from(ops).get(index))
             .position(|one| one.name.is_some_and(|name| name == member));
-        let place = place.and_then(|place| u32::try_from(place).ok());
-        let place = place.ok_or_else(|| Answer::No(format!("`{of}` has no member `{member}`")))?;
-        Ok((ops.type_id().into(), place))
+        let index = index.and_then(|index| u32::try_from(index).ok());
+        let index = index.ok_or_else(|| Answer::No(format!("`{of}` has no member `{member}`")))?;
+        Ok((ops.type_id().into(), index))
     }
 
     /// The number of a type that must be there.
@@ -282,7 +282,7 @@ fn probe_point(like: Like, target: &str) -> Answer {
         ));
     }
     if in_file {
-        let file = FilePlace::parse(target).map_or(target, |place| place.path);
+        let file = UprobeTarget::parse(target).map_or(target, |target| target.path);
         return match fs::metadata(file) {
             Ok(_) => Answer::Yes,
             Err(error) => Answer::No(format!("{file}: {error}")),
@@ -322,12 +322,12 @@ fn symbol(name: &str) -> Result<Option<Symbol>, String> {
     let path = "/proc/kallsyms";
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     Ok(text.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let is_code = words.next().is_some_and(|kind| kind.eq_ignore_ascii_case("t"));
-        let module = |words: &mut dyn Iterator<Item = &str>| {
-            words.next().map(|module| module.trim_matches(['[', ']']).to_owned())
+        let mut fields = line.split_whitespace().skip(1);
+        let is_code = fields.next().is_some_and(|kind| kind.eq_ignore_ascii_case("t"));
+        let module = |fields: &mut dyn Iterator<Item = &str>| {
+            fields.next().map(|module| module.trim_matches(['[', ']']).to_owned())
         };
-        (is_code && words.next() == Some(name)).then(|| Symbol { module: module(&mut words) })
+        (is_code && fields.next() == Some(name)).then(|| Symbol { module: module(&mut fields) })
     }))
 }
 

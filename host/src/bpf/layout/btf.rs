@@ -18,7 +18,7 @@ pub(super) struct Btf<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Type<'a> {
     name: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: BtfKind,
     /// Of structs: members have the size of a bit-field beside their place.
     flag: bool,
     /// Its size, or the type that it stands for, as the kind has it.
@@ -29,7 +29,7 @@ pub(super) struct Type<'a> {
 
 /// What a type is; those without bytes are `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BtfKind {
     Int,
     Pointer,
     Array,
@@ -76,12 +76,12 @@ impl<'a> Btf<'a> {
         let body = bytes.get(header? as usize..)?;
         let part = |start: Option<u32>, len: Option<u32>| body.get(start? as usize..)?.get(..len? as usize);
         let (mut rest, strings) = (part(type_start, type_bytes)?, part(string_start, string_bytes)?);
-        let void = Type { name: 0, kind: Kind::Other, flag: false, size_or_type: 0, rest: &[] };
+        let void = Type { name: 0, kind: BtfKind::Other, flag: false, size_or_type: 0, rest: &[] };
         let mut types = vec![void];
         while !rest.is_empty() {
-            let (ty, behind) = Type::parse(rest)?;
+            let (ty, tail) = Type::parse(rest)?;
             types.push(ty);
-            rest = behind;
+            rest = tail;
         }
         Some(Btf { types, strings })
     }
@@ -108,15 +108,15 @@ impl<'a> Btf<'a> {
 
     /// The members of a struct.
     pub(super) fn members(&self, ty: Type<'a>) -> impl Iterator<Item = Member<'a>> {
-        ty.entries().map(move |[name, member, place]| {
-            let (bit, bits) = if ty.flag { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
+        ty.entries().map(move |[name, member, offset]| {
+            let (bit, bits) = if ty.flag { (offset & 0xff_ffff, offset >> 24) } else { (offset, 0) };
             Member { name: self.string(name), ty: member, bit, bits }
         })
     }
 
     /// The variables of a section, as types.
     pub(super) fn variables(&self, section: Type<'a>) -> impl Iterator<Item = Type<'a>> {
-        section.entries().filter_map(|[id, _, _]| self.get(id)).filter(|ty| ty.kind == Kind::Variable)
+        section.entries().filter_map(|[id, _, _]| self.get(id)).filter(|ty| ty.kind == BtfKind::Variable)
     }
 }
 
@@ -127,25 +127,25 @@ impl<'a> Type<'a> {
         let entries = (info & 0xffff) as usize;
         // `enum` without name of include/uapi/linux/btf.h, and the bytes that each kind adds.
         let (kind, added) = match info >> 24 & 0x1f {
-            1 => (Kind::Int, 4),
-            2 => (Kind::Pointer, 0),
-            3 => (Kind::Array, 12),
-            4 => (Kind::Struct, 12 * entries),
-            5 => (Kind::Union, 12 * entries),
-            6 => (Kind::Enum, 8 * entries),
-            7 | 12 => (Kind::Other, 0),
-            8 => (Kind::Typedef, 0),
-            9..=11 | 18 => (Kind::Modifier, 0),
-            13 => (Kind::Other, 8 * entries),
-            14 => (Kind::Variable, 4),
-            15 => (Kind::Section, 12 * entries),
-            16 => (Kind::Float, 0),
-            17 => (Kind::Other, 4),
-            19 => (Kind::Enum, 12 * entries),
+            1 => (BtfKind::Int, 4),
+            2 => (BtfKind::Pointer, 0),
+            3 => (BtfKind::Array, 12),
+            4 => (BtfKind::Struct, 12 * entries),
+            5 => (BtfKind::Union, 12 * entries),
+            6 => (BtfKind::Enum, 8 * entries),
+            7 | 12 => (BtfKind::Other, 0),
+            8 => (BtfKind::Typedef, 0),
+            9..=11 | 18 => (BtfKind::Modifier, 0),
+            13 => (BtfKind::Other, 8 * entries),
+            14 => (BtfKind::Variable, 4),
+            15 => (BtfKind::Section, 12 * entries),
+            16 => (BtfKind::Float, 0),
+            17 => (BtfKind::Other, 4),
+            19 => (BtfKind::Enum, 12 * entries),
             _ => return None,
         };
-        let (rest, behind) = bytes.get(TYPE_BYTES..)?.split_at_checked(added)?;
-        Some((Type { name, kind, flag: info >> 31 != 0, size_or_type, rest }, behind))
+        let (rest, tail) = bytes.get(TYPE_BYTES..)?.split_at_checked(added)?;
+        Some((Type { name, kind, flag: info >> 31 != 0, size_or_type, rest }, tail))
     }
 
     /// Its bytes, of kinds that say it.

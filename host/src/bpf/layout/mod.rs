@@ -9,7 +9,7 @@ mod tests;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
-use btf::{Btf, Kind, Type};
+use btf::{Btf, BtfKind, Type};
 
 /// Most members of a type that are told. Guards the plugin's memory and the host's against nested arrays of structs.
 const MAX_MEMBERS: usize = 1024;
@@ -85,19 +85,19 @@ pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
         Subject::Variable(name) => variable(&btf, name, |section| section != MAPS)?,
         Subject::Type(name) => {
             let is_named = |ty: Type<'_>| {
-                matches!(ty.kind, Kind::Struct | Kind::Union | Kind::Typedef) && btf.name(ty) == name
+                matches!(ty.kind, BtfKind::Struct | BtfKind::Union | BtfKind::Typedef) && btf.name(ty) == name
             };
             btf.types().find(|(_, ty)| is_named(*ty))?.0
         }
     };
-    let mut walk = Walk { btf: &btf, members: Vec::new(), steps: 0 };
-    walk.add(id, &mut Place::default())?;
-    Some(Layout { name: name(&btf, id), size: size(&btf, id)?, members: walk.members })
+    let mut builder = LayoutBuilder { btf: &btf, members: Vec::new(), steps: 0 };
+    builder.add(id, &mut MemberPosition::default())?;
+    Some(Layout { name: name(&btf, id), size: size(&btf, id)?, members: builder.members })
 }
 
 /// The type of a variable in a section that is asked for.
 fn variable(btf: &Btf<'_>, name: &str, section: impl Fn(&str) -> bool) -> Option<u32> {
-    let sections = btf.types().filter(|(_, ty)| ty.kind == Kind::Section && section(btf.name(*ty)));
+    let sections = btf.types().filter(|(_, ty)| ty.kind == BtfKind::Section && section(btf.name(*ty)));
     let found = sections.flat_map(|(_, ty)| btf.variables(ty)).find(|ty| btf.name(*ty) == name);
     found.map(Type::target)
 }
@@ -107,7 +107,7 @@ fn of_map(btf: &Btf<'_>, map: &str, what: &str) -> Option<u32> {
     let (_, definition) = resolve(btf, variable(btf, map, |section| section == MAPS)?)?;
     let pointer = btf.members(definition).find(|member| member.name == what)?;
     let (_, pointer) = resolve(btf, pointer.ty)?;
-    (pointer.kind == Kind::Pointer).then(|| pointer.target())
+    (pointer.kind == BtfKind::Pointer).then(|| pointer.target())
 }
 
 /// The type behind typedefs and modifiers.
@@ -115,7 +115,7 @@ fn resolve<'a>(btf: &Btf<'a>, mut id: u32) -> Option<(u32, Type<'a>)> {
     for _ in 0..MAX_DEPTH {
         let ty = btf.get(id)?;
         match ty.kind {
-            Kind::Typedef | Kind::Modifier => id = ty.target(),
+            BtfKind::Typedef | BtfKind::Modifier => id = ty.target(),
             _ => return Some((id, ty)),
         }
     }
@@ -127,15 +127,17 @@ fn size(btf: &Btf<'_>, id: u32) -> Option<u32> {
     for _ in 0..MAX_DEPTH {
         let (_, ty) = resolve(btf, id)?;
         let one = match ty.kind {
-            Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Float => ty.size(),
-            Kind::Pointer => 8,
-            Kind::Array => {
+            BtfKind::Int | BtfKind::Struct | BtfKind::Union | BtfKind::Enum | BtfKind::Float => ty.size(),
+            BtfKind::Pointer => 8,
+            BtfKind::Array => {
                 let (element, len) = ty.array()?;
                 count = count.checked_mul(len)?;
                 id = element;
                 continue;
             }
-            Kind::Typedef | Kind::Modifier | Kind::Variable | Kind::Section | Kind::Other => return None,
+            BtfKind::Typedef | BtfKind::Modifier | BtfKind::Variable | BtfKind::Section | BtfKind::Other => {
+                return None;
+            }
         };
         return one.checked_mul(count);
     }
@@ -148,13 +150,13 @@ fn name(btf: &Btf<'_>, id: u32) -> String {
     for _ in 0..MAX_DEPTH {
         let Some(ty) = btf.get(id) else { break };
         let prefix = match ty.kind {
-            Kind::Modifier => {
+            BtfKind::Modifier => {
                 id = ty.target();
                 continue;
             }
-            Kind::Struct => "struct ",
-            Kind::Union => "union ",
-            Kind::Enum => "enum ",
+            BtfKind::Struct => "struct ",
+            BtfKind::Union => "union ",
+            BtfKind::Enum => "enum ",
             _ => "",
         };
         let own = btf.name(ty);
@@ -165,92 +167,92 @@ fn name(btf: &Btf<'_>, id: u32) -> String {
 
 /// Where a type lies within the one that is asked for.
 #[derive(Debug, Clone, Default)]
-struct Place {
+struct MemberPosition {
     path: String,
     offset: u32,
     arrays: Vec<(u32, u32)>,
     depth: usize,
 }
 
-impl Place {
+impl MemberPosition {
     /// That of a member of the struct here.
-    fn member(&self, name: &str, bit: u32) -> Option<Place> {
+    fn member(&self, name: &str, bit: u32) -> Option<MemberPosition> {
         let path = match (self.path.as_str(), name) {
             ("", name) => name.to_owned(),
             (path, name) => format!("{path}.{name}"),
         };
         let offset = self.offset.checked_add(bit / 8)?;
-        Some(Place { path, offset, arrays: self.arrays.clone(), depth: self.depth + 1 })
+        Some(MemberPosition { path, offset, arrays: self.arrays.clone(), depth: self.depth + 1 })
     }
 }
 
-struct Walk<'a> {
+struct LayoutBuilder<'a> {
     btf: &'a Btf<'a>,
     members: Vec<Member>,
     steps: usize,
 }
 
-impl Walk<'_> {
+impl LayoutBuilder<'_> {
     /// Adds the numbers of a type. None if it is not one that lies in memory, or is too large to tell.
-    fn add(&mut self, id: u32, place: &mut Place) -> Option<()> {
+    fn add(&mut self, id: u32, position: &mut MemberPosition) -> Option<()> {
         let (id, ty) = resolve(self.btf, id)?;
         self.steps += 1;
-        if place.depth > MAX_DEPTH || self.steps > MAX_STEPS {
+        if position.depth > MAX_DEPTH || self.steps > MAX_STEPS {
             return None;
         }
         match ty.kind {
-            Kind::Struct => self.add_struct(ty, place),
-            Kind::Array => {
+            BtfKind::Struct => self.add_struct(ty, position),
+            BtfKind::Array => {
                 let (element, len) = ty.array()?;
-                place.arrays.push((len, size(self.btf, element)?));
-                place.depth += 1;
+                position.arrays.push((len, size(self.btf, element)?));
+                position.depth += 1;
                 // A flexible array has no bytes.
-                if len == 0 { Some(()) } else { self.add(element, place) }
+                if len == 0 { Some(()) } else { self.add(element, position) }
             }
-            _ => self.push(place, size(self.btf, id)?, scalar(self.btf, ty)?),
+            _ => self.push(position, size(self.btf, id)?, scalar(self.btf, ty)?),
         }
     }
 
-    fn add_struct(&mut self, ty: Type<'_>, place: &Place) -> Option<()> {
+    fn add_struct(&mut self, ty: Type<'_>, position: &MemberPosition) -> Option<()> {
         let btf = self.btf;
         // Bit-fields that follow each other are told as the bytes that they lie in.
-        let mut fields: Option<(Place, u32)> = None;
+        let mut fields: Option<(MemberPosition, u32)> = None;
         for member in btf.members(ty) {
             let end = member.bit.checked_add(member.bits)?;
             match &mut fields {
                 Some((_, last)) if member.bits > 0 => *last = end,
-                None if member.bits > 0 => fields = Some((place.member(member.name, member.bit)?, end)),
+                None if member.bits > 0 => fields = Some((position.member(member.name, member.bit)?, end)),
                 _ => {
-                    self.push_fields(fields.take(), place)?;
-                    self.add_member(&member, place)?;
+                    self.push_fields(fields.take(), position)?;
+                    self.add_member(&member, position)?;
                 }
             }
         }
-        self.push_fields(fields, place)
+        self.push_fields(fields, position)
     }
 
-    fn add_member(&mut self, member: &btf::Member<'_>, place: &Place) -> Option<()> {
-        let mut at = place.member(member.name, member.bit)?;
+    fn add_member(&mut self, member: &btf::Member<'_>, position: &MemberPosition) -> Option<()> {
+        let mut at = position.member(member.name, member.bit)?;
         let (_, ty) = resolve(self.btf, member.ty)?;
-        if member.name.is_empty() && ty.kind == Kind::Struct {
+        if member.name.is_empty() && ty.kind == BtfKind::Struct {
             // Its members are named as those of the struct around it.
-            at.path.clone_from(&place.path);
+            at.path.clone_from(&position.path);
         }
         self.add(member.ty, &mut at)
     }
 
     /// Adds the bytes of bit-fields, which end at a bit of the struct.
-    fn push_fields(&mut self, fields: Option<(Place, u32)>, within: &Place) -> Option<()> {
-        let Some((place, end)) = fields else { return Some(()) };
+    fn push_fields(&mut self, fields: Option<(MemberPosition, u32)>, within: &MemberPosition) -> Option<()> {
+        let Some((position, end)) = fields else { return Some(()) };
         let end = within.offset.checked_add(end.div_ceil(8))?;
-        self.push(&place, end.checked_sub(place.offset)?, Scalar::Opaque)
+        self.push(&position, end.checked_sub(position.offset)?, Scalar::Opaque)
     }
 
-    fn push(&mut self, place: &Place, size: u32, kind: Scalar) -> Option<()> {
+    fn push(&mut self, position: &MemberPosition, size: u32, kind: Scalar) -> Option<()> {
         if size == 0 {
             return Some(());
         }
-        let Place { path, offset, arrays, .. } = place.clone();
+        let MemberPosition { path, offset, arrays, .. } = position.clone();
         self.members.push(Member { path, offset, size, kind, arrays });
         (self.members.len() <= MAX_MEMBERS).then_some(())
     }
@@ -258,7 +260,7 @@ impl Walk<'_> {
 
 fn scalar(btf: &Btf<'_>, ty: Type<'_>) -> Option<Scalar> {
     match ty.kind {
-        Kind::Int => {
+        BtfKind::Int => {
             let int = ty.int()?;
             let is_whole = matches!(ty.size(), 1 | 2 | 4 | 8) && int.bits == ty.size() * 8;
             Some(match (is_whole, ty.size()) {
@@ -269,9 +271,9 @@ fn scalar(btf: &Btf<'_>, ty: Type<'_>) -> Option<Scalar> {
                 _ => Scalar::Opaque,
             })
         }
-        Kind::Enum => Some(Scalar::Enumeration),
-        Kind::Pointer => Some(Scalar::Pointer),
-        Kind::Union | Kind::Float => Some(Scalar::Opaque),
+        BtfKind::Enum => Some(Scalar::Enumeration),
+        BtfKind::Pointer => Some(Scalar::Pointer),
+        BtfKind::Union | BtfKind::Float => Some(Scalar::Opaque),
         _ => None,
     }
 }

@@ -50,13 +50,13 @@ fn object() -> Option<Vec<u8>> {
         return None;
     };
     clang.stdin.take()?.write_all(SOURCE.as_bytes()).expect("clang reads it");
-    let made = clang.wait_with_output().expect("it ends");
-    assert!(made.status.success());
-    Some(made.stdout)
+    let output = clang.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    Some(output.stdout)
 }
 
 /// A layout in a line for each number.
-fn shown(layout: &Layout) -> Vec<String> {
+fn display(layout: &Layout) -> Vec<String> {
     let line = |member: &Member| {
         let Member { path, offset, size, kind, arrays } = member;
         format!("{path} {offset} {size} {kind:?} {arrays:?}")
@@ -65,7 +65,7 @@ fn shown(layout: &Layout) -> Vec<String> {
 }
 
 #[test]
-fn numbers_of_a_struct_of_c_are_told_in_their_order() {
+fn members_of_a_c_struct_are_reported_in_order() {
     let Some(elf) = object() else { return };
     let flow = of(&elf, Subject::Value("flows")).expect("BTF has it");
     assert_eq!((flow.name.as_str(), flow.size), ("struct flow", 112));
@@ -84,17 +84,21 @@ fn numbers_of_a_struct_of_c_are_told_in_their_order() {
         "owner 80 8 Pointer []",
         "wide 96 16 Opaque []",
     ];
-    assert_eq!(shown(&flow), expected);
+    assert_eq!(display(&flow), expected);
 }
 
 #[test]
 fn keys_variables_and_types_are_found_by_name() {
     let Some(elf) = object() else { return };
-    let told = |subject| of(&elf, subject).map(|layout| (layout.name.clone(), layout.size, shown(&layout)));
+    let layout_of =
+        |subject| of(&elf, subject).map(|layout| (layout.name.clone(), layout.size, display(&layout)));
     let one = |line: &str| vec![line.to_owned()];
-    assert_eq!(told(Subject::Key("flows")), Some(("u32".into(), 4, one(" 0 4 Unsigned []"))));
-    assert_eq!(told(Subject::Variable("counts")), Some((String::new(), 32, one(" 0 8 Unsigned [(4, 8)]"))));
-    assert_eq!(told(Subject::Type("event_t")), Some(("event_t".into(), 8, one("at 0 8 Unsigned []"))));
+    assert_eq!(layout_of(Subject::Key("flows")), Some(("u32".into(), 4, one(" 0 4 Unsigned []"))));
+    assert_eq!(
+        layout_of(Subject::Variable("counts")),
+        Some((String::new(), 32, one(" 0 8 Unsigned [(4, 8)]")))
+    );
+    assert_eq!(layout_of(Subject::Type("event_t")), Some(("event_t".into(), 8, one("at 0 8 Unsigned []"))));
     for absent in [
         Subject::Key("sizes"),
         Subject::Value("sizes"),
@@ -102,7 +106,7 @@ fn keys_variables_and_types_are_found_by_name() {
         Subject::Variable("flows"),
         Subject::Type("absent"),
     ] {
-        assert_eq!(told(absent), None, "{absent:?}");
+        assert_eq!(layout_of(absent), None, "{absent:?}");
     }
 }
 
@@ -119,9 +123,9 @@ const MAGIC: u16 = 0xeb9f;
 fn members(types: &[u32]) -> Option<usize> {
     let bytes = btf(types);
     let btf = Btf::parse(&bytes)?;
-    let mut walk = Walk { btf: &btf, members: Vec::new(), steps: 0 };
-    walk.add(1, &mut Place::default())?;
-    Some(walk.members.len())
+    let mut builder = LayoutBuilder { btf: &btf, members: Vec::new(), steps: 0 };
+    builder.add(1, &mut MemberPosition::default())?;
+    Some(builder.members.len())
 }
 
 #[test]
@@ -156,9 +160,9 @@ fn any_bytes_are_no_types_and_no_panic() {
             let mut bytes = whole.clone();
             bytes[at] = value;
             let Some(btf) = Btf::parse(&bytes) else { continue };
-            let mut walk = Walk { btf: &btf, members: Vec::new(), steps: 0 };
-            walk.add(1, &mut Place::default());
-            assert!(walk.members.len() <= MAX_MEMBERS + 1);
+            let mut builder = LayoutBuilder { btf: &btf, members: Vec::new(), steps: 0 };
+            builder.add(1, &mut MemberPosition::default());
+            assert!(builder.members.len() <= MAX_MEMBERS + 1);
         }
     }
     assert_eq!(of(b"no object", Subject::Key("m")), None);

@@ -2,9 +2,9 @@ use super::*;
 
 /// A machine where all is well.
 fn good() -> Machine {
-    let mounted = |kind, place| {
+    let mounted = |kind, mount_point| {
         let mounted_at = Some("/somewhere".into());
-        FileSystem { kind, place, without: "…", mounted_at, refused: None }
+        FileSystem { kind, mount_point, without: "…", mounted_at, refused: None }
     };
     Machine {
         facts: Facts {
@@ -40,7 +40,7 @@ fn a_good_machine_lacks_nothing() {
 }
 
 #[test]
-fn kinds_of_core_are_shown_with_their_cpus() {
+fn core_types_are_listed_with_their_cpus() {
     let findings = examine(&good());
     let pmu = findings.iter().find(|finding| finding.topic == "hardware PMU").expect("it is looked at");
     assert_eq!(pmu.found, "cpu_atom (cpus 8-11), cpu_core (cpus 0-7)");

@@ -48,7 +48,7 @@ fn join(attempt: Attempt, leader: &str, size: usize) -> Attempt {
 }
 
 #[track_caller]
-fn check(call: Call, errno: Errno, attempt: Attempt, facts: Facts, kind: Kind, text: &str) {
+fn check(call: Call, errno: Errno, attempt: Attempt, facts: Facts, kind: FailureKind, text: &str) {
     let failure = Failure { attempt, call, errno, facts };
     assert_eq!(failure.to_string(), text);
     assert_eq!(explain(&failure).kind, kind);
@@ -61,7 +61,7 @@ fn an_event_without_a_counter() {
         Errno::ENOENT,
         Attempt { pid: 4242, ..open("cpu_cycles", EventClass::Hardware) },
         Facts { hardware_pmu: Some(false), ..machine() },
-        Kind::Unsupported,
+        FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 4242, any cpu)\n  kernel: perf_event_open: ENOENT\n  \
          because: this machine has no hardware counters (usually a virtual machine without a PMU), so nothing counts \
          `cpu_cycles`\n  \
@@ -72,7 +72,7 @@ fn an_event_without_a_counter() {
         Errno::EOPNOTSUPP,
         open("LLC-load-misses", EventClass::Hardware),
         machine(),
-        Kind::Unsupported,
+        FailureKind::Unsupported,
         "cannot open `LLC-load-misses` (pid 0, any cpu)\n  kernel: perf_event_open: EOPNOTSUPP\n  \
          because: this CPU has no counter for `LLC-load-misses`\n  \
          do: use a software event, which works here: `page_faults`",
@@ -82,7 +82,7 @@ fn an_event_without_a_counter() {
         Errno::EOPNOTSUPP,
         Attempt { sampling: true, ..open("cpu_cycles", EventClass::Hardware) },
         machine(),
-        Kind::Unsupported,
+        FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 0, any cpu)\n  kernel: perf_event_open: EOPNOTSUPP\n  \
          because: the PMU that counts `cpu_cycles` cannot interrupt at an overflow, or the event does not exist on \
          this CPU\n  \
@@ -97,7 +97,7 @@ fn a_right_that_is_missing() {
         Errno::EACCES,
         join(Attempt { pid: 4242, ..open("branch_misses", EventClass::Hardware) }, "cpu_cycles", 1),
         unprivileged(3),
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         "cannot add `branch_misses` to the group led by `cpu_cycles` (pid 4242, any cpu)\n  \
          kernel: perf_event_open: EACCES\n  \
          because: kernel.perf_event_paranoid is 3 and ks-host has no CAP_PERFMON\n  \
@@ -140,7 +140,7 @@ fn a_right_that_is_there_but_refused() {
         Errno::EPERM,
         open("page_faults", SOFTWARE),
         machine(),
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EPERM\n  \
          because: ks-host has CAP_PERFMON: a security module refuses\n  \
          do: look into the kernel log, or run outside of the container",
@@ -150,7 +150,7 @@ fn a_right_that_is_there_but_refused() {
         Errno::EACCES,
         Attempt { pid: 1, ..open("page_faults", SOFTWARE) },
         unprivileged(1),
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 1, any cpu)\n  kernel: perf_event_open: EACCES\n  \
          because: the task 1 belongs to another user or is protected, and ks-host has no CAP_PERFMON\n  \
          do: give ks-host CAP_PERFMON, or run it as the task's user",
@@ -160,7 +160,7 @@ fn a_right_that_is_there_but_refused() {
         Errno::EACCES,
         open("page_faults", SOFTWARE),
         Facts { in_user_namespace: Some(true), ..machine() },
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EACCES\n  \
          because: kernel.perf_event_paranoid is 2, and ks-host runs in a user namespace, whose capabilities do not count \
          for perf events\n  do: start ks-host outside of it, or count user space only (`exclude_kernel`)",
@@ -174,7 +174,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         join(Attempt { cpu: 7, ..open("cpu_cycles", EventClass::Hardware) }, "page_faults", 3),
         machine(),
-        Kind::NotFound,
+        FailureKind::NotFound,
         "cannot add `cpu_cycles` to the group led by `page_faults` (pid 0, cpu 7)\n  \
          kernel: perf_event_open: EINVAL\n  because: cpu 7 is offline or does not exist\n  \
          do: name a CPU that is online: 0-3",
@@ -184,7 +184,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         Attempt { inherit: true, ..open("page_faults", SOFTWARE) },
         Facts { kernel: Some((4, 9)), ..machine() },
-        Kind::Unsupported,
+        FailureKind::Unsupported,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EINVAL\n  \
          because: kernels before 4.13 refuse `inherit` with group reads\n  do: open the event without `inherit`",
     );
@@ -193,7 +193,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         join(open("cache_misses", EventClass::Hardware), "cpu_cycles", 6),
         machine(),
-        Kind::Invalid,
+        FailureKind::Invalid,
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
          because: `cache_misses` and `cpu_cycles` are of PMUs that cannot be mixed in a group, or the 7 events do not \
@@ -205,7 +205,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         join(Attempt { inherit: true, ..open("task_clock", SOFTWARE) }, "page_faults", 1),
         machine(),
-        Kind::Kernel,
+        FailureKind::Kernel,
         "cannot add `task_clock` to the group led by `page_faults` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
          because: a child inherited the group before its last member joined, so that the two differ; the kernel reads \
@@ -217,7 +217,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         open("power/config=0x2/", EventClass::Pmu),
         machine(),
-        Kind::Invalid,
+        FailureKind::Invalid,
         "cannot open `power/config=0x2/` (pid 0, any cpu)\n  kernel: perf_event_open: EINVAL\n  \
          because: the PMU of `power/config=0x2/` counts whole CPUs, not tasks, or the config is none of its events\n  \
          do: open it with pid -1 and a cpu",
@@ -228,7 +228,7 @@ fn einval_is_decided_by_the_facts() {
         Errno::EINVAL,
         open("breakpoint:0x1000:8:r", loads_only),
         machine(),
-        Kind::Invalid,
+        FailureKind::Invalid,
         "cannot open `breakpoint:0x1000:8:r` (pid 0, any cpu)\n  kernel: perf_event_open: EINVAL\n  \
          because: this CPU cannot watch that address in that way\n  \
          do: watch loads and stores: x86 cannot watch loads alone",
@@ -242,7 +242,7 @@ fn a_group_that_does_not_fit() {
         Errno::ENOSPC,
         join(open("cache_misses", EventClass::Hardware), "cpu_cycles", 6),
         machine(),
-        Kind::Limit,
+        FailureKind::Limit,
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: ENOSPC\n  \
          because: the PMU has no room for `cache_misses` (the group led by `cpu_cycles` would have 7 events)\n  \
@@ -254,7 +254,7 @@ fn a_group_that_does_not_fit() {
         Errno::ENOSPC,
         open("breakpoint:0x1000:8:w", stores),
         machine(),
-        Kind::Limit,
+        FailureKind::Limit,
         "cannot open `breakpoint:0x1000:8:w` (pid 0, any cpu)\n  kernel: perf_event_open: ENOSPC\n  \
          because: every breakpoint of the CPU is taken; most have 4 for each task\n  do: detach a breakpoint first",
     );
@@ -267,7 +267,7 @@ fn what_is_not_there() {
         Errno::ESRCH,
         Attempt { pid: 4242, ..open("page_faults", SOFTWARE) },
         Facts { task_exists: Some(false), ..machine() },
-        Kind::NotFound,
+        FailureKind::NotFound,
         "cannot open `page_faults` (pid 4242, any cpu)\n  kernel: perf_event_open: ESRCH\n  \
          because: there is no task 4242",
     );
@@ -276,7 +276,7 @@ fn what_is_not_there() {
         Errno::ENODEV,
         Attempt { pid: -1, cpu: 4, ..open("page_faults", SOFTWARE) },
         machine(),
-        Kind::NotFound,
+        FailureKind::NotFound,
         "cannot open `page_faults` (every task, cpu 4)\n  kernel: perf_event_open: ENODEV\n  \
          because: cpu 4 is offline or does not exist\n  do: name a CPU that is online: 0-3",
     );
@@ -289,7 +289,7 @@ fn limits_and_exclusive_users() {
         Errno::EMFILE,
         open("page_faults", SOFTWARE),
         machine(),
-        Kind::Limit,
+        FailureKind::Limit,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EMFILE\n  \
          because: ks-host has as many descriptors open as its limit allows, 1024\n  \
          do: detach what is not needed, or raise the limit (`ulimit -n`)",
@@ -299,7 +299,7 @@ fn limits_and_exclusive_users() {
         Errno::EBUSY,
         open("cpu_cycles", EventClass::Hardware),
         machine(),
-        Kind::Busy,
+        FailureKind::Busy,
         "cannot open `cpu_cycles` (pid 0, any cpu)\n  kernel: perf_event_open: EBUSY\n  \
          because: another event has the PMU of `cpu_cycles` for itself (an exclusive or pinned event)\n  \
          do: end the other profiler, or open the event later",
@@ -308,11 +308,11 @@ fn limits_and_exclusive_users() {
         let attempt = open("page_faults", SOFTWARE);
         explain(&Failure { attempt, call: Call::Open, errno, facts: machine() }).kind
     };
-    assert_eq!(kind(Errno::ENOMEM), Kind::Limit);
-    assert_eq!(kind(Errno::ENFILE), Kind::Limit);
-    assert_eq!(kind(Errno::E2BIG), Kind::Unsupported);
-    assert_eq!(kind(Errno::ENOSYS), Kind::Unsupported);
-    assert_eq!(kind(Errno::EIO), Kind::Kernel);
+    assert_eq!(kind(Errno::ENOMEM), FailureKind::Limit);
+    assert_eq!(kind(Errno::ENFILE), FailureKind::Limit);
+    assert_eq!(kind(Errno::E2BIG), FailureKind::Unsupported);
+    assert_eq!(kind(Errno::ENOSYS), FailureKind::Unsupported);
+    assert_eq!(kind(Errno::EIO), FailureKind::Kernel);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn programs_that_cannot_be_linked() {
         Errno::EEXIST,
         attempt(),
         machine(),
-        Kind::Busy,
+        FailureKind::Busy,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: bpf(BPF_LINK_CREATE): EEXIST\n  \
          because: an event takes one program only, and this one has it already\n  \
          do: open the event once more for the second program",
@@ -333,7 +333,7 @@ fn programs_that_cannot_be_linked() {
         Errno::EPERM,
         attempt(),
         unprivileged(2),
-        Kind::NotPermitted,
+        FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: bpf(BPF_LINK_CREATE): EPERM\n  \
          because: ks-host has no CAP_BPF and no CAP_PERFMON\n  do: give ks-host CAP_BPF and CAP_PERFMON",
     );
@@ -342,7 +342,7 @@ fn programs_that_cannot_be_linked() {
         Errno::EINVAL,
         attempt(),
         Facts { kernel: Some((5, 10)), ..machine() },
-        Kind::Unsupported,
+        FailureKind::Unsupported,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: bpf(BPF_LINK_CREATE): EINVAL\n  \
          because: kernels before 5.15 have no links for perf events",
     );
@@ -355,7 +355,7 @@ fn an_answer_without_a_known_cause_claims_none() {
         Errno::EIO,
         Attempt { action: Action::Enable, ..open("page_faults", SOFTWARE) },
         machine(),
-        Kind::Kernel,
+        FailureKind::Kernel,
         "cannot enable `page_faults` (pid 0, any cpu)\n  kernel: ioctl(PERF_EVENT_IOC_ENABLE): EIO",
     );
 }
@@ -369,7 +369,7 @@ fn a_filter_of_somebody_else() {
             errno,
             open("page_faults", SOFTWARE),
             filtered(),
-            Kind::NotPermitted,
+            FailureKind::NotPermitted,
             &format!(
                 "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  because: a filter of \
                  system calls (seccomp) that ks-host was started with refuses perf_event_open\n  do: allow it there: \
@@ -395,7 +395,7 @@ fn a_group_whose_task_has_ended() {
         Errno::ENODEV,
         join(Attempt { pid: 4242, ..open("context_switches", SWITCHES) }, "page_faults", 1),
         Facts { task_exists: Some(false), ..machine() },
-        Kind::NotFound,
+        FailureKind::NotFound,
         "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  kernel: perf_event_open: \
          ENODEV\n  because: the task 4242 has ended, and with it the group led by `page_faults`",
     );

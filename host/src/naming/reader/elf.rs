@@ -224,14 +224,16 @@ impl Symbols {
             })
             .collect();
         let mut symbols = Symbols::default();
-        for (place, kind) in [elf::SHT_SYMTAB, elf::SHT_DYNSYM].into_iter().enumerate() {
+        for (table_index, kind) in [elf::SHT_SYMTAB, elf::SHT_DYNSYM].into_iter().enumerate() {
             // A table that cannot be read is none; the other one may be of use.
             let Ok(table) = sections.symbols(endian, data, kind) else { continue };
             let strings = sections.section(table.string_section()).ok();
             let range = strings.and_then(|section| section.file_range(endian));
-            symbols.names[place] = range.map(|(offset, size)| (offset, offset.saturating_add(size)));
+            symbols.names[table_index] = range.map(|(offset, size)| (offset, offset.saturating_add(size)));
             symbols.list.try_reserve_exact(table.len()).ok()?;
-            symbols.list.extend(table.iter().filter_map(|symbol| of_code(symbol, endian, place, &code)));
+            symbols
+                .list
+                .extend(table.iter().filter_map(|symbol| of_code(symbol, endian, table_index, &code)));
         }
         symbols.list.sort_unstable();
         symbols.code = code.into_iter().filter(|code| !code.is_empty()).collect();

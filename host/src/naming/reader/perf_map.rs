@@ -17,7 +17,7 @@ const MAX_LINE_BYTES: usize = 64 + MAX_TEXT_BYTES;
 
 /// The function at each of the addresses, which ascend.
 pub(super) fn functions(file: &File, addresses: &[u64]) -> Vec<Vec<NamedFrame>> {
-    let mut found = Found::new(addresses);
+    let mut found = FramesByAddress::new(addresses);
     let mut end = file.metadata().map_or(0, |facts| facts.len());
     // The begin of what was read last, which is the rest of a line that begins before it.
     let mut rest: Vec<u8> = Vec::new();
@@ -48,17 +48,17 @@ pub(super) fn functions(file: &File, addresses: &[u64]) -> Vec<Vec<NamedFrame>> 
 }
 
 /// What is known already.
-struct Found<'a> {
+struct FramesByAddress<'a> {
     addresses: &'a [u64],
     frames: Vec<Vec<NamedFrame>>,
     /// From each address the way to the next one that has no frame; from one without, itself.
     next: Vec<usize>,
 }
 
-impl<'a> Found<'a> {
-    fn new(addresses: &'a [u64]) -> Found<'a> {
+impl<'a> FramesByAddress<'a> {
+    fn new(addresses: &'a [u64]) -> FramesByAddress<'a> {
         let next = (0..=addresses.len()).collect();
-        Found { addresses, frames: vec![Vec::new(); addresses.len()], next }
+        FramesByAddress { addresses, frames: vec![Vec::new(); addresses.len()], next }
     }
 
     fn is_complete(&mut self) -> bool {
@@ -120,10 +120,10 @@ mod tests {
         File::create_new(&path).and_then(|mut file| file.write_all(text)).expect("it is ours");
         let file = File::open(&path).expect("it was just written");
         std::fs::remove_file(&path).expect("it is ours");
-        let shown = |frames: Vec<NamedFrame>| {
+        let display = |frames: Vec<NamedFrame>| {
             frames.first().map_or("-".into(), |one| format!("{}+{:x}", one.function, one.offset.unwrap_or(0)))
         };
-        functions(&file, addresses).into_iter().map(shown).collect()
+        functions(&file, addresses).into_iter().map(display).collect()
     }
 
     #[test]

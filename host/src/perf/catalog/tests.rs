@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::perf::encoding::Encoding;
-use crate::perf::places::Place;
+use crate::perf::locations::CpuAndTask;
 
 /// A sysfs with these files of PMUs, and with others behind a `:`; removed when dropped.
 struct Tree(PathBuf);
@@ -67,25 +67,25 @@ fn server() -> Tree {
 
 fn counter(event: &Event) -> (u32, [u64; 3]) {
     match event.kind() {
-        Kind::Counter { type_, config } => (*type_, *config),
+        EventKind::Counter { type_, config } => (*type_, *config),
         other => panic!("not a counter: {other:?}"),
     }
 }
 
 #[test]
-fn terms_fill_the_words_that_the_format_names() {
+fn terms_fill_the_config_fields_that_the_format_names() {
     let tree = server();
     let catalog = tree.catalog();
-    let words = |name: &str| counter(&catalog.named(name).unwrap_or_else(|error| panic!("{error}")));
-    assert_eq!(words("cpu/event=0x3c,umask=1/"), (4, [0x13c, 0, 0]));
-    assert_eq!(words("cpu/event=0x3c,inv,cmask=2/u"), (4, [0x0280_003c, 0, 0]));
-    assert_eq!(words("cpu/mem-loads/pp"), (4, [0x1cd, 3, 0]));
-    assert_eq!(words("cpu/mem-loads,ldlat=30/"), (4, [0x1cd, 30, 0]), "a later term wins");
-    assert_eq!(words("cpu/config=0x1ff,config1=7/"), (4, [0x1ff, 7, 0]));
-    assert_eq!(words("mem-loads"), (4, [0x1cd, 3, 0]), "the core's PMU may be left out");
-    assert_eq!(words("CYCLE_ACTIVITY.STALLS"), (4, [0x0400_04a3, 0, 0]));
-    assert_eq!(words("cpu/cycle_activity.stalls/k"), (4, [0x0400_04a3, 0, 0]));
-    assert_eq!(words("r1a8"), (4, [0x1a8, 0, 0]));
+    let config = |name: &str| counter(&catalog.named(name).unwrap_or_else(|error| panic!("{error}")));
+    assert_eq!(config("cpu/event=0x3c,umask=1/"), (4, [0x13c, 0, 0]));
+    assert_eq!(config("cpu/event=0x3c,inv,cmask=2/u"), (4, [0x0280_003c, 0, 0]));
+    assert_eq!(config("cpu/mem-loads/pp"), (4, [0x1cd, 3, 0]));
+    assert_eq!(config("cpu/mem-loads,ldlat=30/"), (4, [0x1cd, 30, 0]), "a later term wins");
+    assert_eq!(config("cpu/config=0x1ff,config1=7/"), (4, [0x1ff, 7, 0]));
+    assert_eq!(config("mem-loads"), (4, [0x1cd, 3, 0]), "the core's PMU may be left out");
+    assert_eq!(config("CYCLE_ACTIVITY.STALLS"), (4, [0x0400_04a3, 0, 0]));
+    assert_eq!(config("cpu/cycle_activity.stalls/k"), (4, [0x0400_04a3, 0, 0]));
+    assert_eq!(config("r1a8"), (4, [0x1a8, 0, 0]));
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn pmus_whose_numbers_are_addresses_are_reached_by_no_number_and_no_name() {
         other => panic!("not refused: {other:?}"),
     };
     for type_ in [1, 2, 5, 6, 7] {
-        for words in [[0, 0x7fff_0000_0000, 0x1000], [1 << 32, 0x1000, 0], [0, 1, 0]] {
-            refused(catalog.raw(type_, words));
+        for config in [[0, 0x7fff_0000_0000, 0x1000], [1 << 32, 0x1000, 0], [0, 1, 0]] {
+            refused(catalog.raw(type_, config));
         }
     }
     for type_ in [2, 5, 6, 7] {
@@ -236,7 +236,7 @@ fn each_bit_is_one_of_a_term() {
     assert_eq!(catalog.numbered(15, 0), Err(silent.clone()));
     assert_eq!(catalog.named("silent/config=0/"), Err(silent));
     for type_ in [0, 1, 3] {
-        assert_eq!(catalog.raw(type_, [0, 1, 0]), Err(InvalidEvent::Words(type_).into()));
+        assert_eq!(catalog.raw(type_, [0, 1, 0]), Err(InvalidEvent::ExtraConfig(type_).into()));
     }
 }
 
@@ -316,7 +316,7 @@ fn phone() -> Tree {
 /// How the kernel is asked on each kind of core: its PMU, type, and words.
 fn on_cores(event: &Event) -> Vec<(&str, u32, [u64; 3])> {
     let one = |encoding: &'_ Encoding| match encoding.kind {
-        Kind::Counter { type_, config } => (type_, config),
+        EventKind::Counter { type_, config } => (type_, config),
         _ => panic!("not a counter: {event:?}"),
     };
     let row = |encoding| {
@@ -374,20 +374,20 @@ fn one_kind_of_core_can_be_named() {
 }
 
 #[test]
-fn places_are_those_of_the_kinds_of_core() {
+fn locations_are_those_of_the_core_types() {
     use crate::perf::Options;
     use crate::perf::error::Refusal;
-    use crate::perf::places::{Surroundings, places};
+    use crate::perf::locations::{Surroundings, locations};
     type Spot = (i32, i32, String);
 
     let spots = |tree: &Tree, event: &str, options: &Options| -> Result<Vec<Spot>, Refusal> {
         let event = tree.catalog().named(event).unwrap_or_else(|error| panic!("{event}: {error}"));
         let surroundings = Surroundings { sysfs: Sysfs::at(&tree.0), ..Surroundings::default() };
-        let spot = |place: &Place| {
-            let encoding = event.encoding_at(place, &surroundings.sysfs).expect("it is counted there");
-            (place.task, place.cpu, event.label(encoding))
+        let spot = |location: &CpuAndTask| {
+            let encoding = event.encoding_at(location, &surroundings.sysfs).expect("it is counted there");
+            (location.task, location.cpu, event.label(encoding))
         };
-        Ok(places(&event, options, &surroundings)?.iter().map(spot).collect())
+        Ok(locations(&event, options, &surroundings)?.iter().map(spot).collect())
     };
     let one = |task, cpu, label: &str| (task, cpu, label.to_owned());
     let task = Options { pid: 7, cpu: -1, ..Options::default() };

@@ -27,7 +27,7 @@ fn counter(kernel_id: u64) -> Counter {
 }
 
 /// Ids and counts that a snapshot tells of a leader 101 with the members 102 and 103.
-fn told(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
+fn read_counts(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
     let members = [counter(102), counter(103)];
     let mut entries = Entries::new();
     fill(&mut entries, &counter(101), &members, &parse(answer).unwrap())?;
@@ -37,11 +37,11 @@ fn told(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
 #[test]
 fn entries_have_the_counts_of_their_ids_in_whatever_order() {
     let right = Ok(vec![(101, 1), (102, 2), (103, 3)]);
-    assert_eq!(told(&[3, 9, 9, 1, 101, 2, 102, 3, 103]), right);
-    assert_eq!(told(&[3, 9, 9, 1, 101, 3, 103, 2, 102]), right, "members change places");
-    assert_eq!(told(&[3, 9, 9, 2, 102, 1, 101, 3, 103]), right, "the leader is not the first");
-    assert_eq!(told(&[4, 9, 9, 1, 101, 7, 107, 2, 102, 3, 103]), right, "one more than there are");
-    assert_eq!(told(&[4, 9, 9, 1, 101, 2, 102, 3, 103, 7, 107]), right, "one more at the end");
+    assert_eq!(read_counts(&[3, 9, 9, 1, 101, 2, 102, 3, 103]), right);
+    assert_eq!(read_counts(&[3, 9, 9, 1, 101, 3, 103, 2, 102]), right, "members change places");
+    assert_eq!(read_counts(&[3, 9, 9, 2, 102, 1, 101, 3, 103]), right, "the leader is not the first");
+    assert_eq!(read_counts(&[4, 9, 9, 1, 101, 7, 107, 2, 102, 3, 103]), right, "one more than there are");
+    assert_eq!(read_counts(&[4, 9, 9, 1, 101, 2, 102, 3, 103, 7, 107]), right, "one more at the end");
 }
 
 #[test]
@@ -49,18 +49,18 @@ fn an_answer_that_lacks_one_gives_no_entries() {
     for answer in
         [&[2, 9, 9, 1, 101, 2, 102][..], &[2, 9, 9, 2, 102, 3, 103], &[3, 9, 9, 1, 101, 2, 102, 3, 107]]
     {
-        assert!(matches!(told(answer), Err(PerfError::Answer(_))), "{answer:?}");
+        assert!(matches!(read_counts(answer), Err(PerfError::Answer(_))), "{answer:?}");
     }
 }
 
 #[test]
 fn the_memory_of_entries_serves_the_next() {
     let mut first = Entries::new();
-    first.extend((0..64).map(|id| Entry { id, raw: 0, scaled: None }));
-    let place = first.as_ptr();
+    first.extend((0..64).map(|id| GroupEntry { id, raw: 0, scaled: None }));
+    let address = first.as_ptr();
     drop(first);
     let mut second = Entries::new();
     assert!(second.is_empty());
-    second.push(Entry { id: 1, raw: 0, scaled: None });
-    assert_eq!(second.as_ptr(), place);
+    second.push(GroupEntry { id: 1, raw: 0, scaled: None });
+    assert_eq!(second.as_ptr(), address);
 }

@@ -6,12 +6,12 @@ use super::super::sys::{self as perf_sys, Observed};
 use super::*;
 
 /// A CPU whose registers are chosen.
-struct Made {
+struct FakeRegisters {
     counter: u64,
     clock: u64,
 }
 
-impl Registers for Made {
+impl Registers for FakeRegisters {
     fn counter(&self, number: u32) -> Option<u64> {
         (number == 4).then_some(self.counter)
     }
@@ -53,24 +53,24 @@ fn count_and_times_are_worked_out_as_the_kernel_says() {
     page.time_enabled.store(70, Ordering::Relaxed);
     page.time_running.store(50, Ordering::Relaxed);
     page.time_offset.store(10_u64.wrapping_sub(300), Ordering::Relaxed);
-    let registers = Made { counter: 24, clock: 200 };
+    let registers = FakeRegisters { counter: 24, clock: 200 };
     // 200 * 3 >> 1 is 300.
     assert_eq!(read(&page, &page, &registers), Some((1024, Times { enabled: 80, running: 60 })));
     // The counter is signed, in its own width.
-    let below = Made { counter: (1 << 48) - 24, clock: 200 };
+    let below = FakeRegisters { counter: (1 << 48) - 24, clock: 200 };
     assert_eq!(read(&page, &page, &below).map(|(count, _)| count), Some(976));
     // A clock that has wrapped since the kernel looked at it.
     page.capabilities.store(CAP_USER_RDPMC | CAP_USER_TIME | CAP_USER_TIME_SHORT, Ordering::Relaxed);
     page.time_cycles.store(0xfff0, Ordering::Relaxed);
     page.time_mask.store(0xffff, Ordering::Relaxed);
     page.time_offset.store(((0xfff0_u64 * 3) >> 1).wrapping_neg(), Ordering::Relaxed);
-    let wrapped = Made { counter: 0, clock: 0x10 };
+    let wrapped = FakeRegisters { counter: 0, clock: 0x10 };
     assert_eq!(read(&page, &page, &wrapped), Some((1000, Times { enabled: 118, running: 98 })));
 }
 
 #[test]
 fn what_cannot_be_read_here_is_left_to_the_kernel() {
-    let registers = Made { counter: 24, clock: 200 };
+    let registers = FakeRegisters { counter: 24, clock: 200 };
     assert!(read(&header(), &header(), &registers).is_some());
     let without = |change: fn(&Header)| {
         let page = header();
@@ -92,7 +92,7 @@ fn what_cannot_be_read_here_is_left_to_the_kernel() {
 fn a_count_and_its_times_are_of_one_moment() {
     const WRITES: u64 = 20_000;
     let (page, done) = (header(), AtomicBool::new(false));
-    let registers = Made { counter: 0, clock: 0 };
+    let registers = FakeRegisters { counter: 0, clock: 0 };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 1..=WRITES {

@@ -184,8 +184,8 @@ mod tests {
 
     fn mmap2(identity: [u8; 24], name: &[u8]) -> Vec<u8> {
         let ids = [7_u32, 8].map(u32::to_le_bytes).concat();
-        let place = [0x1000_u64, 0x500, 0x200].map(u64::to_le_bytes).concat();
-        [&ids[..], &place, &identity, &[0; 8], name].concat()
+        let location = [0x1000_u64, 0x500, 0x200].map(u64::to_le_bytes).concat();
+        [&ids[..], &location, &identity, &[0; 8], name].concat()
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_has_its_file_and_what_tells_it_from_others() {
+    fn a_mapping_has_its_file_and_its_identity() {
         let mut inode = [0; 24];
         inode[..16].copy_from_slice(&[8, 0, 0, 0, 1, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0]);
         let mut build_id = [0; 24];

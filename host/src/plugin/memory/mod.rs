@@ -77,7 +77,7 @@ impl SharedMemory {
 
     /// Where the first so many bytes of a map lie, which are mapped at the first call. None if there is no room, or the
     /// kernel does not map it.
-    pub fn place(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
+    pub fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
         if let Some(known) = self.regions.get(name) {
             return known.and_then(|(start, _)| u32::try_from(start).ok());
         }

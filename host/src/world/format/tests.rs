@@ -24,7 +24,7 @@ fn each_conversion_shows_its_form() {
 }
 
 #[test]
-fn a_value_is_shown_in_its_own_width_whatever_the_length_says() {
+fn a_value_is_displayed_in_its_own_width_whatever_the_length() {
     check("%u", &[Value::Unsigned64(u64::MAX)], "18446744073709551615");
     check("%hhu", &[Value::Unsigned64(u64::MAX)], "18446744073709551615");
     check("%lld", &[Value::Signed8(-1)], "-1");
@@ -47,7 +47,7 @@ fn an_unsigned_value_under_a_signed_conversion_keeps_its_width() {
 }
 
 #[test]
-fn a_boolean_is_a_word_or_a_number() {
+fn a_boolean_is_a_keyword_or_a_number() {
     check("{} %s %d %u", &[true, false, true, false].map(Value::Boolean), "true false 1 0");
 }
 

@@ -37,30 +37,30 @@ pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut perf = linker.instance(INTERFACE)?;
     perf.func_wrap("[method]attachment.read", |mut store, (this,): This| {
-        told(store.data_mut(), |state| state.read_attachment(state.attachment(&this)?))
+        call_host(store.data_mut(), |state| state.read_attachment(state.attachment(&this)?))
     })?;
     perf.func_wrap("[method]attachment.snapshot", |mut store, (this,): This| {
-        told(store.data_mut(), |state| state.read_group(state.attachment(&this)?))
+        call_host(store.data_mut(), |state| state.read_group(state.attachment(&this)?))
     })?;
     type OnCpu = (Resource<AttachmentHandle>, u32);
     perf.func_wrap("[method]attachment.snapshot-cpu", |mut store, (this, cpu): OnCpu| {
-        told(store.data_mut(), |state| state.read_group_on(state.attachment(&this)?, cpu))
+        call_host(store.data_mut(), |state| state.read_group_on(state.attachment(&this)?, cpu))
     })?;
     perf.func_wrap("read-by-id", |mut store, (id,): (u64,)| {
-        told(store.data_mut(), |state| state.read_attachment(AttachmentId::of(id)))
+        call_host(store.data_mut(), |state| state.read_attachment(AttachmentId::of(id)))
     })?;
     perf.func_wrap("snapshot-by-id", |mut store, (id,): (u64,)| {
-        told(store.data_mut(), |state| state.read_group(AttachmentId::of(id)))
+        call_host(store.data_mut(), |state| state.read_group(AttachmentId::of(id)))
     })?;
     perf.func_wrap("read-many", |mut store, (ids,): (Vec<u64>,)| {
-        told(store.data_mut(), |state| state.read_attachments(&ids))
+        call_host(store.data_mut(), |state| state.read_attachments(&ids))
     })?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
 /// Calls the host; an error is one that the plugin is told, or a trap.
-fn told<R>(
+fn call_host<R>(
     state: &mut State,
     call: impl FnOnce(&mut State) -> Result<R, HostError>,
 ) -> wasmtime::Result<(Whole<R>,)> {
@@ -72,7 +72,7 @@ fn told<R>(
 }
 
 /// A value of which the words in a plugin's memory are known.
-trait Words: Send + Sync {
+trait LowerWords: Send + Sync {
     /// What the contract calls it.
     type Type: ComponentType + Lower;
 
@@ -80,7 +80,7 @@ trait Words: Send + Sync {
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()>;
 }
 
-impl Words for perf::Reading {
+impl LowerWords for perf::Reading {
     type Type = Reading;
 
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
@@ -91,25 +91,25 @@ impl Words for perf::Reading {
     }
 }
 
-impl Words for Snapshot {
+impl LowerWords for Snapshot {
     type Type = GroupReading;
 
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let entries = list(cx, &self.entries, entry)?;
         let own = halves(self.partial.into(), u32::try_from(self.own)?);
-        let [at, len] = entries.place;
+        let [at, len] = entries.range;
         let words = [OK, self.time_enabled, self.time_running, state(self.state), own, halves(at, len)];
         write(&mut entries.memory[offset..], words);
         Ok(())
     }
 }
 
-impl Words for Vec<perf::Reading> {
+impl LowerWords for Vec<perf::Reading> {
     type Type = Vec<Reading>;
 
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let readings = list(cx, self, reading)?;
-        let [at, len] = readings.place;
+        let [at, len] = readings.range;
         // Nothing in this result is wider than 32 bits.
         let (to, _) = readings.memory[offset..].as_chunks_mut();
         for (to, word) in to.iter_mut().zip([OK as u32, at, len]) {
@@ -122,7 +122,7 @@ impl Words for Vec<perf::Reading> {
 /// A list in a plugin's memory.
 struct List<'a> {
     /// The address and the length.
-    place: [u32; 2],
+    range: [u32; 2],
     /// All of the memory, which costs more to look up than a record to write.
     memory: &'a mut [u8],
 }
@@ -135,7 +135,7 @@ fn list<'a, T, R, const N: usize>(
 ) -> wasmtime::Result<List<'a>> {
     let bytes = records.len() * N * WORD;
     let at = cx.realloc(0, 0, WORD as u32, bytes)?;
-    let place = [u32::try_from(at)?, u32::try_from(records.len())?];
+    let range = [u32::try_from(at)?, u32::try_from(records.len())?];
     let memory = cx.as_slice_mut();
     // wasmtime has checked that so many bytes are there.
     let (to, _) = memory[at..][..bytes].as_chunks_mut::<WORD>();
@@ -143,7 +143,7 @@ fn list<'a, T, R, const N: usize>(
     for (to, record) in to.iter_mut().zip(records) {
         *to = words(record).map(u64::to_le_bytes);
     }
-    Ok(List { place, memory })
+    Ok(List { range, memory })
 }
 
 /// The discriminant of a result that is no error.
@@ -155,7 +155,7 @@ fn reading(reading: &perf::Reading) -> [u64; READING] {
     [reading.raw, is_some, scaled, enabled, running, state(reading.state), reading.partial.into()]
 }
 
-fn entry(entry: &perf::Entry) -> [u64; ENTRY] {
+fn entry(entry: &perf::GroupEntry) -> [u64; ENTRY] {
     let [is_some, scaled] = option(entry.scaled);
     [entry.id, entry.raw, is_some, scaled]
 }
@@ -191,10 +191,10 @@ fn write<const N: usize>(to: &mut [u8], words: [u64; N]) {
 struct Whole<R>(Result<R, Error>);
 
 /// What the contract says that [`Whole`] is.
-type InContract<'a, R> = Result<<R as Words>::Type, &'a Error>;
+type InContract<'a, R> = Result<<R as LowerWords>::Type, &'a Error>;
 
 // SAFETY: this is the result that it says it is: what it is asked of the type, that answers.
-unsafe impl<R: Words> ComponentType for Whole<R> {
+unsafe impl<R: LowerWords> ComponentType for Whole<R> {
     type Lower = <InContract<'static, R> as ComponentType>::Lower;
 
     const ABI: CanonicalAbiInfo = <InContract<'static, R> as ComponentType>::ABI;
@@ -206,7 +206,7 @@ unsafe impl<R: Words> ComponentType for Whole<R> {
 
 // SAFETY: what is written are all fields of the result, at the offsets of the canonical ABI, which tests compare with
 // what generated code reads.
-unsafe impl<R: Words> Lower for Whole<R> {
+unsafe impl<R: LowerWords> Lower for Whole<R> {
     fn linear_lower_to_flat<T>(
         &self,
         _: &mut LowerContext<'_, T>,

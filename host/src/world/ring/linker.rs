@@ -49,7 +49,7 @@ where
     })?;
     ring.func_wrap("[static]ring.open", move |mut store, (name,): (String,)| {
         let mut host = host(store.data_mut());
-        told(host.state(), |state| state.ring_open(name))
+        call_host(host.state(), |state| state.ring_open(name))
     })?;
     type This = (Resource<RingHandle>,);
     ring.func_wrap("[method]ring.size", move |mut store, (this,): This| {
@@ -63,16 +63,16 @@ where
     })?;
     ring.func_wrap("poll", move |mut store, (rings, timeout, most): (Rings, Option<u64>, u32)| {
         let mut host = host(store.data_mut());
-        told(host.state(), |state| state.ring_poll(&rings, timeout, most))
+        call_host(host.state(), |state| state.ring_poll(&rings, timeout, most))
     })?;
     ring.func_wrap("put-back", move |mut store, (rings, records): (Rings, Vec<u8>)| {
         let mut host = host(store.data_mut());
-        told(host.state(), |state| state.ring_put_back(&rings, &records))
+        call_host(host.state(), |state| state.ring_put_back(&rings, &records))
     })
 }
 
 /// Calls the host; an error is one that the plugin is told, or a trap.
-fn told<R>(
+fn call_host<R>(
     state: &mut State,
     call: impl FnOnce(&mut State) -> Result<R, HostError>,
 ) -> wasmtime::Result<(Result<R, Error>,)> {

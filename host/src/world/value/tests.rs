@@ -53,7 +53,7 @@ fn handles_count_from_one_and_are_never_used_again() {
 }
 
 #[test]
-fn what_is_of_another_type_is_told_with_its_place() {
+fn a_value_of_another_type_is_reported_with_its_path() {
     let misfit = |text: &str| {
         let value = serde_json::from_str(text).expect("it is JSON");
         Result::<Reading, Error>::read(&value).map(|_| ()).expect_err("it does not fit").to_string()

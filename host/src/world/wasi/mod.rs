@@ -104,16 +104,16 @@ fn refused(
     ty: &ComponentFunc,
 ) -> wasmtime::Result<Option<Val>> {
     let Some(result) = ty.results().next() else { return Ok(None) };
-    let told = |what: &str| format!("plugins have no `wasi:{what}`: use the contract of the host instead");
+    let message = |what: &str| format!("plugins have no `wasi:{what}`: use the contract of the host instead");
     match refusal::of(&result) {
         Some(refusal) => {
             // What is empty is no refusal to tell of: a standard library asks for it at every start.
             if let Val::Result(_) = refusal {
-                store.data_mut().warn_once(0, &told(what));
+                store.data_mut().warn_once(0, &message(what));
             }
             Ok(Some(refusal))
         }
-        None => Err(wasmtime::Error::new(Abort(told(what)))),
+        None => Err(wasmtime::Error::new(Abort(message(what)))),
     }
 }
 
@@ -216,8 +216,8 @@ fn datetime(time: Duration) -> Val {
 
 /// The plugin's name and its words, as a program expects them.
 fn arguments(state: &State) -> Val {
-    let words = std::iter::once(&state.name).chain(&state.words);
-    Val::List(words.map(|word| Val::String(word.clone())).collect())
+    let arguments = std::iter::once(&state.name).chain(&state.arguments);
+    Val::List(arguments.map(|argument| Val::String(argument.clone())).collect())
 }
 
 /// A new handle, which counts among those of the plugin.

@@ -25,8 +25,8 @@ pub(super) fn of(result: &Type) -> Option<Val> {
 fn code(error: &Type) -> Option<Val> {
     match error {
         Type::Enum(codes) => {
-            let has = |word: &&&str| codes.names().any(|name| name == **word);
-            REFUSALS.iter().find(has).map(|word| Val::Enum((*word).to_owned()))
+            let has = |candidate: &&&str| codes.names().any(|name| name == **candidate);
+            REFUSALS.iter().find(has).map(|candidate| Val::Enum((*candidate).to_owned()))
         }
         // `stream-error`: the end of a stream, on which nothing can be read.
         Type::Variant(cases) => {

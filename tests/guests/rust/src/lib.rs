@@ -31,7 +31,7 @@ fn main() -> Result<i32, Box<dyn Error>> {
             Event::named("page_fault")?;
         }
         Some("code") => return Ok(7),
-        word => return Err(format!("no way to use it: {word:?}").into()),
+        argument => return Err(format!("no way to use it: {argument:?}").into()),
     }
     Ok(0)
 }

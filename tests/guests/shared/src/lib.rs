@@ -123,14 +123,14 @@ fn spin() -> Result<()> {
 /// What one handle wrote another reads, when the first is gone, and when others were opened in between.
 fn dropped() -> Result<()> {
     let _program = probe::change()?;
-    for round in 0..200 {
-        probe::counts()?.insert(&0, &round)?;
+    for iteration in 0..200 {
+        probe::counts()?.insert(&0, &iteration)?;
         probe::last()?.insert(&0, &(u64::MAX - 1))?;
-        probe::a16()?.set(&(round as u16))?;
+        probe::a16()?.set(&(iteration as u16))?;
         drop(Global::<u64>::open("a64")?);
-        let same = probe::counts()?.get(&0)? == Some(round) && probe::a16()?.get() == round as u16;
+        let same = probe::counts()?.get(&0)? == Some(iteration) && probe::a16()?.get() == iteration as u16;
         if !same || probe::last()?.get(&0)? != Some(u64::MAX - 1) {
-            println!("round {round}");
+            println!("round {iteration}");
         }
     }
     println!("done");

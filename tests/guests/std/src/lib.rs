@@ -11,7 +11,7 @@ use ks_guest::{Attachment, Event, PerfOptions};
 
 #[ks_guest::main]
 fn main() -> Result<i32, Box<dyn std::error::Error>> {
-    if std::env::args().any(|word| word == "exit") {
+    if std::env::args().any(|argument| argument == "exit") {
         std::process::exit(1);
     }
     println!("words {:?}", std::env::args().skip(1).collect::<Vec<_>>());

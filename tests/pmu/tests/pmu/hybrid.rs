@@ -6,7 +6,7 @@ use ks_host::perf::{
     AttachmentId, Attachments, Catalog, Event, EventTable, Notice, Options, PerfError, Reading, Refusal,
     State, Sysfs,
 };
-use ks_pmu_tests::{PER_ROUND, iterate};
+use ks_pmu_tests::{INSNS_PER_ITERATION, iterate};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -26,14 +26,14 @@ fn is_hybrid() -> bool {
 }
 
 /// Goes round the loop on one CPU. Afterwards this thread may run anywhere.
-fn iterate_on(cpu: usize, rounds: u64) {
+fn iterate_on(cpu: usize, iterations: u64) {
     let pin = |cpus: &[usize]| {
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu).unwrap());
         sched_setaffinity(Pid::from_raw(0), &set).unwrap();
     };
     pin(&[cpu]);
-    iterate(rounds);
+    iterate(iterations);
     pin(&[0, 1]);
 }
 
@@ -56,9 +56,9 @@ fn open(attachments: &mut Attachments, event: &Event, leader: Option<AttachmentI
 
 /// The loop and what is around it: a thread that moves to another CPU, a read.
 #[track_caller]
-fn assert_rounds(counted: u64, rounds: u64) {
-    let least = PER_ROUND * rounds;
-    assert!((least..least + least / 20 + 200_000).contains(&counted), "{counted} for {rounds} rounds");
+fn assert_iterations(counted: u64, iterations: u64) {
+    let least = INSNS_PER_ITERATION * iterations;
+    assert!((least..least + least / 20 + 200_000).contains(&counted), "{counted} for {iterations} rounds");
 }
 
 fn read(attachments: &mut Attachments, id: AttachmentId) -> Reading {
@@ -75,19 +75,19 @@ fn a_task_is_counted_on_every_kind_of_core() {
     let raw = open(&mut attachments, &named("r8"), None);
     let big = open(&mut attachments, &on(BIG, "instructions"), None);
     let little = open(&mut attachments, &on(LITTLE, "inst_retired"), None);
-    assert_eq!(attachments.live().iter().map(|live| live.places).collect::<Vec<_>>(), [2, 2, 1, 1]);
+    assert_eq!(attachments.live().iter().map(|live| live.locations).collect::<Vec<_>>(), [2, 2, 1, 1]);
     [both, raw, big, little].iter().for_each(|id| attachments.reset(*id).unwrap());
     iterate_on(0, 20_000_000);
     iterate_on(1, 10_000_000);
     for id in [both, raw] {
         let reading = read(&mut attachments, id);
-        assert_rounds(reading.raw, 30_000_000);
+        assert_iterations(reading.raw, 30_000_000);
         assert_eq!((reading.scaled, reading.state), (Some(reading.raw), State::Counted), "{reading:?}");
         assert!(!reading.partial);
     }
-    for (id, rounds) in [(big, 20_000_000), (little, 10_000_000)] {
+    for (id, iterations) in [(big, 20_000_000), (little, 10_000_000)] {
         let reading = read(&mut attachments, id);
-        assert_rounds(reading.raw, rounds);
+        assert_iterations(reading.raw, iterations);
         assert_eq!(reading.state, State::Multiplexed, "the task was elsewhere, too: {reading:?}");
     }
     assert!(attachments.take_notices().is_empty());
@@ -107,7 +107,7 @@ fn a_task_that_stays_on_one_kind_is_counted_in_full() {
         attachments.reset(id).unwrap();
         iterate(10_000_000);
         let reading = read(&mut attachments, id);
-        assert_rounds(reading.raw, 10_000_000);
+        assert_iterations(reading.raw, 10_000_000);
         assert_eq!(
             (reading.scaled, reading.state, reading.partial),
             (Some(reading.raw), State::Counted, false)
@@ -131,8 +131,8 @@ fn a_group_has_a_branch_on_every_kind() {
     attachments.disable(cycles).unwrap();
     let snapshot = attachments.snapshot(instructions).unwrap();
     let [cycles, instructions, time, of_big] = [0, 1, 2, 3].map(|entry| snapshot.entries[entry].raw);
-    assert_rounds(instructions, 30_000_000);
-    assert_rounds(of_big, 10_000_000);
+    assert_iterations(instructions, 30_000_000);
+    assert_iterations(of_big, 10_000_000);
     assert!(cycles.abs_diff(2 * instructions) <= instructions / 500, "{snapshot:?}");
     assert_eq!((snapshot.state, snapshot.partial, snapshot.own), (State::Counted, false, 1));
     // The kernel's clock counts the kernel, too: all of the time that the group was on.
@@ -151,7 +151,7 @@ fn a_group_that_software_leads_is_split_and_counts_nothing_twice() {
     let clock = open(&mut attachments, &named("task-clock"), None);
     let faults = open(&mut attachments, &named("page-faults"), Some(clock));
     let instructions = open(&mut attachments, &named("instructions"), Some(clock));
-    assert_eq!(attachments.live()[0].places, 2);
+    assert_eq!(attachments.live()[0].locations, 2);
     let both = |attachments: &mut Attachments| {
         iterate_on(0, 10_000_000);
         iterate_on(1, 20_000_000);
@@ -162,7 +162,7 @@ fn a_group_that_software_leads_is_split_and_counts_nothing_twice() {
         assert_eq!(reading.state, State::Counted);
     };
     both(&mut attachments);
-    assert_rounds(read(&mut attachments, instructions).raw, 30_000_000);
+    assert_iterations(read(&mut attachments, instructions).raw, 30_000_000);
     // The kernel keeps the groups where they are when the member has left.
     attachments.detach(instructions);
     attachments.reset(clock).unwrap();
@@ -170,7 +170,7 @@ fn a_group_that_software_leads_is_split_and_counts_nothing_twice() {
     // A member of one kind alone does not take the other kind away from the leader.
     let big = open(&mut attachments, &on(BIG, "instructions"), Some(clock));
     both(&mut attachments);
-    assert_rounds(read(&mut attachments, big).raw, 10_000_000);
+    assert_iterations(read(&mut attachments, big).raw, 10_000_000);
     assert!(read(&mut attachments, faults).raw < 1000);
 }
 
@@ -190,8 +190,8 @@ fn members_of_both_kinds_share_a_leader_of_none() {
     let little = open(&mut attachments, &on(LITTLE, "instructions"), Some(clock));
     iterate_on(0, 10_000_000);
     iterate_on(1, 20_000_000);
-    assert_rounds(read(&mut attachments, big).raw, 10_000_000);
-    assert_rounds(read(&mut attachments, little).raw, 20_000_000);
+    assert_iterations(read(&mut attachments, big).raw, 10_000_000);
+    assert_iterations(read(&mut attachments, little).raw, 20_000_000);
     assert_eq!(read(&mut attachments, clock).state, State::Counted);
 }
 
@@ -211,15 +211,15 @@ fn a_cpu_is_counted_by_the_pmu_of_its_kind() {
     [big, little, all].iter().for_each(|id| attachments.reset(*id).unwrap());
     iterate_on(0, 20_000_000);
     iterate_on(1, 10_000_000);
-    for (id, rounds) in [(big, 20_000_000), (little, 10_000_000), (all, 30_000_000)] {
+    for (id, iterations) in [(big, 20_000_000), (little, 10_000_000), (all, 30_000_000)] {
         let reading = read(&mut attachments, id);
-        assert_rounds(reading.raw, rounds);
+        assert_iterations(reading.raw, iterations);
         assert_eq!((reading.state, reading.partial), (State::Counted, false));
     }
-    for (cpu, rounds) in [(0, 20_000_000), (1, 10_000_000)] {
+    for (cpu, iterations) in [(0, 20_000_000), (1, 10_000_000)] {
         let snapshot = attachments.snapshot_cpu(cycles, cpu).unwrap();
-        assert_rounds(snapshot.entries[0].raw, rounds);
-        assert_rounds(snapshot.entries[1].raw, 2 * rounds);
+        assert_iterations(snapshot.entries[0].raw, iterations);
+        assert_iterations(snapshot.entries[1].raw, 2 * iterations);
     }
 
     let elsewhere = attachments.open(&on(BIG, "instructions"), &of(1), None, None).unwrap_err();
@@ -239,10 +239,10 @@ fn a_cpu_is_counted_by_the_pmu_of_its_kind() {
     iterate_on(1, 1_000_000);
     iterate_on(0, 1_000_000);
     let reading = read(&mut attachments, of_leader);
-    assert_rounds(reading.raw, 2_000_000);
+    assert_iterations(reading.raw, 2_000_000);
     assert!(reading.partial);
-    let told = attachments.take_notices();
-    assert!(matches!(&told[..], [Notice::OtherCores { pmu, .. }] if pmu == LITTLE), "{told:?}");
+    let notices = attachments.take_notices();
+    assert!(matches!(&notices[..], [Notice::OtherCores { pmu, .. }] if pmu == LITTLE), "{notices:?}");
 }
 
 /// A machine that claims another PMU for CPU 1, with the type of one that counts no hardware events.
@@ -267,14 +267,14 @@ fn what_a_kind_of_core_lacks_makes_the_count_partial() {
     for options in [user(), all.clone()] {
         let mut attachments = Attachments::with_sysfs(Sysfs::at(root));
         let id = attachments.open(&event, &options, None, None).unwrap_or_else(|error| panic!("{error}"));
-        let told = attachments.take_notices();
-        assert!(matches!(&told[..], [Notice::OtherCores { pmu, .. }] if pmu == "ghost"), "{told:?}");
-        assert!(told[0].to_string().contains("ghost/instructions/"), "{}", told[0]);
+        let notices = attachments.take_notices();
+        assert!(matches!(&notices[..], [Notice::OtherCores { pmu, .. }] if pmu == "ghost"), "{notices:?}");
+        assert!(notices[0].to_string().contains("ghost/instructions/"), "{}", notices[0]);
         attachments.reset(id).unwrap();
         iterate_on(0, 1_000_000);
         iterate_on(1, 1_000_000);
         let reading = read(&mut attachments, id);
-        assert_rounds(reading.raw, 1_000_000);
+        assert_iterations(reading.raw, 1_000_000);
         assert!(reading.partial, "{reading:?}");
         assert!(attachments.snapshot(id).unwrap().partial);
     }
@@ -284,7 +284,7 @@ fn what_a_kind_of_core_lacks_makes_the_count_partial() {
     let id = open(&mut attachments, &event, Some(clock));
     iterate_on(0, 1_000_000);
     iterate_on(1, 1_000_000);
-    assert_rounds(read(&mut attachments, id).raw, 1_000_000);
+    assert_iterations(read(&mut attachments, id).raw, 1_000_000);
     assert!(read(&mut attachments, id).partial);
     assert_eq!(read(&mut attachments, clock).state, State::Multiplexed);
     // A member on all CPUs whose leader counts on all: on the one it has no number.
@@ -312,13 +312,13 @@ fn a_cpu_that_comes_back_is_counted_by_its_own_pmu() {
     let member = attachments.open(&named("instructions"), &all, Some(id), None).unwrap();
     iterate_on(1, 10_000_000);
     set_online("0");
-    assert_rounds(read(&mut attachments, member).raw, 10_000_000);
+    assert_iterations(read(&mut attachments, member).raw, 10_000_000);
     set_online("1");
     read(&mut attachments, member);
     iterate_on(1, 10_000_000);
-    assert_rounds(read(&mut attachments, member).raw, 20_000_000);
+    assert_iterations(read(&mut attachments, member).raw, 20_000_000);
     // What was counted on the CPU before it went is kept.
-    assert_rounds(attachments.snapshot_cpu(member, 1).unwrap().entries[1].raw, 20_000_000);
+    assert_iterations(attachments.snapshot_cpu(member, 1).unwrap().entries[1].raw, 20_000_000);
 }
 
 #[test]

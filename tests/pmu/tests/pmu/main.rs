@@ -4,7 +4,7 @@ mod hybrid;
 mod programs;
 
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
-use ks_pmu_tests::{PER_ROUND, is_emulated, iterate};
+use ks_pmu_tests::{INSNS_PER_ITERATION, is_emulated, iterate};
 
 /// Rounds of a loop that takes a few tenths of a second of the machine's time: many rotations of what is multiplexed.
 const LONG: u64 = 60_000_000;
@@ -54,9 +54,9 @@ fn scaling_part() -> u64 {
 }
 
 /// What an attachment counts from now on while the loop goes round.
-fn counted(attachments: &mut Attachments, id: AttachmentId, rounds: u64) -> Reading {
+fn counted(attachments: &mut Attachments, id: AttachmentId, iterations: u64) -> Reading {
     attachments.reset(id).unwrap();
-    iterate(rounds);
+    iterate(iterations);
     attachments.read(id).unwrap()
 }
 
@@ -70,18 +70,18 @@ fn instructions_of_user_code_are_exact() {
     // Where user code may read the counter, a reader that the kernel interrupts while it writes the counter's page takes
     // another turn: some readings count more instructions, and the least is the loop's. The emulated machine does not let
     // it, so that there all are the same.
-    let mut least = |rounds| {
-        let readings: Vec<_> = (0..7).map(|_| counted(&mut attachments, id, rounds)).collect();
+    let mut least = |iterations| {
+        let readings: Vec<_> = (0..7).map(|_| counted(&mut attachments, id, iterations)).collect();
         assert!(
             !is_emulated() || readings.iter().all(|reading| reading.raw == readings[0].raw),
             "{readings:?}"
         );
         readings.into_iter().min_by_key(|reading| reading.raw).unwrap()
     };
-    let around = least(1).raw - PER_ROUND;
-    for rounds in [1000, 250_000, 2_000_000, 1000, 1, 1, 1, 1000] {
-        let reading = least(rounds);
-        assert_near(reading.raw, around + PER_ROUND * rounds, "instructions");
+    let around = least(1).raw - INSNS_PER_ITERATION;
+    for iterations in [1000, 250_000, 2_000_000, 1000, 1, 1, 1, 1000] {
+        let reading = least(iterations);
+        assert_near(reading.raw, around + INSNS_PER_ITERATION * iterations, "instructions");
         assert_eq!((reading.state, reading.scaled), (State::Counted, Some(reading.raw)));
     }
 }
@@ -100,7 +100,7 @@ fn instructions_per_cycle_are_those_of_one_read() {
     assert_eq!((snapshot.entries.len(), snapshot.own, snapshot.state), (2, 1, State::Counted));
     assert_eq!(snapshot.time_enabled, snapshot.time_running);
     let [cycles, instructions] = [0, 1].map(|entry| snapshot.entries[entry].raw);
-    assert!(instructions >= PER_ROUND * 5_000_000);
+    assert!(instructions >= INSNS_PER_ITERATION * 5_000_000);
     if is_emulated() {
         // One instruction takes 2 ns, and a cycle 1 ns.
         assert_within(cycles, 2 * instructions, 1000, "cycles");
@@ -139,7 +139,7 @@ fn more_events_than_counters_are_scaled() {
 }
 
 #[test]
-fn groups_that_take_turns_are_scaled_as_wholes() {
+fn multiplexed_groups_are_scaled_as_wholes() {
     if !has_pmu() {
         return;
     }
@@ -162,7 +162,7 @@ fn groups_that_take_turns_are_scaled_as_wholes() {
         for entry in &snapshot.entries {
             // All are on counters at the same times, and what is read is one moment.
             assert_within(entry.raw, first.raw, 10_000, "a member");
-            assert_within(entry.scaled.unwrap(), PER_ROUND * LONG, scaling_part(), "scaled");
+            assert_within(entry.scaled.unwrap(), INSNS_PER_ITERATION * LONG, scaling_part(), "scaled");
         }
     }
 }
@@ -257,7 +257,7 @@ fn codes_of_the_manual_and_terms_of_the_pmu_count_the_same() {
 }
 
 #[test]
-fn what_this_pmu_lacks_is_told() {
+fn what_this_pmu_lacks_is_reported() {
     if !has_pmu() || !is_emulated() {
         return;
     }
@@ -281,14 +281,14 @@ fn system_calls(what: impl FnOnce()) -> u64 {
 }
 
 /// Counts with a group: what user code reads lies between what the kernel reads before and after it, in counts and times.
-fn read_both_ways() -> u64 {
+fn check_user_reads() -> u64 {
     let mut attachments = Attachments::new();
     let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
     let member = attachments.open(&instructions(), &user(), Some(cycles), None).unwrap();
     let mut of_kernel = 0;
     let calls = system_calls(|| {
-        for round in 0..20 {
-            if round == 10 {
+        for iteration in 0..20 {
+            if iteration == 10 {
                 attachments.reset(cycles).unwrap();
                 of_kernel += 1;
             }
@@ -318,13 +318,13 @@ fn counters_are_read_without_the_kernel_where_it_allows_it() {
     }
     if !is_emulated() {
         // Whether the kernel allows it or not, the numbers are right.
-        assert!(read_both_ways() <= 40);
+        assert!(check_user_reads() <= 40);
         return;
     }
     std::fs::write(SETTING, "0").unwrap();
-    assert_eq!(read_both_ways(), 40, "the kernel reads");
+    assert_eq!(check_user_reads(), 40, "the kernel reads");
     std::fs::write(SETTING, "1").unwrap();
-    assert_eq!(read_both_ways(), 0, "the registers are read");
+    assert_eq!(check_user_reads(), 0, "the registers are read");
     // On another thread they would be those of another task.
     let mut attachments = Attachments::new();
     let id = attachments.open(&instructions(), &user(), None, None).unwrap();

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use ks_host::perf::{
     AttachmentId, Attachments, Catalog, Event, EventArray, LinkProgram, Notice, Options, PerfError,
 };
-use ks_pmu_tests::{Counting, Looking, PER_ROUND, Script, is_emulated, iterate};
+use ks_pmu_tests::{CounterReader, CountingProgram, INSNS_PER_ITERATION, Script, is_emulated, iterate};
 
 use crate::{LONG, instructions};
 
 /// What a program that runs every so many cycles has run, and what was counted.
-fn sampled(observed: Options, rounds: u64) -> (u64, u64, Vec<Notice>) {
-    let program = Arc::new(Counting::load().expect("root may load it"));
+fn sampled(observed: Options, iterations: u64) -> (u64, u64, Vec<Notice>) {
+    let program = Arc::new(CountingProgram::load().expect("root may load it"));
     let linked = Arc::clone(&program);
     let mut attachments = Attachments::new();
     let event = Event::named("cpu_cycles").unwrap();
     let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
     let id = attachments.open(&event, &observed, None, Some(link)).unwrap();
-    iterate(rounds);
+    iterate(iterations);
     attachments.disable(id).unwrap();
     let counted = attachments.read(id).unwrap().raw;
     attachments.detach(id);
@@ -58,41 +58,41 @@ fn a_program_runs_once_in_every_period_of_cycles() {
 }
 
 /// The count that a program reads in a system call, the one after so many rounds of a loop.
-fn looked(looking: &Looking, rounds: u64) -> u64 {
+fn read_by_program(reader: &CounterReader, iterations: u64) -> u64 {
     nix::unistd::getppid();
-    let before = looking.count().expect("it is loaded");
-    iterate(rounds);
+    let before = reader.count().expect("it is loaded");
+    iterate(iterations);
     nix::unistd::getppid();
-    looking.count().expect("it is loaded") - before
+    reader.count().expect("it is loaded") - before
 }
 
 /// How much more of each number 100,000 and 1,000,000 rounds more are, in the middle one of several turns: whatever else runs on
 /// the CPU for a moment is counted too, and what the test does between two readings now and then takes another way.
 fn more<const N: usize>(mut counted: impl FnMut(u64) -> [i64; N]) -> [[i64; N]; 2] {
-    let turns = [(); TURNS].map(|()| {
+    let repetitions = [(); REPETITIONS].map(|()| {
         let few = counted(1000);
-        [101_000, 1_001_000].map(|rounds| {
-            let many = counted(rounds);
+        [101_000, 1_001_000].map(|iterations| {
+            let many = counted(iterations);
             std::array::from_fn::<i64, N, _>(|number| many[number] - few[number])
         })
     });
-    println!("{turns:?}");
-    std::array::from_fn(|rounds| {
+    println!("{repetitions:?}");
+    std::array::from_fn(|iterations| {
         std::array::from_fn(|number| {
-            let mut all = turns.map(|turn| turn[rounds][number]);
+            let mut all = repetitions.map(|repetition| repetition[iterations][number]);
             all.sort_unstable();
-            all[TURNS / 2]
+            all[REPETITIONS / 2]
         })
     })
 }
 
 /// The same for rounds of a loop that takes so many for an instruction.
 fn exactly(of_instruction: u64) -> [i64; 2] {
-    [100_000, 1_000_000].map(|rounds| (rounds * PER_ROUND * of_instruction).cast_signed())
+    [100_000, 1_000_000].map(|iterations| (iterations * INSNS_PER_ITERATION * of_instruction).cast_signed())
 }
 
 /// Turns of what is counted on a CPU, with whatever else runs there.
-const TURNS: usize = 5;
+const REPETITIONS: usize = 5;
 
 #[test]
 fn programs_read_exact_counts() {
@@ -105,26 +105,26 @@ fn programs_read_exact_counts() {
     let leader = attachments.open(&Event::named("cpu_cycles").unwrap(), &options, None, None).unwrap();
     let member = attachments.open(&instructions(), &options, Some(leader), None).unwrap();
     for (id, name, of_instruction) in [(member, "instructions", 1), (leader, "cycles", 2)] {
-        let looking = Arc::new(Looking::load(name).expect("root may load it"));
-        let array: Arc<dyn EventArray> = Arc::clone(&looking) as Arc<dyn EventArray>;
+        let reader = Arc::new(CounterReader::load(name).expect("root may load it"));
+        let array: Arc<dyn EventArray> = Arc::clone(&reader) as Arc<dyn EventArray>;
         attachments.show(id, &array).unwrap();
         let call = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
-        let linked = Arc::clone(&looking);
+        let linked = Arc::clone(&reader);
         let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
         let everyone = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
         let probe = attachments.open(&call, &everyone, None, Some(link)).unwrap();
-        let more = more(|rounds| [looked(&looking, rounds).cast_signed()]);
+        let more = more(|iterations| [read_by_program(&reader, iterations).cast_signed()]);
         assert_eq!(more.map(|[count]| count), exactly(of_instruction), "{name}");
         attachments.detach(probe);
         // What is detached is out of the array, too.
         if id == leader {
             attachments.detach(leader);
-            assert_eq!(Arc::strong_count(&looking), 2, "the array, and what this test holds");
+            assert_eq!(Arc::strong_count(&reader), 2, "the array, and what this test holds");
         }
     }
     let own = Options { pid: 0, cpu: -1, ..Options::default() };
     let own = attachments.open(&instructions(), &own, None, None).unwrap();
-    let array: Arc<dyn EventArray> = Arc::new(Looking::load("own").unwrap());
+    let array: Arc<dyn EventArray> = Arc::new(CounterReader::load("own").unwrap());
     assert!(matches!(attachments.show(own, &array), Err(PerfError::Refused { .. })));
 }
 
@@ -134,7 +134,7 @@ fn script_reads(
     script: &Script,
     attachments: &mut Attachments,
     ids: [AttachmentId; 2],
-    rounds: u64,
+    iterations: u64,
 ) -> [i64; 4] {
     let mut look = |inside: bool| {
         // In the middle of it are only the program's reads.
@@ -142,7 +142,7 @@ fn script_reads(
         nix::unistd::getppid();
         let [cycles, retired] = [1, 4].map(|entry| script.entry("seen", entry).unwrap());
         if inside {
-            iterate(rounds);
+            iterate(iterations);
         }
         [cycles, retired, here[0], here[1]]
     };
@@ -172,18 +172,18 @@ fn a_compiled_script_reads_exact_counts() {
     let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
     let everyone = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
     attachments.open(&call, &everyone, None, Some(link)).unwrap();
-    let more = more(|rounds| script_reads(&script, &mut attachments, [leader, member], rounds));
+    let more = more(|iterations| script_reads(&script, &mut attachments, [leader, member], iterations));
     assert_eq!(more.map(|[cycles, ..]| cycles), exactly(2), "in the program");
     assert_eq!(more.map(|[_, retired, ..]| retired), exactly(1), "in the program");
     assert_eq!(more.map(|[.., cycles, _]| cycles), exactly(2), "in userspace");
     assert_eq!(more.map(|[.., retired]| retired), exactly(1), "in userspace");
     // Two runs in each turn; the leader had a counter all the time.
     let [runs, cycles, scaled, missed] = [0, 1, 2, 3].map(|entry| script.entry("seen", entry).unwrap());
-    assert_eq!((runs, scaled, missed), (2 * 3 * TURNS as i64, cycles, 0));
+    assert_eq!((runs, scaled, missed), (2 * 3 * REPETITIONS as i64, cycles, 0));
 }
 
 #[test]
-fn what_the_kernel_throttles_is_told() {
+fn what_the_kernel_throttles_is_reported() {
     const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
     if !is_emulated() {
         eprintln!("not run here: it changes the machine's settings; the emulated machine runs it");
@@ -198,5 +198,5 @@ fn what_the_kernel_throttles_is_told() {
     let [Notice::Throttled { event, times }] = &notices[..] else { panic!("{notices:?}") };
     assert!(event == "cpu_cycles" && *times > 1, "{notices:?}");
     // While it is stopped it does not count either: the loop alone takes twice its instructions.
-    assert!(counted < PER_ROUND * LONG / 2, "{counted} cycles");
+    assert!(counted < INSNS_PER_ITERATION * LONG / 2, "{counted} cycles");
 }

@@ -80,9 +80,9 @@ fn traced_nothing_is_left_after_sigkill() {
     let whole = began.elapsed();
     end(child);
     // At other moments: the fractions spread over the time that attaching takes. `KS_MOMENTS` is another number.
-    for round in 1..=number("KS_MOMENTS", 4) as u32 {
+    for iteration in 1..=number("KS_MOMENTS", 4) as u32 {
         let child = start();
-        std::thread::sleep(whole * (round * 7 % 10) / 10);
+        std::thread::sleep(whole * (iteration * 7 % 10) / 10);
         end(child);
     }
 }

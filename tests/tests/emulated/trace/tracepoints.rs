@@ -56,7 +56,7 @@ fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     // What the kernel skips it counts since 6.7.
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc is mounted");
-    let mut numbers = release.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let counts = (numbers.next(), numbers.next()) >= (Some(6), Some(7));
     assert_eq!(
         ran.stderr.matches("this kernel does not count them").count(),

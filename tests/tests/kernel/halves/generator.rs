@@ -315,14 +315,14 @@ impl Generator {
     fn assignment(&mut self, depth: usize) {
         let to = self.below(8);
         let kind = TYPES[to];
-        let place = if self.below(3) == 0 { format!("record.{}", FIELDS[to]) } else { format!("v{to}") };
+        let lvalue = if self.below(3) == 0 { format!("record.{}", FIELDS[to]) } else { format!("v{to}") };
         if self.below(2) == 0 {
             let value = self.value_for(kind);
-            return self.line(depth, &format!("{place} = {value}"));
+            return self.line(depth, &format!("{lvalue} = {value}"));
         }
         let operator = self.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
         let value = self.value_for(kind);
-        self.line(depth, &format!("{place} {operator}= {value}"));
+        self.line(depth, &format!("{lvalue} {operator}= {value}"));
     }
 
     /// An expression that may be assigned to this type, with or without a conversion written out.

@@ -69,7 +69,7 @@ fn an_allocator_may_do_anything() {
              (func (export \"run\") (result i32) (call $words (i32.const 1024)) (i32.const 0)))"
         )
     };
-    let words = |realloc: &str, options: &[&str]| {
+    let run_realloc = |realloc: &str, options: &[&str]| {
         let all = [options, &["--"][..], &["a", "word", "of", "the", "plugin"]].concat();
         let folder = ks_tests::Folder::new();
         let file = ks_tests::component("hostile", &module(realloc), &[]).expect("it fits the world");
@@ -90,14 +90,14 @@ fn an_allocator_may_do_anything() {
         ("a call of the host", "(drop (call $now)) (i32.const 4096)", "leave"),
         ("a call of itself", "(call 2 (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8))", "stack"),
     ] {
-        let outcome = words(realloc, &[]);
+        let outcome = run_realloc(realloc, &[]);
         assert_eq!(outcome.code, 125, "{what}: {outcome:#?}");
         assert!(outcome.stderr.contains(reason), "{what}: {outcome:#?}");
     }
-    let looping = words("(loop $again (br $again)) (unreachable)", &SHORT);
+    let looping = run_realloc("(loop $again (br $again)) (unreachable)", &SHORT);
     assert_eq!(looping.code, 124, "{looping:#?}");
     // Every text at one place, which is the place of the result: the guest's own loss.
-    let same = words("(i32.const 1024)", &[]);
+    let same = run_realloc("(i32.const 1024)", &[]);
     assert_eq!(same.code, 0, "{same:#?}");
 }
 
@@ -242,7 +242,7 @@ fn a_guest_cannot_wait_where_nobody_ends_it() {
 
 /// What runs before `run`, and what runs when it is over, is as limited as `run` itself.
 #[test]
-fn a_start_function_is_no_way_around() {
+fn a_start_function_is_subject_to_the_same_limits() {
     let start = |body: &str| format!("(func $first {body}) (start $first)\n{}", function("(i32.const 0)"));
     ended(&run(&start("(unreachable)")), &["unreachable"]);
     assert_eq!(run_with(&start("(loop $again (br $again))"), &SHORT).code, 124);

@@ -41,11 +41,11 @@ fn record(bytes: &[u8]) -> Vec<u8> {
 
 /// Refused as no plugin, with all these words.
 #[track_caller]
-fn refused(file: &[u8], words: &[&str]) {
+fn refused(file: &[u8], reasons: &[&str]) {
     let outcome = run_file(file, &[]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (127, ""), "{outcome:#?}");
-    for word in words {
-        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    for reason in reasons {
+        assert!(outcome.stderr.contains(reason), "{reason}: {outcome:#?}");
     }
 }
 
@@ -88,11 +88,11 @@ fn every_prefix_and_every_changed_byte_is_a_plugin_or_none() {
 }
 
 #[test]
-fn files_that_are_something_else_are_told_apart() {
+fn files_that_are_something_else_are_distinguished() {
     refused(b"", &["not WebAssembly"]);
     refused(b"\x7fELF", &["not WebAssembly"]);
     refused(&wat::parse_str("(module)").expect("a module"), &["core WebAssembly module"]);
-    for (component, words) in [
+    for (component, reason) in [
         ("(component)", "does not export `run`"),
         ("(component (import \"wasi:cli/environment@0.2.0\" (instance)))", "does not"),
         (
@@ -111,7 +111,7 @@ fn files_that_are_something_else_are_told_apart() {
         let file = wat::parse_str(component).unwrap_or_else(|error| panic!("{component}: {error}"));
         let outcome = run_file(&file, &[]);
         assert!(
-            matches!(outcome.code, 125 | 127) && outcome.stderr.contains(words),
+            matches!(outcome.code, 125 | 127) && outcome.stderr.contains(reason),
             "{component}: {outcome:#?}"
         );
     }
@@ -147,7 +147,7 @@ fn components_in_components_have_an_end() {
 }
 
 #[test]
-fn many_instances_of_a_large_module_are_not_made() {
+fn many_instances_of_a_large_module_are_refused() {
     let instances: String = (0..200).map(|_| "(core instance (instantiate $m))\n").collect();
     for (pages, limit) in [(1, "--limit instances="), (1024, "--limit memory_bytes=")] {
         let text = format!(

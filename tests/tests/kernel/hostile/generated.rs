@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arbitrary::Unstructured;
 use ks_host::plugin::Outcome;
-use ks_tests::fuzzed::Chance;
+use ks_tests::fuzzed::Rng;
 use ks_tests::guest::imports;
 use ks_tests::number;
 use wasm_smith::{Component, Config, Module};
@@ -28,24 +28,24 @@ const EXPORTS: &str = r#"(module
     (func (export "run") (result i32) unreachable))"#;
 
 /// So many bytes by chance.
-fn bytes(chance: &mut Chance) -> Vec<u8> {
-    (0..BYTES).map(|_| chance.below(256) as u8).collect()
+fn bytes(rng: &mut Rng) -> Vec<u8> {
+    (0..BYTES).map(|_| rng.below(256) as u8).collect()
 }
 
 /// The shape of guests: what the engine has is used, or now and then anything that a validator knows.
-fn config(chance: &mut Chance) -> Config {
+fn config(rng: &mut Rng) -> Config {
     let imported: String = imports().iter().map(|import| import.text()).collect();
-    let anything = chance.below(8) == 0;
+    let anything = rng.below(8) == 0;
     let parsed = |text: &str| wat::parse_str(text).expect("a module");
     Config {
         available_imports: Some(parsed(&format!("(module\n{imported})"))),
         exports: Some(parsed(EXPORTS)),
-        max_imports: 1 + chance.below(20),
-        max_memories: 1 + chance.below(3),
-        max_tables: 1 + chance.below(3),
-        max_instructions: 20 + chance.below(400),
+        max_imports: 1 + rng.below(20),
+        max_memories: 1 + rng.below(3),
+        max_tables: 1 + rng.below(3),
+        max_instructions: 20 + rng.below(400),
         // Traps by chance end most guests in their first block.
-        disallow_traps: chance.below(2) == 0,
+        disallow_traps: rng.below(2) == 0,
         reference_types_enabled: anything,
         gc_enabled: anything,
         exceptions_enabled: anything,
@@ -59,8 +59,8 @@ fn config(chance: &mut Chance) -> Config {
 }
 
 /// The file of a guest; none if its code fits no component, which the compiler of components says.
-fn guest(chance: &mut Chance) -> Option<Vec<u8>> {
-    let (config, bytes) = (config(chance), bytes(chance));
+fn guest(rng: &mut Rng) -> Option<Vec<u8>> {
+    let (config, bytes) = (config(rng), bytes(rng));
     let module = Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
     ks_tests::component_of("generated", &module.to_bytes(), &[]).ok()
 }
@@ -101,10 +101,10 @@ impl Ends {
 fn generated_guests_are_contained() {
     let seed = number("KS_SEED", std::process::id().into());
     eprintln!("KS_SEED={seed}");
-    let (mut chance, mut ends) = (Chance::new(seed), Ends::default());
+    let (mut rng, mut ends) = (Rng::new(seed), Ends::default());
     let count = number("KS_GENERATED", GUESTS);
     for _ in 0..count {
-        if let Some(file) = guest(&mut chance) {
+        if let Some(file) = guest(&mut rng) {
             ends.add(file);
         }
     }
@@ -117,22 +117,22 @@ fn generated_guests_are_contained() {
 fn generated_guests_end_with_a_reason() {
     let seed = number("KS_SEED", std::process::id().into());
     eprintln!("KS_SEED={seed}");
-    let mut chance = Chance::new(seed ^ 1);
+    let mut rng = Rng::new(seed ^ 1);
     for _ in 0..12 {
-        let Some(file) = guest(&mut chance) else { continue };
+        let Some(file) = guest(&mut rng) else { continue };
         let outcome = run_file(&file, &["--limit", "compute_ms=50", "--timeout", "0.5"]);
         assert!(!matches!(outcome.code, 125..=127) || !outcome.stderr.is_empty(), "{outcome:#?}");
     }
 }
 
 #[test]
-fn generated_components_are_no_plugins_and_are_told_so() {
+fn generated_components_are_reported_to_be_no_plugins() {
     let seed = number("KS_SEED", std::process::id().into());
     eprintln!("KS_SEED={seed}");
-    let mut chance = Chance::new(seed ^ 2);
+    let mut rng = Rng::new(seed ^ 2);
     let mut refused = 0;
     for _ in 0..number("KS_GENERATED", GUESTS) {
-        let bytes = bytes(&mut chance);
+        let bytes = bytes(&mut rng);
         let Ok(component) = Component::new(Config::default(), &mut Unstructured::new(&bytes)) else {
             continue;
         };

@@ -64,7 +64,7 @@ fn what_was_dropped_is_not_used_again() {
 
 /// The event and the options are borrowed for the call, and may go right after it; the leader may go first.
 #[test]
-fn an_attachment_outlives_what_it_was_made_of_and_not_its_leader() {
+fn an_attachment_outlives_its_event_and_options_and_not_its_leader() {
     let open = |leader: &str| {
         format!(
             "(call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))

@@ -76,7 +76,7 @@ fn prepare(file: Vec<u8>) -> Result<PreparedPlugin, PluginError> {
 fn run_prepared(prepared: &PreparedPlugin, limits: &[&str], time: Duration) -> plugin::Outcome {
     let mut policy = Policy::observing();
     for limit in limits {
-        policy.limit_word(limit).expect("a limit");
+        policy.limit_rule(limit).expect("a limit");
     }
     prepared.run(RunOptions {
         policy,
@@ -107,7 +107,8 @@ fn function(instructions: &str) -> String {
 fn contained(outcome: &Outcome) {
     // A guest may return what a signal or a panic would: the code says nothing.
     assert_eq!(outcome.signal, None, "{outcome:#?}");
-    let panicked = ["panicked", "has a defect", "SIGSEGV"].iter().any(|word| outcome.stderr.contains(word));
+    let panicked =
+        ["panicked", "has a defect", "SIGSEGV"].iter().any(|reason| outcome.stderr.contains(reason));
     assert!(!panicked, "{outcome:#?}");
     let most = outcome.most_memory_kib.expect("it was measured");
     assert!(most < MOST_KIB, "the host took {most} KiB");
@@ -115,9 +116,9 @@ fn contained(outcome: &Outcome) {
 
 /// The plugin was ended, and the reason has all these words.
 #[track_caller]
-fn ended(outcome: &Outcome, words: &[&str]) {
+fn ended(outcome: &Outcome, reasons: &[&str]) {
     assert_eq!(outcome.code, 125, "{outcome:#?}");
-    for word in words {
-        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    for reason in reasons {
+        assert!(outcome.stderr.contains(reason), "{reason}: {outcome:#?}");
     }
 }

@@ -38,7 +38,7 @@ fn run_plugin(plugin: Vec<u8>, options: &[&str]) -> Outcome {
 }
 
 /// Opens the map at 2048, walks over it with values, and returns the kind of the first error, 99 if there is none.
-fn walk(len: usize) -> String {
+fn iterate_map(len: usize) -> String {
     format!(
         "(call $maps.map.open (i32.const 2048) (i32.const {len}) (i32.const 1024))
          (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
@@ -55,7 +55,7 @@ fn walk(len: usize) -> String {
 #[test]
 fn root_values_of_half_a_gigabyte_are_not_asked_for_by_the_hundred() {
     let large = MapDef { ty: ARRAY, entries: 1, value_words: 125_000_000, ..MapDef::SMALL };
-    let outcome = run(elf::with_map(large), "m", &walk(1), &[]);
+    let outcome = run(elf::with_map(large), "m", &iterate_map(1), &[]);
     // `invalid`: it does not fit what the guest has room for.
     assert_eq!((outcome.code, outcome.stderr.as_str()), (2, ""), "{outcome:#?}");
 }
@@ -64,7 +64,7 @@ fn root_values_of_half_a_gigabyte_are_not_asked_for_by_the_hundred() {
 #[test]
 fn root_ten_million_keys_are_not_listed_at_once() {
     let large = MapDef { ty: DEVMAP, entries: 10_000_000, value_words: 1, ..MapDef::SMALL };
-    let outcome = run(elf::with_map(large), "m", &walk(1), &[]);
+    let outcome = run(elf::with_map(large), "m", &iterate_map(1), &[]);
     // `limit`; or `not-permitted`, where the host has put down CAP_NET_ADMIN, without which no such map is made.
     assert!(matches!((outcome.code, outcome.stderr.as_str()), (4 | 0, "")), "{outcome:#?}");
 }
@@ -93,11 +93,11 @@ fn names_of_a_megabyte_are_refused() {
 #[test]
 fn names_that_are_no_text_are_contained() {
     let mut object = elf::with_map(MapDef { name: "mapname", ..MapDef::SMALL });
-    let places: Vec<usize> = (0..object.len()).filter(|at| object[*at..].starts_with(b"mapname")).collect();
-    assert!(places.len() >= 2, "its symbol and its type");
-    places.into_iter().for_each(|at| object[at + 3] = 0xff);
+    let offsets: Vec<usize> = (0..object.len()).filter(|at| object[*at..].starts_with(b"mapname")).collect();
+    assert!(offsets.len() >= 2, "its symbol and its type");
+    offsets.into_iter().for_each(|at| object[at + 3] = 0xff);
     for options in [&[][..], &["-vv"]] {
-        let outcome = run(object.clone(), "mapname", &walk(7), options);
+        let outcome = run(object.clone(), "mapname", &iterate_map(7), options);
         assert!(matches!(outcome.code, 0..=99 | 125..=127), "{outcome:#?}");
     }
 }

@@ -27,7 +27,7 @@ fn constant(number: i64) -> String {
 }
 
 #[test]
-fn a_place_outside_of_the_memory_traps_in_every_function() {
+fn an_address_outside_of_the_memory_traps_in_every_function() {
     for import in imports().iter().filter(|import| {
         import.roles.iter().any(|role| matches!(role, Role::Text | Role::List | Role::Pointer))
             && !import.roles.iter().any(|role| matches!(role, Role::Handle(_)))
@@ -43,12 +43,12 @@ fn a_place_outside_of_the_memory_traps_in_every_function() {
                 Role::Handle(_) | Role::Number32(_) => vec![constant(0)],
             });
             let outcome = run_here(&function(&format!("{body} (i32.const 0)")));
-            let words = ["out of bounds", "not aligned", "unaligned", "pointer", "length", "fuel"];
+            let reasons = ["out of bounds", "not aligned", "unaligned", "pointer", "length", "fuel"];
             let returned = matches!(outcome, Outcome::Returned(_));
             assert!(!returned, "{} at {address} and {len}", import.short);
             let reason = trapped(&outcome);
             assert!(
-                words.iter().any(|word| reason.contains(word)),
+                reasons.iter().any(|text| reason.contains(text)),
                 "{} at {address}: {reason}",
                 import.short
             );

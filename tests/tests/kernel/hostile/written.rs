@@ -105,13 +105,13 @@ fn a_usage_has_no_lines_of_others() {
     let file = component("hostile", &core_module(2, &body), &[]).expect("it fits the world");
     let folder = Folder::new();
     let path = folder.write("hostile.wasm", file);
-    for word in ["wrong", "--help"] {
-        let outcome = finish(command("ks-host").arg("--no-cache").arg(&path).args(["--", word]));
+    for argument in ["wrong", "--help"] {
+        let outcome = finish(command("ks-host").arg("--no-cache").arg(&path).args(["--", argument]));
         contained(&outcome);
-        let shown = if word == "wrong" { &outcome.stderr } else { &outcome.stdout };
-        assert!(shown.contains("--a\\u{1b}[2J") && shown.contains("\\nks-host: forged"), "{outcome:#?}");
-        let forged = shown.lines().filter(|line| line.starts_with("other") || line.starts_with("ks-host:"));
-        assert!(forged.count() == 0 && is_harmless(shown), "{outcome:#?}");
+        let output = if argument == "wrong" { &outcome.stderr } else { &outcome.stdout };
+        assert!(output.contains("--a\\u{1b}[2J") && output.contains("\\nks-host: forged"), "{outcome:#?}");
+        let forged = output.lines().filter(|line| line.starts_with("other") || line.starts_with("ks-host:"));
+        assert!(forged.count() == 0 && is_harmless(output), "{outcome:#?}");
     }
 }
 

@@ -54,7 +54,7 @@ impl Arena {
     }
 
     /// The address of bytes with this content.
-    pub fn place(&mut self, content: &[u8]) -> u64 {
+    pub fn alloc_with(&mut self, content: &[u8]) -> u64 {
         let address = self.reserve(content.len());
         self.write(address, content);
         address

@@ -11,14 +11,14 @@ use ks_compiler::types::TypeKind;
 use ks_compiler::{pipeline, refused};
 use ks_wit::section::Arch;
 
-use crate::oracles::image::{Image, Place};
+use crate::oracles::image::{Image, VariableLocation};
 use crate::oracles::inputs;
 use crate::oracles::kernel::Loaded;
 use crate::oracles::machine::Machine;
-use crate::oracles::maps::Entries;
+use crate::oracles::maps::MapEntries;
 use crate::oracles::mir::{Oracle, Outcome};
 use crate::oracles::state::{Facts, Input, State};
-use ks_compiler_testing::script::numbers::Numbers;
+use ks_compiler_testing::script::rng::Rng;
 
 /// A script to run, and its only program.
 pub struct Script {
@@ -34,36 +34,37 @@ fn level(seed: u64) -> Cpu {
 /// Runs a script on random inputs and counts those that could be compared: not those on which it runs for long.
 pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<usize, String> {
     let cpu = level(seed);
-    let told = |what: String| format!("--cpu {cpu:?}: {what}\n{}", script.text);
+    let error_report = |what: String| format!("--cpu {cpu:?}: {what}\n{}", script.text);
     let checked = pipeline::parse("oracles.ks", script.text.as_bytes(), pipeline::Options::new("oracles"))
         .expect("scripts are short")
         .check();
     let errors: Vec<_> = checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).collect();
-    let Some(hir) = checked.hir else { return Err(told(format!("{errors:?}"))) };
+    let Some(hir) = checked.hir else { return Err(error_report(format!("{errors:?}"))) };
     let halves = split(&hir);
     let hidden = refused::hidden_pointers(&hir, &halves);
     if !hidden.is_empty() {
-        return Err(told(format!("{hidden:?}")));
+        return Err(error_report(format!("{hidden:?}")));
     }
     let machine = kernel::Machine { cpu, ..Arch::X86_64.into() };
     let object = kernel::compile(&hir, &halves, &checked.sources, machine)
-        .map_err(|errors| told(format!("{errors:?}")))?;
+        .map_err(|errors| error_report(format!("{errors:?}")))?;
     let image = Image::new(object.elf(), script.program);
-    let loaded = Loaded::new(object.elf(), facts.cpu as usize).map_err(told)?;
+    let loaded = Loaded::new(object.elf(), facts.cpu as usize).map_err(error_report)?;
     let bpf = Machine::new(&image, &loaded.shapes(), facts);
     let mut oracle = Oracle::new(&hir, machine, facts);
-    let places: Vec<_> = hir.globals.iter().map(|global| image.place(&global.name)).collect();
-    let mut numbers = Numbers::new(seed);
+    let locations: Vec<_> = hir.globals.iter().map(|global| image.location(&global.name)).collect();
+    let mut rng = Rng::new(seed);
     let mut compared = 0;
     for _ in 0..inputs {
-        let input = input(&hir, &image, &places, &mut numbers);
-        let mir = oracle.run(&input).map_err(|fault| told(format!("the MIR's interpreter: {fault}")))?;
+        let input = input(&hir, &image, &locations, &mut rng);
+        let mir =
+            oracle.run(&input).map_err(|fault| error_report(format!("the MIR's interpreter: {fault}")))?;
         let Some(mir) = mir else { continue };
-        let kernel = loaded.run(&input).map_err(|error| told(format!("the kernel: {error}")))?;
-        let bpf = bpf.run(&input).map_err(|fault| told(format!("the BPF interpreter: {fault}")))?;
-        let differences = Found { hir: &hir, places: &places, mir, bpf, kernel }.differences();
+        let kernel = loaded.run(&input).map_err(|error| error_report(format!("the kernel: {error}")))?;
+        let bpf = bpf.run(&input).map_err(|fault| error_report(format!("the BPF interpreter: {fault}")))?;
+        let differences = ComparedRuns { hir: &hir, locations: &locations, mir, bpf, kernel }.differences();
         if !differences.is_empty() {
-            return Err(told(format!("{}\non {}", differences.join("\n"), shown(&hir, &input))));
+            return Err(error_report(format!("{}\non {}", differences.join("\n"), input_text(&hir, &input))));
         }
         compared += 1;
     }
@@ -75,30 +76,31 @@ fn is_input(global: &Global) -> bool {
     global.name.starts_with('g')
 }
 
-fn input(hir: &Hir, image: &Image<'_>, places: &[Option<Place>], numbers: &mut Numbers) -> Input {
+fn input(hir: &Hir, image: &Image<'_>, locations: &[Option<VariableLocation>], rng: &mut Rng) -> Input {
     let mut sections = image.data();
     let mut globals = Vec::new();
-    for (global, place) in hir.globals.iter().zip(places) {
+    for (global, location) in hir.globals.iter().zip(locations) {
         let mut content = global.init.clone();
         content.resize(hir.types.size(global.ty) as usize, 0);
-        if let Some(place) = place.as_ref().filter(|place| !place.section.starts_with(".rodata")) {
+        if let Some(location) = location.as_ref().filter(|location| !location.section.starts_with(".rodata"))
+        {
             if is_input(global) {
-                content = inputs::value(hir, global.ty, numbers);
+                content = inputs::value(hir, global.ty, rng);
             }
-            let section = sections.get_mut(&place.section).expect("variables lie in data sections");
-            section[place.offset..][..content.len()].copy_from_slice(&content);
+            let section = sections.get_mut(&location.section).expect("variables lie in data sections");
+            section[location.offset..][..content.len()].copy_from_slice(&content);
         }
         globals.push(content);
     }
     let key = || vec![0; 4];
     let config = |config: &Config| {
-        (format!("{}_config_map", config.name), Entries::from([(key(), config.init.clone())]))
+        (format!("{}_config_map", config.name), MapEntries::from([(key(), config.init.clone())]))
     };
     Input { globals, sections, entries: hir.configs.iter().map(config).collect() }
 }
 
 /// The inputs, as the variables that were set.
-fn shown(hir: &Hir, input: &Input) -> String {
+fn input_text(hir: &Hir, input: &Input) -> String {
     let mut text = String::new();
     for (global, content) in hir.globals.iter().zip(&input.globals).filter(|(global, _)| is_input(global)) {
         let _ = write!(text, "{} = {}, ", global.name, bytes(content));
@@ -115,15 +117,15 @@ fn bytes(content: &[u8]) -> String {
 }
 
 /// What the three left behind.
-struct Found<'a> {
+struct ComparedRuns<'a> {
     hir: &'a Hir,
-    places: &'a [Option<Place>],
+    locations: &'a [Option<VariableLocation>],
     mir: Outcome,
     bpf: State,
     kernel: State,
 }
 
-impl Found<'_> {
+impl ComparedRuns<'_> {
     fn differences(&self) -> Vec<String> {
         let mut differences = Vec::new();
         let mut check = |what: &str, mir: &dyn std::fmt::Display, bpf: String, kernel: String| {
@@ -134,12 +136,12 @@ impl Found<'_> {
         };
         let [bpf, kernel] = [&self.bpf, &self.kernel].map(|state| state.result.to_string());
         check("the result", &self.mir.result, bpf, kernel);
-        for ((global, place), mir) in self.hir.globals.iter().zip(self.places).zip(&self.mir.globals) {
-            let Some(place) = place else { continue };
+        for ((global, location), mir) in self.hir.globals.iter().zip(self.locations).zip(&self.mir.globals) {
+            let Some(location) = location else { continue };
             let size = self.element(global);
             for at in (0..mir.len()).step_by(size) {
                 let part =
-                    |state: &State| bytes(&state.sections[&place.section][place.offset + at..][..size]);
+                    |state: &State| bytes(&state.sections[&location.section][location.offset + at..][..size]);
                 let name = if size == mir.len() {
                     global.name.clone()
                 } else {
@@ -158,10 +160,10 @@ impl Found<'_> {
             }
         }
         for map in self.hir.maps.iter() {
-            let entries = |maps: &BTreeMap<String, Entries>| {
+            let entries = |maps: &BTreeMap<String, MapEntries>| {
                 let entries = maps.get(&map.name).cloned().unwrap_or_default();
                 let is_there = |value: &[u8]| !map.kind.is_array() || value.iter().any(|byte| *byte != 0);
-                entries.into_iter().filter(|(_, value)| is_there(value)).collect::<Entries>()
+                entries.into_iter().filter(|(_, value)| is_there(value)).collect::<MapEntries>()
             };
             let [mir, bpf, kernel] = [&self.mir.maps, &self.bpf.maps, &self.kernel.maps].map(entries);
             if mir != bpf || bpf != kernel {

@@ -8,7 +8,7 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTar
 use crate::oracles::stub;
 
 /// An instruction as it is encoded; a number of 64 bits takes two.
-pub type Slot = [u8; 8];
+pub type InsnSlot = [u8; 8];
 
 /// Instructions of the entry, before those of the object.
 const ENTRY: usize = 6;
@@ -21,7 +21,7 @@ pub const KFUNCS: [(&str, u32); 3] = [
 ];
 
 /// What the instructions name.
-pub enum Named<'a> {
+pub enum SymbolRef<'a> {
     /// A byte of a data section.
     Data {
         section: &'a str,
@@ -32,7 +32,7 @@ pub enum Named<'a> {
 
 /// A variable of a data section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct VariableLocation {
     pub section: String,
     pub offset: usize,
 }
@@ -63,16 +63,16 @@ impl<'a> Image<'a> {
     }
 
     /// Where a global variable is.
-    pub fn place(&self, variable: &str) -> Option<Place> {
+    pub fn location(&self, variable: &str) -> Option<VariableLocation> {
         let symbol = self.file.symbol_by_name(variable)?;
         let section =
             self.file.section_by_index(symbol.section_index()?).expect("a symbol's section is there");
         let section = section.name().expect("sections have names").to_owned();
-        Some(Place { section, offset: symbol.address() as usize })
+        Some(VariableLocation { section, offset: symbol.address() as usize })
     }
 
     /// All code, from an entry that gives the program this stack and this context.
-    pub fn code(&self, stack_end: u64, context: u64, address_of: &dyn Fn(Named<'_>) -> u64) -> Vec<u8> {
+    pub fn code(&self, stack_end: u64, context: u64, address_of: &dyn Fn(SymbolRef<'_>) -> u64) -> Vec<u8> {
         let program = self.file.symbol_by_name(&self.program).expect("the program is a symbol");
         let section = self.file.section_by_index(program.section_index().expect("it has code"));
         let section = section.expect("a symbol's section is there");
@@ -98,10 +98,10 @@ impl<'a> Image<'a> {
     fn relocate(
         &self,
         section: &object::Section<'_, '_>,
-        code: &mut [Slot],
+        code: &mut [InsnSlot],
         start: usize,
         text: usize,
-        address_of: &dyn Fn(Named<'_>) -> u64,
+        address_of: &dyn Fn(SymbolRef<'_>) -> u64,
     ) {
         for (offset, relocation) in section.relocations() {
             let at = start + (offset / 8) as usize;
@@ -125,23 +125,23 @@ impl<'a> Image<'a> {
                     code[at] = stub::insn(0x85, 0, 1, 0, (target - at as i64 - 1) as i32);
                 }
                 (elf::R_BPF_64_64, Some(".maps")) => {
-                    let address = address_of(Named::Map(name));
+                    let address = address_of(SymbolRef::Map(name));
                     code[at..at + 2].copy_from_slice(&stub::load_imm64(dst, address));
                 }
                 (elf::R_BPF_64_64, Some(section)) if section.starts_with('.') && section != ".text" => {
                     let offset = symbol.address().wrapping_add(addend as u64);
-                    let address = address_of(Named::Data { section, offset });
+                    let address = address_of(SymbolRef::Data { section, offset });
                     code[at..at + 2].copy_from_slice(&stub::load_imm64(dst, address));
                 }
                 other => panic!("{other:?} to {name}, which the test does not know"),
             }
         }
-        let is_left = |slot: &Slot| slot[0] == 0x85 && slot[1] >> 4 == PSEUDO_KFUNC_CALL;
+        let is_left = |slot: &InsnSlot| slot[0] == 0x85 && slot[1] >> 4 == PSEUDO_KFUNC_CALL;
         assert!(!code.iter().any(is_left), "a kernel function is called without its name");
     }
 }
 
-fn slots(section: &object::Section<'_, '_>) -> Vec<Slot> {
+fn slots(section: &object::Section<'_, '_>) -> Vec<InsnSlot> {
     let (slots, rest) = section.data().expect("sections have content").as_chunks();
     assert!(rest.is_empty(), "code is made of instructions");
     slots.to_vec()

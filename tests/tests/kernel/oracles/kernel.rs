@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput, ProgramType};
 
-use crate::oracles::maps::{Entries, Shape};
+use crate::oracles::maps::{MapEntries, Shape};
 use crate::oracles::state::{Input, State};
 
 /// An object in the kernel; gone when dropped.
@@ -81,7 +81,7 @@ impl Loaded {
     }
 
     /// All entries; of arrays those that are not zero.
-    fn entries(&self, map: &Map<'_>) -> Result<Entries, libbpf_rs::Error> {
+    fn entries(&self, map: &Map<'_>) -> Result<MapEntries, libbpf_rs::Error> {
         let kind = map.map_type();
         if matches!(kind, MapType::PercpuArray | MapType::PercpuHash) {
             let values = map.keys().map(|key| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use nix::errno::Errno;
 
 use crate::oracles::arena::Arena;
-use crate::oracles::image::{Image, KFUNCS, Named};
+use crate::oracles::image::{Image, KFUNCS, SymbolRef};
 use crate::oracles::maps::{Map, Shape};
 use crate::oracles::state::{Facts, Input, State};
 use crate::oracles::stub;
@@ -15,7 +15,7 @@ const ARENA_BYTES: usize = 8 << 20;
 const STACK_BYTES: usize = 16 << 10;
 const CONTEXT_BYTES: usize = 256;
 /// Most turns of an iterator. Source: BPF_MAX_LOOPS in include/linux/bpf.h, v6.12.
-const MOST_TURNS: i64 = 8 << 20;
+const MAX_ITERATIONS: i64 = 8 << 20;
 /// Maps are numbers to programs: this one and those behind it.
 const FIRST_MAP: u64 = 0x4d41_5000_0000;
 
@@ -45,9 +45,10 @@ pub struct Machine {
 impl Machine {
     pub fn new(image: &Image<'_>, shapes: &[Shape], facts: &Facts) -> Machine {
         let mut arena = Arena::new(ARENA_BYTES);
-        let sections = image.data().into_iter().map(|(name, bytes)| (name, arena.place(&bytes))).collect();
+        let sections =
+            image.data().into_iter().map(|(name, bytes)| (name, arena.alloc_with(&bytes))).collect();
         let stack = arena.reserve(STACK_BYTES);
-        let context = arena.place(&[0; CONTEXT_BYTES]);
+        let context = arena.alloc_with(&[0; CONTEXT_BYTES]);
         arena.keep();
         let maps = shapes.iter().cloned().map(Map::new).collect();
         let world = World { arena, sections, maps, facts: facts.clone() };
@@ -99,10 +100,10 @@ fn execute(code: &[u8], memory: std::ops::Range<u64>) -> Result<u64, rbpf::lib::
 }
 
 impl World {
-    fn address_of(&self, named: &Named<'_>) -> u64 {
+    fn address_of(&self, named: &SymbolRef<'_>) -> u64 {
         match named {
-            Named::Data { section, offset } => self.sections[*section] + offset,
-            Named::Map(name) => {
+            SymbolRef::Data { section, offset } => self.sections[*section] + offset,
+            SymbolRef::Map(name) => {
                 let position = self.maps.iter().position(|map| map.shape.name == *name);
                 FIRST_MAP + position.unwrap_or_else(|| panic!("no map {name}")) as u64
             }
@@ -180,7 +181,7 @@ fn iter_num_new(iterator: u64, start: u64, end: u64, _: u64, _: u64) -> u64 {
     let (start, end) = (i64::from(start as i32), i64::from(end as i32));
     let (state, result) = match end - start {
         ..0 => ([0, 0], -(Errno::EINVAL as i64)),
-        turns if turns > MOST_TURNS => ([0, 0], -(Errno::E2BIG as i64)),
+        iterations if iterations > MAX_ITERATIONS => ([0, 0], -(Errno::E2BIG as i64)),
         _ => ([start as i32 - 1, end as i32], 0),
     };
     with(|world| write_iterator(&world.arena, iterator, state));

@@ -25,7 +25,7 @@ impl Shape {
 }
 
 /// Entries by key.
-pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type MapEntries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub struct Map {
     pub shape: Shape,
@@ -51,7 +51,7 @@ impl Map {
     }
 
     /// The entries, of arrays those that were looked at.
-    pub fn entries(&self, arena: &Arena) -> Entries {
+    pub fn entries(&self, arena: &Arena) -> MapEntries {
         let value = |address: &u64| arena.read(*address, self.shape.value);
         self.values.iter().map(|(key, address)| (key.clone(), value(address))).collect()
     }
@@ -64,7 +64,7 @@ impl Map {
         if !self.shape.is_array() || number(key) >= self.shape.entries {
             return 0;
         }
-        let address = arena.place(&vec![0; self.shape.value]);
+        let address = arena.alloc_with(&vec![0; self.shape.value]);
         self.values.insert(key.to_vec(), address);
         address
     }
@@ -94,7 +94,7 @@ impl Map {
         match self.values.get(key) {
             // The kernel writes those in place.
             Some(address) if self.shape.kind == MapType::PercpuHash => arena.write(*address, value),
-            _ => drop(self.values.insert(key.to_vec(), arena.place(value))),
+            _ => drop(self.values.insert(key.to_vec(), arena.alloc_with(value))),
         }
         0
     }

@@ -6,13 +6,13 @@ use ks_compiler::hir::{FuncId, Hir};
 use ks_compiler::kernel::mir::{Helper, Program};
 use ks_compiler::kernel::{Machine, lower_watched};
 use ks_compiler::split::split;
-use ks_compiler_testing::interp::{Answers, Around, Stuck, run};
+use ks_compiler_testing::interp::{Answers, Environment, InterpError, run};
 
-use crate::oracles::maps::Entries;
+use crate::oracles::maps::MapEntries;
 use crate::oracles::state::{Facts, Input};
 
 /// Most turns of an iterator, as in the kernel (BPF_MAX_LOOPS), and most steps of a run.
-const MOST_TURNS: i32 = 8 << 20;
+const MAX_ITERATIONS: i32 = 8 << 20;
 const FUEL: u64 = 200_000;
 
 /// What a run left behind.
@@ -20,7 +20,7 @@ pub struct Outcome {
     pub result: u32,
     /// In the order of the script.
     pub globals: Vec<Vec<u8>>,
-    pub maps: BTreeMap<String, Entries>,
+    pub maps: BTreeMap<String, MapEntries>,
 }
 
 /// A program before any pass.
@@ -28,7 +28,7 @@ pub struct Oracle<'a> {
     hir: &'a Hir,
     program: Program,
     watch: FuncId,
-    around: Around,
+    environment: Environment,
     facts: Facts,
 }
 
@@ -41,18 +41,25 @@ impl<'a> Oracle<'a> {
         lower_watched(hir, &split(hir), machine, keep).expect("the same script has become an object");
         let program = first.expect("there is MIR before the first pass");
         let watch = program.functions.iter().find(|one| one.is_program).expect("scripts have a program").id;
-        Oracle { hir, program, watch, around: Around::of(hir, MOST_TURNS), facts: facts.clone() }
+        Oracle {
+            hir,
+            program,
+            watch,
+            environment: Environment::of(hir, MAX_ITERATIONS),
+            facts: facts.clone(),
+        }
     }
 
     /// Runs the program once; nothing if it takes too long.
     pub fn run(&mut self, input: &Input) -> Result<Option<Outcome>, String> {
-        self.around.globals.clone_from(&input.globals);
-        let outcome = match run(&self.program, self.watch, &[None], &self.around, &mut self.facts, FUEL) {
-            Err(Stuck::Fuel) => return Ok(None),
+        self.environment.globals.clone_from(&input.globals);
+        let outcome = match run(&self.program, self.watch, &[None], &self.environment, &mut self.facts, FUEL)
+        {
+            Err(InterpError::Fuel) => return Ok(None),
             Err(fault) => return Err(fault.to_string()),
             Ok(outcome) => outcome,
         };
-        let mut maps: BTreeMap<String, Entries> = BTreeMap::new();
+        let mut maps: BTreeMap<String, MapEntries> = BTreeMap::new();
         for ((map, key), value) in outcome.entries {
             let map = &self.hir.maps[map];
             maps.entry(map.name.clone()).or_default().insert(key, value);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::oracles::maps::Entries;
+use crate::oracles::maps::MapEntries;
 
 /// What a run starts from.
 pub struct Input {
@@ -11,7 +11,7 @@ pub struct Input {
     /// The same as data sections, with what the compiler adds.
     pub sections: BTreeMap<String, Vec<u8>>,
     /// Entries of maps that are there before the run: those of config blocks.
-    pub entries: BTreeMap<String, Entries>,
+    pub entries: BTreeMap<String, MapEntries>,
 }
 
 /// What a run left behind.
@@ -20,7 +20,7 @@ pub struct State {
     pub result: u32,
     pub sections: BTreeMap<String, Vec<u8>>,
     /// Entries of maps; of arrays at least those that are not zero.
-    pub maps: BTreeMap<String, Entries>,
+    pub maps: BTreeMap<String, MapEntries>,
 }
 
 /// What the kernel's helpers say of the thread that runs the test.

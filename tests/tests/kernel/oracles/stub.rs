@@ -9,7 +9,7 @@
 //! Source of what they do: Documentation/bpf/standardization/instruction-set.rst, v6.12.
 
 use crate::oracles::arena::Arena;
-use crate::oracles::image::Slot;
+use crate::oracles::image::InsnSlot;
 
 /// The number of the helper that does instructions: destination, source and the instruction itself.
 pub const HELPER: u32 = 0x4000_0010;
@@ -39,25 +39,25 @@ const FETCH: i32 = 1;
 const EXCHANGE: i32 = 0xe1;
 const COMPARE_EXCHANGE: i32 = 0xf1;
 
-pub fn insn(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> Slot {
+pub fn insn(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> InsnSlot {
     let (offset, imm) = (offset.to_le_bytes(), imm.to_le_bytes());
     [opcode, src << 4 | dst, offset[0], offset[1], imm[0], imm[1], imm[2], imm[3]]
 }
 
-pub fn load_imm64(dst: u8, value: u64) -> [Slot; 2] {
+pub fn load_imm64(dst: u8, value: u64) -> [InsnSlot; 2] {
     [insn(0x18, dst, 0, 0, value as i32), insn(0, 0, 0, 0, (value >> 32) as i32)]
 }
 
-pub fn imm(slot: &Slot) -> i32 {
+pub fn imm(slot: &InsnSlot) -> i32 {
     i32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]])
 }
 
-fn offset(slot: &Slot) -> i16 {
+fn offset(slot: &InsnSlot) -> i16 {
     i16::from_le_bytes([slot[2], slot[3]])
 }
 
 /// Whether the interpreter has no instruction like this, or another.
-fn is_unknown(slot: &Slot) -> bool {
+fn is_unknown(slot: &InsnSlot) -> bool {
     let (class, operation, mode) = (slot[0] & 7, slot[0] & 0xf0, slot[0] & 0xe0);
     match class {
         STX => mode == ATOMIC,
@@ -70,13 +70,13 @@ fn is_unknown(slot: &Slot) -> bool {
 }
 
 /// Comparisons without sign, with a negative constant.
-fn is_wrong_jump(slot: &Slot) -> bool {
+fn is_wrong_jump(slot: &InsnSlot) -> bool {
     let unsigned = [0x10, 0x20, 0x30, 0x50, 0xa0, 0xb0].contains(&(slot[0] & 0xf0));
     slot[0] & 7 == JMP && slot[0] & BY_REGISTER == 0 && unsigned && imm(slot) < 0
 }
 
 /// Replaces such instructions from `first` on.
-pub fn replace_unknown(code: &mut Vec<Slot>, first: usize) {
+pub fn replace_unknown(code: &mut Vec<InsnSlot>, first: usize) {
     let end = code.len();
     let mut at = first;
     while at < end {
@@ -92,7 +92,7 @@ pub fn replace_unknown(code: &mut Vec<Slot>, first: usize) {
     }
 }
 
-fn jump(from: usize, to: usize) -> Slot {
+fn jump(from: usize, to: usize) -> InsnSlot {
     let distance = to as i64 - from as i64 - 1;
     insn(0x05, 0, 0, i16::try_from(distance).expect("programs are short"), 0)
 }
@@ -102,16 +102,16 @@ fn kept(number: i16) -> i16 {
     -(FRAME_BYTES as i16) - 8 * (number + 1)
 }
 
-fn keep(register: u8, number: i16) -> Slot {
+fn keep(register: u8, number: i16) -> InsnSlot {
     insn(0x7b, 10, register, kept(number), 0)
 }
 
-fn restore(register: u8, number: i16) -> Slot {
+fn restore(register: u8, number: i16) -> InsnSlot {
     insn(0x79, register, 10, kept(number), 0)
 }
 
 /// The stub of an instruction that changes a register or memory.
-fn operation(code: &mut Vec<Slot>, slot: &Slot, at: usize) {
+fn operation(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     const DST: i16 = 4;
     const SRC: i16 = 5;
     let (dst, src) = (slot[1] & 15, slot[1] >> 4);
@@ -133,7 +133,7 @@ fn operation(code: &mut Vec<Slot>, slot: &Slot, at: usize) {
 }
 
 /// The stub of a comparison: the constant in a register, where its sign counts.
-fn comparison(code: &mut Vec<Slot>, slot: &Slot, at: usize) {
+fn comparison(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     let dst = slot[1] & 15;
     let spare = u8::from(dst == 0);
     code.extend([keep(spare, 0), insn(0xb7, spare, 0, 0, imm(slot))]);
@@ -147,7 +147,7 @@ fn comparison(code: &mut Vec<Slot>, slot: &Slot, at: usize) {
 
 /// What an instruction of [`is_unknown`] makes of its operands. The comparison of a compare-and-exchange is with `r0`,
 /// which stubs do not hand on: the compiler makes none.
-pub fn instruction(memory: &Arena, dst: u64, src: u64, slot: Slot) -> u64 {
+pub fn instruction(memory: &Arena, dst: u64, src: u64, slot: InsnSlot) -> u64 {
     let (class, operation) = (slot[0] & 7, slot[0] & 0xf0);
     let address = |base: u64| base.wrapping_add(i64::from(offset(&slot)) as u64);
     match class {
@@ -170,7 +170,7 @@ pub fn instruction(memory: &Arena, dst: u64, src: u64, slot: Slot) -> u64 {
     }
 }
 
-fn access_bytes(slot: &Slot) -> usize {
+fn access_bytes(slot: &InsnSlot) -> usize {
     match slot[0] & 0x18 {
         0x00 => 4,
         0x08 => 2,
@@ -199,7 +199,7 @@ fn arithmetic(operation: u8, kind: i16, left: u64, right: u64, bits: u32) -> u64
     }
 }
 
-fn atomic(memory: &Arena, address: u64, src: u64, slot: &Slot) -> u64 {
+fn atomic(memory: &Arena, address: u64, src: u64, slot: &InsnSlot) -> u64 {
     let bytes = access_bytes(slot);
     let old = memory.number(address, bytes);
     let new = match imm(slot) & !FETCH {

@@ -77,7 +77,7 @@ const SIGNAL_STACKS: [&str; 3] =
 fn judge(refusal: Refusal, clean: &Outcome, outcome: &Outcome) -> Result<(), String> {
     let Refusal { call, nth, errno } = refusal;
     let wrong = |what: &str| Err(format!("{what}: {} number {nth} with {errno}: {outcome:?}", call.name));
-    if SIGNAL_STACKS.iter().any(|words| outcome.stderr.contains(words)) {
+    if SIGNAL_STACKS.iter().any(|text| outcome.stderr.contains(text)) {
         return Ok(());
     }
     if outcome.code >= 128 || outcome.code == 101 || outcome.stderr.contains("panicked") {
@@ -150,8 +150,8 @@ fn refuse(scenario: &Scenario) -> Vec<String> {
     assert_eq!((clean.code, clean.stderr.as_str()), (0, ""), "{}: {clean:#?}", scenario.name);
     assert_eq!(clean.stdout, scenario.expected, "{}", scenario.name);
     let refusals = refusals(&counts, scenario.some);
-    let made: BTreeMap<&str, usize> = watched.iter().map(|call| call.name).zip(counts).collect();
-    eprintln!("{}: calls of a run: {made:?}; runs: {}", scenario.name, refusals.len());
+    let call_counts: BTreeMap<&str, usize> = watched.iter().map(|call| call.name).zip(counts).collect();
+    eprintln!("{}: calls of a run: {call_counts:?}; runs: {}", scenario.name, refusals.len());
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for plugin in &plugins {
@@ -172,7 +172,7 @@ fn refuse(scenario: &Scenario) -> Vec<String> {
 }
 
 #[test]
-fn root_every_refused_call_has_an_end_that_is_told() {
+fn root_every_refused_call_ends_with_a_reason() {
     let wrong: Vec<String> = SCENARIOS.iter().flat_map(refuse).collect();
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -33,7 +33,7 @@ pub const SCENARIOS: [Scenario; 4] = [
     },
     Scenario {
         name: "places",
-        script: PLACES,
+        script: KERNEL_OBJECTS,
         expected: "sum 40, kept 6, pins 1, taken 1, hits 1, entry 7\n",
         exec: &[],
         some: 180,
@@ -48,7 +48,7 @@ const EVENTS: &str = include_str!("../scripts/scenarios_events.ks");
 
 /// Pins, pages of maps, batches, records, counters that programs read, a timer, and the places that steer: uprobe,
 /// tcx, control group, struct_ops.
-const PLACES: &str = include_str!("../scripts/scenarios_places.ks");
+const KERNEL_OBJECTS: &str = include_str!("../scripts/scenarios_places.ks");
 
 /// Names of the kernel's functions, and of a process.
 const SYMBOLS: &str = include_str!("../scripts/scenarios_symbols.ks");
@@ -83,10 +83,10 @@ impl Scenario {
 #[expect(unsafe_code, reason = "mount(2)")]
 fn own_world() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
-    let mount = |source: &CStr, place: &CStr, kind: &CStr, flags| {
+    let mount = |source: &CStr, target: &CStr, kind: &CStr, flags| {
         // SAFETY: three texts that end in a zero, and no data.
         let answer =
-            unsafe { libc::mount(source.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, ptr::null()) };
+            unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, ptr::null()) };
         if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
     mount(c"none", c"/", c"", libc::MS_REC | libc::MS_PRIVATE)?;

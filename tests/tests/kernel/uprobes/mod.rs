@@ -43,26 +43,26 @@ fn build(folder: &Folder, name: &str, flags: &[&str], sources: &[&str]) -> PathB
 fn addresses(program: &Path) -> BTreeMap<String, u64> {
     let listed = run(Command::new("nm").arg(program)).stdout;
     let row = |line: &str| {
-        let mut words = line.split(' ');
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        Some((words.nth(1)?.to_owned(), address))
+        let mut fields = line.split(' ');
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        Some((fields.nth(1)?.to_owned(), address))
     };
     listed.lines().filter_map(row).collect()
 }
 
 /// What is said of a place in a file: nothing if a probe may be put there.
-fn refusal(path: &Path, place: &str) -> Option<(ErrorKind, String)> {
-    let answer = Catalog::default().uprobe(&format!("{}:{place}", path.display()));
+fn refusal(path: &Path, attach_point: &str) -> Option<(ErrorKind, String)> {
+    let answer = Catalog::default().uprobe(&format!("{}:{attach_point}", path.display()));
     answer.err().map(|error| (error.kind(), error.to_string()))
 }
 
-fn is_probed(path: &Path, place: &str) {
-    assert_eq!(refusal(path, place), None, "{place}");
+fn is_probed(path: &Path, attach_point: &str) {
+    assert_eq!(refusal(path, attach_point), None, "{attach_point}");
 }
 
-fn is_refused(path: &Path, place: &str, kind: ErrorKind, because: &str) {
-    let (found, said) = refusal(path, place).unwrap_or_else(|| panic!("`{place}` is probed"));
-    assert!(found == kind && said.contains(because), "{place}: {found:?}: {said}");
+fn is_refused(path: &Path, attach_point: &str, kind: ErrorKind, because: &str) {
+    let (found, said) = refusal(path, attach_point).unwrap_or_else(|| panic!("`{attach_point}` is probed"));
+    assert!(found == kind && said.contains(because), "{attach_point}: {found:?}: {said}");
 }
 
 /// A program that runs, and says again and again which numbers its code has.
@@ -107,16 +107,16 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     let mut line = String::new();
     victim.lines.read_line(&mut line).expect("it runs");
     // Starts of functions, what follows them, and what a jump leads to.
-    for place in ["limit", "limit+5", "main", "_start", "jumper", "jumper+0x3", "landing"] {
-        is_probed(&program, place);
+    for attach_point in ["limit", "limit+5", "main", "_start", "jumper", "jumper+0x3", "landing"] {
+        is_probed(&program, attach_point);
     }
     let inside = "lies inside an instruction";
-    for place in ["immediate", "limit+1", "limit+4", "inner", "outer+2"] {
-        is_refused(&program, place, ErrorKind::Invalid, inside);
+    for attach_point in ["immediate", "limit+1", "limit+4", "inner", "outer+2"] {
+        is_refused(&program, attach_point, ErrorKind::Invalid, inside);
     }
     let unproven = "nothing proves that an instruction begins";
-    for place in ["hidden", "jumper+2", "case_one"] {
-        is_refused(&program, place, ErrorKind::Invalid, unproven);
+    for attach_point in ["hidden", "jumper+2", "case_one"] {
+        is_refused(&program, attach_point, ErrorKind::Invalid, unproven);
     }
     is_probed(&program, "case_two");
     is_refused(&program, "table", ErrorKind::NotFound, "no function `table`");
@@ -124,13 +124,13 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     is_refused(&program, "usleep", ErrorKind::NotFound, "only imported");
     is_refused(&program, "+0", ErrorKind::Invalid, "is not code");
     let table = addresses(&program)["table"];
-    for place in [table, table + 1] {
-        is_refused(&program, &format!("+{place:#x}"), ErrorKind::Invalid, "is not code");
+    for attach_point in [table, table + 1] {
+        is_refused(&program, &format!("+{attach_point:#x}"), ErrorKind::Invalid, "is not code");
     }
     // What is refused when it is looked up cannot be opened; what is probed changes nothing.
     let mut attachments = Attachments::new();
-    for place in ["limit", "limit+5", "landing"] {
-        let event = Catalog::default().uprobe(&format!("{}:{place}", program.display())).unwrap();
+    for attach_point in ["limit", "limit+5", "landing"] {
+        let event = Catalog::default().uprobe(&format!("{}:{attach_point}", program.display())).unwrap();
         attachments.open(&event, &Options::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     }
     drop(attachments);
@@ -163,34 +163,36 @@ fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
     const SCRIPT: &str = include_str!("scripts/functions_of_one_name.ks");
     let folder = Folder::new();
     let program = duplicates(&folder);
-    for (place, calls) in [
+    for (attach_point, calls) in [
         ("worker", 107),
         ("worker@dup_a.c", 100),
         ("worker@some/folder/dup_b.c", 7),
         ("worker@dup_c.c", 0),
         ("worker+0", 107),
     ] {
-        let script = SCRIPT.replace("PLACE", &format!("{}:{place}", program.display()));
+        let script = SCRIPT.replace("PLACE", &format!("{}:{attach_point}", program.display()));
         let file = folder.write("dup.wasm", compile("dup", &script).plugin);
         let running = Running::of(allowed().arg(&file), "ready");
         run(&mut Command::new(&program));
         let outcome = running.stop();
-        assert_eq!(outcome.numbers("program"), [calls, calls], "{place}: {outcome:#?}");
+        assert_eq!(outcome.numbers("program"), [calls, calls], "{attach_point}: {outcome:#?}");
         // The offsets are named before the run, and by it if there are several.
         let inspected = run(command("ks-host").arg("inspect").arg(&file)).stdout;
         let listed = inspected.lines().find(|line| line.contains("uprobe/")).expect("it has a program");
         assert_eq!(
-            listed.matches("dup_").count() - place.matches("dup_").count(),
+            listed.matches("dup_").count() - attach_point.matches("dup_").count(),
             match calls {
                 107 => 3,
                 _ => 1,
             },
             "{inspected}"
         );
-        let told = "program `hit` runs at 3 functions: +0x";
-        assert_eq!(outcome.stderr.contains(told), calls == 107, "{outcome:#?}");
+        let expected = "program `hit` runs at 3 functions: +0x";
+        assert_eq!(outcome.stderr.contains(expected), calls == 107, "{outcome:#?}");
     }
-    let refused = |place: &str| refusal(&program, place).unwrap_or_else(|| panic!("`{place}` is probed")).1;
+    let refused = |attach_point: &str| {
+        refusal(&program, attach_point).unwrap_or_else(|| panic!("`{attach_point}` is probed")).1
+    };
     let other = refused("worker@dup_d.c");
     assert!(other.contains("it has it of `dup_a.c`, `dup_b.c`, `dup_c.c`"), "{other}");
     assert!(refused("nobody").contains("no function `nobody`"));
@@ -200,7 +202,7 @@ fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
 
 /// Calls of a copy for one caller are no calls of the function, which is said.
 #[test]
-fn root_copies_that_the_compiler_made_of_a_function_are_named() {
+fn root_clones_of_a_function_are_named() {
     let folder = Folder::new();
     let source = folder.write(
         "copies.s",
@@ -228,7 +230,9 @@ fn root_copies_that_the_compiler_made_of_a_function_are_named() {
 fn root_an_event_of_several_functions_is_in_no_group() {
     let folder = Folder::new();
     let program = duplicates(&folder);
-    let event = |place: &str| Catalog::default().uprobe(&format!("{}:{place}", program.display())).unwrap();
+    let event = |attach_point: &str| {
+        Catalog::default().uprobe(&format!("{}:{attach_point}", program.display())).unwrap()
+    };
     let everywhere = Options { pid: -1, cpu: -1, every_cpu: true, ..Options::default() };
     let clock = ks_host::perf::Event::named("cpu-clock").unwrap();
     let mut attachments = Attachments::new();
@@ -260,10 +264,11 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
     let library = folder.path("libversions.so");
     let map = format!("-Wl,--version-script={}", script.display());
     run(Command::new("cc").args(["-shared", "-fPIC", "-O1", &map, "-o"]).arg(&library).arg(source));
-    let offset = |place: &str| {
-        let points = ks_host::perf::ProbePoint::named(&format!("{}:{place}", library.display()), false);
-        let points = points.unwrap_or_else(|error| panic!("{place}: {error}"));
-        assert_eq!(points.len(), 1, "{place}");
+    let offset = |attach_point: &str| {
+        let points =
+            ks_host::perf::ProbePoint::named(&format!("{}:{attach_point}", library.display()), false);
+        let points = points.unwrap_or_else(|error| panic!("{attach_point}: {error}"));
+        assert_eq!(points.len(), 1, "{attach_point}");
         points[0].offset()
     };
     let (old, new) = (offset("f@OLD_1"), offset("f@NEW_2"));
@@ -283,11 +288,13 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
 fn root_what_is_missing_chosen_or_of_another_version_says_so() {
     let folder = Folder::new();
     let program = program(&folder, "program", &[]);
-    let said = |place: &str| refusal(&program, place).unwrap_or_else(|| panic!("`{place}` is probed")).1;
+    let said = |attach_point: &str| {
+        refusal(&program, attach_point).unwrap_or_else(|| panic!("`{attach_point}` is probed")).1
+    };
     let three = [said("missing"), said("chosen"), said("limit@GLIBC_2.2.5")];
-    for (one, words) in three.iter().zip(["it has no function", "(IFUNC)", "none of version or source file"])
+    for (one, reason) in three.iter().zip(["it has no function", "(IFUNC)", "none of version or source file"])
     {
-        assert!(one.contains(words), "{one}");
+        assert!(one.contains(reason), "{one}");
     }
 }
 
@@ -349,11 +356,11 @@ fn root_functions_of_go_are_known_by_the_table_of_its_runtime() {
     let program = build(&folder, "go", &["-nostdlib", "-static", "-no-pie"], &["go.s"]);
     let (first, second) = (addresses(&program)["go_first"], addresses(&program)["go_second"]);
     run(Command::new("strip").arg(&program));
-    let place = |address: u64| format!("+{:#x}", address - 0x40_0000);
-    is_probed(&program, &place(first));
-    is_probed(&program, &place(first + 1));
-    is_probed(&program, &place(second));
-    is_refused(&program, &place(second + 1), ErrorKind::Invalid, "inside an instruction");
+    let attach_point = |address: u64| format!("+{:#x}", address - 0x40_0000);
+    is_probed(&program, &attach_point(first));
+    is_probed(&program, &attach_point(first + 1));
+    is_probed(&program, &attach_point(second));
+    is_refused(&program, &attach_point(second + 1), ErrorKind::Invalid, "inside an instruction");
 }
 
 #[test]
@@ -384,14 +391,14 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         run(Command::new("objcopy").args(["--add-section", &added]).args([&plain, &built]));
         built
     };
-    let attached = |program: &Path, kind: &str, words: &[&str]| {
+    let attached = |program: &Path, kind: &str, arguments: &[&str]| {
         let script = format!(
             "@{kind}(\"{}:limit\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
              fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
             program.display()
         );
         let file = folder.write("returns.wasm", compile("returns", &script).plugin);
-        (finish(allowed().args(words).arg(&file)), file)
+        (finish(allowed().args(arguments).arg(&file)), file)
     };
     let (fine, _) = attached(&plain, "uretprobe", &[]);
     assert_eq!((fine.code, fine.stdout.as_str()), (0, "attached\n"), "{fine:#?}");
@@ -404,8 +411,9 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         let go = with(name, section, file);
         let (refused, plugin) = attached(&go, "uretprobe", &[]);
         assert_eq!(refused.code, 1, "{name}: {refused:#?}");
-        let words = ["code in Go", "unexpected return pc", &format!("--allow go-uretprobe={}", go.display())];
-        assert!(words.iter().all(|words| refused.stderr.contains(words)), "{name}: {refused:#?}");
+        let reasons =
+            ["code in Go", "unexpected return pc", &format!("--allow go-uretprobe={}", go.display())];
+        assert!(reasons.iter().all(|reason| refused.stderr.contains(reason)), "{name}: {refused:#?}");
         let inspected = run(command("ks-host").arg("inspect").arg(plugin));
         assert!(inspected.stdout.contains("no probe: it has code in Go"), "{name}: {inspected:#?}");
         // At the start of the function a probe does no harm.
@@ -418,11 +426,11 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         assert_eq!(other.code, 1, "{name}: {other:#?}");
     }
     // Whoever names no file names too many.
-    for word in ["go-uretprobe", "go-uretprobe=*", "go-uretprobe=/tmp/*", "go-uretprobe=program"] {
-        let outcome = finish(command("ks-host").args(["--allow", word, "/bin/true"]));
+    for rule in ["go-uretprobe", "go-uretprobe=*", "go-uretprobe=/tmp/*", "go-uretprobe=program"] {
+        let outcome = finish(command("ks-host").args(["--allow", rule, "/bin/true"]));
         assert!(
             outcome.code != 0 && outcome.stderr.contains("absolute path of one file"),
-            "{word}: {outcome:#?}"
+            "{rule}: {outcome:#?}"
         );
     }
     // A program whose sections were taken away has its notes yet.
@@ -438,9 +446,9 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
     let bare = folder.write("bare", bytes);
-    let place =
+    let attach_point =
         |at_return| ks_host::perf::ProbePoint::named(&format!("{}:+{start}", bare.display()), at_return);
-    let said = place(true).expect_err("it is Go");
+    let said = attach_point(true).expect_err("it is Go");
     assert!(said.contains("build id of Go"), "{said}");
 }
 
@@ -449,9 +457,9 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
 fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
     let folder = Folder::new();
     let program = program(&folder, "program", &[]);
-    let attached = |name: &str, place: &str| {
+    let attached = |name: &str, attach_point: &str| {
         let script = format!(
-            "@uretprobe(\"{}:{place}\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
+            "@uretprobe(\"{}:{attach_point}\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
              fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
             program.display()
         );
@@ -467,40 +475,40 @@ fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
 
 /// A program of the kernel half says itself where it belongs.
 #[test]
-fn root_a_program_is_attached_to_no_place_inside_an_instruction() {
+fn root_no_program_is_attached_inside_an_instruction() {
     let folder = Folder::new();
     let program = program(&folder, "program", &[]);
     let victim = Victim::start(&program);
-    for place in ["immediate", "limit+1", "inner", "case_one"] {
+    for attach_point in ["immediate", "limit+1", "inner", "case_one"] {
         let script = format!(
-            "@uprobe(\"{}:{place}\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
+            "@uprobe(\"{}:{attach_point}\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
              fn main() -> i32 {{ if (attach(load(hit), \"\", 0) == 0) {{ print(\"attached\") }}\n return 0 }}",
             program.display()
         );
         let file = folder.write("inside.wasm", compile("inside", &script).plugin);
         let outcome = finish(allowed().arg(file));
-        assert!(!outcome.stdout.contains("attached"), "{place}: {outcome:#?}");
-        assert!(outcome.stderr.contains("cannot put a probe at"), "{place}: {outcome:#?}");
+        assert!(!outcome.stdout.contains("attached"), "{attach_point}: {outcome:#?}");
+        assert!(outcome.stderr.contains("cannot put a probe at"), "{attach_point}: {outcome:#?}");
     }
     victim.assert_untouched();
 }
 
 #[test]
-fn root_a_file_that_takes_the_place_of_the_one_that_was_read_is_not_probed() {
+fn root_a_file_that_replaces_the_one_that_was_read_is_not_probed() {
     let folder = Folder::new();
     let victim_file = program(&folder, "victim", &[]);
     // Its `main` begins where an instruction of the victim goes on.
     let inside = addresses(&victim_file)["immediate"];
     let decoy = folder.path("decoy");
     decoy_with_start_at(&folder, &decoy, inside);
-    let place = folder.path("program");
-    fs::copy(&decoy, &place).unwrap();
-    let event = Catalog::default().uprobe(&format!("{}:work", place.display())).unwrap();
+    let path = folder.path("program");
+    fs::copy(&decoy, &path).unwrap();
+    let event = Catalog::default().uprobe(&format!("{}:work", path.display())).unwrap();
     let mut victim = Victim::start(&victim_file);
     victim.lines.read_line(&mut String::new()).expect("it runs");
     let other = folder.path("other");
     symlink(&victim_file, &other).unwrap();
-    fs::rename(&other, &place).unwrap();
+    fs::rename(&other, &path).unwrap();
     let mut attachments = Attachments::new();
     let refused = attachments.open(&event, &Options::default(), None, None).unwrap_err();
     assert!(refused.to_string().contains("it was changed meanwhile"), "{refused}");
@@ -532,14 +540,14 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
     let victim_file = program(&folder, "victim", &[]);
     let decoy = folder.path("decoy");
     decoy_with_start_at(&folder, &decoy, addresses(&victim_file)["immediate"]);
-    let place = folder.path("program");
-    symlink(&decoy, &place).unwrap();
+    let path = folder.path("program");
+    symlink(&decoy, &path).unwrap();
     let script = format!(
         "@uprobe(\"{}:work\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
          fn main() -> i32 {{\n var program = load(hit)\n var done: u64 = 0\n\
          for (i in 0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n detach(program) }} }}\n\
          print(\"{{}} times\", done)\n return 0 }}",
-        place.display()
+        path.display()
     );
     let file = folder.write("swapped.wasm", compile("swapped", &script).plugin);
     let victim = Victim::start(&victim_file);
@@ -549,7 +557,7 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
             let (mut targets, other) = ([&victim_file, &decoy].into_iter().cycle(), folder.path("other"));
             while !is_over.load(Ordering::Relaxed) {
                 symlink(targets.next().expect("it goes on"), &other).unwrap();
-                fs::rename(&other, &place).unwrap();
+                fs::rename(&other, &path).unwrap();
                 thread::sleep(Duration::from_micros(300));
             }
         });
@@ -588,8 +596,8 @@ fn root_a_fifo_is_not_opened() {
 fn root_files_of_the_kernel_itself_are_not_opened() {
     for file in ["/proc/self/maps", "/sys/devices/system/cpu/online", "/sys/kernel/btf/vmlinux"] {
         let file = Path::new(file);
-        for place in ["main", "+0x1000"] {
-            is_refused(file, place, ErrorKind::Invalid, "it is a file of the kernel itself");
+        for attach_point in ["main", "+0x1000"] {
+            is_refused(file, attach_point, ErrorKind::Invalid, "it is a file of the kernel itself");
         }
     }
     // A link there may lead to a program.
@@ -638,29 +646,30 @@ fn root_changed_files_get_answers() {
     let good = fs::read(&program).unwrap();
     let limit = addresses(&program)["limit"];
     let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut chance = |below: usize| {
+    let mut rng = |below: usize| {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         (seed % below as u64) as usize
     };
     let changed = folder.path("changed");
-    for round in 0..ks_tests::number("KS_MUTANTS", 1500) {
+    for iteration in 0..ks_tests::number("KS_MUTANTS", 1500) {
         let mut bytes = good.clone();
         // Headers at the start, tables anywhere, section headers at the end.
-        let (from, many) = [(0, 1024), (0, good.len()), (good.len() - 2048, 2048)][chance(3)];
-        for _ in 0..=chance(8) {
-            let at = from + chance(many);
-            bytes[at] = [0, 0xff, 0x7f, 0x80, bytes[at] ^ 1 << chance(8)][chance(5)];
+        let (from, many) = [(0, 1024), (0, good.len()), (good.len() - 2048, 2048)][rng(3)];
+        for _ in 0..=rng(8) {
+            let at = from + rng(many);
+            bytes[at] = [0, 0xff, 0x7f, 0x80, bytes[at] ^ 1 << rng(8)][rng(5)];
         }
-        if chance(8) == 0 {
-            bytes.truncate(chance(good.len()));
+        if rng(8) == 0 {
+            bytes.truncate(rng(good.len()));
         }
         fs::write(&changed, bytes).unwrap();
-        for place in ["limit".to_owned(), "chosen".to_owned(), format!("+{limit:#x}"), "case_two".to_owned()]
+        for attach_point in
+            ["limit".to_owned(), "chosen".to_owned(), format!("+{limit:#x}"), "case_two".to_owned()]
         {
-            if let Some((_, said)) = refusal(&changed, &place) {
-                assert!(said.contains("because: "), "{round}: {said}");
+            if let Some((_, said)) = refusal(&changed, &attach_point) {
+                assert!(said.contains("because: "), "{iteration}: {said}");
             }
         }
     }
@@ -686,8 +695,8 @@ fn root_tables_that_are_no_tables_are_refused_at_once() {
             changed[row + 0x20..row + 0x28].copy_from_slice(&bytes.to_le_bytes());
         }
         let file = folder.write("changed", changed);
-        for place in ["limit".to_owned(), format!("+{limit:#x}")] {
-            is_refused(&file, &place, kind, because);
+        for attach_point in ["limit".to_owned(), format!("+{limit:#x}")] {
+            is_refused(&file, &attach_point, kind, because);
         }
     }
     for (name, bytes) in [("text", &b"#!/bin/sh\n"[..]), ("short", &good[..40]), ("header", &good[..64])] {
@@ -716,10 +725,10 @@ fn root_probes_are_limited() {
         )
     };
     let counted = |outcome: &Outcome| outcome.stdout.lines().count();
-    let told = "the limit `probes` of the plugin is 3";
+    let expected = "the limit `probes` of the plugin is 3";
     let few = run_script("few", &events("pid: -1, cpu: 0"), &["--limit", "probes=3"]);
     assert_eq!((few.code != 0, counted(&few)), (true, 3), "{few:#?}");
-    assert!(few.stderr.contains(told), "{few:#?}");
+    assert!(few.stderr.contains(expected), "{few:#?}");
     let enough = run_script("enough", &events("pid: -1, cpu: 0"), &["--limit", "probes=4"]);
     assert_eq!((enough.code, counted(&enough)), (0, 4), "{enough:#?}");
     // One for each CPU.

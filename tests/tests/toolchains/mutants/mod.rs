@@ -97,7 +97,7 @@ struct Loader {
 
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum LoadOutcome {
     Prepared,
     Opened,
     NotPrepared,
@@ -117,13 +117,15 @@ impl Loader {
         Loader { child, to, from }
     }
 
-    fn load(&mut self, elf: &[u8], types: &str, prepare: bool) -> Option<Said> {
+    fn load(&mut self, elf: &[u8], types: &str, prepare: bool) -> Option<LoadOutcome> {
         let len = |bytes: usize| u32::try_from(bytes).expect("objects are small").to_le_bytes();
         let head = [u32::from(prepare).to_le_bytes(), len(types.len()), len(elf.len()), [0; 4]].concat();
         let mut said = [0];
         let answered = [&head[..], types.as_bytes(), elf].iter().try_for_each(|part| self.to.write_all(part));
         answered.and_then(|()| self.from.read_exact(&mut said)).ok()?;
-        [Said::Prepared, Said::Opened, Said::NotPrepared, Said::NotOpened].get(usize::from(said[0])).copied()
+        [LoadOutcome::Prepared, LoadOutcome::Opened, LoadOutcome::NotPrepared, LoadOutcome::NotOpened]
+            .get(usize::from(said[0]))
+            .copied()
     }
 }
 
@@ -187,7 +189,7 @@ fn has_core(elf: &[u8]) -> bool {
 /// Mutants of one part: how many there were, were accepted, opened and prepared.
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
-    made: u64,
+    generated: u64,
     accepted: u64,
     opened: u64,
     prepared: u64,
@@ -207,15 +209,15 @@ fn root_what_is_accepted_harms_no_loader() {
     let weights: Vec<u64> =
         objects.iter().map(|(_, object)| if has_core(object) { CORE_WEIGHT } else { 1 }).collect();
     let weight: u64 = weights.iter().sum();
-    for (place, (name, object)) in (0_u64..).zip(&objects) {
+    for (index, (name, object)) in (0_u64..).zip(&objects) {
         // CO-RE finds the types that the object itself has.
         let types = folder.write("types.o", object).display().to_string();
-        let mut mutator = Mutator::new(seed.wrapping_mul(1_000_003).wrapping_add(place));
-        let share = mutants * weights[usize::try_from(place).expect("few")] / weight;
+        let mut mutator = Mutator::new(seed.wrapping_mul(1_000_003).wrapping_add(index));
+        let share = mutants * weights[usize::try_from(index).expect("few")] / weight;
         for _ in 0..share {
             let (mutant, part) = mutator.mutate(object);
             let row = rows.entry(part).or_default();
-            row.made += 1;
+            row.generated += 1;
             let Ok(model) = read(&mutant) else { continue };
             row.accepted += 1;
             let elf = write(&model).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -231,12 +233,12 @@ fn root_what_is_accepted_harms_no_loader() {
                 fs::write(&kept, &elf).expect("the folder is ours");
                 panic!("{name}: libbpf ended; the object is {}", kept.display())
             });
-            row.opened += u64::from(said != Said::NotOpened);
-            row.prepared += u64::from(said == Said::Prepared);
+            row.opened += u64::from(said != LoadOutcome::NotOpened);
+            row.prepared += u64::from(said == LoadOutcome::Prepared);
         }
     }
     let all = rows.values().fold(Row::default(), |sum, row| Row {
-        made: sum.made + row.made,
+        generated: sum.generated + row.generated,
         accepted: sum.accepted + row.accepted,
         opened: sum.opened + row.opened,
         prepared: sum.prepared + row.prepared,
@@ -246,10 +248,10 @@ fn root_what_is_accepted_harms_no_loader() {
         let share = 100.0 * row.accepted as f64 / all.accepted.max(1) as f64;
         println!(
             "{name:<12}{:>9} mutants{:>9} accepted ({share:>5.1} %){:>9} opened{:>9} prepared",
-            row.made, row.accepted, row.opened, row.prepared
+            row.generated, row.accepted, row.opened, row.prepared
         );
     }
     // What the reader accepts and the writer wrote, libbpf can open.
     assert_eq!(all.accepted, all.opened, "{rows:#?}");
-    assert!(all.accepted * 20 > all.made && all.prepared * 4 > all.accepted, "{rows:#?}");
+    assert!(all.accepted * 20 > all.generated && all.prepared * 4 > all.accepted, "{rows:#?}");
 }

@@ -56,26 +56,26 @@ impl Lowerer<'_> {
     /// The memory, and its size if it is told. Control goes to `refused` if the memory is not there.
     pub(super) fn external_memory(
         &mut self,
-        place: &Argument<'_>,
+        memory_arg: &Argument<'_>,
         pointer: Pointer,
         size: Option<(Value, &Expr)>,
         refused: &mut Option<Block>,
     ) -> Lower<Vec<Value>> {
         let objects = self.objects(pointer);
         let plain = |address| std::iter::once(address).chain(size.map(|(size, _)| size)).collect();
-        if objects.is_empty() && (place.may_be_null() || place.is_in(ADDRESSES)) {
+        if objects.is_empty() && (memory_arg.may_be_null() || memory_arg.is_in(ADDRESSES)) {
             let null = self.builder.constant(Type::I64, 0);
             let none = size.map(|(size, _)| self.no_bytes(size, refused));
             return Ok(std::iter::once(null).chain(none).collect());
         }
         if !self.addresses(pointer).is_empty()
-            || (place.is_in(ADDRESSES) && self.surely_there(pointer, 1).is_none())
+            || (memory_arg.is_in(ADDRESSES) && self.surely_there(pointer, 1).is_none())
         {
             return Ok(plain(self.address_value(pointer)?));
         }
         if self.may_be_packet(pointer) {
             return Err(Box::new(
-                unfit(place.arg, "helpers and functions of the kernel are not given packets")
+                unfit(memory_arg.arg, "helpers and functions of the kernel are not given packets")
                     .help("copy the bytes into a variable: `var copy = *pointer`"),
             ));
         }
@@ -97,7 +97,7 @@ impl Lowerer<'_> {
                 let Some(least) = least else {
                     let text = "where this memory is and how much of it are both known only at run time";
                     return Err(Box::new(
-                        unfit(place.arg, text)
+                        unfit(memory_arg.arg, text)
                             .help("make the size a constant, or start where a variable starts"),
                     ));
                 };
@@ -105,7 +105,7 @@ impl Lowerer<'_> {
                 Ok(vec![memory, self.size_up_to(least, value, size, refused)?])
             }
             None => {
-                let to = match self.types().kind(place.arg.ty) {
+                let to = match self.types().kind(memory_arg.arg.ty) {
                     TypeKind::Ptr(to) => self.types().size(*to),
                     _ => 1,
                 };

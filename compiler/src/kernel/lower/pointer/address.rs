@@ -37,10 +37,10 @@ impl Lowerer<'_> {
     /// A copy of bytes at an address: zeros if they cannot be read.
     pub(super) fn inside_address(&mut self, offset: Bytes, address: Value, bytes: u32) -> Addr {
         let offset = self.number(offset);
-        let place = self.builder.binary(BinaryOp::Add, address, offset);
+        let from_address = self.builder.binary(BinaryOp::Add, address, offset);
         let to = Addr::of(Base::Slot(self.builder.slot(bytes)));
         let bytes = self.builder.constant(Type::I64, bytes.into());
-        self.probe_read(to, bytes, place, Source::Either);
+        self.probe_read(to, bytes, from_address, Source::Either);
         to
     }
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::super::super::mir::{Condition, Slot, Type, Value};
+use super::super::lvalue::{Prepared, Root};
 use super::super::memory::{Addr, Base};
-use super::super::place::{Prepared, Root};
 use super::super::{Home, Lower, Lowerer, U64};
 use super::{Bytes, Object, Pointer, PointerVariables};
 use crate::source::Span;
@@ -27,7 +27,7 @@ pub(super) struct Holder {
 
 /// A place in a slot that holds pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HeldPlace {
+pub struct HeldLocation {
     /// The slot, by its position among those that hold pointers.
     holder: usize,
     /// Bytes from its start.
@@ -90,26 +90,26 @@ impl Lowerer<'_> {
     }
 
     /// The place in a slot that holds pointers which an address is.
-    pub(in super::super) fn held_place(&self, addr: Addr) -> Option<HeldPlace> {
+    pub(in super::super) fn held_location(&self, addr: Addr) -> Option<HeldLocation> {
         let (slot, at) = match addr.base {
             Base::Slot(slot) => (slot, 0),
-            Base::Pointer(pointer) => self.builder.frame_place(pointer)?,
+            Base::Pointer(pointer) => self.builder.stack_location(pointer)?,
             Base::Global(_) => return None,
         };
         let holder = *self.pointers.by_slot.get(&slot)?;
-        Some(HeldPlace { holder, at: at.saturating_add(addr.offset) })
+        Some(HeldLocation { holder, at: at.saturating_add(addr.offset) })
     }
 
     /// The variables of the pointers in so many bytes from a place on, with their distances from it and their types.
-    fn held_in(&self, place: HeldPlace, bytes: u32) -> Vec<(u32, TypeId, PointerVariables)> {
-        let range = place.at..place.at.saturating_add(bytes);
-        let held = self.pointers.holders[place.holder].pointers.range(range);
-        held.map(|(at, (ty, variables))| (at - place.at, *ty, *variables)).collect()
+    fn held_in(&self, location: HeldLocation, bytes: u32) -> Vec<(u32, TypeId, PointerVariables)> {
+        let range = location.at..location.at.saturating_add(bytes);
+        let held = self.pointers.holders[location.holder].pointers.range(range);
+        held.map(|(at, (ty, variables))| (at - location.at, *ty, *variables)).collect()
     }
 
-    fn held_at(&self, place: HeldPlace, distance: u64) -> Option<PointerVariables> {
-        let at = u32::try_from(u64::from(place.at).checked_add(distance)?).ok()?;
-        self.pointers.holders[place.holder].pointers.get(&at).map(|(_, variables)| *variables)
+    fn held_at(&self, location: HeldLocation, distance: u64) -> Option<PointerVariables> {
+        let at = u32::try_from(u64::from(location.at).checked_add(distance)?).ok()?;
+        self.pointers.holders[location.holder].pointers.get(&at).map(|(_, variables)| *variables)
     }
 
     /// The offsets of all pointers that lie in memory and are set: a loop may change each.
@@ -120,7 +120,7 @@ impl Lowerer<'_> {
 
     /// The pointer at an address.
     pub(in super::super) fn pointer_in(&mut self, addr: Addr) -> Pointer {
-        let held = self.held_place(addr).and_then(|place| self.held_at(place, 0));
+        let held = self.held_location(addr).and_then(|location| self.held_at(location, 0));
         match held {
             Some(variables) => self.current_pointer(variables),
             None => {
@@ -134,7 +134,7 @@ impl Lowerer<'_> {
     pub(in super::super) fn store_pointer_in(&mut self, addr: Addr, pointer: Pointer) -> Lower<()> {
         let number = self.address_value(pointer)?;
         self.store_scalar(addr, U64, number);
-        if let Some(variables) = self.held_place(addr).and_then(|place| self.held_at(place, 0)) {
+        if let Some(variables) = self.held_location(addr).and_then(|location| self.held_at(location, 0)) {
             self.set_pointer(variables, pointer);
         }
         Ok(())
@@ -142,8 +142,8 @@ impl Lowerer<'_> {
 
     /// The pointers in bytes that were copied from one address to another.
     pub(in super::super) fn copied_pointers(&mut self, to: Addr, from: Addr, bytes: u32) {
-        let Some(place) = self.held_place(to) else { return };
-        for (distance, _, variables) in self.held_in(place, bytes) {
+        let Some(location) = self.held_location(to) else { return };
+        for (distance, _, variables) in self.held_in(location, bytes) {
             let pointer = self.pointer_in(from.plus(distance));
             self.set_pointer(variables, pointer);
         }
@@ -151,8 +151,8 @@ impl Lowerer<'_> {
 
     /// The pointers in bytes that became zero.
     pub(in super::super) fn cleared_pointers(&mut self, addr: Addr, bytes: u32) {
-        let Some(place) = self.held_place(addr) else { return };
-        for (_, _, variables) in self.held_in(place, bytes) {
+        let Some(location) = self.held_location(addr) else { return };
+        for (_, _, variables) in self.held_in(location, bytes) {
             let null = self.null();
             self.set_pointer(variables, null);
         }
@@ -160,8 +160,8 @@ impl Lowerer<'_> {
 
     /// The pointers in bytes that the kernel wrote: addresses.
     pub(in super::super) fn written_pointers(&mut self, addr: Addr, bytes: u32) {
-        let Some(place) = self.held_place(addr) else { return };
-        for (distance, _, variables) in self.held_in(place, bytes) {
+        let Some(location) = self.held_location(addr) else { return };
+        for (distance, _, variables) in self.held_in(location, bytes) {
             let number = self.load_scalar(addr.plus(distance), U64);
             let pointer = self.pointer_to_address(number);
             self.set_pointer(variables, pointer);
@@ -175,10 +175,10 @@ impl Lowerer<'_> {
         ty: TypeId,
         span: Span,
     ) -> Lower<Pointer> {
-        let Root::Pointer(behind, bytes) = from.root else {
-            let Some(place) = self.root_place(from.root) else { return self.load_number(from) };
+        let Root::Pointer(root_pointer, bytes) = from.root else {
+            let Some(location) = self.root_location(from.root) else { return self.load_number(from) };
             if let Some(distance) = from.distance() {
-                return match self.held_at(place, distance.into()) {
+                return match self.held_at(location, distance.into()) {
                     Some(variables) => Ok(self.current_pointer(variables)),
                     None => self.load_number(from),
                 };
@@ -186,32 +186,32 @@ impl Lowerer<'_> {
             let result = self.pointer_variables(ty, span)?;
             let null = self.null();
             self.set_pointer(result, null);
-            self.load_held(from, place, Bytes::Known(0), result);
+            self.load_held(from, location, Bytes::Known(0), result);
             return Ok(self.current_pointer(result));
         };
         // Made whatever the pointer leads to, which is known only once the whole function has been seen.
         let result = self.pointer_variables(ty, span)?;
-        let objects = self.objects(behind);
+        let objects = self.objects(root_pointer);
         if let ([only], Bytes::Known(start), Some(distance)) =
-            (objects.as_slice(), behind.offset, from.distance())
-            && let Some(place) = only.held
+            (objects.as_slice(), root_pointer.offset, from.distance())
+            && let Some(location) = only.held
             && !self.may_be_elsewhere(only)
-            && let Some(variables) = self.held_at(place, start.saturating_add(distance.into()))
+            && let Some(variables) = self.held_at(location, start.saturating_add(distance.into()))
         {
             return Ok(self.current_pointer(variables));
         }
         let (held, others): (Vec<Object>, Vec<Object>) =
             objects.into_iter().partition(|object| object.held.is_some());
-        let others = self.pointer_into(others, behind.offset, behind.align);
+        let others = self.pointer_into(others, root_pointer.offset, root_pointer.align);
         let elsewhere = match self.objects(others).is_empty() {
             true => self.null(),
             false => self.load_number(&from.with_root(Root::Pointer(others, bytes)))?,
         };
         self.set_pointer(result, elsewhere);
-        let held = self.pointer_into(held, behind.offset, behind.align);
+        let held = self.pointer_into(held, root_pointer.offset, root_pointer.align);
         for object in self.live_objects(held) {
-            let Some(place) = object.held else { continue };
-            self.where_it_points(&object, |this| this.load_held(from, place, behind.offset, result));
+            let Some(location) = object.held else { continue };
+            self.where_it_points(&object, |this| this.load_held(from, location, root_pointer.offset, result));
         }
         Ok(self.current_pointer(result))
     }
@@ -222,8 +222,8 @@ impl Lowerer<'_> {
     }
 
     /// Sets `result` to the pointer at a place of a slot, if there is one.
-    fn load_held(&mut self, from: &Prepared, place: HeldPlace, start: Bytes, result: PointerVariables) {
-        self.at_held(from, place, start, |this, variables| {
+    fn load_held(&mut self, from: &Prepared, location: HeldLocation, start: Bytes, result: PointerVariables) {
+        self.at_held(from, location, start, |this, variables| {
             let pointer = this.current_pointer(variables);
             this.set_pointer(result, pointer);
         });
@@ -241,20 +241,20 @@ impl Lowerer<'_> {
 
     /// Remembers what the pointer is that was stored at a place, if it lies in a slot.
     fn keep_pointer(&mut self, to: &Prepared, pointer: Pointer) {
-        let Root::Pointer(behind, _) = to.root else {
-            if let Some(place) = self.root_place(to.root) {
-                self.keep_held(to, place, Bytes::Known(0), pointer);
+        let Root::Pointer(root_pointer, _) = to.root else {
+            if let Some(location) = self.root_location(to.root) {
+                self.keep_held(to, location, Bytes::Known(0), pointer);
             }
             return;
         };
-        for object in self.live_objects(behind) {
-            let Some(place) = object.held else { continue };
-            self.where_it_points(&object, |this| this.keep_held(to, place, behind.offset, pointer));
+        for object in self.live_objects(root_pointer) {
+            let Some(location) = object.held else { continue };
+            self.where_it_points(&object, |this| this.keep_held(to, location, root_pointer.offset, pointer));
         }
     }
 
-    fn keep_held(&mut self, to: &Prepared, place: HeldPlace, start: Bytes, pointer: Pointer) {
-        self.at_held(to, place, start, |this, variables| this.set_pointer(variables, pointer));
+    fn keep_held(&mut self, to: &Prepared, location: HeldLocation, start: Bytes, pointer: Pointer) {
+        self.at_held(to, location, start, |this, variables| this.set_pointer(variables, pointer));
     }
 
     /// The pointers in a value that was copied from a place into a slot, if where they come from is known at run time only.
@@ -265,8 +265,10 @@ impl Lowerer<'_> {
         bytes: u32,
         span: Span,
     ) -> Lower<()> {
-        let Some(place) = self.held_place(to).filter(|_| is_found_at_run_time(from)) else { return Ok(()) };
-        for (distance, ty, variables) in self.held_in(place, bytes) {
+        let Some(location) = self.held_location(to).filter(|_| is_found_at_run_time(from)) else {
+            return Ok(());
+        };
+        for (distance, ty, variables) in self.held_in(location, bytes) {
             let pointer = self.load_pointer(&from.part(distance), ty, span)?;
             self.set_pointer(variables, pointer);
         }
@@ -275,21 +277,21 @@ impl Lowerer<'_> {
 
     /// The same for what was copied out of a slot to a place.
     pub(in super::super) fn pointers_to(&mut self, to: &Prepared, from: Addr, bytes: u32) {
-        let Some(place) = self.held_place(from).filter(|_| is_found_at_run_time(to)) else { return };
-        for (distance, _, variables) in self.held_in(place, bytes) {
+        let Some(location) = self.held_location(from).filter(|_| is_found_at_run_time(to)) else { return };
+        for (distance, _, variables) in self.held_in(location, bytes) {
             let pointer = self.current_pointer(variables);
             self.keep_pointer(&to.part(distance), pointer);
         }
     }
 
     /// The slot that holds pointers which a place starts in.
-    fn root_place(&self, root: Root) -> Option<HeldPlace> {
+    fn root_location(&self, root: Root) -> Option<HeldLocation> {
         match root {
             Root::Local(id) => match self.active.locals[id]?.home {
-                Home::Memory(base) => self.held_place(Addr::of(base)),
+                Home::Memory(base) => self.held_location(Addr::of(base)),
                 _ => None,
             },
-            Root::Value(addr) => self.held_place(addr),
+            Root::Value(addr) => self.held_location(addr),
             _ => None,
         }
     }
@@ -298,19 +300,19 @@ impl Lowerer<'_> {
     fn at_held(
         &mut self,
         part: &Prepared,
-        place: HeldPlace,
+        location: HeldLocation,
         start: Bytes,
         mut each: impl FnMut(&mut Self, PointerVariables),
     ) {
         let join = self.builder.block();
         match self.distance_within(part, start, join) {
             Bytes::Known(distance) => {
-                if let Some(variables) = self.held_at(place, distance) {
+                if let Some(variables) = self.held_at(location, distance) {
                     each(self, variables);
                 }
             }
             Bytes::Value(distance) => {
-                for (at, _, variables) in self.held_in(place, u32::MAX) {
+                for (at, _, variables) in self.held_in(location, u32::MAX) {
                     let same = self.builder.compare_const(Condition::Eq, distance, at.into());
                     let (here, next) = (self.builder.block(), self.builder.block());
                     self.builder.branch(same, here, next);
@@ -349,9 +351,9 @@ impl Lowerer<'_> {
     pub(in super::super) fn before_writes(&mut self, pointer: Pointer) -> Vec<Number> {
         let mut numbers = Vec::new();
         for object in self.live_objects(pointer) {
-            let Some(HeldPlace { holder, .. }) = object.held else { continue };
+            let Some(HeldLocation { holder, .. }) = object.held else { continue };
             let slot = Addr::of(Base::Slot(self.pointers.holders[holder].slot));
-            for (at, _, variables) in self.held_in(HeldPlace { holder, at: 0 }, u32::MAX) {
+            for (at, _, variables) in self.held_in(HeldLocation { holder, at: 0 }, u32::MAX) {
                 let (addr, number) = (slot.plus(at), self.builder.variable(Type::I64));
                 let none = self.builder.constant(Type::I64, 0);
                 self.builder.set(number, none);
@@ -384,6 +386,6 @@ impl Lowerer<'_> {
     }
 }
 
-fn is_found_at_run_time(place: &Prepared) -> bool {
-    matches!(place.root, Root::Pointer(..)) || place.is_indexed()
+fn is_found_at_run_time(lvalue: &Prepared) -> bool {
+    matches!(lvalue.root, Root::Pointer(..)) || lvalue.is_indexed()
 }

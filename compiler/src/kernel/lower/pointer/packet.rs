@@ -13,7 +13,7 @@ use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
 use super::super::{Lower, Lowerer, impossible};
 use super::{ADDRESS, Bytes, Object, Part, Pointer};
 use crate::builtins::context_members::{ContextField, MemberType};
-use crate::hir::Place;
+use crate::hir::Lvalue;
 use crate::source::Span;
 
 /// The verifier follows pointers so many bytes into a packet.
@@ -31,8 +31,8 @@ const FIRST_POSITION: u64 = 1 << 32;
 
 impl Lowerer<'_> {
     /// The member of a context that a place is, if it leads to the packet.
-    pub(in super::super) fn packet_member(&self, place: &Place) -> Option<&'static ContextField> {
-        let member = self.context_place(place)?;
+    pub(in super::super) fn packet_member(&self, lvalue: &Lvalue) -> Option<&'static ContextField> {
+        let member = self.context_lvalue(lvalue)?;
         member.field.ty.is_packet().then_some(member.field)
     }
 
@@ -59,7 +59,7 @@ impl Lowerer<'_> {
             return impossible(span, "a pointer into this packet");
         };
         let origin = if member == MemberType::PacketEnd { Origin::PacketEnd } else { Origin::Packet };
-        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, version: 0 }))
+        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, generation: 0 }))
     }
 
     /// How many bytes of the packet lie in one piece.

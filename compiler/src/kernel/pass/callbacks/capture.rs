@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bounds;
 use super::super::decide::deciding;
 use super::super::outline::{Loop, Place, Tested};
-use super::super::remade::{Remaking, is_test};
+use super::super::rematerialize::{Rematerializer, is_test};
 use super::Around;
 use super::stack::Pointers;
 use crate::index::IndexVec;
 use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, Kept, Op, Origin, Slot, Target, Terminator, Type, Value,
+    Block, Callee, Helper, Inst, KeptReason, MirFunction, Op, Origin, Slot, Target, Terminator, Type, Value,
 };
 
 /// Most bytes of all words: what is left of the stack is for everything else.
@@ -53,12 +53,12 @@ pub struct Captured {
 
 impl Captured {
     pub fn new(
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
         own: BTreeSet<Slot>,
         zeros: BTreeSet<Value>,
         around: &Around,
-    ) -> Result<Captured, Kept> {
+    ) -> Result<Captured, KeptReason> {
         check_header(function, one)?;
         let mut captured = Captured {
             incoming: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl Captured {
             end: 0,
         };
         if Pointers::new(function, &around.receivers, &captured.slots).writes(one) {
-            return Err(Kept::Stack);
+            return Err(KeptReason::Stack);
         }
         if one.is_walk() {
             captured.unknown = Some(captured.place(Type::I64));
@@ -87,18 +87,18 @@ impl Captured {
             captured.code = Some(captured.place(Type::I32));
         }
         captured.carry(function, one)?;
-        let made = one.made_inside(function);
+        let defined = one.made_inside(function);
         let ops = function.definitions();
-        check_calls(function, one, &made, &ops)?;
+        check_calls(function, one, &defined, &ops)?;
         for value in captured.needed(function, one) {
-            if !made.contains(&value) {
+            if !defined.contains(&value) {
                 captured.bring(function, &ops, one, value)?;
             }
         }
         captured.check_packets(function, one)?;
-        captured.hand_out(function, one, &made, &ops)?;
+        captured.hand_out(function, one, &defined, &ops)?;
         captured.find_bounds(function, one);
-        if captured.end > MAX_BYTES { Err(Kept::Size) } else { Ok(captured) }
+        if captured.end > MAX_BYTES { Err(KeptReason::Size) } else { Ok(captured) }
     }
 
     /// Gives a value a word, or half of one: there is little room in the frames of a chain of calls.
@@ -116,14 +116,14 @@ impl Captured {
     }
 
     /// Finds what each turn leaves for the next.
-    fn carry(&mut self, function: &Function, one: &Loop) -> Result<(), Kept> {
+    fn carry(&mut self, function: &MirFunction, one: &Loop) -> Result<(), KeptReason> {
         let terms = one.blocks.iter().flat_map(|block| function.blocks[*block].term.targets());
         let back: Vec<&Target> = terms.filter(|target| target.block == one.header).collect();
         for (index, param) in function.blocks[one.header].params.iter().enumerate() {
             if back.iter().all(|target| target.args[index] == *param) {
                 self.carried.push(None);
             } else if function.values[*param].bits().is_none() {
-                return Err(Kept::Pointer);
+                return Err(KeptReason::Pointer);
             } else {
                 let place = self.place(function.values[*param]);
                 self.carried.push(Some(place));
@@ -133,7 +133,7 @@ impl Captured {
     }
 
     /// What the turns read.
-    fn needed(&self, function: &Function, one: &Loop) -> BTreeSet<Value> {
+    fn needed(&self, function: &MirFunction, one: &Loop) -> BTreeSet<Value> {
         let mut needed = BTreeSet::new();
         let into = function.blocks[one.header].term.targets();
         needed.extend(into.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
@@ -158,11 +158,11 @@ impl Captured {
     /// Makes a value from outside known inside.
     fn bring(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         ops: &IndexVec<Value, Option<&Op>>,
         one: &Loop,
         value: Value,
-    ) -> Result<(), Kept> {
+    ) -> Result<(), KeptReason> {
         let params = function.blocks[one.header].params.iter().zip(&self.carried);
         let changes = params.filter(|(_, place)| place.is_some()).any(|(param, _)| *param == value);
         let known = changes
@@ -183,8 +183,8 @@ impl Captured {
             self.again.push(Inst { result: Some(value), op: op.clone(), span: function.span });
             return Ok(());
         }
-        if let Type::Ptr(Origin::Turn | Origin::TurnOrNull) = function.values[value] {
-            return Err(Kept::Inner);
+        if let Type::Ptr(Origin::IterCounter | Origin::IterCounterOrNull) = function.values[value] {
+            return Err(KeptReason::Inner);
         }
         let place = self.place(function.values[value]);
         self.incoming.insert(value, place);
@@ -192,14 +192,14 @@ impl Captured {
     }
 
     /// Refuses turns that change the packet and use of it what only others have tested.
-    fn check_packets(&self, function: &Function, one: &Loop) -> Result<(), Kept> {
+    fn check_packets(&self, function: &MirFunction, one: &Loop) -> Result<(), KeptReason> {
         if !self.changes_packet {
             return Ok(());
         }
         let is_tested = |inst: &Inst| matches!(inst.op, Op::InPacket { .. });
         let is_void = self.again.iter().any(is_tested)
             || !Tested::new(function).untested(function, &one.blocks).is_empty();
-        if is_void { Err(Kept::Pointer) } else { Ok(()) }
+        if is_void { Err(KeptReason::Pointer) } else { Ok(()) }
     }
 
     /// Whether the turns make it as everybody does: not the address of a slot that is in the caller's frame.
@@ -212,13 +212,13 @@ impl Captured {
 
     /// Finds what is known of the numbers that are handed over: the verifier may not know it of what is read again, while
     /// checks of them are gone.
-    fn find_bounds(&mut self, function: &Function, one: &Loop) {
+    fn find_bounds(&mut self, function: &MirFunction, one: &Loop) {
         let decides = deciding(function);
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
         let params = &function.blocks[one.header].params;
         let handed = self.incoming.keys().chain(self.outgoing.keys()).chain(params);
         for value in handed.filter(|value| decides[**value] && function.values[**value].bits().is_some()) {
-            let most = bounds::shown(&ops, &function.values, *value).most;
+            let most = bounds::proven(&ops, &function.values, *value).most;
             if most < i32::MAX as u64 {
                 self.bounds.insert(*value, most + 1);
             }
@@ -228,11 +228,11 @@ impl Captured {
     /// Finds what the turns make and others read.
     fn hand_out(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
-        made: &BTreeSet<Value>,
+        defined: &BTreeSet<Value>,
         ops: &IndexVec<Value, Option<&Op>>,
-    ) -> Result<(), Kept> {
+    ) -> Result<(), KeptReason> {
         let mut read = BTreeSet::new();
         for block in function.reverse_postorder() {
             let data = &function.blocks[block];
@@ -246,13 +246,13 @@ impl Captured {
         for (block, number) in &self.exits {
             read.extend(&function.blocks[*block].term.targets()[*number].args);
         }
-        let remaking = Remaking { function, ops, made };
-        for value in read.intersection(made) {
+        let remaking = Rematerializer { function, ops, defined };
+        for value in read.intersection(defined) {
             let is_asked = ops[*value].is_some_and(|op| op.is_leaf() || is_test(op));
             if is_asked && remaking.is_possible(*value) {
                 remaking.append(*value, &mut self.remade);
             } else if function.values[*value].bits().is_none() {
-                return Err(Kept::Pointer);
+                return Err(KeptReason::Pointer);
             } else {
                 let place = self.place(function.values[*value]);
                 self.outgoing.insert(*value, place);
@@ -282,11 +282,11 @@ pub fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
 /// In a callback no record can be given back that was reserved outside, and no program goes on in another.
 /// Source: kernel/bpf/verifier.c, `release_reference` and `check_helper_call`, v6.1.
 fn check_calls(
-    function: &Function,
+    function: &MirFunction,
     one: &Loop,
-    made: &BTreeSet<Value>,
+    defined: &BTreeSet<Value>,
     ops: &IndexVec<Value, Option<&Op>>,
-) -> Result<(), Kept> {
+) -> Result<(), KeptReason> {
     let source = |mut value: Value| {
         while let Some(Op::NonNull(from)) = ops[value] {
             value = *from;
@@ -295,11 +295,11 @@ fn check_calls(
     };
     for inst in one.blocks.iter().flat_map(|block| &function.blocks[*block].insts) {
         match &inst.op {
-            Op::Call { callee: Callee::Helper(Helper::TailCall), .. } => return Err(Kept::Shape),
+            Op::Call { callee: Callee::Helper(Helper::TailCall), .. } => return Err(KeptReason::Shape),
             Op::Call { callee: Callee::Helper(Helper::RingSubmit | Helper::RingDiscard), args }
-                if !made.contains(&source(args[0])) =>
+                if !defined.contains(&source(args[0])) =>
             {
-                return Err(Kept::Pointer);
+                return Err(KeptReason::Pointer);
             }
             _ => {}
         }
@@ -308,7 +308,7 @@ fn check_calls(
 }
 
 /// A header does nothing but ask, and goes to the turn if there is one.
-fn check_header(function: &Function, one: &Loop) -> Result<(), Kept> {
+fn check_header(function: &MirFunction, one: &Loop) -> Result<(), KeptReason> {
     let data = &function.blocks[one.header];
     let asks = |inst: &&Inst| inst.op.is_leaf() || matches!(inst.op, Op::IsNull(_) | Op::Call { .. });
     let rest = data.insts.iter().filter(|inst| !asks(inst)).count();
@@ -324,10 +324,10 @@ fn check_header(function: &Function, one: &Loop) -> Result<(), Kept> {
         }
         _ => false,
     };
-    if rest == 0 && calls == 1 && ends { Ok(()) } else { Err(Kept::Shape) }
+    if rest == 0 && calls == 1 && ends { Ok(()) } else { Err(KeptReason::Shape) }
 }
 
-fn exits(function: &Function, one: &Loop) -> Vec<(Block, usize)> {
+fn exits(function: &MirFunction, one: &Loop) -> Vec<(Block, usize)> {
     let mut exits = Vec::new();
     for block in &one.blocks {
         let targets = function.blocks[*block].term.targets().into_iter().enumerate();
@@ -338,7 +338,7 @@ fn exits(function: &Function, one: &Loop) -> Vec<(Block, usize)> {
 }
 
 /// The slots that nobody else uses.
-fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
+fn own_slots(function: &MirFunction, one: &Loop) -> BTreeSet<Slot> {
     let ops = function.definitions();
     let (mut inside, mut others) = (BTreeSet::new(), BTreeSet::new());
     for block in function.reverse_postorder() {
@@ -357,7 +357,7 @@ fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
 }
 
 /// Takes the addresses of slots that others use too out of a loop: a turn has no such slot. Gives those that it has.
-pub fn lift_addresses(function: &mut Function, one: &Loop) -> BTreeSet<Slot> {
+pub fn lift_addresses(function: &mut MirFunction, one: &Loop) -> BTreeSet<Slot> {
     let own = own_slots(function, one);
     let mut lifted = Vec::new();
     for block in &one.blocks {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Condition, Function, Inst, Kept, Kfunc, Op, Slot, Step, Target, Terminator,
-    Type, Value, Walk,
+    Block, BlockData, Callee, Condition, Inst, IterStep, KeptReason, Kfunc, MapIter, MirFunction, Op, Slot,
+    Target, Terminator, Type, Value,
 };
-use crate::kernel::pass::predecessors;
+use crate::kernel::pass::reachable_predecessors;
 use crate::source::Span;
 
 /// An iterator, or a walk.
@@ -33,7 +33,7 @@ pub enum Over {
 }
 
 /// What is done with an iterator, and which.
-fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(Step, Slot)> {
+fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(IterStep, Slot)> {
     let Op::Call { callee, args } = &inst.op else { return None };
     let step = callee.step()?;
     let slot = addresses.iter().find(|(value, _)| Some(value) == args.first())?.1;
@@ -41,7 +41,7 @@ fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(Step, Slot)> {
 }
 
 /// The addresses of slots.
-fn addresses(function: &Function) -> Vec<(Value, Slot)> {
+fn addresses(function: &MirFunction) -> Vec<(Value, Slot)> {
     let insts = function.blocks.iter().flat_map(|block| &block.insts);
     let found = insts.filter_map(|inst| match inst.op {
         Op::StackAddr { slot, .. } => Some((inst.result?, slot)),
@@ -57,15 +57,15 @@ pub fn is_step(inst: &Inst) -> bool {
 
 /// Whether an instruction does anything with a walk.
 pub fn is_of_walk(inst: &Inst) -> bool {
-    matches!(inst.op, Op::Call { callee: Callee::Walk(_), .. })
+    matches!(inst.op, Op::Call { callee: Callee::MapIter(_), .. })
 }
 
 impl Iterator {
     /// All of a function.
-    pub fn all(function: &Function) -> Vec<Iterator> {
+    pub fn all(function: &MirFunction) -> Vec<Iterator> {
         let addresses = addresses(function);
         let order = function.reverse_postorder();
-        let blocks_that = |wanted: Step, slot: Slot| {
+        let blocks_that = |wanted: IterStep, slot: Slot| {
             let calls = |block: &&Block| {
                 let insts = &function.blocks[**block].insts;
                 insts.iter().any(|inst| call(inst, &addresses) == Some((wanted, slot)))
@@ -74,14 +74,14 @@ impl Iterator {
         };
         let mut found = Vec::new();
         for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
-            let Some((Step::New, slot)) = call(inst, &addresses) else { continue };
+            let Some((IterStep::New, slot)) = call(inst, &addresses) else { continue };
             let over = match &inst.op {
                 Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), args } => Over::Numbers(args[2]),
-                Op::Call { callee: Callee::Walk(Walk::New), args } => Over::Map(args[1]),
+                Op::Call { callee: Callee::MapIter(MapIter::New), args } => Over::Map(args[1]),
                 _ => continue,
             };
-            let asked = blocks_that(Step::Next, slot);
-            let alone = asked.len() == 1 && blocks_that(Step::New, slot).len() == 1;
+            let asked = blocks_that(IterStep::Next, slot);
+            let alone = asked.len() == 1 && blocks_that(IterStep::New, slot).len() == 1;
             let header = asked.first().copied().filter(|_| alone);
             found.push(Iterator { slot, over, header, span: inst.span, zero: inst.result });
         }
@@ -89,7 +89,7 @@ impl Iterator {
     }
 
     /// Gives each turn a block of its own to start in: an empty turn has none, and a turn may start where others go on.
-    pub fn give_entries(function: &mut Function) {
+    pub fn give_entries(function: &mut MirFunction) {
         for iterator in Iterator::all(function) {
             let Some(header) = iterator.header else { continue };
             let span = function.blocks[header].span;
@@ -108,7 +108,7 @@ impl Iterator {
     }
 
     /// The values that are 0 because they are made of what starting it gives.
-    pub fn zeros(&self, function: &Function) -> BTreeSet<Value> {
+    pub fn zeros(&self, function: &MirFunction) -> BTreeSet<Value> {
         let mut zeros: BTreeSet<Value> = self.zero.into_iter().collect();
         let ops = function.definitions();
         let is_constant = |value: Value| matches!(ops[value], Some(Op::Const(_)));
@@ -136,14 +136,14 @@ impl Iterator {
     }
 
     /// Takes its start and its end out of the function.
-    pub fn remove(&self, function: &mut Function) -> Result<(), Kept> {
-        self.header.ok_or(Kept::Shape)?;
+    pub fn remove(&self, function: &mut MirFunction) -> Result<(), KeptReason> {
+        self.header.ok_or(KeptReason::Shape)?;
         let addresses = addresses(function);
         for block in function.blocks.iter_mut() {
             block.insts.retain_mut(|inst| match (call(inst, &addresses), inst.result) {
-                (Some((Step::End, slot)), _) if slot == self.slot => false,
-                (Some((Step::New, slot)), None) if slot == self.slot => false,
-                (Some((Step::New, slot)), Some(_)) if slot == self.slot => {
+                (Some((IterStep::End, slot)), _) if slot == self.slot => false,
+                (Some((IterStep::New, slot)), None) if slot == self.slot => false,
+                (Some((IterStep::New, slot)), Some(_)) if slot == self.slot => {
                     inst.op = Op::Const(0);
                     true
                 }
@@ -154,19 +154,21 @@ impl Iterator {
     }
 
     /// Makes a branch of a loop over numbers that never comes back: there is one turn, or none.
-    pub fn run_once(&self, function: &mut Function) -> Result<(), Kept> {
-        let (Some(header), Over::Numbers(turns)) = (self.header, self.over) else { return Err(Kept::Shape) };
+    pub fn run_once(&self, function: &mut MirFunction) -> Result<(), KeptReason> {
+        let (Some(header), Over::Numbers(turns)) = (self.header, self.over) else {
+            return Err(KeptReason::Shape);
+        };
         let dominators =
             crate::kernel::mir::dominators::Dominators::new(function, &function.reverse_postorder());
-        if predecessors(function)[header].iter().any(|from| dominators.dominates(header, *from)) {
-            return Err(Kept::Shape);
+        if reachable_predecessors(function)[header].iter().any(|from| dominators.dominates(header, *from)) {
+            return Err(KeptReason::Shape);
         }
         self.remove(function)?;
         let addresses = addresses(function);
-        let asks = |inst: &Inst| call(inst, &addresses) == Some((Step::Next, self.slot));
+        let asks = |inst: &Inst| call(inst, &addresses) == Some((IterStep::Next, self.slot));
         let insts = &mut function.blocks[header].insts;
-        let at = insts.iter().position(asks).ok_or(Kept::Shape)?;
-        let turn = insts[at].result.ok_or(Kept::Shape)?;
+        let at = insts.iter().position(asks).ok_or(KeptReason::Shape)?;
+        let turn = insts[at].result.ok_or(KeptReason::Shape)?;
         let none = function.values.push(Type::I32);
         function.blocks[header].insts[at] = Inst { result: Some(none), op: Op::Const(0), span: self.span };
         let all = function.blocks.iter().flat_map(|block| &block.insts);

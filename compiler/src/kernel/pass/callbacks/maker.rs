@@ -8,7 +8,7 @@ use super::iterator::Over;
 use crate::hir::FuncId;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
-    BinaryOp, Block, Callee, Condition, Function, Helper, Op, Origin, Slot, SlotData, Target, Terminator,
+    BinaryOp, Block, Callee, Condition, Helper, MirFunction, Op, Origin, Slot, SlotData, Target, Terminator,
     Type, Value,
 };
 
@@ -36,7 +36,7 @@ impl Zeros {
 
 impl Captured {
     /// The function of a turn.
-    pub fn callback(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
+    pub fn callback(&self, function: &MirFunction, one: &Loop, id: FuncId) -> MirFunction {
         let params: &[&str] = match one.turn() {
             Turn::Number(_) => &["__index", "__captured"],
             Turn::Entry { .. } => &["__map", "__key", "__entry", "__captured"],
@@ -87,7 +87,7 @@ impl Captured {
     /// 2^32 of which the verifier does not know that.
     fn receive_turn(
         &self,
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
         start: Block,
         maker: &mut Maker,
@@ -117,7 +117,7 @@ impl Captured {
 
     fn copy_block(
         &self,
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
         block: Block,
         base: Value,
@@ -152,7 +152,7 @@ impl Captured {
     }
 
     /// Leaves what the next turn reads.
-    fn next_turn(&self, function: &Function, args: &[Value], base: Value, maker: &mut Maker) -> Block {
+    fn next_turn(&self, function: &MirFunction, args: &[Value], base: Value, maker: &mut Maker) -> Block {
         let way = maker.block();
         for (arg, place) in args.iter().zip(&self.carried) {
             if let Some(place) = place {
@@ -167,7 +167,7 @@ impl Captured {
     /// Leaves what others read behind the loop, and which way is taken.
     fn last_turn(
         &self,
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
         exit: (Block, usize),
         base: Value,
@@ -200,7 +200,7 @@ impl Captured {
     ///
     /// There is no call of no turns: the verifier would remove the function that it never comes to, but not its address. How
     /// many turns a walk has it does not know.
-    pub fn call(&self, function: &mut Function, one: &Loop, over: Over, id: FuncId, frame: u32) {
+    pub fn call(&self, function: &mut MirFunction, one: &Loop, over: Over, id: FuncId, frame: u32) {
         let span = function.blocks[one.header].span;
         let size = self.end.max(8);
         let shown = Shown::new(function, one, &self.exits);
@@ -370,7 +370,7 @@ struct Word {
 struct Replaced(BTreeMap<Value, Value>);
 
 impl Replaced {
-    fn new(function: &Function, found: BTreeMap<Value, Value>, zeros: &BTreeSet<Value>) -> Replaced {
+    fn new(function: &MirFunction, found: BTreeMap<Value, Value>, zeros: &BTreeSet<Value>) -> Replaced {
         let mut by = found;
         for inst in function.blocks.iter().flat_map(|block| &block.insts) {
             if let (Op::Opaque { value, zero }, Some(result)) = (&inst.op, inst.result)
@@ -390,7 +390,7 @@ impl Replaced {
     }
 
     /// Replaces every use outside of the loop.
-    fn apply(&self, function: &mut Function, one: &Loop, calling: &[Block]) {
+    fn apply(&self, function: &mut MirFunction, one: &Loop, calling: &[Block]) {
         for block in function.blocks.ids() {
             // The call stores what the others read.
             if one.blocks.contains(&block) || block == one.header || calling.contains(&block) {

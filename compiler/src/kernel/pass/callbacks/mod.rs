@@ -1,6 +1,6 @@
 //! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop` (Linux 5.17) of
 //! each loop under an iterator: for kernels that have no iterators (before Linux 6.4), and in programs that walk
-//! ([`beside_walks`]).
+//! ([`with_map_iteration`]).
 //!
 //! ```text
 //!     new(&it, 0, turns)
@@ -39,12 +39,12 @@ use std::collections::BTreeSet;
 use self::capture::Captured;
 pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
-pub use self::walks::{beside_walks, refusals};
+pub use self::walks::{refusals, with_map_iteration};
 use super::outline::{Loop, keep_only, loops};
-use super::versions::Changing;
+use super::packet_generations::PacketChanges;
 use crate::hir::FuncId;
 use crate::index::Id;
-use crate::kernel::mir::{Block, Function, Kept, Op, Program, Slot};
+use crate::kernel::mir::{Block, KeptReason, MirFunction, Op, Program, Slot};
 
 /// What a loop is in.
 struct Around {
@@ -54,7 +54,7 @@ struct Around {
     /// Whether the program walks.
     beside_walk: bool,
     /// What changes packets.
-    changing: Changing,
+    changing: PacketChanges,
 }
 
 /// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
@@ -63,8 +63,8 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     let around = Around {
         receivers: Receivers::of(program),
         frame: program.functions[at].slot_bytes,
-        beside_walk: program.loops.beside_walks.contains(&program.functions[at].id),
-        changing: Changing::of(program),
+        beside_walk: program.loops.with_map_iteration.contains(&program.functions[at].id),
+        changing: PacketChanges::of(program),
     };
     Iterator::give_entries(&mut program.functions[at]);
     let mut made = 0;
@@ -91,7 +91,7 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
                 program.functions.insert(at + made, callback);
                 program.loops.callbacks.insert(id);
                 if around.beside_walk {
-                    program.loops.beside_walks.insert(id);
+                    program.loops.with_map_iteration.insert(id);
                 }
                 program.bodies += 1;
                 made += 1;
@@ -108,24 +108,28 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
 }
 
 /// Whether a function has a loop under an iterator, or a walk.
-pub fn has_iterator(function: &Function) -> bool {
+pub fn has_iterator(function: &MirFunction) -> bool {
     has_iterator_in(function, &function.reverse_postorder())
 }
 
 /// Whether one of the blocks has a loop under an iterator, or a walk.
-pub fn has_iterator_in(function: &Function, blocks: &[Block]) -> bool {
+pub fn has_iterator_in(function: &MirFunction, blocks: &[Block]) -> bool {
     blocks.iter().flat_map(|block| &function.blocks[*block].insts).any(iterator::is_step)
 }
 
 /// Whether a function has a walk.
-pub fn has_walk(function: &Function) -> bool {
+pub fn has_walk(function: &MirFunction) -> bool {
     let order = function.reverse_postorder();
     order.iter().flat_map(|block| &function.blocks[*block].insts).any(iterator::is_of_walk)
 }
 
 /// The next loop that was not tried, inner ones before those around them; without blocks if it is one over numbers that
 /// never comes back. Without the helper for those, only walks.
-fn next_loop(function: &Function, called: bool, tried: &BTreeSet<Slot>) -> Option<(Iterator, Option<Loop>)> {
+fn next_loop(
+    function: &MirFunction,
+    called: bool,
+    tried: &BTreeSet<Slot>,
+) -> Option<(Iterator, Option<Loop>)> {
     let order = function.reverse_postorder();
     let open = Iterator::all(function).into_iter();
     let open = open.filter(|one| !tried.contains(&one.slot) && (called || one.is_walk()));
@@ -136,21 +140,21 @@ fn next_loop(function: &Function, called: bool, tried: &BTreeSet<Slot>) -> Optio
 }
 
 fn attempt(
-    function: &mut Function,
+    function: &mut MirFunction,
     iterator: &Iterator,
     mut one: Loop,
     id: FuncId,
     around: &Around,
-) -> Result<Function, Kept> {
+) -> Result<MirFunction, KeptReason> {
     let zeros = iterator.zeros(function);
     iterator.remove(function)?;
     if iterator.is_walk() && !one.take_ends(function) {
-        return Err(Kept::Shape);
+        return Err(KeptReason::Shape);
     }
     region::take_pointers(function, &mut one)?;
     let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     if insts.any(|inst| iterator::is_step(inst) && !one.reads_turn(inst)) {
-        return Err(Kept::Inner);
+        return Err(KeptReason::Inner);
     }
     let own = capture::lift_addresses(function, &one);
     let captured = Captured::new(function, &one, own, zeros, around)?;
@@ -160,7 +164,7 @@ fn attempt(
 }
 
 /// The slots of which somebody knows the address.
-fn used_slots(function: &Function) -> BTreeSet<Slot> {
+fn used_slots(function: &MirFunction) -> BTreeSet<Slot> {
     let order = function.reverse_postorder();
     let insts = order.iter().flat_map(|block| &function.blocks[*block].insts);
     let slots = insts.filter_map(|inst| match inst.op {

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use super::capture::is_checked;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Callee, Function, Kept, Op, Type, Value};
+use crate::kernel::mir::{Block, Callee, KeptReason, MirFunction, Op, Type, Value};
 use crate::kernel::pass::outline::{Loop, split};
-use crate::kernel::pass::predecessors;
+use crate::kernel::pass::reachable_predecessors;
 
 /// Takes the blocks on the ways out of a loop into it as far as they use pointers that it makes, such as a record that is
 /// given back there, or sizes that it checks.
-pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept> {
+pub fn take_pointers(function: &mut MirFunction, one: &mut Loop) -> Result<(), KeptReason> {
     let order = function.reverse_postorder();
-    let ways_in = predecessors(function);
+    let predecessors = reachable_predecessors(function);
     let dominators = Dominators::new(function, &order);
     let mut taken = BTreeSet::new();
     let sizes = sizes(function, &order);
@@ -28,13 +28,13 @@ pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept
             break;
         }
         if !wanted.iter().all(|block| dominators.dominates(one.entry, *block)) {
-            return Err(Kept::Pointer);
+            return Err(KeptReason::Pointer);
         }
         let mut open = wanted;
         while let Some(block) = open.pop() {
             if one.blocks.insert(block) {
                 taken.insert(block);
-                open.extend(&ways_in[block]);
+                open.extend(&predecessors[block]);
             }
         }
     }
@@ -50,7 +50,7 @@ pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept
 }
 
 /// The numbers made of checks that functions of the kernel are given: sizes, and others, which do no harm.
-fn sizes(function: &Function, order: &[Block]) -> BTreeSet<Value> {
+fn sizes(function: &MirFunction, order: &[Block]) -> BTreeSet<Value> {
     let ops = function.definitions();
     let calls = order.iter().flat_map(|block| &function.blocks[*block].insts);
     let given = calls.filter_map(|inst| match &inst.op {
@@ -61,7 +61,7 @@ fn sizes(function: &Function, order: &[Block]) -> BTreeSet<Value> {
 }
 
 /// The pointers that a turn makes, but for those that can be made anywhere, and the sizes.
-fn pointers(function: &Function, one: &Loop, sizes: &BTreeSet<Value>) -> BTreeSet<Value> {
+fn pointers(function: &MirFunction, one: &Loop, sizes: &BTreeSet<Value>) -> BTreeSet<Value> {
     let mut found = BTreeSet::new();
     for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
         found.extend(&data.params);
@@ -71,13 +71,13 @@ fn pointers(function: &Function, one: &Loop, sizes: &BTreeSet<Value>) -> BTreeSe
     found
 }
 
-fn last_use(function: &Function, block: Block, pointers: &BTreeSet<Value>) -> Option<usize> {
+fn last_use(function: &MirFunction, block: Block, pointers: &BTreeSet<Value>) -> Option<usize> {
     let insts = &function.blocks[block].insts;
     insts.iter().rposition(|inst| inst.op.operands().iter().any(|value| pointers.contains(value)))
 }
 
 /// Whether the loop passes one of its pointers to a block.
-fn receives(function: &Function, one: &Loop, block: Block, pointers: &BTreeSet<Value>) -> bool {
+fn receives(function: &MirFunction, one: &Loop, block: Block, pointers: &BTreeSet<Value>) -> bool {
     let targets = one.blocks.iter().flat_map(|from| function.blocks[*from].term.targets());
     let mut here = targets.filter(|target| target.block == block);
     here.any(|target| target.args.iter().any(|arg| pointers.contains(arg)))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::outline::Loop;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Callee, Function, Helper, Inst, Op, Origin, Program, Slot, Type, Value};
+use crate::kernel::mir::{Callee, Helper, Inst, MirFunction, Op, Origin, Program, Slot, Type, Value};
 
 /// The functions that may be given a pointer to their caller's stack.
 pub struct Receivers(BTreeSet<FuncId>);
@@ -37,7 +37,7 @@ impl Receivers {
 
 /// The pointers of a function.
 pub struct Pointers<'a> {
-    function: &'a Function,
+    function: &'a MirFunction,
     ops: IndexVec<Value, Option<&'a Op>>,
     /// The arguments of each parameter of a block.
     passed: IndexVec<Value, Vec<Value>>,
@@ -49,7 +49,7 @@ pub struct Pointers<'a> {
 
 impl<'a> Pointers<'a> {
     /// With the slots that only the code in question uses.
-    pub fn new(function: &'a Function, receivers: &Receivers, own: &'a BTreeSet<Slot>) -> Pointers<'a> {
+    pub fn new(function: &'a MirFunction, receivers: &Receivers, own: &'a BTreeSet<Slot>) -> Pointers<'a> {
         let mut passed: IndexVec<Value, Vec<Value>> = function.values.iter().map(|_| Vec::new()).collect();
         for target in function.blocks.iter().flat_map(|block| block.term.targets()) {
             for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
@@ -134,7 +134,7 @@ fn writes(callee: Callee) -> bool {
     ];
     match callee {
         Callee::Helper(helper) => !only_reads.contains(&helper),
-        Callee::Walk(_) => false,
+        Callee::MapIter(_) => false,
         Callee::Kfunc(_) | Callee::External(_) | Callee::Function(_) => true,
     }
 }

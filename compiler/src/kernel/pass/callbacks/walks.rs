@@ -6,7 +6,7 @@ use super::has_walk;
 use crate::diag::Diagnostic;
 use crate::hir::FuncId;
 use crate::kernel::limits::Refusal;
-use crate::kernel::mir::{Callee, Kept, Kfunc, Op, Program, Walk};
+use crate::kernel::mir::{Callee, KeptReason, Kfunc, MapIter, Op, Program};
 use crate::kernel::scratch::reached;
 
 /// The functions of all programs that walk through a map: none of them may have an iterator.
@@ -16,7 +16,7 @@ use crate::kernel::scratch::reached;
 /// That kills the process that loads the program, while it holds locks of the kernel. Turns that `bpf_loop` calls were never
 /// seen to do so. An iterator around a walk, or beside it, is not used either: functions become part of each other.
 /// Source: kernel/bpf/verifier.c, `__mark_chain_precision`, called by `propagate_precision`, v6.18.
-pub fn beside_walks(program: &Program) -> BTreeSet<FuncId> {
+pub fn with_map_iteration(program: &Program) -> BTreeSet<FuncId> {
     let walking: BTreeSet<FuncId> =
         program.functions.iter().filter(|one| has_walk(one)).map(|one| one.id).collect();
     let mut found = BTreeSet::new();
@@ -37,17 +37,17 @@ pub fn refusals(program: &Program) -> Vec<Refusal> {
     let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     for function in &program.functions {
-        let beside_walk = program.loops.beside_walks.contains(&function.id);
+        let beside_walk = program.loops.with_map_iteration.contains(&function.id);
         for inst in function.insts() {
             let Op::Call { callee, .. } = inst.op else { continue };
-            let is_walk = callee == Callee::Walk(Walk::New);
+            let is_walk = callee == Callee::MapIter(MapIter::New);
             if !(is_walk || beside_walk && callee == Callee::Kfunc(Kfunc::IterNumNew))
                 || !reported.insert(inst.span)
             {
                 continue;
             }
             let kept = program.loops.kept.iter().rev().find(|(span, _)| *span == inst.span);
-            let reason = kept.map_or(Kept::Shape, |(_, kept)| *kept).reason();
+            let reason = kept.map_or(KeptReason::Shape, |(_, kept)| *kept).reason();
             let (headline, by) = match is_walk {
                 true => ("the kernel cannot run this loop over a map", "`bpf_for_each_map_elem` makes"),
                 false => (

@@ -17,7 +17,7 @@ use super::{Place, is_large};
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, MAX_ARGS, Op, Origin, Program, Target, Terminator, Type, Value,
+    Block, Callee, Helper, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -48,7 +48,7 @@ pub fn run(program: &mut Program, at: usize) -> bool {
     let by_number = program.loops.called;
     program.bodies += 1;
     program.scratch_bytes = apart.end;
-    program.loops.handed.insert(apart.body, apart.memory.iter().map(|(_, bytes)| *bytes).collect());
+    program.loops.pointee_bytes.insert(apart.body, apart.memory.iter().map(|(_, bytes)| *bytes).collect());
     program.functions[at] = apart.body(&program.functions[at], by_number);
     for caller in &mut program.functions[at + 1..] {
         apart.call_from(caller, by_number);
@@ -57,26 +57,26 @@ pub fn run(program: &mut Program, at: usize) -> bool {
 }
 
 /// Whether a function is a large helper that is only called, and always comes back.
-fn is_large_helper(program: &Program, function: &Function) -> bool {
+fn is_large_helper(program: &Program, function: &MirFunction) -> bool {
     let is_helper = !function.is_program && function.id.index() < program.script_functions;
     let is_named = |inst: &Inst| inst.op == Op::FunctionAddr(function.id);
     let leaves = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(Helper::TailCall), .. });
     is_helper
         && is_large(program, function, &function.reverse_postorder())
         && !function.insts().any(leaves)
-        && !program.functions.iter().flat_map(Function::insts).any(is_named)
+        && !program.functions.iter().flat_map(MirFunction::insts).any(is_named)
 }
 
 impl LargeHelper {
     /// `None` if a parameter, or the result, cannot be handed over.
-    fn new(program: &Program, function: &Function) -> Option<LargeHelper> {
+    fn new(program: &Program, function: &MirFunction) -> Option<LargeHelper> {
         function.ret.bits()?;
-        let handed = &program.loops.handed;
+        let pointee_bytes = &program.loops.pointee_bytes;
         let allowed = Allowed::of(program, function);
         let given = &function.blocks[function.entry()].params;
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
         let blocks = function.reverse_postorder().into_iter().collect();
-        let reach = Reach { function, blocks: &blocks, ops: &ops, handed };
+        let reach = Reach { function, blocks: &blocks, ops: &ops, pointee_bytes };
         let mut apart = LargeHelper {
             helper: function.id,
             body: FuncId::new(program.script_functions + program.bodies),
@@ -97,7 +97,7 @@ impl LargeHelper {
                     apart.context = Some(index);
                 }
                 Type::Ptr(_) => {
-                    allowed.handed?;
+                    allowed.pointee_bytes?;
                     apart.memory.push((index, reach.pointer(*value)?));
                 }
             }
@@ -107,7 +107,7 @@ impl LargeHelper {
     }
 
     /// The body.
-    fn body(&self, function: &Function, by_number: bool) -> Function {
+    fn body(&self, function: &MirFunction, by_number: bool) -> MirFunction {
         let slots = function.slots.ids().collect();
         let given = &function.blocks[function.entry()].params;
         let context = self.context.map(|index| given[index]);
@@ -131,7 +131,7 @@ impl LargeHelper {
         maker.body
     }
 
-    fn copy_block(&self, function: &Function, block: Block, base: Value, maker: &mut Maker) {
+    fn copy_block(&self, function: &MirFunction, block: Block, base: Value, maker: &mut Maker) {
         let (data, own) = (&function.blocks[block], maker.blocks[&block]);
         if block != function.entry() {
             maker.body.blocks[own].params =
@@ -157,7 +157,7 @@ impl LargeHelper {
     }
 
     /// Replaces the calls that a function makes.
-    fn call_from(&self, function: &mut Function, by_number: bool) {
+    fn call_from(&self, function: &mut MirFunction, by_number: bool) {
         let span = function.span;
         let mut caller = Caller { function, span };
         for block in caller.function.blocks.ids() {

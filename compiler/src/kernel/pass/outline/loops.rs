@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::predecessors;
+use super::super::reachable_predecessors;
 use crate::index::Id;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Op, Slot, Step, Target, Terminator, Value, Walk, WaysIn,
+    Block, BlockData, Callee, Inst, IterStep, MapIter, MirFunction, Op, Predecessors, Slot, Target,
+    Terminator, Value,
 };
 
 /// A loop under an iterator, or a walk.
@@ -32,7 +33,7 @@ pub enum Turn {
 impl Loop {
     /// The loop of an iterator whose header is never come back to: from where the turn starts to where it has found out
     /// what it is about. What the block of the header does before that becomes a block of its own.
-    pub fn once(function: &mut Function, asking: Block) -> Option<Loop> {
+    pub fn once(function: &mut MirFunction, asking: Block) -> Option<Loop> {
         let asked = function.blocks[asking].insts.iter().position(asks)?;
         let header = split(function, asking, asked);
         let Terminator::Branch { otherwise, .. } = &function.blocks[header].term else { return None };
@@ -49,11 +50,11 @@ impl Loop {
         if !reads.keys().all(|block| dominators.dominates(entry, *block)) {
             return None;
         }
-        let ways_in = predecessors(function);
+        let predecessors = reachable_predecessors(function);
         let mut open: Vec<Block> = reads.keys().copied().collect();
         while let Some(block) = open.pop() {
             if one.blocks.insert(block) {
-                open.extend(&ways_in[block]);
+                open.extend(&predecessors[block]);
             }
         }
         for (block, last) in reads {
@@ -103,7 +104,7 @@ impl Loop {
 
 impl Loop {
     /// The values that turns make.
-    pub fn made_inside(&self, function: &Function) -> BTreeSet<Value> {
+    pub fn made_inside(&self, function: &MirFunction) -> BTreeSet<Value> {
         let blocks = self.blocks.iter().map(|block| &function.blocks[*block]);
         let made = blocks.flat_map(|data| {
             let results = data.insts.iter().filter_map(|inst| inst.result);
@@ -114,9 +115,9 @@ impl Loop {
 
     /// Takes in what ends iterators that the body starts, on the ways out of this loop too: they are the body's own. Gives
     /// whether that could be done.
-    pub fn take_ends(&mut self, function: &mut Function) -> bool {
+    pub fn take_ends(&mut self, function: &mut MirFunction) -> bool {
         let order = function.reverse_postorder();
-        let ways_in = predecessors(function);
+        let predecessors = reachable_predecessors(function);
         let dominators = Dominators::new(function, &order);
         let started = self.started(function);
         let last_use = |block: &BlockData| {
@@ -138,7 +139,7 @@ impl Loop {
         let mut taken = BTreeSet::new();
         while let Some(block) = open.pop() {
             if !self.blocks.contains(&block) && taken.insert(block) {
-                open.extend(&ways_in[block]);
+                open.extend(&predecessors[block]);
             }
         }
         for (block, last) in ends {
@@ -152,11 +153,11 @@ impl Loop {
     }
 
     /// The slots of the iterators that the body starts.
-    fn started(&self, function: &Function) -> BTreeSet<Slot> {
+    fn started(&self, function: &MirFunction) -> BTreeSet<Slot> {
         let ops = function.definitions();
         let insts = self.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
         let slots = insts.filter_map(|inst| match &inst.op {
-            Op::Call { callee, args } if callee.step() == Some(Step::New) => match ops[*args.first()?] {
+            Op::Call { callee, args } if callee.step() == Some(IterStep::New) => match ops[*args.first()?] {
                 Some(Op::StackAddr { slot, .. }) => Some(*slot),
                 _ => None,
             },
@@ -167,7 +168,7 @@ impl Loop {
 }
 
 /// Makes a block of the instructions of another from one on, and gives it.
-pub fn split(function: &mut Function, block: Block, at: usize) -> Block {
+pub fn split(function: &mut MirFunction, block: Block, at: usize) -> Block {
     let data = &mut function.blocks[block];
     let (insts, span) = (data.insts.split_off(at), data.span);
     let behind = Terminator::Jump(Target::to(Block::new(0)));
@@ -178,30 +179,30 @@ pub fn split(function: &mut Function, block: Block, at: usize) -> Block {
 }
 
 /// The loops of a function, inner ones before those around them.
-pub fn loops(function: &Function) -> Vec<Loop> {
+pub fn loops(function: &MirFunction) -> Vec<Loop> {
     let order = function.reverse_postorder();
-    let ways_in = function.ways_in(&order);
-    let dominators = Dominators::of(&order, &ways_in);
+    let predecessors = function.predecessors(&order);
+    let dominators = Dominators::of(&order, &predecessors);
     let headers = headers(function, &order);
     let mut found: Vec<Loop> =
-        headers.filter_map(|header| natural_loop(function, &ways_in, &dominators, header)).collect();
+        headers.filter_map(|header| natural_loop(function, &predecessors, &dominators, header)).collect();
     found.sort_by_key(|one| one.blocks.len());
     found
 }
 
 /// Where the turns of a function's loops start.
 pub fn turn_entries(
-    function: &Function,
+    function: &MirFunction,
     order: &[Block],
-    ways_in: &WaysIn,
+    predecessors: &Predecessors,
     dominators: &Dominators,
 ) -> impl Iterator<Item = Block> {
     headers(function, order)
-        .filter_map(|header| body(function, ways_in, dominators, header).map(|body| body.entry))
+        .filter_map(|header| body(function, predecessors, dominators, header).map(|body| body.entry))
 }
 
 /// The blocks that ask for the next turn.
-pub fn headers(function: &Function, order: &[Block]) -> impl Iterator<Item = Block> {
+pub fn headers(function: &MirFunction, order: &[Block]) -> impl Iterator<Item = Block> {
     order.iter().copied().filter(|block| function.blocks[*block].insts.iter().any(asks))
 }
 
@@ -212,15 +213,20 @@ struct Body {
     blocks: Vec<Block>,
 }
 
-fn body(function: &Function, ways_in: &WaysIn, dominators: &Dominators, header: Block) -> Option<Body> {
+fn body(
+    function: &MirFunction,
+    predecessors: &Predecessors,
+    dominators: &Dominators,
+    header: Block,
+) -> Option<Body> {
     let mut seen = vec![false; function.blocks.len()];
     let mut blocks = Vec::new();
     let mut open: Vec<Block> =
-        ways_in[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
+        predecessors[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
     while let Some(block) = open.pop() {
         if block != header && !std::mem::replace(&mut seen[block.index()], true) {
             blocks.push(block);
-            open.extend(&ways_in[block]);
+            open.extend(&predecessors[block]);
         }
     }
     let mut inside = function.blocks[header].term.successors().filter(|block| seen[block.index()]);
@@ -232,12 +238,12 @@ fn body(function: &Function, ways_in: &WaysIn, dominators: &Dominators, header: 
 }
 
 fn natural_loop(
-    function: &Function,
-    ways_in: &WaysIn,
+    function: &MirFunction,
+    predecessors: &Predecessors,
     dominators: &Dominators,
     header: Block,
 ) -> Option<Loop> {
-    let Body { entry, blocks } = body(function, ways_in, dominators, header)?;
+    let Body { entry, blocks } = body(function, predecessors, dominators, header)?;
     let blocks: BTreeSet<Block> = blocks.into_iter().collect();
     let turn = turn(function, header, &blocks)?;
     Some(Loop { header, entry, blocks, turn })
@@ -245,17 +251,17 @@ fn natural_loop(
 
 /// Whether an instruction asks for the next turn.
 fn asks(inst: &Inst) -> bool {
-    matches!(inst.op, Op::Call { callee, .. } if callee.step() == Some(Step::Next))
+    matches!(inst.op, Op::Call { callee, .. } if callee.step() == Some(IterStep::Next))
 }
 
 /// What the turns are about that a header asks for and blocks read.
-fn turn(function: &Function, header: Block, blocks: &BTreeSet<Block>) -> Option<Turn> {
+fn turn(function: &MirFunction, header: Block, blocks: &BTreeSet<Block>) -> Option<Turn> {
     let ops = function.definitions();
     let next = function.blocks[header].insts.iter().find(|inst| asks(inst))?;
     let (asked, Op::Call { callee, args }) = (next.result?, &next.op) else { return None };
     let insts = || blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     let there = insts().filter(|inst| inst.op == Op::NonNull(asked)).filter_map(|inst| inst.result).collect();
-    if *callee != Callee::Walk(Walk::Next) {
+    if *callee != Callee::MapIter(MapIter::Next) {
         return Some(Turn::Number(there));
     }
     let slot = |value: &Value| match ops[*value] {
@@ -264,7 +270,7 @@ fn turn(function: &Function, header: Block, blocks: &BTreeSet<Block>) -> Option<
     };
     let walk = args.first().and_then(slot)?;
     let of_walk = |inst: &&Inst| match &inst.op {
-        Op::Call { callee: Callee::Walk(Walk::Key), args } => args.first().and_then(slot) == Some(walk),
+        Op::Call { callee: Callee::MapIter(MapIter::Key), args } => args.first().and_then(slot) == Some(walk),
         _ => false,
     };
     Some(Turn::Entry {

@@ -6,7 +6,7 @@ use super::Place;
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Size, Slot, SlotData, Target,
+    Block, BlockData, Callee, Helper, Inst, MapSymbol, MirFunction, Op, Origin, Size, Slot, SlotData, Target,
     Terminator, Type, Value,
 };
 use crate::kernel::scratch::{Compact, NUMBER_OFFSET};
@@ -28,7 +28,7 @@ fn offset(place: Place) -> i16 {
 
 /// The function that a body becomes, while it is made.
 pub struct Maker {
-    pub body: Function,
+    pub body: MirFunction,
     /// What stands in it for the values of the other function.
     pub values: BTreeMap<Value, Value>,
     /// What stands in it for the blocks of the other function.
@@ -38,14 +38,14 @@ pub struct Maker {
 
 impl Maker {
     /// A function without blocks and parameters that has these slots of another's frame.
-    pub fn new(function: &Function, id: FuncId, suffix: &str, slots: &BTreeSet<Slot>) -> Maker {
-        let mut body = Function {
+    pub fn new(function: &MirFunction, id: FuncId, suffix: &str, slots: &BTreeSet<Slot>) -> Maker {
+        let mut body = MirFunction {
             id,
             name: format!("{}_{suffix}", function.name),
             span: function.span,
             is_program: false,
             is_called: true,
-            is_verdict: false,
+            returns_bool: false,
             context: function.context,
             params: Vec::new(),
             ret: Type::I32,
@@ -63,7 +63,7 @@ impl Maker {
     /// null, which none is. Gives the slot's address, where the body goes on, and where it ends.
     pub fn start(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         base: Value,
         context: Option<Value>,
         memory: &[(Value, bool)],
@@ -119,13 +119,13 @@ impl Maker {
     }
 
     /// What stands for a value of the other function.
-    pub fn own(&mut self, function: &Function, value: Value) -> Value {
+    pub fn own(&mut self, function: &MirFunction, value: Value) -> Value {
         let body = &mut self.body;
         *self.values.entry(value).or_insert_with(|| body.values.push(function.values[value]))
     }
 
     /// Makes a parameter of a pointer of the other function.
-    fn pointer_param(&mut self, function: &Function, start: Block, pointer: Value) -> Value {
+    fn pointer_param(&mut self, function: &MirFunction, start: Block, pointer: Value) -> Value {
         let ty = match function.values[pointer] {
             Type::Ptr(Origin::Entry) => Type::Ptr(Origin::EntryOrNull),
             Type::Ptr(Origin::Memory) => Type::Ptr(Origin::MemoryOrNull),
@@ -140,7 +140,7 @@ impl Maker {
     /// before the body, the body ends if the parameter is, which it never is. Gives where it goes on.
     fn pass_unless_null(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         (pointer, tested): (Value, bool),
         param: Value,
         (at, null): (Block, Block),
@@ -161,7 +161,7 @@ impl Maker {
     }
 
     /// An instruction of the other function.
-    pub fn copy(&mut self, function: &Function, inst: &Inst) -> Inst {
+    pub fn copy(&mut self, function: &MirFunction, inst: &Inst) -> Inst {
         let mut copy = inst.clone();
         copy.op.map_operands(&mut |value| self.own(function, value));
         copy.result = inst.result.map(|result| self.own(function, result));
@@ -200,7 +200,7 @@ impl Maker {
 }
 
 /// Takes the bytes of other slots out of a function's frame.
-pub fn keep_only(function: &mut Function, slots: &BTreeSet<Slot>) {
+pub fn keep_only(function: &mut MirFunction, slots: &BTreeSet<Slot>) {
     let positions = Compact::new(function, |slot| slots.contains(&slot));
     for slot in function.slots.ids() {
         let data = function.slots[slot];
@@ -214,7 +214,7 @@ pub fn keep_only(function: &mut Function, slots: &BTreeSet<Slot>) {
 
 /// The function that a body is taken from.
 pub struct Caller<'a> {
-    pub function: &'a mut Function,
+    pub function: &'a mut MirFunction,
     pub span: Span,
 }
 
@@ -259,12 +259,12 @@ impl Caller<'_> {
     }
 }
 
-fn store(function: &Function, value: Value, base: Value, place: Place) -> Op {
+fn store(function: &MirFunction, value: Value, base: Value, place: Place) -> Op {
     Op::Store { size: size_of(function.values[value]), base, offset: offset(place), value }
 }
 
 /// A block whose end is set later.
-fn push_block(function: &mut Function, span: Span) -> Block {
+fn push_block(function: &mut MirFunction, span: Span) -> Block {
     let term = Terminator::Jump(Target::to(Block::new(0)));
     function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
 }

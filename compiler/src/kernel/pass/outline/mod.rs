@@ -33,7 +33,7 @@ use super::callbacks::Iterator;
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{
-    Block, Callee, Condition, Function, Inst, Op, Program, Target, Terminator, Type, Value,
+    Block, Callee, Condition, Inst, MirFunction, Op, Program, Target, Terminator, Type, Value,
 };
 pub(super) use helpers::run as make_apart;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
@@ -46,14 +46,18 @@ pub(super) use shown::Shown;
 const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
-pub fn has_large_loop(program: &Program, function: &Function) -> bool {
+pub fn has_large_loop(program: &Program, function: &MirFunction) -> bool {
     let is_turn = program.loops.are_called_in(function.id) && program.loops.callbacks.contains(&function.id);
     is_turn && is_large(program, function, &function.reverse_postorder())
         || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
 }
 
 /// Whether there are too many branches in blocks of a function and in what they call.
-fn is_large<'b>(program: &Program, function: &Function, blocks: impl IntoIterator<Item = &'b Block>) -> bool {
+fn is_large<'b>(
+    program: &Program,
+    function: &MirFunction,
+    blocks: impl IntoIterator<Item = &'b Block>,
+) -> bool {
     branches(program, function, blocks, &mut BTreeMap::new()) > MAX_BRANCHES
 }
 
@@ -62,7 +66,7 @@ fn is_large<'b>(program: &Program, function: &Function, blocks: impl IntoIterato
 /// reads any more makes each later turn another one.
 fn branches<'b>(
     program: &Program,
-    function: &Function,
+    function: &MirFunction,
     blocks: impl IntoIterator<Item = &'b Block>,
     known: &mut BTreeMap<FuncId, usize>,
 ) -> usize {
@@ -118,7 +122,7 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
         let plan = Plan::new(function, &one, program.scratch_bytes, Allowed::of(program, function));
         let Some(plan) = plan else { continue };
         program.bodies += 1;
-        program.loops.handed.insert(id, plan.pointers.values().copied().collect());
+        program.loops.pointee_bytes.insert(id, plan.pointers.values().copied().collect());
         program.scratch_bytes = plan.end;
         let function = &mut program.functions[at + made];
         let body = plan.body(function, &one, id, by_number);
@@ -153,7 +157,7 @@ fn next_loop(
         let height = heights.get(&one.header).copied().unwrap_or(1);
         match bodies {
             Bodies::All => true,
-            Bodies::NoWalks => !one.is_walk(),
+            Bodies::NoMapIteration => !one.is_walk(),
             Bodies::EveryOther => height % 2 == 0,
             Bodies::Innermost => height == 1,
             Bodies::None => false,
@@ -169,7 +173,7 @@ pub(super) type Place = u32;
 
 impl Plan {
     /// The function of the body, which is given the scratch slot's address, or its number.
-    fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
+    fn body(&self, function: &MirFunction, one: &Loop, id: FuncId, by_number: bool) -> MirFunction {
         let mut maker = Maker::new(function, id, "loop", &self.slots);
         let tested = |pointer: &Value| (*pointer, self.is_tested_before(function, one, *pointer));
         let memory: Vec<(Value, bool)> = self.pointers.keys().map(tested).collect();
@@ -196,7 +200,7 @@ impl Plan {
 
     /// Makes addresses again, and tests those in packets; the body ends where a test fails, which none does. Gives where it
     /// goes on.
-    fn make_addresses(&self, function: &Function, from: Block, failed: Block, maker: &mut Maker) -> Block {
+    fn make_addresses(&self, function: &MirFunction, from: Block, failed: Block, maker: &mut Maker) -> Block {
         let mut at = from;
         let mut tests = self.tests.clone();
         let mut test = |pointer: Value, at: Block, maker: &mut Maker| {
@@ -218,7 +222,7 @@ impl Plan {
         self.tests.keys().fold(at, |at, pointer| test(*pointer, at, maker))
     }
 
-    fn copy_block(&self, function: &Function, one: &Loop, block: Block, base: Value, maker: &mut Maker) {
+    fn copy_block(&self, function: &MirFunction, one: &Loop, block: Block, base: Value, maker: &mut Maker) {
         let (data, own) = (&function.blocks[block], maker.blocks[&block]);
         for param in &data.params {
             let value = maker.own(function, *param);
@@ -262,7 +266,7 @@ impl Plan {
     }
 
     /// Leaves a value where others read it.
-    fn publish(&self, function: &Function, value: Value, block: Block, base: Value, maker: &mut Maker) {
+    fn publish(&self, function: &MirFunction, value: Value, block: Block, base: Value, maker: &mut Maker) {
         if let Some(place) = self.outgoing.get(&value) {
             let own = maker.own(function, value);
             maker.store(block, own, base, *place);
@@ -270,7 +274,7 @@ impl Plan {
     }
 
     /// Puts the call in the place of the loop's body.
-    fn call(&self, function: &mut Function, one: &Loop, id: FuncId, by_number: bool) {
+    fn call(&self, function: &mut MirFunction, one: &Loop, id: FuncId, by_number: bool) {
         let span = function.blocks[one.header].span;
         let exits: Vec<Target> = self
             .exits

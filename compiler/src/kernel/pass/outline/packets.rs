@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
+use crate::kernel::mir::{Block, MirFunction, Op, Terminator, Value};
 
 /// The tests of a function.
 pub struct Tested {
@@ -21,25 +21,25 @@ struct Test {
 }
 
 impl Tested {
-    pub fn new(function: &Function) -> Tested {
+    pub fn new(function: &MirFunction) -> Tested {
         let order = function.reverse_postorder();
-        let ways_in = function.ways_in(&order);
+        let predecessors = function.predecessors(&order);
         let ops = function.definitions();
         let mut tests: BTreeMap<Value, Vec<Test>> = BTreeMap::new();
         for block in &order {
             let Terminator::Branch { cond, then, .. } = &function.blocks[*block].term else { continue };
             if let Some(Op::Within { pointer, bytes, end }) = ops[*cond]
-                && ways_in[then.block].len() == 1
+                && predecessors[then.block].len() == 1
             {
                 let test = Test { passed: then.block, bytes: *bytes, end: *end };
                 tests.entry(*pointer).or_default().push(test);
             }
         }
-        Tested { dominators: Dominators::of(&order, &ways_in), tests }
+        Tested { dominators: Dominators::of(&order, &predecessors), tests }
     }
 
     /// The bytes of packets that blocks take for tested and do not test: behind which pointers, and how many.
-    pub fn untested(&self, function: &Function, blocks: &BTreeSet<Block>) -> Vec<(Value, u32)> {
+    pub fn untested(&self, function: &MirFunction, blocks: &BTreeSet<Block>) -> Vec<(Value, u32)> {
         let inside = |block: Block| blocks.contains(&block);
         let mut found = Vec::new();
         for block in blocks {

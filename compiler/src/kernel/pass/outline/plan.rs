@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bounds;
 use super::super::decide::deciding;
-use super::super::remade::{Remaking, is_test};
+use super::super::rematerialize::{Rematerializer, is_test};
 use super::Place;
 use super::loops::Loop;
 use super::packets::Tested;
@@ -13,7 +13,7 @@ use super::reach::Reach;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, MAX_ARGS, MapSymbol, Op, Origin, Program, Slot, Target,
+    Block, Callee, Helper, Inst, MAX_ARGS, MapSymbol, MirFunction, Op, Origin, Program, Slot, Target,
     Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
@@ -65,21 +65,21 @@ pub struct Allowed<'a> {
     /// The context.
     pub context: bool,
     /// Pointers to memory; and what the bodies that there are have behind theirs.
-    pub handed: Option<&'a BTreeMap<FuncId, Vec<u32>>>,
+    pub pointee_bytes: Option<&'a BTreeMap<FuncId, Vec<u32>>>,
 }
 
 impl Allowed<'_> {
     /// What bodies of a function may be given. Before Linux 6.2 the verifier takes what a global function is given for no key
     /// of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
-    pub fn of<'a>(program: &'a Program, function: &Function) -> Allowed<'a> {
-        let handed = (!program.loops.called).then_some(&program.loops.handed);
-        Allowed { context: function.context.is_some(), handed }
+    pub fn of<'a>(program: &'a Program, function: &MirFunction) -> Allowed<'a> {
+        let pointee_bytes = (!program.loops.called).then_some(&program.loops.pointee_bytes);
+        Allowed { context: function.context.is_some(), pointee_bytes }
     }
 }
 
 /// What there is before a loop.
 struct Outside<'a> {
-    function: &'a Function,
+    function: &'a MirFunction,
     ops: &'a IndexVec<Value, Option<&'a Op>>,
     header: Block,
     tested: OnceCell<Tested>,
@@ -93,7 +93,7 @@ impl Outside<'_> {
 
 impl Plan {
     /// `None` if the body needs what cannot be handed over. So many bytes of the scratch slot are in use.
-    pub fn new(function: &Function, one: &Loop, used: u32, allowed: Allowed<'_>) -> Option<Plan> {
+    pub fn new(function: &MirFunction, one: &Loop, used: u32, allowed: Allowed<'_>) -> Option<Plan> {
         let base = scratch_slot(function)?;
         let mut plan = Plan {
             base,
@@ -111,7 +111,7 @@ impl Plan {
             exits: Vec::new(),
             end: used.next_multiple_of(8),
         };
-        let made = one.made_inside(function);
+        let defined = one.made_inside(function);
         let mut needed = BTreeSet::new();
         for block in &one.blocks {
             let data = &function.blocks[*block];
@@ -134,13 +134,13 @@ impl Plan {
         needed.extend(header.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
         let ops = function.definitions();
         let known: BTreeSet<Value> = plan.before.iter().filter_map(|inst| inst.result).collect();
-        plan.order_before(function, &ops, &made);
+        plan.order_before(function, &ops, &defined);
         let (owned, blocks) = (OnceCell::new(), OnceCell::new());
         let tests_needed = |value: &Value| match ops[*value] {
             Some(Op::IsNull(pointer) | Op::Within { pointer, .. }) => needed.contains(pointer),
             _ => false,
         };
-        let outside = needed.iter().filter(|value| !made.contains(value) || known.contains(value));
+        let outside = needed.iter().filter(|value| !defined.contains(value) || known.contains(value));
         let (tests, others): (Vec<Value>, Vec<Value>) = outside.copied().partition(tests_needed);
         let outside = Outside { function, ops: &ops, header: one.header, tested: OnceCell::new() };
         for value in others {
@@ -152,14 +152,15 @@ impl Plan {
                 }
                 let ops = owned.get_or_init(|| ops.iter().map(|op| op.cloned()).collect());
                 let blocks = blocks.get_or_init(|| one.blocks.iter().copied().chain([one.header]).collect());
-                let bytes = Reach { function, blocks, ops, handed: allowed.handed? }.pointer(value)?;
+                let bytes =
+                    Reach { function, blocks, ops, pointee_bytes: allowed.pointee_bytes? }.pointer(value)?;
                 plan.pointers.insert(value, bytes);
             }
         }
         plan.test_again(&outside, &tests)?;
-        plan.test_packets(&outside, one, &made)?;
-        plan.carry(function, one, &made)?;
-        plan.hand_out(function, one, &made, &known)?;
+        plan.test_packets(&outside, one, &defined)?;
+        plan.carry(function, one, &defined)?;
+        plan.hand_out(function, one, &defined, &known)?;
         plan.keep_slots(function, one)?;
         plan.find_bounds(function);
         let args = 1 + usize::from(plan.context.is_some()) + plan.pointers.len();
@@ -170,13 +171,13 @@ impl Plan {
     /// Puts what runs before the body in an order in which it can run, behind the addresses that it needs.
     fn order_before(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         ops: &IndexVec<Value, Option<&Op>>,
-        made: &BTreeSet<Value>,
+        defined: &BTreeSet<Value>,
     ) {
         let found = std::mem::take(&mut self.before);
         let needed: BTreeSet<Value> = found.iter().flat_map(|inst| inst.op.operands()).collect();
-        let addresses = needed.intersection(made).filter_map(|value| {
+        let addresses = needed.intersection(defined).filter_map(|value| {
             let op = ops[*value].filter(|op| op.is_leaf())?;
             Some(Inst { result: Some(*value), op: op.clone(), span: function.span })
         });
@@ -247,13 +248,13 @@ impl Plan {
     }
 
     /// Lets the body test the bytes of packets that it takes for tested and does not test itself.
-    fn test_packets(&mut self, outside: &Outside<'_>, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
+    fn test_packets(&mut self, outside: &Outside<'_>, one: &Loop, defined: &BTreeSet<Value>) -> Option<()> {
         let insts = |block: &Block| outside.function.blocks[*block].insts.iter();
         if !one.blocks.iter().flat_map(insts).any(|inst| matches!(inst.op, Op::InPacket { .. })) {
             return Some(());
         }
         for (pointer, bytes) in outside.tested().untested(outside.function, &one.blocks) {
-            if !made.contains(&pointer) {
+            if !defined.contains(&pointer) {
                 self.test_packet(outside, pointer, bytes)?;
             }
         }
@@ -270,7 +271,7 @@ impl Plan {
     }
 
     /// Finds what each turn leaves for the next.
-    fn carry(&mut self, function: &Function, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
+    fn carry(&mut self, function: &MirFunction, one: &Loop, defined: &BTreeSet<Value>) -> Option<()> {
         let terms = one.blocks.iter().flat_map(|block| function.blocks[*block].term.targets());
         let back: Vec<&Target> = terms.filter(|target| target.block == one.header).collect();
         for (index, param) in function.blocks[one.header].params.iter().enumerate() {
@@ -279,7 +280,7 @@ impl Plan {
             let carried = if function.values[*param].bits().is_some() {
                 let known = self.incoming.get(param).copied();
                 Carried::At(known.unwrap_or_else(|| self.place()))
-            } else if !made.contains(&first) && args.all(|other| other == first) {
+            } else if !defined.contains(&first) && args.all(|other| other == first) {
                 Carried::Always(first)
             } else {
                 return None;
@@ -290,7 +291,7 @@ impl Plan {
     }
 
     /// Where a number is that turns hand on.
-    fn carried_at(&self, function: &Function, one: &Loop, value: Value) -> Option<Place> {
+    fn carried_at(&self, function: &MirFunction, one: &Loop, value: Value) -> Option<Place> {
         let mut params = function.blocks[one.header].params.iter().zip(&self.carried);
         params.find_map(|(param, carried)| match carried {
             Carried::At(place) if *param == value => Some(*place),
@@ -301,9 +302,9 @@ impl Plan {
     /// Finds what the body makes and others read.
     fn hand_out(
         &mut self,
-        function: &Function,
+        function: &MirFunction,
         one: &Loop,
-        made: &BTreeSet<Value>,
+        defined: &BTreeSet<Value>,
         known: &BTreeSet<Value>,
     ) -> Option<()> {
         let mut read = BTreeSet::new();
@@ -320,8 +321,8 @@ impl Plan {
         let carried = read.iter().filter_map(|value| Some((*value, self.carried_at(function, one, *value)?)));
         self.outgoing = carried.collect();
         let ops = function.definitions();
-        let remaking = Remaking { function, ops: &ops, made };
-        for value in read.intersection(made).filter(|value| !known.contains(value)) {
+        let remaking = Rematerializer { function, ops: &ops, defined };
+        for value in read.intersection(defined).filter(|value| !known.contains(value)) {
             let ty = function.values[*value];
             let is_asked = ty.bits().is_none() || ops[*value].is_some_and(is_test);
             if is_asked && remaking.is_possible(*value) {
@@ -336,7 +337,7 @@ impl Plan {
     }
 
     /// Whether turns take a pointer for tested and do not test it themselves: no turn begins without it.
-    pub fn is_tested_before(&self, function: &Function, one: &Loop, pointer: Value) -> bool {
+    pub fn is_tested_before(&self, function: &MirFunction, one: &Loop, pointer: Value) -> bool {
         let insts = || one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
         let mut tests = insts().chain(&self.addresses);
         tests.all(|inst| inst.op != Op::IsNull(pointer))
@@ -345,11 +346,11 @@ impl Plan {
 
     /// Finds what is known of the numbers that are handed over: read from memory again, they may be anything to the
     /// verifier, while checks of them are gone.
-    fn find_bounds(&mut self, function: &Function) {
+    fn find_bounds(&mut self, function: &MirFunction) {
         let decides = deciding(function);
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
         for value in self.incoming.keys().chain(self.outgoing.keys()).filter(|value| decides[**value]) {
-            let most = bounds::shown(&ops, &function.values, *value).most;
+            let most = bounds::proven(&ops, &function.values, *value).most;
             if most < i32::MAX as u64 {
                 self.bounds.insert(*value, most + 1);
             }
@@ -357,7 +358,7 @@ impl Plan {
     }
 
     /// Finds the slots of the frame that the body uses: others must not use them.
-    fn keep_slots(&mut self, function: &Function, one: &Loop) -> Option<()> {
+    fn keep_slots(&mut self, function: &MirFunction, one: &Loop) -> Option<()> {
         let ops = function.definitions();
         let slots_of = |block: Block| {
             let data = &function.blocks[block];
@@ -381,7 +382,7 @@ impl Plan {
 }
 
 /// The address of the function's scratch slot: what a program claims, or the parameter of a function.
-fn scratch_slot(function: &Function) -> Option<Value> {
+fn scratch_slot(function: &MirFunction) -> Option<Value> {
     let ops = function.definitions();
     let is_claimed = |value: Value| match ops[value] {
         Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
@@ -393,10 +394,10 @@ fn scratch_slot(function: &Function) -> Option<Value> {
     let params = &function.blocks[function.entry()].params;
     let param = params.iter().copied().find(|value| function.values[*value] == entry);
     let insts = function.reverse_postorder().into_iter().flat_map(|block| &function.blocks[block].insts);
-    let made = insts.into_iter().find_map(|inst| match inst.op {
+    let defined = insts.into_iter().find_map(|inst| match inst.op {
         Op::NonNull(value) if is_claimed(value) => inst.result,
         Op::Load { .. } => inst.result.filter(|result| function.values[*result] == entry),
         _ => None,
     });
-    param.or(made)
+    param.or(defined)
 }

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bounds;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Inst, Op, Origin, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Inst, MirFunction, Op, Origin, Type, Value};
 
 /// Most bytes behind a pointer that are looked for.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Blocks that use pointers from outside.
 pub struct Reach<'a> {
-    pub function: &'a Function,
+    pub function: &'a MirFunction,
     pub blocks: &'a BTreeSet<Block>,
     pub ops: &'a IndexVec<Value, Option<Op>>,
     /// What bodies use behind the pointers that they are given last.
-    pub handed: &'a BTreeMap<FuncId, Vec<u32>>,
+    pub pointee_bytes: &'a BTreeMap<FuncId, Vec<u32>>,
 }
 
 impl Reach<'_> {
@@ -60,10 +60,10 @@ impl Reach<'_> {
                 self.bytes(inst.result?, at.checked_add(self.most(*distance)?)?)
             }
             Op::Call { callee: Callee::Function(id), args } => {
-                let handed = self.handed.get(id)?;
-                let first = args.len().checked_sub(handed.len())?;
+                let pointee_bytes = self.pointee_bytes.get(id)?;
+                let first = args.len().checked_sub(pointee_bytes.len())?;
                 let used = args.iter().enumerate().filter(|(_, arg)| **arg == pointer);
-                let bytes = used.map(|(index, _)| handed.get(index.checked_sub(first)?).copied());
+                let bytes = used.map(|(index, _)| pointee_bytes.get(index.checked_sub(first)?).copied());
                 Some(at + u64::from(bytes.collect::<Option<Vec<_>>>()?.into_iter().max()?))
             }
             _ => None,
@@ -79,7 +79,7 @@ impl Reach<'_> {
                 let factor = 1u64.checked_shl(u32::try_from(self.most(*b)?).ok()?)?;
                 self.most(*a)?.checked_mul(factor)
             }
-            _ => Some(bounds::shown(self.ops, &self.function.values, value).most),
+            _ => Some(bounds::proven(self.ops, &self.function.values, value).most),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::loops::Loop;
 use super::maker::Caller;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, Op, Target, Terminator, Type, Value};
+use crate::kernel::mir::{Block, MirFunction, Op, Target, Terminator, Type, Value};
 
 /// A way out of a loop: from where, and which of the targets.
 type Exit = (Block, usize);
@@ -26,13 +26,13 @@ pub struct Shown {
 
 impl Shown {
     /// Looks at a loop whose turns become calls.
-    pub fn new(function: &Function, one: &Loop, exits: &[Exit]) -> Shown {
+    pub fn new(function: &MirFunction, one: &Loop, exits: &[Exit]) -> Shown {
         if !is_any_taken_for_tested(function, one) {
             return Shown::default();
         }
         let order = function.reverse_postorder();
-        let ways_in = function.ways_in(&order);
-        let dominators = Dominators::of(&order, &ways_in);
+        let predecessors = function.predecessors(&order);
+        let dominators = Dominators::of(&order, &predecessors);
         let tested = tested_before(function, one, &order, &dominators);
         if tested.is_empty() {
             return Shown::default();
@@ -64,7 +64,7 @@ impl Shown {
         };
         for block in order.iter().filter(|block| one.blocks.contains(block)) {
             // What comes back to a block has been there and knows no less.
-            let before = ways_in[*block].iter().filter(|from| !dominators.dominates(*block, **from));
+            let before = predecessors[*block].iter().filter(|from| !dominators.dominates(*block, **from));
             let edges = before.flat_map(|from| {
                 let targets = function.blocks[*from].term.targets().into_iter().enumerate();
                 targets.filter(|(_, to)| to.block == *block).map(|(number, _)| (*from, number))
@@ -101,7 +101,7 @@ impl Shown {
 }
 
 /// Whether code outside of the loop takes any pointer for tested, wherever it lies. Most functions have none.
-fn is_any_taken_for_tested(function: &Function, one: &Loop) -> bool {
+fn is_any_taken_for_tested(function: &MirFunction, one: &Loop) -> bool {
     let outside = function.blocks.iter_enumerated().filter(|(block, _)| !one.blocks.contains(block));
     let mut insts = outside.flat_map(|(_, data)| &data.insts);
     insts.any(|inst| matches!(inst.op, Op::InPacket { .. } | Op::NonNull(_)))
@@ -109,7 +109,7 @@ fn is_any_taken_for_tested(function: &Function, one: &Loop) -> bool {
 
 /// The pointers that there are outside, and that code behind the loop takes for tested, where only turns lead.
 fn tested_before(
-    function: &Function,
+    function: &MirFunction,
     one: &Loop,
     order: &[Block],
     dominators: &Dominators,
@@ -130,7 +130,7 @@ fn tested_before(
 }
 
 /// What turns compare addresses in packets with, as far as they ask for it themselves.
-fn packet_ends(function: &Function, one: &Loop) -> BTreeMap<Value, Op> {
+fn packet_ends(function: &MirFunction, one: &Loop) -> BTreeMap<Value, Op> {
     let insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     let asked = insts.filter(|inst| matches!(inst.op, Op::PacketEdge { .. }));
     asked.filter_map(|inst| Some((inst.result?, inst.op.clone()))).collect()

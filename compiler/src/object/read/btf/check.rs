@@ -8,8 +8,8 @@ use crate::btf::{FwdKind, TypeId};
 
 /// Checks all records; returns the size of each type, none for what has no size.
 pub(super) fn check(records: &[RawType]) -> Result<Vec<Option<u32>>, TypeError> {
-    let mut layouts = Walk::new(records, Edges::ByValue);
-    let mut chains = Walk::new(records, Edges::Chains);
+    let mut layouts = TypeVisitor::new(records, Edges::ByValue);
+    let mut chains = TypeVisitor::new(records, Edges::Chains);
     let ids = || (1u32..).zip(records);
     for (id, record) in ids() {
         check_references(records, record).map_err(|fault| (id, fault))?;
@@ -20,7 +20,7 @@ pub(super) fn check(records: &[RawType]) -> Result<Vec<Option<u32>>, TypeError> 
     }
     let sizes: Vec<_> = layouts.done.iter().map(|found| found.and_then(|(_, size)| size)).collect();
     for (id, record) in ids() {
-        check_places(&sizes, records, record).map_err(|fault| (id, fault))?;
+        check_value_types(&sizes, records, record).map_err(|fault| (id, fault))?;
     }
     Ok(sizes)
 }
@@ -66,22 +66,22 @@ enum Edges {
 }
 
 /// The depth of a type, and its size if it has one.
-type Found = (u32, Option<u32>);
+type DepthAndSize = (u32, Option<u32>);
 
 /// Visits types; the recursion ends at the deepest nesting that is allowed.
-struct Walk<'a> {
+struct TypeVisitor<'a> {
     records: &'a [RawType],
     edges: Edges,
-    done: Vec<Option<Found>>,
+    done: Vec<Option<DepthAndSize>>,
     is_open: Vec<bool>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TypeVisitor<'a> {
     fn new(records: &'a [RawType], edges: Edges) -> Self {
-        Walk { records, edges, done: vec![None; records.len()], is_open: vec![false; records.len()] }
+        TypeVisitor { records, edges, done: vec![None; records.len()], is_open: vec![false; records.len()] }
     }
 
-    fn visit(&mut self, id: TypeId, level: u32) -> Result<Found, TypeFault> {
+    fn visit(&mut self, id: TypeId, level: u32) -> Result<DepthAndSize, TypeFault> {
         let Some(at) = (id.0 as usize).checked_sub(1) else { return Ok((0, None)) };
         if let Some(Some(found)) = self.done.get(at) {
             return Ok(*found);
@@ -101,13 +101,13 @@ impl<'a> Walk<'a> {
         if found.0 > MAX_NESTING {
             return Err(TypeFault::Nesting);
         }
-        if let Some(place) = self.done.get_mut(at) {
-            *place = Some(found);
+        if let Some(memo) = self.done.get_mut(at) {
+            *memo = Some(found);
         }
         Ok(found)
     }
 
-    fn contents(&mut self, ty: &Type, level: u32) -> Result<Found, TypeFault> {
+    fn contents(&mut self, ty: &Type, level: u32) -> Result<DepthAndSize, TypeFault> {
         match ty {
             Type::Int { bytes, .. } | Type::Float { bytes, .. } | Type::Enum { bytes, .. } => {
                 Ok((0, Some(*bytes)))
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn chain(&mut self, ty: &Type, level: u32) -> Result<Found, TypeFault> {
+    fn chain(&mut self, ty: &Type, level: u32) -> Result<DepthAndSize, TypeFault> {
         match ty {
             Type::Pointer(ty)
             | Type::Modified { ty, .. }
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
             0 => u64::from(size) * 8,
             bits => {
                 let is_number =
-                    matches!(self.number_behind(member.ty), Some(Type::Int { .. } | Type::Enum { .. }));
+                    matches!(self.underlying_type(member.ty), Some(Type::Int { .. } | Type::Enum { .. }));
                 if !is_number || u32::from(bits) > size.saturating_mul(8) {
                     return Err(TypeFault::BitField(index));
                 }
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The type behind modifiers and typedefs; the visit has shown that it comes to an end.
-    fn number_behind(&self, id: TypeId) -> Option<&'a Type> {
+    fn underlying_type(&self, id: TypeId) -> Option<&'a Type> {
         let mut id = id;
         loop {
             match self.records.get((id.0 as usize).checked_sub(1)?)? {
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Types have a size where memory is needed, and a signature its dots at the end only.
-fn check_places(sizes: &[Option<u32>], records: &[RawType], record: &RawType) -> Result<(), TypeFault> {
+fn check_value_types(sizes: &[Option<u32>], records: &[RawType], record: &RawType) -> Result<(), TypeFault> {
     let has_size = |id: TypeId| (id.0 as usize).checked_sub(1).and_then(|at| *sizes.get(at)?).is_some();
     match record {
         RawType::Type(Type::Signature { result, params }) => {

@@ -66,7 +66,7 @@ pub(super) struct RawEntry {
     pub offset: u32,
     pub bytes: u32,
     /// Where the offset lies in the section: a relocation may belong to it.
-    pub place: u64,
+    pub reloc_offset: u64,
 }
 
 impl<'a> RawTypes<'a> {

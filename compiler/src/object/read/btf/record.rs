@@ -268,10 +268,10 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             return Err(Reason::Name(NameError::Character(visible(name))).into());
         }
         let mut entries = Vec::with_capacity(self.head.len as usize);
-        let mut place = u64::from(self.offset) + u64::from(TYPE_BYTES) + 4;
+        let mut reloc_offset = u64::from(self.offset) + u64::from(TYPE_BYTES) + 4;
         for [var, offset, bytes] in self.elements() {
-            entries.push(RawEntry { var: TypeId(var), offset, bytes, place });
-            place += 12;
+            entries.push(RawEntry { var: TypeId(var), offset, bytes, reloc_offset });
+            reloc_offset += 12;
         }
         // The size is 0 or that of the section in the file: the writer has the latter.
         Ok(RawType::Section(RawSection { name: name.to_owned(), entries }))

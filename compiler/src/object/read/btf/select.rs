@@ -29,14 +29,14 @@ impl<'t, 'a> Selection<'t, 'a> {
 
     /// The new id of a type.
     pub(in super::super) fn keep(&mut self, old: TypeId) -> TypeId {
-        let place = (old.0 as usize).checked_sub(1).and_then(|at| self.ids.get_mut(at));
-        let Some(place) = place else { return TypeId::VOID };
-        if *place == TypeId::VOID {
+        let assigned = (old.0 as usize).checked_sub(1).and_then(|at| self.ids.get_mut(at));
+        let Some(assigned) = assigned else { return TypeId::VOID };
+        if *assigned == TypeId::VOID {
             self.order.push(old);
             self.pending.push_back(old);
-            *place = TypeId(u32::try_from(self.order.len()).unwrap_or(u32::MAX));
+            *assigned = TypeId(u32::try_from(self.order.len()).unwrap_or(u32::MAX));
         }
-        *place
+        *assigned
     }
 
     /// The types.
@@ -62,8 +62,8 @@ impl<'t, 'a> Selection<'t, 'a> {
     }
 
     fn new_id(&self, old: TypeId) -> TypeId {
-        let place = (old.0 as usize).checked_sub(1).and_then(|at| self.ids.get(at));
-        place.copied().unwrap_or(TypeId::VOID)
+        let assigned = (old.0 as usize).checked_sub(1).and_then(|at| self.ids.get(at));
+        assigned.copied().unwrap_or(TypeId::VOID)
     }
 
     fn renumber(&self, ty: &Type) -> Type {

@@ -11,7 +11,7 @@ mod symbol;
 
 pub(super) use relocation::{Relocation, RelocationKind, Relocations};
 pub(super) use section::{Role, Section};
-pub(super) use symbol::{Binding, Place, Symbol, SymbolKind};
+pub(super) use symbol::{Binding, Symbol, SymbolKind, SymbolSection};
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ impl<'a> Elf<'a> {
         let (symbol_section, symbols) = symbol::read(&sections)?;
         let mut by_section: HashMap<_, Vec<_>> = HashMap::new();
         for (index, symbol) in symbols.iter().enumerate() {
-            if let Place::Section(section) = symbol.place {
+            if let SymbolSection::Section(section) = symbol.section {
                 by_section.entry(section).or_default().push(index);
             }
         }

@@ -18,7 +18,7 @@ pub(in super::super) struct Symbol<'a> {
     pub binding: Binding,
     /// Hidden from other objects: libbpf takes such functions and variables for static.
     pub is_hidden: bool,
-    pub place: Place,
+    pub section: SymbolSection,
     pub value: u64,
     pub size: u64,
 }
@@ -41,7 +41,7 @@ pub(in super::super) enum Binding {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum Place {
+pub(in super::super) enum SymbolSection {
     /// Something of the kernel.
     Undefined,
     /// A file's name.
@@ -112,13 +112,13 @@ fn symbol<'a>(
         3 => false,
         _ => return Err("has a visibility that no BPF object has"),
     };
-    let place = match number {
-        0 => Place::Undefined,
-        ABSOLUTE if kind == SymbolKind::File => Place::Absolute,
+    let section = match number {
+        0 => SymbolSection::Undefined,
+        ABSOLUTE if kind == SymbolKind::File => SymbolSection::Absolute,
         number if number >= FIRST_RESERVED => return Err("is in no section"),
-        number => Place::Section(number.into()),
+        number => SymbolSection::Section(number.into()),
     };
-    if let Place::Section(section) = place {
+    if let SymbolSection::Section(section) = section {
         let section = sections.get(section).ok_or("is in a section that does not exist")?;
         let end = value.checked_add(size).ok_or("ends behind the last address")?;
         if end > section.size && !matches!(section.role, Role::Ignored) {
@@ -131,8 +131,8 @@ fn symbol<'a>(
         return Err("has a value and is nowhere");
     }
     let is_null = index == 0;
-    if is_null && (!name.is_empty() || kind != SymbolKind::None || place != Place::Undefined) {
+    if is_null && (!name.is_empty() || kind != SymbolKind::None || section != SymbolSection::Undefined) {
         return Err("is the first one and must be empty");
     }
-    Ok(Symbol { name, kind, binding, is_hidden, place, value, size })
+    Ok(Symbol { name, kind, binding, is_hidden, section, value, size })
 }

@@ -29,13 +29,13 @@ pub use supervisor::Supervisor;
 /// A filter of ours. Dropping it takes it away.
 #[derive(Debug)]
 pub(in crate::bpf) struct Filter {
-    place: Place,
+    attach_point: AttachPoint,
     supervisor: Arc<Supervisor>,
 }
 
 /// Where a filter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct AttachPoint {
     interface: i32,
     side: Side,
     /// The filter's number among those of its priority.
@@ -62,39 +62,39 @@ impl Filter {
         supervisor: &Arc<Supervisor>,
     ) -> Result<Filter, Errno> {
         // Whose the qdisc is turns out when it is made; until then it may be ours.
-        let place = Place { interface, side, handle: random_handle()?, owns_qdisc: true };
-        supervisor.expect(&place)?;
+        let attach_point = AttachPoint { interface, side, handle: random_handle()?, owns_qdisc: true };
+        supervisor.expect(&attach_point)?;
         // From here on a failure drops the filter, after the lock, and with it what is ours.
-        let mut filter = Filter { place, supervisor: Arc::clone(supervisor) };
+        let mut filter = Filter { attach_point, supervisor: Arc::clone(supervisor) };
         let _lock = lock()?;
         match netlink::add_qdisc(interface) {
             // One that has nothing in it a killed host may have left a moment ago.
             Err(Errno::EEXIST) if netlink::filters(interface)? != Filters::Others => {}
             Err(Errno::EEXIST) => {
-                filter.place.owns_qdisc = false;
-                supervisor.correct(&filter.place)?;
+                filter.attach_point.owns_qdisc = false;
+                supervisor.correct(&filter.attach_point)?;
             }
             added => added?,
         }
-        netlink::add_filter(&filter.place, program)?;
+        netlink::add_filter(&filter.attach_point, program)?;
         Ok(filter)
     }
 }
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        undo(&self.place);
-        self.supervisor.forget(&self.place);
+        undo(&self.attach_point);
+        self.supervisor.forget(&self.attach_point);
     }
 }
 
 /// Takes a filter away, and the qdisc if it is ours and nobody uses it. What is not there is no failure; what cannot be
 /// taken away cannot be told to anybody who could do more. Allocates nothing: the supervisor may not.
-fn undo(place: &Place) {
+fn undo(attach_point: &AttachPoint) {
     let _lock = lock();
-    let _ = netlink::delete_filter(place);
-    if place.owns_qdisc && netlink::filters(place.interface) == Ok(Filters::None) {
-        let _ = netlink::delete_qdisc(place.interface);
+    let _ = netlink::delete_filter(attach_point);
+    if attach_point.owns_qdisc && netlink::filters(attach_point.interface) == Ok(Filters::None) {
+        let _ = netlink::delete_qdisc(attach_point.interface);
     }
 }
 

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 
-use super::{Place, Side};
+use super::{AttachPoint, Side};
 
 /// The qdisc, and its parent. Source: include/uapi/linux/pkt_sched.h, `TC_H_CLSACT`, v6.1.
 const CLSACT: u32 = 0xffff_fff1;
@@ -53,8 +53,8 @@ pub(super) fn delete_qdisc(interface: i32) -> Result<(), Errno> {
     message.done()
 }
 
-pub(super) fn add_filter(place: &Place, program: BorrowedFd<'_>) -> Result<(), Errno> {
-    let mut message = Message::filter(libc::RTM_NEWTFILTER, CREATE, place);
+pub(super) fn add_filter(attach_point: &AttachPoint, program: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut message = Message::filter(libc::RTM_NEWTFILTER, CREATE, attach_point);
     message.attribute(TCA_KIND, b"bpf\0");
     let options = message.begin(TCA_OPTIONS);
     message.attribute(TCA_BPF_FD, &program.as_raw_fd().to_ne_bytes());
@@ -64,8 +64,8 @@ pub(super) fn add_filter(place: &Place, program: BorrowedFd<'_>) -> Result<(), E
     message.done()
 }
 
-pub(super) fn delete_filter(place: &Place) -> Result<(), Errno> {
-    let mut message = Message::filter(libc::RTM_DELTFILTER, REQUEST, place);
+pub(super) fn delete_filter(attach_point: &AttachPoint) -> Result<(), Errno> {
+    let mut message = Message::filter(libc::RTM_DELTFILTER, REQUEST, attach_point);
     message.attribute(TCA_KIND, b"bpf\0");
     message.done()
 }
@@ -119,9 +119,9 @@ impl Message {
         message
     }
 
-    fn filter(kind: u16, flags: u16, place: &Place) -> Message {
-        let parent = if place.side == Side::Ingress { INGRESS } else { EGRESS };
-        Message::new(kind, flags, place.interface, place.handle, parent, PRIORITY)
+    fn filter(kind: u16, flags: u16, attach_point: &AttachPoint) -> Message {
+        let parent = if attach_point.side == Side::Ingress { INGRESS } else { EGRESS };
+        Message::new(kind, flags, attach_point.interface, attach_point.handle, parent, PRIORITY)
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
@@ -163,7 +163,7 @@ impl Message {
         loop {
             let len = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
             let mut rest = answer.get(..len).unwrap_or_default();
-            while let Some((kind, body, behind)) = split(rest) {
+            while let Some((kind, body, tail)) = split(rest) {
                 match i32::from(kind) {
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => {
@@ -177,7 +177,7 @@ impl Message {
                     }
                     _ => seen(kind, body),
                 }
-                rest = behind;
+                rest = tail;
             }
         }
     }

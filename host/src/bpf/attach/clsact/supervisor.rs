@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{ForkResult, fork, pipe2, setsid};
 
-use super::{Place, Side, undo};
+use super::{AttachPoint, Side, undo};
 
 /// Most filters at one time.
 const MOST: usize = 256;
@@ -56,33 +56,33 @@ impl Supervisor {
     ///
     /// # Errors
     /// ENOSPC if there are too many; of write(2).
-    pub(super) fn expect(&self, place: &Place) -> Result<(), Errno> {
+    pub(super) fn expect(&self, attach_point: &AttachPoint) -> Result<(), Errno> {
         if self.known.fetch_add(1, Ordering::Relaxed) >= MOST {
             self.known.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::ENOSPC);
         }
-        self.tell(true, place)
+        self.report(true, attach_point)
     }
 
     /// Tells more of a filter that it knows.
-    pub(super) fn correct(&self, place: &Place) -> Result<(), Errno> {
-        self.tell(true, place)
+    pub(super) fn correct(&self, attach_point: &AttachPoint) -> Result<(), Errno> {
+        self.report(true, attach_point)
     }
 
     /// Tells of a filter that is gone.
-    pub(super) fn forget(&self, place: &Place) {
+    pub(super) fn forget(&self, attach_point: &AttachPoint) {
         self.known.fetch_sub(1, Ordering::Relaxed);
         // Without the other process nobody undoes it a second time, either.
-        let _ = self.tell(false, place);
+        let _ = self.report(false, attach_point);
     }
 
-    fn tell(&self, is_there: bool, place: &Place) -> Result<(), Errno> {
+    fn report(&self, is_there: bool, attach_point: &AttachPoint) -> Result<(), Errno> {
         let mut record = [0; RECORD];
         record[0] = is_there.into();
-        record[1] = (place.side == Side::Egress).into();
-        record[2] = place.owns_qdisc.into();
-        record[4..8].copy_from_slice(&place.interface.to_ne_bytes());
-        record[8..12].copy_from_slice(&place.handle.to_ne_bytes());
+        record[1] = (attach_point.side == Side::Egress).into();
+        record[2] = attach_point.owns_qdisc.into();
+        record[4..8].copy_from_slice(&attach_point.interface.to_ne_bytes());
+        record[8..12].copy_from_slice(&attach_point.handle.to_ne_bytes());
         let written = (&self.pipe).write_all(&record);
         written.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     }
@@ -106,27 +106,28 @@ fn supervise(pipe: OwnedFd) {
         libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
     }
     let mut pipe = File::from(pipe);
-    let mut places: [Option<Place>; MOST] = [None; MOST];
+    let mut attach_points: [Option<AttachPoint>; MOST] = [None; MOST];
     let mut record = [0; RECORD];
     while pipe.read_exact(&mut record).is_ok() {
-        let (is_there, place) = place_of(&record);
-        let same = |one: &Option<Place>| one.is_some_and(|one| one.handle == place.handle);
-        let at = places.iter().position(same).or_else(|| places.iter().position(Option::is_none));
-        if let Some(slot) = at.and_then(|at| places.get_mut(at)) {
-            *slot = is_there.then_some(place);
+        let (is_there, attach_point) = attach_point_of(&record);
+        let same = |one: &Option<AttachPoint>| one.is_some_and(|one| one.handle == attach_point.handle);
+        let at =
+            attach_points.iter().position(same).or_else(|| attach_points.iter().position(Option::is_none));
+        if let Some(slot) = at.and_then(|at| attach_points.get_mut(at)) {
+            *slot = is_there.then_some(attach_point);
         }
     }
-    places.iter().flatten().for_each(undo);
+    attach_points.iter().flatten().for_each(undo);
 }
 
-fn place_of(record: &[u8; RECORD]) -> (bool, Place) {
+fn attach_point_of(record: &[u8; RECORD]) -> (bool, AttachPoint) {
     let number =
         |at: usize| record.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
-    let place = Place {
+    let attach_point = AttachPoint {
         side: if record[1] == 1 { Side::Egress } else { Side::Ingress },
         owns_qdisc: record[2] == 1,
         interface: i32::from_ne_bytes(number(4)),
         handle: u32::from_ne_bytes(number(8)),
     };
-    (record[0] == 1, place)
+    (record[0] == 1, attach_point)
 }

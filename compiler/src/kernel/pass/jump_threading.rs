@@ -1,0 +1,232 @@
+//! Where a block only asks about its parameter, whoever passes a constant goes on without asking.
+//!
+//! ```text
+//! a: jump join(1)          a: jump yes
+//! b: jump join(0)    ->    b: jump no
+//! join(p): if p then yes else no
+//! ```
+//!
+//! The same where it asks what a branch before it has asked, and where it works out the question from constants. What
+//! the block makes and others read is made again on the way that leads past it, and the two meet where the ways do.
+
+use std::collections::BTreeMap;
+
+use super::changes::Changes;
+use super::const_fold::{evaluate, holds, narrowed, swapped};
+use super::flow::Flow;
+use super::{constants, repair, uses};
+use crate::index::IndexVec;
+use crate::kernel::mir::{
+    BinaryOp, Block, BlockData, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
+};
+
+/// Blocks that are passed by in one run of the pass; the others wait for the next, after what became simpler.
+const MAX_THREADS: usize = 32;
+
+/// Instructions of a block that asks which may be made again.
+const MAX_INSTS: usize = 3;
+
+/// Runs the pass.
+pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
+    let Some(mut flow) = thread_first(function, flow) else { return Changes::NONE };
+    // One at a time: each changes who comes from where.
+    for _ in 1..MAX_THREADS {
+        let Some(changed) = thread_first(function, &flow) else { break };
+        flow = changed;
+    }
+    Changes::CONTROL_FLOW | Changes::VALUES
+}
+
+/// Who comes from where, and what is constant.
+struct Threader<'a> {
+    flow: &'a Flow,
+    constants: IndexVec<Value, Option<u64>>,
+}
+
+/// Passes by the first block that can be; gives how control goes then.
+fn thread_first(function: &mut MirFunction, flow: &Flow) -> Option<Flow> {
+    let known = Threader { flow, constants: constants(function) };
+    for join in &flow.order {
+        let decided = known.decided(function, *join);
+        if !decided.is_empty() {
+            return Some(pass_by(function, *join, &decided));
+        }
+    }
+    None
+}
+
+impl Threader<'_> {
+    /// The blocks that come to one which only asks, with the answer that they will get.
+    fn decided(&self, function: &MirFunction, join: Block) -> Vec<(Block, bool)> {
+        let data = &function.blocks[join];
+        let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
+        // A question whose answer is a constant is for `branches`.
+        if join == function.entry() || !only_asks(data) || self.constants[*cond].is_some() {
+            return Vec::new();
+        }
+        let defined_here =
+            data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
+        let predecessors = self.flow.predecessors[join].iter();
+        let answers = predecessors.filter_map(|from| {
+            let answer = match defined_here {
+                true => self.evaluated(function, *from, join, *cond),
+                false => self.answer(function, *cond, (*from, join)),
+            };
+            Some((*from, answer?))
+        });
+        let goes_on = |answer: bool| if answer { then.block != join } else { otherwise.block != join };
+        let decided: Vec<_> = answers.filter(|(_, answer)| goes_on(*answer)).collect();
+        if decided.is_empty() || self.is_header(join) && !self.may_skip_header(function, join) {
+            return Vec::new();
+        }
+        // An answer that is needed behind the question would have to be kept.
+        let mut tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
+        if tests.any(|test| uses(function, &self.flow.order, test).iter().any(|block| *block != join)) {
+            return Vec::new();
+        }
+        decided
+    }
+
+    fn is_header(&self, block: Block) -> bool {
+        self.flow.predecessors[block].iter().any(|from| self.flow.dominators.dominates(block, *from))
+    }
+
+    /// Whether a loop may be entered behind its header: nothing is made again there, and what the header makes is read
+    /// behind one of its ends only.
+    fn may_skip_header(&self, function: &MirFunction, header: Block) -> bool {
+        let data = &function.blocks[header];
+        let results = data.insts.iter().filter_map(|inst| inst.result);
+        let uses = |value: Value| uses(function, &self.flow.order, value);
+        let outside = |value: Value| uses(value).into_iter().filter(|block| *block != header);
+        if results.clone().count() > 1 || results.into_iter().any(|result| outside(result).next().is_some()) {
+            return false;
+        }
+        let next = data.term.targets().into_iter().map(|target| target.block);
+        let own: Vec<Block> = next.filter(|block| self.flow.predecessors[*block] == [header]).collect();
+        let covered = |block: Block| own.iter().any(|above| self.flow.dominators.dominates(*above, block));
+        data.params.iter().all(|param| outside(*param).all(covered))
+    }
+
+    /// What a block works out of the arguments of one that jumps to it.
+    fn evaluated(&self, function: &MirFunction, from: Block, join: Block, cond: Value) -> Option<bool> {
+        let data = &function.blocks[join];
+        let targets = function.blocks[from].term.targets();
+        let args = &targets.into_iter().find(|target| target.block == join)?.args;
+        let mut known: BTreeMap<Value, u64> = BTreeMap::new();
+        let mut passed: BTreeMap<Value, Value> = BTreeMap::new();
+        for (param, arg) in data.params.iter().zip(args) {
+            passed.insert(*param, *arg);
+            known.extend(self.constants[*arg].map(|bits| (*param, bits)));
+        }
+        for inst in &data.insts {
+            let constant = |value: &Value| known.get(value).copied().or(self.constants[*value]);
+            let width = |value: &Value| function.values[*value].bits().unwrap_or(64);
+            let bits = match &inst.op {
+                Op::Binary(op, a, b) => match (constant(a), constant(b)) {
+                    (Some(left), Some(right)) => Some(evaluate(*op, width(a), left, right)),
+                    _ => None,
+                },
+                Op::Compare(condition, a, b) => match (constant(a), constant(b)) {
+                    (Some(left), Some(right)) => Some(u64::from(holds(*condition, width(a), left, right))),
+                    _ => None,
+                },
+                Op::Narrow { value, bits, signed } => {
+                    constant(value).map(|number| narrowed(number, *bits, *signed))
+                }
+                Op::ZeroExtend(value) => constant(value),
+                Op::Truncate(value) => constant(value).map(|number| number & 0xffff_ffff),
+                Op::SwapBytes { value, bits } => constant(value).map(|number| swapped(number, *bits)),
+                Op::IsNull(pointer) => {
+                    let pointer = passed.get(pointer).unwrap_or(pointer);
+                    let origin = function.values[*pointer];
+                    match matches!(origin, Type::Ptr(origin) if Origin::is_memory(origin)) {
+                        true => Some(0),
+                        false => self.constants[*pointer].map(|bits| u64::from(bits == 0)),
+                    }
+                }
+                _ => None,
+            };
+            if let (Some(result), Some(bits)) = (inst.result, bits) {
+                known.insert(result, bits);
+            }
+        }
+        known.get(&cond).map(|bits| *bits != 0)
+    }
+
+    /// Whether a condition holds on the way from one block to the next, if a branch above says it.
+    fn answer(&self, function: &MirFunction, cond: Value, (from, to): (Block, Block)) -> Option<bool> {
+        let (mut from, mut to, mut alone) = (from, to, true);
+        loop {
+            if let Terminator::Branch { cond: asked, then, otherwise } = &function.blocks[from].term
+                && *asked == cond
+                && alone
+                && then.block != otherwise.block
+            {
+                return Some(then.block == to);
+            }
+            to = from;
+            from = self.flow.dominators.immediate(from)?;
+            alone = self.flow.predecessors[to] == [from];
+        }
+    }
+}
+
+/// Whether a block does nothing but work out a question.
+fn only_asks(data: &BlockData) -> bool {
+    let is_question = |inst: &Inst| {
+        let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
+        let is_width = matches!(inst.op, Op::Narrow { .. } | Op::ZeroExtend(_) | Op::Truncate(_));
+        let is_form = is_width || matches!(inst.op, Op::SwapBytes { .. });
+        is_bits || is_form || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
+    };
+    data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)
+}
+
+/// Lets blocks go where the question would lead them, each through a block of its own that makes what the block makes
+/// that asks. Gives how control goes then.
+fn pass_by(function: &mut MirFunction, join: Block, decided: &[(Block, bool)]) -> Flow {
+    let data = function.blocks[join].clone();
+    let Terminator::Branch { then, otherwise, .. } = &data.term else {
+        return Flow::new(function);
+    };
+    let results = data.insts.iter().filter_map(|inst| inst.result);
+    let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
+    let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> =
+        defined.iter().map(|value| (*value, BTreeMap::from([(join, *value)]))).collect();
+    for (from, answer) in decided {
+        let beyond = if *answer { then } else { otherwise };
+        let targets = function.blocks[*from].term.targets();
+        let Some(args) = targets.into_iter().find(|target| target.block == join).map(|one| one.args.clone())
+        else {
+            continue;
+        };
+        let mut stands_for: BTreeMap<Value, Value> = data.params.iter().copied().zip(args).collect();
+        let mut insts = data.insts.clone();
+        for inst in &mut insts {
+            inst.op.map_operands(&mut |value| stands_for.get(&value).copied().unwrap_or(value));
+            if let Some(result) = inst.result {
+                let again = function.values.push(function.values[result]);
+                stands_for.insert(result, again);
+                inst.result = Some(again);
+            }
+        }
+        let args = beyond.args.iter().map(|arg| stands_for.get(arg).copied().unwrap_or(*arg)).collect();
+        let term = Terminator::Jump(Target { block: beyond.block, args });
+        let bypass = function.blocks.push(BlockData { params: Vec::new(), insts, term, span: data.span });
+        for target in function.blocks[*from].term.targets_mut() {
+            if target.block == join {
+                *target = Target::to(bypass);
+            }
+        }
+        for (value, by_block) in &mut definitions {
+            // What a loop's header hands back to itself is no other definition.
+            let stands = stands_for.get(value).filter(|stands| *stands != value);
+            by_block.extend(stands.map(|stands| (bypass, *stands)));
+        }
+    }
+    let flow = Flow::new(function);
+    for (value, by_block) in definitions {
+        repair::run(function, (&flow.order, &flow.predecessors), value, &by_block, Some(join));
+    }
+    flow
+}

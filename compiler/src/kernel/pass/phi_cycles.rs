@@ -1,0 +1,56 @@
+//! Removes block parameters that only hand one value to each other, however many loops they go round.
+//!
+//! ```text
+//! jump outer(a)                  jump outer
+//! outer(p): jump inner(p)    ->  outer: jump inner
+//! inner(q): .. q ..              inner: .. a ..
+//!     goes to inner(q), outer(q)
+//! ```
+
+use super::changes::Changes;
+use super::flow::Flow;
+use super::{Replacements, redundant_params};
+use crate::index::IndexVec;
+use crate::kernel::mir::{Block, MirFunction, Value};
+
+/// Runs the pass.
+pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
+    let stands_for = stands_for(function, &flow.order);
+    let mut replacements = Replacements::default();
+    let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
+    for block in &flow.order {
+        for (index, param) in function.blocks[*block].params.iter().enumerate() {
+            if let Some(only) = stands_for[*param].filter(|only| only != param) {
+                replacements.replace(*param, only);
+                removed[*block].push(index);
+            }
+        }
+    }
+    Changes::VALUES.when(redundant_params::drop_replaced(function, &removed, &replacements))
+}
+
+/// The one value that each value is: a parameter is itself where different values come in.
+fn stands_for(function: &MirFunction, order: &[Block]) -> IndexVec<Value, Option<Value>> {
+    let entry = function.entry();
+    let mut found: IndexVec<Value, Option<Value>> = function.values.ids().map(Some).collect();
+    for block in order.iter().filter(|block| **block != entry) {
+        // Nothing is known to come in yet: what a loop carries round adds nothing to what enters it.
+        function.blocks[*block].params.iter().for_each(|param| found[*param] = None);
+    }
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
+            for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
+                let Some(new) = found[*arg] else { continue };
+                let met = match found[*param] {
+                    Some(known) if known != new => *param,
+                    _ => new,
+                };
+                changed |= found[*param] != Some(met);
+                found[*param] = Some(met);
+            }
+        }
+    }
+    found
+}

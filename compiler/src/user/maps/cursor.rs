@@ -1,0 +1,80 @@
+//! Walks over the entries of a map, `clear` and `count`.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::abi::LIST_LEN;
+use super::super::code::{Var, WasmCode, mem};
+use super::super::cx::Cx;
+use super::super::runtime::{Routine, push_failed, reset_arena};
+use super::{Table, UNAVAILABLE, push_warn};
+
+/// Opens a map; returns 0 from the routine if it cannot be opened.
+fn opened(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, location: Var, location_len: Var) -> Var {
+    let handle = code.local(ValType::I32);
+    let open = cx.routine(Routine::MapOpen(map));
+    code.get(location).get(location_len).call(open).tee(handle).i32(UNAVAILABLE).op(I::I32Eq).if_();
+    code.i32(0).op(I::Return).end();
+    reset_arena(code);
+    handle
+}
+
+/// Returns 0 from the routine, after a line, if the host refused.
+fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Var, location_len: Var) {
+    push_failed(cx, code);
+    code.if_();
+    push_warn(cx, code, err, location, location_len);
+    code.i32(0).op(I::Return).end();
+}
+
+/// [`Routine::MapCursor`]. Slots of all CPUs are added up by a lookup of their own.
+pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (location, location_len) = (Var(0), Var(1));
+    let cursor = cx.host("maps", "[method]map.walk");
+    let shape = cx.abi.result("maps", "[method]map.walk");
+    let handle = opened(cx, code, map, location, location_len);
+    let values = i32::from(!map.is_per_cpu(cx.hir));
+    code.get(handle).i32(values).u32(cx.returned).call(cursor);
+    return_if_failed(cx, code, shape.err().offset, location, location_len);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset)));
+}
+
+/// [`Routine::MapNext`].
+pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
+    let (cursor, to, most, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
+    let next = cx.host("maps", "[method]cursor.next");
+    let shape = cx.abi.result("maps", "[method]cursor.next");
+    let list = shape.ok().offset;
+    code.get(cursor).op(I::I32Eqz).if_();
+    code.i32(0).op(I::Return).end();
+    reset_arena(code);
+    code.get(cursor).get(most).u32(cx.returned).call(next);
+    return_if_failed(cx, code, shape.err().offset, location, location_len);
+    // A host that answers with more has broken the contract.
+    code.u32(cx.returned).op(I::I32Load(mem(list + LIST_LEN))).get(most).op(I::I32GtU).if_();
+    code.op(I::Unreachable).end();
+    code.get(to).u32(cx.returned).op(I::I32Load(mem(list)));
+    code.u32(cx.returned).op(I::I32Load(mem(list + LIST_LEN))).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.u32(cx.returned).op(I::I32Load(mem(list + LIST_LEN)));
+}
+
+/// [`Routine::MapCount`].
+pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (location, location_len) = (Var(0), Var(1));
+    let count = cx.host("maps", "[method]map.count");
+    let shape = cx.abi.result("maps", "[method]map.count");
+    let handle = opened(cx, code, map, location, location_len);
+    code.get(handle).u32(cx.returned).call(count);
+    return_if_failed(cx, code, shape.err().offset, location, location_len);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset)));
+}
+
+/// [`Routine::MapClear`].
+pub fn clear(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
+    let (location, location_len) = (Var(0), Var(1));
+    let clear = cx.host("maps", "[method]map.clear");
+    let err = cx.abi.result("maps", "[method]map.clear").err().offset;
+    let handle = opened(cx, code, map, location, location_len);
+    code.get(handle).u32(cx.returned).call(clear);
+    return_if_failed(cx, code, err, location, location_len);
+    code.i32(0);
+}

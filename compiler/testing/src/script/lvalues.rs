@@ -1,0 +1,157 @@
+//! Places that a script may read and write: variables and map elements, and parts of them.
+
+use super::exprs::MAX_DEPTH;
+use super::scope::{Gen, Key};
+use super::tree::Node;
+use super::types::{Ty, U32, U64};
+
+/// A place as text with a `$` for each index.
+struct Path {
+    template: String,
+    indices: Vec<Index>,
+}
+
+#[derive(Clone)]
+enum Index {
+    /// Into an array or string of so many elements.
+    Element(u32),
+    /// Into the map with this number.
+    Key(usize),
+}
+
+impl Gen {
+    /// A place of exactly this type.
+    pub fn lvalue(&mut self, ty: &Ty, write: bool) -> Option<Node> {
+        let paths = self.paths(ty, write);
+        self.lvalue_of(ty, paths)
+    }
+
+    /// A variable or a map element of exactly this type that may be written, not a part of one.
+    pub fn whole(&mut self, ty: &Ty) -> Option<Node> {
+        let vars =
+            self.function.locals.iter().chain(&self.globals).filter(|var| var.writable && var.ty == *ty);
+        let names: Vec<String> = vars.map(|var| var.name.clone()).collect();
+        if names.is_empty() || self.rng.one_in(3) {
+            return self.element(ty);
+        }
+        Some(Node::expr(ty, self.rng.pick::<String>(&names), Vec::new()))
+    }
+
+    /// A map element of exactly this type, not a part of one.
+    pub fn element(&mut self, ty: &Ty) -> Option<Node> {
+        let maps =
+            (0..self.maps.len()).filter(|map| self.maps[*map].value == *ty && self.can_name_entries(*map));
+        let paths = maps.map(|map| self.map_path(map)).collect();
+        self.lvalue_of(ty, paths)
+    }
+
+    fn lvalue_of(&mut self, ty: &Ty, mut paths: Vec<Path>) -> Option<Node> {
+        if paths.is_empty() {
+            return None;
+        }
+        let path = paths.swap_remove(self.rng.below(paths.len()));
+        let mut children = Vec::new();
+        for index in path.indices {
+            children.push(match index {
+                Index::Element(len) => self.index(len),
+                Index::Key(map) => self.key(map),
+            });
+        }
+        Some(Node::expr(ty, &path.template, children))
+    }
+
+    fn can_name_entries(&self, map: usize) -> bool {
+        self.function.has_context || !self.maps[map].is_storage()
+    }
+
+    fn map_path(&self, map: usize) -> Path {
+        Path { template: format!("{}[$]", self.maps[map].name), indices: vec![Index::Key(map)] }
+    }
+
+    fn paths(&self, ty: &Ty, write: bool) -> Vec<Path> {
+        let mut found = Vec::new();
+        for var in self.function.locals.iter().chain(&self.globals) {
+            if var.writable || !write {
+                let path = Path { template: var.name.clone(), indices: Vec::new() };
+                self.parts(path, &var.ty, ty, &mut found);
+            }
+        }
+        for pointer in self.function.pointers.iter().filter(|pointer| pointer.writable || !write) {
+            match &pointer.ty {
+                Ty::Struct(number) => {
+                    for (index, field) in self.structs[*number].iter().enumerate() {
+                        let template = format!("{}->f{index}", pointer.name);
+                        self.parts(Path { template, indices: Vec::new() }, field, ty, &mut found);
+                    }
+                }
+                // As the start of a statement it would go on with the one before.
+                target if !write && target == ty => {
+                    let template = format!("(*{})", pointer.name);
+                    found.push(Path { template, indices: Vec::new() });
+                }
+                _ => {}
+            }
+        }
+        // Maps only while there is room: a key may hold another element.
+        if self.has_room() {
+            for (number, map) in self.maps.iter().enumerate().filter(|(map, _)| self.can_name_entries(*map)) {
+                self.parts(self.map_path(number), &map.value, ty, &mut found);
+            }
+        }
+        found
+    }
+
+    fn parts(&self, path: Path, ty: &Ty, wanted: &Ty, found: &mut Vec<Path>) {
+        match ty {
+            Ty::Struct(number) => {
+                for (index, field) in self.structs[*number].iter().enumerate() {
+                    let template = format!("{}.f{index}", path.template);
+                    self.parts(Path { template, indices: path.indices.clone() }, field, wanted, found);
+                }
+            }
+            Ty::Array(element, len) => {
+                let mut indices = path.indices.clone();
+                indices.push(Index::Element(*len));
+                let template = format!("{}[$]", path.template);
+                self.parts(Path { template, indices }, element, wanted, found);
+            }
+            _ => {}
+        }
+        if ty == wanted {
+            found.push(path);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.function.fuel > 0 && self.function.depth < MAX_DEPTH
+    }
+
+    /// An index into so many elements; as a constant it is within.
+    pub fn index(&mut self, len: u32) -> Node {
+        if self.has_room() && !self.rng.one_in(4) {
+            let ty = Ty::Int(self.int_type());
+            let index = self.expr(&ty);
+            if !index.is_constant() {
+                return index;
+            }
+        }
+        Node::constant(&Ty::Int(U32), self.rng.below(len as usize).to_string())
+    }
+
+    /// A key of a map.
+    pub fn key(&mut self, map: usize) -> Node {
+        let key = match &self.maps[map].key {
+            Key::Value(key) => key.clone(),
+            Key::Object(object) => return Node::constant(&Ty::Int(U64), (*object).into()),
+        };
+        if self.maps[map].is_array() {
+            let size = self.maps[map].size;
+            let key = self.fitting(&key);
+            if key.is_constant() {
+                return Node::constant(&Ty::Int(U32), self.rng.below(size as usize).to_string());
+            }
+            return key;
+        }
+        self.fitting(&key)
+    }
+}

@@ -1,0 +1,347 @@
+//! What reads as one counter and is several kernel events: one group for each place that an attachment observes. An
+//! event of one task or one CPU has one place.
+//!
+//! CPUs that go take their counts with them into a sum, and CPUs that come get a group of their own, so that `cpu: all`
+//! stays what it says, and so does an event of one CPU; what is not counted meanwhile is told, and readings are partial.
+//!
+//! Where several kinds of core have a PMU each, a group on one CPU is on the PMU of that CPU, and a task that may run
+//! anywhere has a group for each kind. These are started in order, and read and stopped in the reverse order: then there
+//! is a span that lies in the spans of all of them, in which one ran whenever the task did, and which is the shortest.
+
+mod cpus;
+mod join;
+mod open;
+mod total;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::errno::Errno;
+
+use self::total::{GoneCpu, Total};
+use super::attachments::AttachmentId;
+use super::attr::Options;
+use super::error::PerfError;
+use super::event_array::EventArray;
+use super::group::{Counter, Group};
+use super::locations::{CpuAndTask, Surroundings, Target};
+use super::notice::Notice;
+use super::online::Online;
+use super::plan::Plan;
+use super::pmu::Sysfs;
+use super::reading::{Entries, GroupEntry};
+use super::scale::Tally;
+
+/// A group at one place.
+#[derive(Debug)]
+struct Branch {
+    location: CpuAndTask,
+    /// Of the CPU, when the group was opened there.
+    incarnation: Option<u64>,
+    /// The kernel keeps it on one kind of core, also when the member that brought it there has left.
+    is_bound: bool,
+    group: Group,
+}
+
+/// A leader and its members at every place that they observe.
+pub(super) struct FanOut {
+    pub(super) target: Target,
+    /// The leader, then the members in the order in which they joined.
+    plans: Vec<Plan>,
+    /// Never none, but when every task has gone.
+    branches: Vec<Branch>,
+    /// What was counted on CPUs that have gone.
+    gone: BTreeMap<AttachmentId, Vec<GoneCpu>>,
+    online: Option<Online>,
+    /// CPUs that are to be counted and are not.
+    missing: BTreeSet<i32>,
+    /// CPUs that came and cannot be counted, which was told.
+    uncounted: BTreeSet<i32>,
+    /// What was asked for on kinds of core that do not count it.
+    lacking: BTreeSet<AttachmentId>,
+    /// What is to be told.
+    notices: Vec<Notice>,
+    enabled: bool,
+    /// Members that were stopped on their own.
+    stopped: BTreeSet<AttachmentId>,
+    /// When it was looked last which CPUs are online.
+    looked: Instant,
+}
+
+/// The members, newest first, then the leader; a Vec would drop them in order.
+impl Drop for FanOut {
+    fn drop(&mut self) {
+        let members: Vec<AttachmentId> = self.newest_members_first().collect();
+        members.into_iter().for_each(|member| self.remove_member(member));
+    }
+}
+
+impl FanOut {
+    /// Opens a leader at every place and starts it.
+    pub(super) fn open(plan: Plan, target: Target, surroundings: &Surroundings) -> Result<FanOut, PerfError> {
+        // Before the CPUs are listed to open the event: what changes from now on is seen by the next call.
+        let online = cpus::follows(&plan).then(|| Online::of(surroundings)).flatten();
+        let open::OpenedGroups { branches, missing, reasons } = open::open_branches(&plan, surroundings)?;
+        let mut fan_out = FanOut {
+            target,
+            plans: vec![plan.clone()],
+            branches,
+            gone: BTreeMap::new(),
+            online,
+            missing,
+            uncounted: BTreeSet::new(),
+            lacking: BTreeSet::new(),
+            notices: Vec::new(),
+            enabled: true,
+            stopped: BTreeSet::new(),
+            looked: Instant::now(),
+        };
+        for branch in &mut fan_out.branches {
+            branch.group.start()?;
+        }
+        fan_out.note_lacking(&plan, &reasons, &surroundings.sysfs);
+        Ok(fan_out)
+    }
+
+    /// The plans of the attachments: the leader's first, then in the order in which they joined.
+    pub(super) fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    /// The leader's plan.
+    pub(super) fn leader(&self) -> &Plan {
+        &self.plans[0]
+    }
+
+    /// How many kernel events the leader stands for.
+    pub(super) fn locations(&self) -> usize {
+        self.branches.len()
+    }
+
+    /// The members, newest first.
+    pub(super) fn newest_members_first(&self) -> impl Iterator<Item = AttachmentId> + use<> {
+        let members: Vec<AttachmentId> = self.plans.iter().skip(1).map(|plan| plan.id).rev().collect();
+        members.into_iter()
+    }
+
+    /// Appends what is to be told since the last call.
+    pub(super) fn drain_notices(&mut self, notices: &mut Vec<Notice>) {
+        if !self.notices.is_empty() {
+            notices.append(&mut self.notices);
+        }
+    }
+
+    /// Closes a member. The others go on.
+    pub(super) fn remove_member(&mut self, id: AttachmentId) {
+        self.branches.iter_mut().for_each(|branch| branch.group.remove_member(id));
+        self.plans.retain(|plan| plan.id != id);
+        self.gone.remove(&id);
+        self.stopped.remove(&id);
+        self.lacking.remove(&id);
+    }
+
+    /// Lets programs read an attachment, on every CPU that it counts on, also on those that come later.
+    pub(super) fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
+        for Branch { location, group, .. } in &mut self.branches {
+            group.show(id, location.cpu, array)?;
+        }
+        let plan = self.plans.iter_mut().find(|plan| plan.id == id);
+        plan.into_iter().for_each(|plan| plan.event_array = Some(Arc::clone(array)));
+        Ok(())
+    }
+
+    /// How often the kernel has throttled an attachment, at all places.
+    pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
+        self.branches.iter_mut().map(|branch| branch.group.throttled(id)).sum()
+    }
+
+    /// The command that was waited for has reached its exec.
+    pub(super) fn note_exec(&mut self) {
+        if self.leader().options.command {
+            self.branches.iter_mut().for_each(|branch| branch.group.note_exec());
+        }
+    }
+
+    /// Reads one attachment, at all places.
+    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
+        let lacks = self.lacks(id);
+        if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
+            return Ok(only.group.read(id)?.tally().lacking(lacks));
+        }
+        let mut total = Total::default();
+        total.add_gone(self.gone.get(&id).map_or(&[], Vec::as_slice));
+        for branch in self.branches.iter_mut().rev().filter(|branch| branch.group.has(id)) {
+            total.add(&branch.location, branch.group.read(id)?.tally());
+        }
+        Ok(total.sum().lacking(lacks))
+    }
+
+    /// Reads the whole group, at all places, with one system call at each, and tells of each attachment the kernel's id at
+    /// the first place and the sum, in the order of [`FanOut::plans`].
+    pub(super) fn read_all(
+        &mut self,
+        mut report: impl FnMut(AttachmentId, u64, Tally),
+    ) -> Result<(), PerfError> {
+        let (lacking, misses) = (&self.lacking, self.misses_cpus());
+        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
+            return only.read_all(|counter, count| {
+                let tally = count.tally().lacking(misses || lacking.contains(&counter.id));
+                report(counter.id, counter.kernel_id(), tally);
+            });
+        }
+        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
+        for (id, gone) in &self.gone {
+            totals.entry(*id).or_default().add_gone(gone);
+        }
+        for Branch { location, group, .. } in self.branches.iter_mut().rev() {
+            group.read_all(|counter, count| {
+                totals.entry(counter.id).or_default().add(location, count.tally());
+            })?;
+        }
+        for Plan { id, .. } in &self.plans {
+            let sum = totals.get(id).map(Total::sum).unwrap_or_default();
+            report(*id, self.kernel_id(*id, None), sum.lacking(self.lacks(*id)));
+        }
+        Ok(())
+    }
+
+    /// Reads the whole group, at all places: all entries, in the order of [`FanOut::plans`], and the place among them and the
+    /// tally of `id`.
+    pub(super) fn snapshot(
+        &mut self,
+        id: AttachmentId,
+        entries: &mut Entries,
+    ) -> Result<(usize, Tally), PerfError> {
+        let Some(own) = self.plans.iter().position(|plan| plan.id == id) else {
+            return Err(PerfError::Stale(id));
+        };
+        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
+            let count = only.snapshot(own, entries)?;
+            return Ok((own, count.tally().lacking(self.lacks(id))));
+        }
+        let mut tallies = Vec::new();
+        self.read_all(|_, kernel_id, tally| tallies.push((kernel_id, tally)))?;
+        entries.clear();
+        entries.extend(tallies.iter().map(|(kernel_id, tally)| GroupEntry::of(*kernel_id, tally)));
+        Ok((own, tallies[own].1))
+    }
+
+    /// Whether something that was asked for is not counted: on a kind of core, or on a CPU that is not followed or has gone.
+    fn lacks(&self, id: AttachmentId) -> bool {
+        self.misses_cpus() || self.lacking.contains(&id)
+    }
+
+    fn misses_cpus(&self) -> bool {
+        !self.missing.is_empty() || !self.uncounted.is_empty()
+    }
+
+    /// As [`FanOut::read_all`], of the places on one CPU, with what was counted there before it went. False if `id` was never
+    /// counted there; then nothing is told.
+    pub(super) fn read_cpu(
+        &mut self,
+        id: AttachmentId,
+        cpu: i32,
+        mut report: impl FnMut(AttachmentId, u64, Tally),
+    ) -> Result<bool, PerfError> {
+        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
+        for (id, gone) in &self.gone {
+            let here: Vec<GoneCpu> = gone.iter().copied().filter(|gone| gone.cpu == cpu).collect();
+            if !here.is_empty() {
+                totals.entry(*id).or_default().add_gone(&here);
+            }
+        }
+        let is_away = !self.branches.iter().any(|branch| branch.location.cpu == cpu);
+        for Branch { location, group, .. } in
+            self.branches.iter_mut().filter(|branch| branch.location.cpu == cpu)
+        {
+            group.read_all(|counter, count| {
+                totals.entry(counter.id).or_default().add(location, count.tally());
+            })?;
+        }
+        if !totals.contains_key(&id) {
+            return Ok(false);
+        }
+        for Plan { id, .. } in &self.plans {
+            // A member that this kind of core does not count has no number.
+            let sum = totals.get(id).map_or_else(Tally::nothing, Total::sum);
+            report(*id, self.kernel_id(*id, Some(cpu)), sum.lacking(is_away));
+        }
+        Ok(true)
+    }
+
+    /// The kernel's id of an attachment at its first place, or the first on a CPU.
+    fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
+        let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.location.cpu == cpu));
+        let mut counters = branches.flat_map(|branch| branch.group.counters());
+        counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
+    }
+
+    /// Starts everything if `id` leads, with the members that were stopped on their own; else this member.
+    pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        if id == self.leader().id {
+            self.enabled = true;
+            self.stopped.clear();
+        } else {
+            self.stopped.remove(&id);
+        }
+        self.each(id, |group| group.enable(id))
+    }
+
+    /// Stops everything if `id` leads, else this member.
+    pub(super) fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        if id == self.leader().id {
+            self.enabled = false;
+        } else {
+            self.stopped.insert(id);
+        }
+        let groups = self.branches.iter_mut().rev().map(|branch| &mut branch.group);
+        groups.filter(|group| group.has(id)).try_for_each(|group| group.disable(id))
+    }
+
+    /// Sets counts and times to zero: of everything if `id` leads, else of this member.
+    pub(super) fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        if id == self.leader().id {
+            self.gone.clear();
+        } else {
+            self.gone.remove(&id);
+        }
+        self.each(id, |group| group.reset(id))
+    }
+
+    fn each(
+        &mut self,
+        id: AttachmentId,
+        what: impl FnMut(&mut Group) -> Result<(), PerfError>,
+    ) -> Result<(), PerfError> {
+        let groups = self.branches.iter_mut().map(|branch| &mut branch.group);
+        groups.filter(|group| group.has(id)).try_for_each(what)
+    }
+}
+
+/// The group of the only place, if that counts all that there is: the sum is what it has counted.
+fn only_group<'a>(
+    branches: &'a mut [Branch],
+    gone: &BTreeMap<AttachmentId, Vec<GoneCpu>>,
+    plans: &[Plan],
+) -> Option<&'a mut Group> {
+    match branches {
+        // A place has those of the attachments that it counts, in their order.
+        [only] if gone.is_empty() && only.group.size() == plans.len() => Some(&mut only.group),
+        _ => None,
+    }
+}
+
+/// Whether tasks may end while they are opened, without anything being wrong.
+fn is_fleeting(options: &Options) -> bool {
+    options.follow || !options.process.is_empty()
+}
+
+/// The kind of core that does not count an event, if that is what an error says of one that other kinds may count.
+fn lacks_event(plan: &Plan, error: &PerfError, location: &CpuAndTask, sysfs: &Sysfs) -> Option<String> {
+    let unknown = matches!(error.errno(), Some(Errno::ENOENT | Errno::EOPNOTSUPP));
+    let elsewhere = plan.options.every_cpu || location.cpu == -1;
+    let encoding =
+        plan.event.encoding_at(location, sysfs).filter(|_| unknown && elsewhere && plan.event.is_hybrid());
+    encoding?.core().map(str::to_owned)
+}

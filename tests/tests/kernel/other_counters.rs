@@ -1,0 +1,169 @@
+//! Programs of ours beside counters of other processes: those read the same numbers as without. These tests need root.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ks_compiler::bpf;
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options};
+use ks_tests::watched::Running;
+use ks_tests::{Folder, allowed, command, compile, finish};
+
+/// One program of each kind, of which KIND is attached; PROGRAM is a program with a function `worker`.
+const SCRIPT: &str = include_str!("scripts/beside_kinds.ks");
+
+/// How often things happen that are counted.
+const TIMES: u32 = 200;
+
+/// A program that calls `worker` so often.
+fn worker(folder: &Folder) -> PathBuf {
+    let source = folder.write(
+        "worker.c",
+        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int n) { asm volatile(\"\"); return n + 1; }\n\
+         int main(int count, char **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += worker(i); return sum & 0; }\n",
+    );
+    let built = folder.path("worker");
+    let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    built
+}
+
+/// A counter of this process, which is another one than the host.
+fn counter(attachments: &mut Attachments, event: &Event, options: &Options) -> AttachmentId {
+    attachments.open(event, options, None, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn read(attachments: &mut Attachments, id: AttachmentId) -> u64 {
+    attachments.read(id).unwrap_or_else(|error| panic!("{error}")).raw
+}
+
+#[test]
+fn root_other_processes_count_the_same_next_to_a_program_of_each_kind() {
+    let folder = Folder::new();
+    let program = worker(&folder);
+    let script = SCRIPT.replace("PROGRAM", &program.display().to_string());
+    let mut attachments = Attachments::new();
+    let catalog = Catalog::default();
+    let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
+    let calls = catalog.tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it");
+    let calls = counter(&mut attachments, &calls, &of_this_thread);
+    let returns = catalog.tracepoint("syscalls/sys_exit_getppid").expect("the kernel has it");
+    let returns = counter(&mut attachments, &returns, &of_this_thread);
+    let worked = catalog.uprobe(&format!("{}:worker", program.display())).expect("it has one");
+    let everywhere = Options { pid: -1, cpu: -1, every_cpu: true, ..Options::default() };
+    let worked = counter(&mut attachments, &worked, &everywhere);
+    let counted = |attachments: &mut Attachments| {
+        let before = [calls, returns, worked].map(|id| read(attachments, id));
+        for _ in 0..TIMES {
+            nix::unistd::getppid();
+        }
+        let outcome = finish(Command::new(&program).arg(TIMES.to_string()));
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        let after = [calls, returns, worked].map(|id| read(attachments, id));
+        [0, 1, 2].map(|at| after[at] - before[at])
+    };
+    let alone = counted(&mut attachments);
+    assert_eq!(alone, [u64::from(TIMES); 3]);
+    for kind in
+        ["zero", "even", "nothing", "early", "thrown", "tail", "enter", "exit", "raw", "probe", "returns"]
+    {
+        let running = Running::start("beside", &script.replace("KIND", kind), &[] as &[&str]);
+        let with_program = counted(&mut attachments);
+        let outcome = running.stop();
+        assert_eq!(with_program, alone, "{kind}: {outcome:#?}");
+        assert_eq!(outcome.code, 0, "{kind}: {outcome:#?}");
+        let [runs, own] = outcome.numbers("runs")[..] else { panic!("{kind}: {outcome:#?}") };
+        // The raw tracepoint is another one.
+        let least = if kind == "raw" { 1 } else { i64::from(TIMES) };
+        assert!(runs >= least && own >= i64::from(TIMES), "{kind}: {outcome:#?}");
+        assert!(!outcome.stderr.contains("may return an even number"), "{kind}: {outcome:#?}");
+    }
+}
+
+/// What a plugin counts of a tracepoint is what its program there saw.
+#[test]
+fn root_a_plugin_counts_a_tracepoint_that_its_own_program_is_attached_to() {
+    // No other test makes this call.
+    let script = include_str!("scripts/beside_own.ks");
+    let running = Running::start("own", script, &[] as &[&str]);
+    for _ in 0..TIMES {
+        nix::unistd::getpgid(None).expect("it has one");
+    }
+    let outcome = running.stop();
+    let [runs, own] = outcome.numbers("runs")[..] else { panic!("{outcome:#?}") };
+    assert_eq!([runs, own], [i64::from(TIMES); 2], "{outcome:#?}");
+}
+
+/// A plugin with a program that others might have written: it returns 0. No other test counts this call, which it hides from
+/// all.
+fn foreign() -> Vec<u8> {
+    let script = "@tracepoint(\"syscalls/sys_enter_getsid\")\n\
+                  fn hides(ctx: *trace_event_raw_sys_enter) -> i32 { return 1 }\n\
+                  fn main() -> i32 {\n if (attach(load(hides), \"\", 0) != 0) { return 1 }\n print(\"ready\")\n\
+                  while (!stopping()) { sleep(20) }\n return 0 }";
+    let mut plugin = compile("foreign", script).plugin;
+    let returns = |number: i32| {
+        let code = [bpf::Insn::mov32(bpf::Reg::R0, bpf::Operand::Imm(number)), bpf::Insn::Exit];
+        bpf::encode(&code).expect("two instructions")
+    };
+    let wide = |number: i32| {
+        let code = [bpf::Insn::mov(bpf::Reg::R0, bpf::Operand::Imm(number)), bpf::Insn::Exit];
+        bpf::encode(&code).expect("two instructions")
+    };
+    let mut changed = 0;
+    for (from, to) in [(returns(1), returns(0)), (wide(1), wide(0))] {
+        while let Some(at) = plugin.windows(from.len()).position(|bytes| bytes == from) {
+            plugin[at..at + to.len()].copy_from_slice(&to);
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "the program is in the file");
+    plugin
+}
+
+#[test]
+fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
+    let folder = Folder::new();
+    let file = folder.write("foreign.wasm", foreign());
+    let inspected = finish(command("ks-host").arg("inspect").arg(&file));
+    assert!(inspected.stdout.contains("may keep hits from all counters"), "{inspected:#?}");
+    let own = finish(command("ks-host").arg("inspect").arg(folder.write("own.ks", SCRIPT)));
+    assert!(!own.stdout.contains("may keep hits"), "{own:#?}");
+    let policy = finish(command("ks-host").args(["inspect", "--policy"]).arg(&file));
+    let class = "filters_events = [\"syscalls/sys_enter_getsid\"]";
+    assert!(policy.stdout.contains(class), "{policy:#?}");
+    // A policy that says nothing of it denies it.
+    let narrow = folder.write("narrow.toml", policy.stdout.replace(class, ""));
+    let denied = finish(command("ks-host").arg("--policy").arg(narrow).arg(&file));
+    assert_eq!(denied.code, 126, "{denied:#?}");
+    assert!(denied.stderr.contains("--allow filters_events=syscalls/sys_enter_getsid"), "{denied:#?}");
+    // It runs for a person, who is told.
+    let mut attachments = Attachments::new();
+    let calls = Catalog::default().tracepoint("syscalls/sys_enter_getsid").expect("the kernel has it");
+    let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
+    let calls = counter(&mut attachments, &calls, &of_this_thread);
+    let running = Running::of(allowed().arg(&file), "ready");
+    for _ in 0..TIMES {
+        nix::unistd::getsid(None).expect("it has one");
+    }
+    assert_eq!(read(&mut attachments, calls), 0, "the kernel drops them");
+    let outcome = running.stop();
+    let warnings = outcome.stderr.matches("may return an even number").count();
+    assert_eq!((outcome.code, warnings), (0, 1), "{outcome:#?}");
+}
+
+/// Hits while another program runs on that CPU are counted for nobody, which the kernel tells.
+#[test]
+fn root_hits_that_the_kernel_skips_are_reported_with_the_readings() {
+    let running = Running::start("skipped", include_str!("scripts/beside_skipped.ks"), &[] as &[&str]);
+    for _ in 0..TIMES {
+        nix::unistd::getresuid().expect("it has them");
+    }
+    let outcome = running.stop();
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let [seen, counted] = outcome.numbers("seen")[..] else { panic!("{outcome:#?}") };
+    // What the program missed the counter misses, too.
+    assert!(seen > 0 && seen.abs_diff(counted) < 20, "{outcome:#?}");
+    let reports = outcome.stderr.lines().filter(|line| line.contains("were skipped by the kernel")).count();
+    assert!((1..10).contains(&reports), "{outcome:#?}");
+    assert!(outcome.stderr.contains("`timer/hrtimer_expire_entry`"), "{outcome:#?}");
+}
