@@ -1,11 +1,11 @@
 //! `ks check` in process: how its time grows with the length of the script.
 //!
-//! - `parse`: bytes to the syntax tree;
-//! - `check`: all of the front end, parsing included;
-//! - `fmt`: the syntax tree to text, with the comparison of the trees.
+//! - `parse`: from bytes to the syntax tree;
+//! - `check`: the whole front end, including parsing;
+//! - `fmt`: from the syntax tree to text, including the comparison of the trees.
 //!
-//! Each figure is the best of several runs. The last column is the time per line beside that of the shortest script: 1.0
-//! is growth in proportion.
+//! Each figure is the best of several runs. The last column compares the time per line with that of the
+//! shortest script: 1.0 means linear growth.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use ks_benches::record::{self, Record};
 use ks_benches::script;
 use ks_compiler::{fmt, pipeline};
 
-/// Lengths of the scripts, in lines.
+/// Script lengths, in lines.
 const LINES: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// A stage and how to run it on a text.
+/// A stage's name, and a function that runs it on a text.
 type Stage = (&'static str, fn(&str) -> Result<()>);
 
 const STAGES: [Stage; 3] = [("parse", parse), ("check", check), ("fmt", format)];
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     record::leave("check", &records)
 }
 
-/// The shortest time of so many runs.
+/// Returns the shortest time of this many runs.
 fn best(mut run: impl FnMut() -> Result<()>, runs: usize) -> Result<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..runs {

@@ -1,7 +1,7 @@
-//! `bench-compare BASE NEW [--pairs N] BENCH..`: runs the benches of two builds one after the other, and says of each row
-//! whether they differ. `make bench-compare BASE=rev` builds both and calls it.
+//! `bench-compare BASE NEW [--pairs N] BENCH..`: runs the benches of two builds alternately, and reports for
+//! each row whether they differ. `make bench-compare BASE=rev` builds both and calls it.
 //!
-//! BASE and NEW are folders as `scripts/bench-build` makes them.
+//! BASE and NEW are folders that `scripts/bench-build` creates.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use ks_benches::compare::{self, Comparison, Difference};
 use ks_benches::machine::Machine;
 use ks_benches::record;
 
-/// Fewer pairs make no median that one of them could not move.
+/// Minimum of pairs; with fewer, a single pair could move the median.
 const FEWEST_PAIRS: usize = 9;
 
-/// For the benches that criterion measures: short runs, because there are many.
+/// Arguments for the benches that criterion measures. The runs are short because there are many.
 const SHORT: [&str; 6] = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"];
 
 fn main() -> Result<ExitCode> {
@@ -62,7 +62,7 @@ fn main() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The figures of one run of a bench, by name.
+/// Runs a bench once and returns its figures by name.
 fn run(build: &str, bench: &str) -> Result<BTreeMap<String, f64>> {
     let folder = Path::new(build).canonicalize().with_context(|| format!("{build} is no build"))?;
     let program: PathBuf = folder.join("release/deps").join(bench);

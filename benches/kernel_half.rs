@@ -1,21 +1,22 @@
-//! The kernel half beside C with the same results, compiled by `clang -O2 -mcpu=v3`.
+//! The kernel half compared with C of the same results, compiled by `clang -O2 -mcpu=v3`.
 //!
-//! For every program of `benches/c`, with the script of the same name:
+//! For every program of `benches/c` and the script of the same name:
 //!
 //! - instructions of the object;
-//! - nanoseconds of a run on demand (BPF_PROG_TEST_RUN), the best of several rounds in turn;
-//! - what a first run of both left in maps and global variables, and its result: `same`, or what differs;
-//!   `same but times` where both keep what the clock said;
-//! - the time to compile, as a part of clang's from the start of its process to its exit with one object written, the
-//!   shortest of several each: `half` is the script to one object in process, the work that clang does; `lib` is the whole
-//!   plugin in process, so also the userspace half, the component and the manifest, for which the C file has nothing;
-//!   `ks` is the command from start to exit, whole plugin and file included. All for one architecture, and as users
-//!   compile, without the checks that tests add. The headers that clang reads count for clang: no such C does without.
-//!   Both write a new file each time: how long it takes to free the blocks of an old one is the disk's. Both are
-//!   installed: `ks` is a copy, as a program that the linker has written through a mapping lies in memory page by page and
-//!   runs a fifth longer. The last line has the largest of each.
+//! - nanoseconds of a test run (BPF_PROG_TEST_RUN), the best of several alternating measurements;
+//! - the comparison of the result, the maps and the global variables after a first run of both: `same`, or
+//!   the differences; `same but times` where both store clock readings;
+//! - the compile time relative to clang's, from the start of its process to its exit with one object written;
+//!   the shortest of several for each. `half` compiles the script to one object in process, which is the work
+//!   that clang does. `lib` compiles the whole plugin in process, including the userspace half, the component
+//!   and the manifest, which the C file does not have. `ks` is the command from start to exit, including the
+//!   plugin and its file. Each compiles for one architecture, and as users compile, without the checks that
+//!   tests add. clang's time includes the headers that it reads, because no such C does without them. Each
+//!   run writes a new file: the time to free the blocks of an old one belongs to the disk. Both are
+//!   installed: `ks` is a copy, because a program that the linker has written through a mapping is fragmented
+//!   in memory and runs a fifth longer. The last line has the largest of each.
 //!
-//! `-` where the kernel has no runs on demand for the kind of program, or the program looks at a context of its own kind.
+//! `-` where the kernel has no test runs for the program kind, or the program uses a context of its own kind.
 //! Needs root for the runs, and clang with the headers of libbpf (`scripts/packages clang libbpf`).
 
 use std::path::{Path, PathBuf};
@@ -34,9 +35,9 @@ use ks_compiler::pipeline::{Options, Target, parse};
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
-/// The running kernel's types.
+/// BTF of the running kernel.
 const OWN_TYPES: &str = "/sys/kernel/btf/vmlinux";
-/// Compilations of which the shortest counts.
+/// Compilations per measurement, of which the shortest counts.
 const COMPILATIONS: usize = 20;
 
 fn main() -> Result<()> {
@@ -45,7 +46,7 @@ fn main() -> Result<()> {
         "{:<16} {:>6} {:>6} {:>5}  {:>7} {:>7} {:>5}  {:>8} {:>6} {:>6} {:>6}  results",
         "script", "ks", "clang", "ratio", "ks ns", "clang", "ratio", "compile", "half", "lib", "ks"
     );
-    // What a load that fails says is in the table.
+    // The table reports load failures.
     libbpf_rs::set_print(None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let work = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -117,7 +118,7 @@ fn all(root: &Path, work: &Path) -> Result<()> {
     record::leave("kernel_half", &records)
 }
 
-/// The result of the last run and the shortest time. A run knows how many were before it.
+/// Returns the last run's result and the shortest time. Each run receives its number, from 0.
 fn best<T>(mut run: impl FnMut(usize) -> Result<T>) -> Result<(T, Duration)> {
     let mut shortest = Duration::MAX;
     let mut result = None;
@@ -129,13 +130,13 @@ fn best<T>(mut run: impl FnMut(usize) -> Result<T>) -> Result<(T, Duration)> {
     Ok((result.context("it was run")?, shortest))
 }
 
-/// As `ks` compiles: the kernel's types are read if the script asks about them.
+/// The options of `ks`: reads the kernel's types if the script needs them.
 fn options() -> Options {
     let kernel = KernelTypes::fetched(|| std::fs::read(OWN_TYPES).ok());
     Options { kernel: Arc::new(kernel), ..Options::new("script") }
 }
 
-/// What C with `#include "vmlinux.h"` reads of the kernel's types.
+/// Writes the `vmlinux.h` that C includes for the kernel's types.
 fn write_header(work: &Path) -> Result<()> {
     let output = Command::new("bpftool")
         .args(["btf", "dump", "file", OWN_TYPES, "format", "c"])
@@ -145,7 +146,7 @@ fn write_header(work: &Path) -> Result<()> {
     std::fs::write(work.join("vmlinux.h"), output.stdout).context("cannot write vmlinux.h")
 }
 
-/// The script to its object, as clang makes one of C.
+/// Compiles a script to its object, which is what clang does with C.
 fn kernel_half(script: &Path) -> Result<Vec<u8>> {
     let text = std::fs::read(script)?;
     let checked = parse("script.ks", &text, options())?.check();
@@ -159,7 +160,7 @@ fn kernel_half(script: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The script to its plugin.
+/// Compiles a script to its plugin.
 fn plugin(script: &Path) -> Result<()> {
     let text = std::fs::read(script)?;
     let mut checked = parse("script.ks", &text, options())?.check();
@@ -169,7 +170,7 @@ fn plugin(script: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A C file to its object, whose path is the answer.
+/// Compiles a C file to an object, and returns the object's path.
 fn clang(source: &Path, work: &Path, object: PathBuf) -> Result<PathBuf> {
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let status = Command::new("clang")

@@ -1,4 +1,5 @@
-//! Reads of what the kernel half keeps: an array map that native code has mapped, and the same from inside a plugin.
+//! Reads of the kernel half's state: an array map that native code has mapped, and the same read inside a
+//! plugin.
 //!
 //! - `native`: an atomic load from the pages of an array map, as C does it after mmap(2);
 //! - `shared-variable`, `shared-element`: a global variable, an array's element in a script;
@@ -6,10 +7,11 @@
 //! - `called-variable`, `called-element`: the same script with `--no-shared-memory`;
 //! - `lookup`: the system call that reads an element, from native code.
 //!
-//! And walks over a hash map, a turn being a whole walk: `for (k, v in counts)` in a script beside a native batch lookup of
-//! all entries in one system call.
+//! A second group iterates over a hash map, where one measured iteration covers the whole map: `for (k, v in
+//! counts)` in a script compared with a native batch lookup of all entries in one system call.
 //!
-//! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not measured.
+//! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not
+//! measured.
 
 use std::path::Path;
 
@@ -55,7 +57,7 @@ fn main() -> Result<()> {
     report.leave("map_read")
 }
 
-/// Walks over all entries of a hash map.
+/// Measures iterations over all entries of a hash map.
 fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
     let script = Subject::of_script("map_walk.ks", include_str!("map_walk.ks"))?;
     let mut hash = Hash::new()?;

@@ -1,9 +1,10 @@
-//! What it costs a program to be watched: one that takes page faults and sleeps, alone, and while its faults and
-//! context switches are counted by a plugin, `perf stat` and bpftrace, where they are installed.
+//! The cost of observation for the observed program: one that takes page faults and sleeps, alone, and while
+//! a plugin, `perf stat` or bpftrace counts its faults and context switches. A tool that is not installed is
+//! left out.
 //!
-//! Two kinds: counters of the kernel, which run no program (a plugin, `perf stat`), and a program at every event (a
-//! plugin, bpftrace). The figure is the CPU time of the watched loop beside that of the same loop alone in the same
-//! turn; the median over several turns. Needs root.
+//! There are two kinds: counters of the kernel, which run no program (a plugin, `perf stat`), and a program
+//! at every event (a plugin, bpftrace). The figure is the CPU time of the observed loop divided by that of
+//! the unobserved loop in the same repetition; the median over several repetitions. Needs root.
 
 use std::ffi::OsString;
 use std::hint::black_box;
@@ -20,15 +21,16 @@ use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
-/// Turns of a measurement; a test has one.
+/// Repetitions of a measurement; a test runs one.
 const REPETITIONS: usize = 15;
-/// The word that makes this program the watched one.
+/// The argument that makes this program the observed one.
 const WATCHED: &str = "--watched";
-/// What the watched program says first.
+/// The first output of the observed program.
 const SAID: &str = "watched ";
-/// Sleeps, each of which is a context switch or more.
+/// Number of sleeps; each causes at least one context switch.
 const SLEEPS: i64 = 1000;
-/// Bytes that it writes to, once for each page, and how often anew: more than an allocator keeps.
+/// Bytes that the observed program allocates, the distance of its writes, and its number of allocations. An
+/// allocation is larger than an allocator keeps, so its pages are fresh.
 const BYTES: usize = 64 << 20;
 const PAGE: usize = 4096;
 const ITERATIONS: usize = 4;
@@ -76,10 +78,10 @@ fn main() -> i32 {
 }
 ";
 
-/// Who watches: the words before those of the watched program.
+/// An observing tool: its arguments before those of the observed program.
 struct Row {
     name: &'static str,
-    /// In the records.
+    /// The name in the records.
     short: &'static str,
     arguments: Vec<OsString>,
 }
@@ -143,11 +145,11 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-/// Runs the watched program, under these words if there are any, and gives the time that it says. None if what watches
-/// is not installed.
+/// Runs the observed program, prefixed by these arguments if there are any, and returns the time that it
+/// prints. None if the observing tool is not installed.
 fn run(arguments: &[OsString]) -> Result<Option<Duration>> {
     let own = std::env::current_exe()?;
-    // bpftrace takes the command as one word.
+    // bpftrace takes the command as one argument.
     let takes_one_argument = arguments.last().is_some_and(|argument| argument == "-c");
     let watched = match takes_one_argument {
         true => vec![OsString::from(format!("{} {WATCHED}", own.display()))],
@@ -165,7 +167,7 @@ fn run(arguments: &[OsString]) -> Result<Option<Duration>> {
     Ok(Some(Duration::from_nanos(nanos.parse()?)))
 }
 
-/// Takes faults and sleeps, and says how much CPU time that took.
+/// Takes faults and sleeps, and prints the CPU time of doing so.
 fn watched() -> Result<()> {
     prctl::set_thp_disable(true).context("cannot ask for small pages")?;
     let faults = || getrusage(UsageWho::RUSAGE_SELF).map(|usage| usage.minor_page_faults());

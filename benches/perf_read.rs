@@ -1,17 +1,18 @@
-//! The read path: `read(2)` of a perf group from native code, and the same read from inside a plugin, on one thread.
+//! The read path: `read(2)` of a perf group from native code, and the same read from inside a plugin, on one
+//! thread.
 //!
 //! - `native`: the bare system call on the leader's descriptor;
 //! - `perf-event2`: the crate, which finds and checks entries, in a program that is no plugin;
 //! - `plugin-scalar`: `read(leader).raw` in a script: one counter;
-//! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members, as scripts get them;
+//! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members;
 //! - `sdk-scalar`, `sdk-snapshot`: the same in a plugin in Rust, with `ks-guest`.
 //!
-//! Cases: a group of the own task; one of another CPU, which the kernel asks by an interrupt; and many groups of one
-//! event: `sdk-each` reads them by a call of the host for each, `sdk-many` by one call for all.
-//! `perf/call/empty/plugin` is a host call that does nearly nothing: what crossing the boundary costs by itself.
+//! Cases: a group of the own task; a group of another CPU, which the kernel reads by an interrupt; and many
+//! groups of one event: `sdk-each` reads each by its own host call, `sdk-many` reads all by one.
+//! `perf/call/empty/plugin` is a host call that does nearly nothing: the cost of crossing the boundary.
 //!
-//! The loop and the clock of the plugin's benches are inside the plugin; opening the group and starting the plugin are
-//! not measured.
+//! The loop and the clock of the plugin's benches are inside the plugin; opening the group and starting the
+//! plugin are not measured.
 
 use std::path::Path;
 
@@ -24,15 +25,14 @@ use ks_benches::plugin::Subject;
 use ks_benches::report::{self, Report};
 use ks_tests::guests;
 
-/// Sizes of the groups.
+/// Group sizes, including the leader.
 const MEMBERS: [u32; 3] = [1, 4, 16];
-/// Groups that are read one after the other.
+/// Number of groups for the benches of many groups.
 const GROUPS: u32 = 64;
-/// The CPU that the thread keeps to, and another one, as in the script.
+/// The CPU that the thread is pinned to, and the other CPU, as in the script.
 const OWN_CPU: usize = 0;
 const OTHER_CPU: i32 = 1;
 
-/// What reads, whatever it reads.
 struct Subjects {
     script: Subject,
     rust: Subject,
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
     report.bench(&mut criterion, "perf/call/empty/plugin", |iterations| {
         subjects.script.run(&[format!("--turns={iterations}"), "--call".into()])?.check_calls(iterations)
     });
-    // Last: what follows would stay on that CPU.
+    // Last, because the thread stays pinned to that CPU.
     machine::stay_on(OWN_CPU)?;
     for members in MEMBERS {
         let case = format!("perf/read-other-cpu/{members}-members");
@@ -108,7 +108,7 @@ fn read_in_plugin(
     });
 }
 
-/// Many groups of one event; a turn reads all of them.
+/// Measures many groups of one event; an iteration reads all of them.
 fn read_many(criterion: &mut Criterion, report: &mut Report, rust: &Subject) -> Result<()> {
     let case = format!("perf/read-many/{GROUPS}-groups");
     let mut groups = (0..GROUPS).map(|_| Group::open(1, Observed::OwnTask)).collect::<Result<Vec<_>>>()?;

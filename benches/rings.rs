@@ -1,11 +1,11 @@
-//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in the same
-//! run, by a consumer in Rust with libbpf-rs.
+//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in
+//! the same run, by a consumer in Rust with libbpf-rs.
 //!
-//! A thread on a CPU of its own makes system calls, each of which leaves a burst of records; who consumes has CPU 1.
-//! For each rate the first table says how many of the records were lost. The second has no pause between bursts:
-//! records of several sizes, from one and from two producers, and the CPU time that each record takes who consumes it.
-//! That those that were handled and those that were lost are all that there were, in order, is checked. Needs root and
-//! two CPUs; two producers need a third.
+//! Each producer is a thread pinned to its own CPU; each of its system calls emits a burst of records. The
+//! consumer runs on CPU 1. The first table reports, for each rate, how many records were lost. The second has
+//! no pause between bursts: it reports, for several record sizes and for one and two producers, the
+//! consumer's CPU time per record. The bench checks that handled and lost records add up to all records, and
+//! that they arrive in order. Needs root and two CPUs; two producers need a third.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -29,19 +29,19 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-/// Thousands of records a second.
+/// Production rates, in thousands of records per second.
 const RATES: [u64; 8] = [250, 500, 1000, 2000, 4000, 6000, 8000, 12_000];
-/// How long each rate is held.
+/// Duration of each rate.
 const HELD: Duration = Duration::from_millis(500);
-/// Bytes of a record.
+/// Record sizes, in bytes.
 const SIZES: [usize; 4] = [16, 64, 256, 1024];
-/// The CPU of who consumes, and those of the producers, as far as there are so many.
+/// The consumer's CPU, and those of the producers, as far as they exist.
 const CONSUMER: usize = 1;
 const PRODUCERS: [usize; 2] = [0, 2];
-/// Bytes of a record that say which it is: the rest is there to be copied.
+/// Bytes of a record that identify it; the rest only has to be copied.
 const HEAD: usize = 16;
 
-/// `state`: the threads whose calls count, then the bursts of each up to now.
+/// `state` holds the threads whose calls count, then the number of bursts of each so far.
 const SCRIPT: &str = r#"
 struct Args { first: u64, second: u64, bursts: u64 }
 struct Event { n: u64, producer: u64 REST }
@@ -115,11 +115,11 @@ fn main() -> Result<()> {
     record::leave("rings", &records)
 }
 
-/// Who loses records, and from which rate on.
+/// Reports which consumer loses records, and from which rate on.
 fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Result<()> {
     println!("a ring of 1 MiB, records of {HEAD} bytes; lost, and handled a second\n");
     println!("{:>14} {:>30} {:>30}", "records/s", "plugin", "libbpf-rs");
-    // The rows at which each lost nothing, up to the first at which it did.
+    // For each consumer, the rows without losses, up to the first row with one.
     let mut lossless = [const { Vec::new() }; 2];
     let mut still = [true; 2];
     for rate in RATES {
@@ -140,7 +140,7 @@ fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Re
     Ok(())
 }
 
-/// What each takes at most, and what it costs.
+/// Reports each consumer's maximum rate, and its cost per record.
 fn sizes(folder: &Path, held: Duration, most_producers: usize, records: &mut Vec<Record>) -> Result<()> {
     println!("at full speed; lost, handled a second, and CPU time for each that was handled\n");
     if most_producers < PRODUCERS.len() {
@@ -168,10 +168,10 @@ fn sizes(folder: &Path, held: Duration, most_producers: usize, records: &mut Vec
     Ok(())
 }
 
-/// What producers do.
+/// The work of the producers.
 #[derive(Debug, Clone, Copy)]
 struct Load {
-    /// Of each.
+    /// The pace of each producer.
     pace: Pace,
     producers: usize,
 }
@@ -190,26 +190,26 @@ impl Load {
     }
 }
 
-/// The threads of producers, as `state` has them.
+/// Returns the producers' thread ids in the order of `state`; 0 for a missing one.
 fn threads(producers: &[Producer]) -> [u64; 2] {
     [0, 1].map(|index| producers.get(index).map_or(0, |producer| producer.tid))
 }
 
-/// What a consumer saw.
+/// One consumer's counts and costs.
 struct Row {
     handled: u64,
     took: Duration,
-    /// CPU time of who consumed.
+    /// CPU time of the consumer.
     cpu: Duration,
 }
 
 impl Row {
-    /// Records a second.
+    /// Returns the handled records per second.
     fn rate(&self) -> f64 {
         self.handled as f64 / self.took.as_secs_f64()
     }
 
-    /// Nanoseconds of CPU time for each record.
+    /// Returns the consumer's CPU time per record, in nanoseconds.
     fn cpu_of_each(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.handled.max(1) as f64
     }
@@ -221,7 +221,7 @@ impl Row {
     }
 }
 
-/// A plugin whose records have some size, and its object for who consumes without a host.
+/// A plugin for one record size, and its object for the consumer without a host.
 struct Consumers {
     plugin: PathBuf,
     elf: Vec<u8>,
@@ -245,7 +245,7 @@ impl Consumers {
     }
 }
 
-/// The plugin, in a process of its own.
+/// Runs the plugin in a process of its own.
 fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
     let producers = load.producers()?;
     let [first, second] = threads(&producers);
@@ -263,7 +263,7 @@ fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
     let mut lines = BufReader::new(child.stdout.take().context("piped")?);
     let mut ready = String::new();
     lines.read_line(&mut ready)?;
-    // Compiling and starting is none of a record's time.
+    // Excludes the time to compile and start.
     let started = cpu_of(child.id())?;
     let took = if ready == "ready\n" { producer::run_all(producers)? } else { Duration::ZERO };
     let mut printed = String::new();
@@ -281,14 +281,14 @@ fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
     Ok(Row { handled, took, cpu })
 }
 
-/// CPU time of all children that were waited for.
+/// Returns the CPU time of all children that were waited for.
 fn children_cpu() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(u64::try_from(micros)?))
 }
 
-/// CPU time of a process that runs.
+/// Returns the CPU time of a running process.
 fn cpu_of(pid: u32) -> Result<Duration> {
     let mut nanos = 0;
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -298,7 +298,7 @@ fn cpu_of(pid: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The same object, in this process, without a host.
+/// Runs the same object in this process, without a host.
 fn run_libbpf(elf: &[u8], load: Load) -> Result<Row> {
     let producers = load.producers()?;
     let mut object = ObjectBuilder::default().open_memory(elf)?.load()?;
@@ -336,13 +336,13 @@ fn run_libbpf(elf: &[u8], load: Load) -> Result<Row> {
     Ok(Row { handled, took, cpu })
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn own_cpu() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be mounted.
-/// The kernel runs it at the tracepoint, whatever thread gets there and whose event it is.
+/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be
+/// mounted. The kernel runs the program at the tracepoint for every thread, whichever event it is linked to.
 fn attach(object: &mut Object, thread: u64) -> Result<(Attachments, Link)> {
     let event = Catalog::default().tracepoint("syscalls/sys_enter_getppid")?;
     let options = EventOptions { pid: i32::try_from(thread)?, cpu: -1, period: 1, ..EventOptions::default() };
@@ -354,7 +354,7 @@ fn attach(object: &mut Object, thread: u64) -> Result<(Attachments, Link)> {
     });
     let mut attachments = Attachments::new();
     attachments.open(&event, &options, None, Some(link))?;
-    // libbpf's link owns the descriptor that it is given.
+    // libbpf's link owns the descriptor passed to it.
     let event = opened.recv().context("the event was opened")?;
     let mut programs = object.progs_mut().filter(|program| program.name() == "produce");
     let link =

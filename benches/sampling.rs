@@ -1,8 +1,9 @@
-//! What sampling costs the sampled: a loop that keeps a CPU busy, alone and while a profiler takes the stacks of all CPUs
-//! 99 and 999 times a second: `profile.ks`, `perf record -a -g`, and bpftrace, where they are installed.
+//! The cost of sampling for the sampled program: a loop that keeps a CPU busy, alone and while a profiler
+//! takes the stacks of all CPUs 99 and 999 times a second: `profile.ks`, `perf record -a -g`, and bpftrace,
+//! as far as they are installed.
 //!
-//! The figure is the CPU time of the loop's thread, interrupts included, beside that of the same loop alone in the same
-//! turn; the median over several turns. Needs root.
+//! The figure is the CPU time of the loop's thread, interrupts included, divided by that of the undisturbed
+//! loop in the same repetition; the median over several repetitions. Needs root.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -17,16 +18,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-/// Turns of a measurement; a test has one.
+/// Repetitions of a measurement; a test runs one.
 const REPETITIONS: usize = 9;
 
-/// Rounds of the loop: some tenths of a second.
+/// Iterations of the busy loop: some tenths of a second.
 const ITERATIONS: u64 = 200_000_000;
 
-/// How long a profiler may take until it samples; bpftrace compiles first.
+/// Time for a profiler to start sampling; bpftrace compiles first.
 const START: Duration = Duration::from_millis(1500);
 
-/// A profiler, by its name and words.
+/// A profiler: its name and arguments.
 struct Row {
     name: String,
     arguments: Vec<String>,
@@ -89,7 +90,7 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Starts a profiler; none if it is not installed.
+/// Starts a profiler; returns none if it is not installed.
 fn start(row: &Row) -> Result<Option<Child>> {
     let (program, arguments) = row.arguments.split_first().context("a command has a name")?;
     let command = Command::new(program)
@@ -111,7 +112,7 @@ fn stop(mut profiler: Child) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the CPU busy, and gives the seconds that this took of the thread's time.
+/// Keeps the CPU busy, and returns the thread's CPU time for it in seconds.
 fn busy() -> f64 {
     let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     let before = now();

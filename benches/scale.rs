@@ -1,8 +1,8 @@
-//! What many plugins in one `ks-host` cost: memory and time for each, and how both grow with their number.
+//! The cost of many plugins in one `ks-host`: memory and time for each, and how both grow with their number.
 //!
-//! Memory is the process's proportional share (Pss), less that of a process with one plugin, by plugins beyond the first.
-//! Time is from the start of the process until all plugins have attached, with a warm cache. Every plugin has a kernel half
-//! and an attached event. Needs root.
+//! Memory is the process's proportional share (Pss), less that of a process with one plugin, divided by the
+//! number of plugins beyond the first. Time is from the start of the process until all plugins have attached,
+//! with a warm cache. Every plugin has a kernel half and an attached event. Needs root.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use ks_benches::{commands, faults};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How many plugins run at once.
+/// Numbers of concurrent plugins.
 const PLUGINS: [usize; 3] = [10, 100, 1000];
-/// In a test.
+/// The same in a test.
 const FEW: [usize; 1] = [2];
-/// How many different files are among them.
+/// Number of different plugin files.
 const FILES: usize = 8;
 
-/// The line by which a plugin says that it has attached; then it waits to be stopped.
+/// Returns a script that prints a line once it has attached, then waits until it is stopped.
 fn script(number: usize) -> String {
     faults::with_program(&format!("print(\"plugin {number} counts\")\n    sleep(600000)\n    detach(faults)"))
 }
 
-/// What so many plugins took together.
+/// Resources that this many plugins used together.
 struct Usage {
     bytes: u64,
     time: Duration,
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         .map(|number| faults::build(folder.path(), &format!("scale{number}"), &script(number)))
         .collect::<Result<Vec<_>>>()?;
     let run = |plugins: usize| run(folder.path(), files.iter().cycle().take(plugins).cloned().collect());
-    // Fills the cache with every file.
+    // Warms the cache with every file.
     run(FILES)?;
     let one = run(1)?;
     println!("{:>8} {:>16} {:>16}", "plugins", "memory of each", "time of each");
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     record::leave("scale", &records)
 }
 
-/// Runs these in one process until all have attached, and looks at what that took.
+/// Runs the files in one process until all have attached, and measures time and memory.
 fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Usage> {
     let began = Instant::now();
     let mut child = Command::new(commands::path("ks-host")?)
@@ -77,7 +77,7 @@ fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Usage> {
         .stderr(Stdio::inherit())
         .spawn()
         .context("cannot start ks-host")?;
-    // Whoever reads no more would ask the plugins to stop: the pipe is kept until they have ended.
+    // Closing the pipe would ask the plugins to stop: it stays open until they have ended.
     let mut stdout = BufReader::new(child.stdout.take().context("piped")?);
     let attached = wait_for_lines(&mut stdout, files.len());
     let time = began.elapsed();
@@ -97,7 +97,7 @@ fn wait_for_lines(stdout: &mut impl BufRead, lines: usize) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that a process holds: anonymous memory, and its share of what is mapped from files.
+/// Returns the process's memory in bytes: anonymous memory, and its share of mapped files.
 fn memory(pid: u32) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = text.lines().find(|line| line.starts_with("Pss:")).context("the kernel says the share")?;

@@ -1,10 +1,12 @@
-//! From the start of the process to the first attached event: `ks-host`, with a warm and a cold cache, beside `perf
-//! stat` and `bpftrace`, where they are installed. Two more rows say what no such program can go below: a process that
-//! only prints its line, and one that loads and attaches the same object with libbpf and does nothing else.
+//! Time from the start of the process to the first attached event: `ks-host` with a warm and a cold cache,
+//! compared with `perf stat` and `bpftrace`, where they are installed. Two more rows are lower bounds: a
+//! process that only prints its line, and one that loads and attaches the same object with libbpf and does
+//! nothing else.
 //!
-//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`),
-//! and that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure
-//! is the median of several starts; the last column is the median beside that of the first row of `ks-host`.
+//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its
+//! `BEGIN`), and the bench waits for that line. It reports tools that are not installed; `make bench`
+//! installs them where it can. The figure is the median of several starts; the last column is the ratio to
+//! the first row of `ks-host`.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -20,19 +22,19 @@ use ks_benches::record::{self, Record};
 use ks_benches::{commands, faults};
 use libbpf_rs::ObjectBuilder;
 
-/// Starts of each in a measurement; a test starts each once.
+/// Starts of each command per measurement; a test starts each once.
 const STARTS: usize = 50;
 
-/// What a plugin does once it has attached.
+/// The statements of a plugin after it has attached.
 const THEN: &str = "print(\"attached\")\n    detach(faults)";
 
-/// The word that makes this program the one with libbpf; the object's file follows.
+/// The argument that makes this program the one with libbpf; the object's file follows.
 const WITH_LIBBPF: &str = "--with-libbpf";
 
 /// A command that prints a line once its event is attached.
 struct Row {
     name: &'static str,
-    /// In the records.
+    /// The name in the records.
     short: &'static str,
     arguments: Vec<OsString>,
 }
@@ -128,7 +130,7 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-/// What a plugin with a program does, without a plugin.
+/// Loads and attaches with libbpf alone, as the host does for a plugin with a program.
 fn attach_with_libbpf(object: &Path) -> Result<()> {
     let object = ObjectBuilder::default().open_file(object)?.load()?;
     let program = object.progs_mut().next().context("the object has a program")?;
@@ -137,7 +139,8 @@ fn attach_with_libbpf(object: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The median over so many starts; none if the command is not installed. One start before them fills caches.
+/// Returns the median over this many starts, or none if the command is not installed. An earlier start fills
+/// caches.
 fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
     let mut times = Vec::new();
     for start in 0..=starts {
@@ -161,7 +164,7 @@ fn until_first_line(row: &Row) -> Result<Option<Duration>> {
         child => child.with_context(|| format!("cannot start {}", row.name))?,
     };
     let mut stdout = child.stdout.take().context("it was piped")?;
-    // bpftrace says first how many probes it attaches.
+    // bpftrace first prints how many probes it attaches.
     let mut printed = Vec::new();
     while !String::from_utf8_lossy(&printed).contains("attached") {
         let mut byte = [0];
@@ -170,7 +173,7 @@ fn until_first_line(row: &Row) -> Result<Option<Duration>> {
     }
     let time = began.elapsed();
     std::io::copy(&mut stdout, &mut std::io::sink())?;
-    // What is said beside it matters only if it fails: bpftrace warns wherever a limit may not be raised.
+    // Standard error matters only if the command fails: bpftrace warns wherever a limit may not be raised.
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} ended with {}: {said}", row.name, output.status);

@@ -1,6 +1,6 @@
-//! What the last run of each bench left, beside what the project promises: one row for each target; all of it as JSON
-//! with `--json`; as `benches.json` and a picture, `benches.svg`, in a folder with `--into FOLDER`. Ends with 1 if a
-//! target is missed or was not measured.
+//! The records of the last run of each bench compared with the targets: one row for each target; everything
+//! as JSON with `--json`; as `benches.json` and a chart, `benches.svg`, in a folder with `--into FOLDER`.
+//! Exits with 1 if a target is missed or was not measured.
 //!
 //! Both figures of a ratio come from one run of one bench.
 
@@ -15,12 +15,12 @@ use ks_benches::record::{self, Record};
 use ks_benches::target::{self, TargetResult};
 use serde::Serialize;
 
-/// The output of `--json`.
+/// The JSON document of `--json` and `benches.json`.
 #[derive(Serialize)]
 struct Summary {
     machine: String,
     targets: Vec<TargetResult>,
-    /// Every figure, by bench.
+    /// All records by the name of their bench.
     figures: BTreeMap<String, Vec<Record>>,
 }
 

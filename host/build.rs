@@ -1,8 +1,8 @@
-//! How the command `ks-host` is linked: with the addresses that depend on where the program lies written down as a bit map
-//! (`DT_RELR`), a hundredth of the usual table. There are 50,000 of them, and every start goes through all.
+//! Linker options of the command `ks-host`: relative relocations are packed as a bit map (`DT_RELR`), which
+//! takes a hundredth of the usual table. There are 50,000 of them, and every start applies all.
 //!
-//! The loader must know the form: glibc does since 2.36, and its library says so by the name of a version.
-//! Source: https://sourceware.org/glibc/wiki/Release/2.36, "DT_RELR".
+//! The loader must support the format: glibc does since 2.36, and its library declares that by a symbol
+//! version. Source: https://sourceware.org/glibc/wiki/Release/2.36, "DT_RELR".
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,8 @@ fn main() {
     }
 }
 
-/// Whether the C library of this machine loads such programs. What is built for another machine may meet another library.
+/// Whether the C library of this machine loads programs with `DT_RELR`. Programs built for another machine
+/// may meet another library.
 fn is_known_to_the_loader() -> bool {
     if env::var_os("TARGET") != env::var_os("HOST") || env::var_os("CARGO_FEATURE_PLUGINS").is_none() {
         return false;

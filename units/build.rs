@@ -1,4 +1,4 @@
-//! What the library needs before it is compiled: the contract as tables.
+//! Build script of the unit tests: generates the tables of the contract.
 
 #[path = "../compiler/build/contract.rs"]
 mod contract;

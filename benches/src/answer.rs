@@ -1,36 +1,37 @@
-//! What a measured loop came to, in the same form from native code and from a plugin.
+//! The result of a measured loop, in the same form from native code and from a plugin.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-/// The time of a loop, and enough of its answers to tell that every turn did its work.
+/// The time of a loop, with enough of its results to check that every iteration did its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// Time of the loop alone, by CLOCK_MONOTONIC.
+    /// Time of the loop alone, measured with CLOCK_MONOTONIC.
     pub elapsed: Duration,
-    /// Turns whose answer was right: for a read, a count above that of the turn before.
+    /// Iterations with the right result: for a read, a count above that of the iteration before.
     pub right: u64,
-    /// Entries of the group that was read; 0 if none was.
+    /// Number of members of the group that was read; 0 if none was.
     pub members: u32,
-    /// Nanoseconds for which that group was enabled.
+    /// Time for which that group was enabled, in nanoseconds.
     pub time_enabled: u64,
 }
 
 impl Answer {
-    /// Checks a loop that only called.
+    /// Checks the result of a loop without reads, and returns its time.
     ///
     /// # Errors
-    /// If a turn answered wrongly.
+    /// If an iteration had a wrong result.
     pub fn check_calls(&self, iterations: u64) -> Result<Duration> {
         ensure!(self.right == iterations, "{} of {iterations} turns answered rightly", self.right);
         Ok(self.elapsed)
     }
 
-    /// Checks a loop that read a group of so many members, led by a clock.
+    /// Checks the result of a loop that read a group of this many members, led by a clock, and returns its
+    /// time.
     ///
     /// # Errors
-    /// If a turn did not read anew, or another group was read.
+    /// If an iteration read no new count, or another group was read.
     pub fn check_reads(&self, iterations: u64, members: u32) -> Result<Duration> {
         ensure!(self.members == members, "the group has {} entries instead of {members}", self.members);
         ensure!(self.time_enabled > 0, "the group was never enabled");

@@ -1,10 +1,10 @@
-//! The table of targets as a picture: how much of what is promised each path uses.
+//! The table of targets as a chart: the part of its limit that each path uses.
 
 use std::fmt::Write as _;
 
 use crate::target::TargetResult;
 
-/// Heights and widths, in the picture's units.
+/// Heights and widths, in SVG user units.
 const ROW: usize = 26;
 const BAR: usize = 16;
 const NAMES: usize = 300;
@@ -12,14 +12,14 @@ const SCALE: usize = 260;
 const FIGURES: usize = 150;
 const MARGIN: usize = 12;
 const HEAD: usize = 44;
-/// What the scale ends at: so many times what is promised. Longer bars are cut.
+/// The end of the scale, as a multiple of the limit. Longer bars are cut.
 const LONGEST: f64 = 2.0;
 
 const HOLDS: &str = "#3a7d44";
 const MISSED: &str = "#b5423b";
 
-/// The picture, in SVG: a bar for each target, as long as its ratio is beside the most that it may be, and a line where
-/// that is. The text under it says where the figures come from.
+/// Returns the chart as SVG: a bar for each target, scaled by its limit, and a line at the limit. The text
+/// below says where the figures come from.
 pub fn svg(results: &[TargetResult], machine: &str) -> String {
     let height = HEAD + results.len() * ROW + ROW + MARGIN;
     let width = 2 * MARGIN + NAMES + SCALE + FIGURES;

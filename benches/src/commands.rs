@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// `ks` or `ks-host` of this build, two folders above the bench.
+/// Returns the path of `ks` or `ks-host` of this build, two folders above the bench.
 ///
 /// # Errors
 /// If it is not built.

@@ -1,13 +1,14 @@
-//! Two builds of the benches against each other: is a difference larger than that of a build from itself?
+//! Comparison of two builds of the benches: is a difference larger than that between two runs of one build?
 //!
-//! For each row there are several pairs: BASE, NEW and BASE again, in one run. The result is the median of NEW / BASE over the
-//! pairs. BASE / BASE of the same pairs is what the machine does to a figure; the spread is what such a median, of as many
-//! pairs, exceeds in one of a hundred cases if nothing differs but that. A smaller difference is none.
+//! For each row there are several pairs: BASE, NEW and BASE again, in one run. The result is the median of
+//! NEW / BASE over the pairs. BASE / BASE of the same pairs measures the noise of the machine. The spread is
+//! the bound that the median of as many noise pairs exceeds in one of a hundred cases. A difference within
+//! the spread counts as none.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The figures of one pair for one row.
+/// The figures of one pair in one row, in the row's unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     /// The first run of BASE.
@@ -18,7 +19,7 @@ pub struct Pair {
     pub new: f64,
 }
 
-/// One row of the table.
+/// One row of the comparison table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The median of BASE, in the row's unit.
@@ -27,14 +28,14 @@ pub struct Comparison {
     pub new: f64,
     /// The median of NEW / BASE over the pairs.
     pub ratio: f64,
-    /// The ratio up to which, and above 1 / which, a difference is none.
+    /// The noise bound: ratios from 1 / spread to spread count as no difference.
     pub spread: f64,
 }
 
-/// How NEW differs from BASE.
+/// The direction in which NEW differs from BASE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// Inside the spread.
+    /// The ratio is within the spread.
     Same,
     /// NEW's figure is smaller.
     Smaller,
@@ -42,11 +43,11 @@ pub enum Difference {
     Larger,
 }
 
-/// Resamplings from which the spread is taken.
+/// Number of resamplings that estimate the spread.
 const RESAMPLINGS: usize = 4000;
 
 impl Comparison {
-    /// Compares the pairs of a row; none without pairs.
+    /// Compares the pairs of a row; returns none without pairs.
     pub fn of(pairs: &[Pair]) -> Option<Comparison> {
         let changes = pairs.iter().map(|pair| (pair.new / (pair.base * pair.base_again).sqrt()).ln());
         let own: Vec<f64> = pairs.iter().map(|pair| (pair.base_again / pair.base).ln()).collect();
@@ -59,7 +60,7 @@ impl Comparison {
         })
     }
 
-    /// Whether NEW differs from BASE.
+    /// Returns whether and how NEW differs from BASE.
     pub fn difference(&self) -> Difference {
         match self.ratio.ln().abs() > self.spread.ln() {
             false => Difference::Same,
@@ -79,7 +80,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The figures of a row by pair, of those rows that every run has.
+/// Groups the figures by row and pair. Rows that a run lacks are left out.
 pub fn pairs(runs: &[[BTreeMap<String, f64>; 3]]) -> BTreeMap<String, Vec<Pair>> {
     let mut rows = BTreeMap::new();
     let Some(first) = runs.first() else { return rows };
@@ -94,7 +95,8 @@ pub fn pairs(runs: &[[BTreeMap<String, f64>; 3]]) -> BTreeMap<String, Vec<Pair>>
     rows
 }
 
-/// The 99th percentile of the size of the median of as many logarithms, drawn from these with either sign.
+/// Returns the 99th percentile of the absolute median of as many logarithms, drawn from these with random
+/// sign.
 fn spread(own: &[f64]) -> Option<f64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     // xorshift64: the same draws in every run.
@@ -127,7 +129,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Nine pairs whose BASE moves by up to two percent, with this NEW.
+    /// Returns nine pairs whose BASE varies by up to two percent, with this NEW.
     fn noisy(new: f64) -> Vec<Pair> {
         let noise = [0.99, 1.01, 1.0, 1.02, 0.98, 1.005, 0.995, 1.015, 0.99];
         let pair = |(index, one): (usize, &f64)| Pair {

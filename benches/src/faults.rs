@@ -1,11 +1,12 @@
-//! Plugins that count page faults of their own thread, as files: what the benches of starts and of many plugins run.
+//! Plugin files that count page faults of their own thread, for the benches of starts and of many plugins.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use ks_compiler::pipeline::{self, Built, Options, Target};
 
-/// A script without a kernel half; the statements of `then` follow the attachment, which is `faults`.
+/// Returns a script without a kernel half. The statements of `then` follow the attachment, whose name is
+/// `faults`.
 pub fn counting(then: &str) -> String {
     format!(
         "fn main() -> i32 {{\n    \
@@ -16,7 +17,7 @@ pub fn counting(then: &str) -> String {
     )
 }
 
-/// The same with a program, which runs at every hundred millionth.
+/// Returns the same script with a program, which runs at every hundred millionth fault.
 pub fn with_program(then: &str) -> String {
     format!(
         "var hits : u64 = 0\n\
@@ -45,7 +46,7 @@ pub fn build(folder: &Path, name: &str, script: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The BPF object of a script.
+/// Returns the BPF object of a script.
 ///
 /// # Errors
 /// If the script has errors, or no kernel half.

@@ -1,10 +1,11 @@
-//! What the benches share. The benches are the `*.rs` files beside `Cargo.toml`, one for each path; `baseline` has what
-//! they are held against.
+//! The shared code of the benches. The benches are the `*.rs` files next to `Cargo.toml`, one for each path;
+//! `baseline` has the code that they are compared with.
 //!
-//! A bench measures so many turns at a time, outside of which it sets up, and checks what the turns answered. It hands
-//! each measurement to criterion and to a [`report::Report`], which ends the run with one table: the ratio between a
-//! subject and its baseline is the result. No absolute time is asserted. What all benches [leave](record) is held
-//! against what is [promised](target) by the bench `summary`, the last of `make bench`.
+//! A bench measures a number of iterations at a time, with setup outside of them, and checks their results.
+//! It passes each measurement to criterion and to a [`report::Report`], which ends the run with one table:
+//! the ratio between a subject and its baseline is the result. No absolute time is asserted. The bench
+//! `summary`, the last of `make bench`, compares the [records](record) of all benches with the
+//! [targets](target).
 
 #![deny(unsafe_code)]
 

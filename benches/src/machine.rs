@@ -1,4 +1,4 @@
-//! Where the figures come from: the machine, and the CPUs of it that a bench uses.
+//! The origin of the figures: the machine, and the CPUs that a bench uses.
 
 use std::fmt;
 use std::fs;
@@ -10,26 +10,26 @@ use nix::unistd::Pid;
 
 use crate::baseline;
 
-/// Lets the calling thread run on one CPU only.
+/// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// If there is no such CPU for it.
+/// If the thread may not run on that CPU.
 pub fn stay_on(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpu} alone"))
 }
 
-/// How many of these CPUs, from the first on, the calling thread may run on.
+/// Returns how many of these CPUs, from the first on, the calling thread may run on.
 ///
 /// # Errors
-/// If the kernel does not say.
+/// If the kernel does not report the affinity.
 pub fn usable(cpus: &[usize]) -> Result<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot ask which CPUs may be used")?;
     Ok(cpus.iter().take_while(|cpu| allowed.is_set(**cpu).unwrap_or(false)).count())
 }
 
-/// The machine that a report was made on.
+/// The machine that produced a report.
 #[derive(Debug, Clone)]
 pub struct Machine {
     arch: &'static str,
@@ -40,7 +40,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine. What cannot be found out is said to be unknown.
+    /// Describes this machine. Properties that cannot be read are `unknown`.
     pub fn here() -> Machine {
         let unknown = || "unknown".to_owned();
         let release = fs::read_to_string("/proc/sys/kernel/osrelease");
@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-/// The first CPU's name, where the kernel knows one (not on aarch64).
+/// Returns the first CPU's model name, where the kernel reports one (not on aarch64).
 fn cpu_model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;

@@ -1,4 +1,4 @@
-//! A script's object and clang's of C with the same results.
+//! A pair of objects with the same results: the script's, and clang's from C.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use libbpf_rs::{
 };
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
 
-/// Runs of one measurement.
+/// Test runs of a program in one measurement.
 const REPEAT: u32 = 20_000;
-/// Measurements of each, in turn; the shortest counts.
+/// Alternating measurements of each object; the shortest counts.
 const REPETITIONS: usize = 7;
 
-/// The C programs, by name.
+/// Returns the paths of the C programs, sorted by name.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -28,7 +28,8 @@ pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The script of the same name: beside it, an example, or a case of the compiler's tests.
+/// Returns the path of the script with this name: next to the C file, among the examples, or among the
+/// compiler's test cases.
 ///
 /// # Errors
 /// If there is none.
@@ -42,8 +43,8 @@ pub fn script(root: &Path, name: &str) -> Result<PathBuf> {
     files.find(|file| file.exists()).with_context(|| format!("no script for {name}.c"))
 }
 
-/// Maps and variables in which a C program says, in a line `/* Keeps times: NAME, NAME */`, that it keeps what the clock said.
-/// Two runs never leave the same there.
+/// Returns the maps and variables that a C program names in a line `/* Keeps times: NAME, NAME */` because it
+/// stores clock readings in them. Two runs never leave the same values there.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -53,18 +54,18 @@ pub fn times(c: &Path) -> Result<Vec<String>> {
     Ok(line.map_or(Vec::new(), |names| names.split(", ").map(str::to_owned).collect()))
 }
 
-/// The two objects.
+/// The objects of a script and of its C counterpart.
 pub struct ObjectPair<'a> {
-    /// Where the two differ because they keep times, see [`times`].
+    /// Names of the maps and variables that hold clock readings, see [`times`].
     pub times: &'a [String],
-    /// The script's.
+    /// The object that `ks` compiled from the script.
     pub elf: &'a [u8],
-    /// clang's.
+    /// The object that clang compiled from C.
     pub clang: &'a [u8],
 }
 
 impl ObjectPair<'_> {
-    /// Instructions of 8 bytes in both.
+    /// Returns the number of 8-byte instructions of each.
     ///
     /// # Errors
     /// If one is no object file.
@@ -72,10 +73,10 @@ impl ObjectPair<'_> {
         Ok((instructions(self.elf)?, instructions(self.clang)?))
     }
 
-    /// Runs both.
+    /// Runs both, and compares their results.
     ///
     /// # Errors
-    /// If the script's object cannot be loaded, or what was left cannot be looked into.
+    /// If the script's object cannot be loaded, or its final state cannot be read.
     pub fn measure(&self) -> Result<Measured> {
         let mut ours = load(self.elf)?;
         let Ok(mut theirs) = load(self.clang) else {
@@ -94,7 +95,7 @@ impl ObjectPair<'_> {
             let (Some(one), Some(other)) = (time(&mut ours), time(&mut theirs)) else { break };
             best = (best.0.min(one), best.1.min(other));
         }
-        // The kernel counts whole nanoseconds; a run that takes none is one of less than one.
+        // The kernel counts whole nanoseconds; a time of 0 is less than one.
         Ok(Measured { times: Some((best.0.max(0.5), best.1.max(0.5))), comparison })
     }
 
@@ -117,11 +118,11 @@ impl ObjectPair<'_> {
     }
 }
 
-/// What runs of both have shown.
+/// Times and comparison of a pair of objects.
 pub struct Measured {
-    /// Nanoseconds of a run of both, if they can be run.
+    /// Nanoseconds of a run of each; none if they have no test runs.
     pub times: Option<(f64, f64)>,
-    /// `same`, `same but times`, or what a first run of both left that differs.
+    /// `same`, `same but times`, or the differences of the final states after a first run.
     pub comparison: String,
 }
 
@@ -132,7 +133,7 @@ fn instructions(elf: &[u8]) -> Result<u32> {
     Ok(u32::try_from(bytes / 8)?)
 }
 
-/// Loads an object; perf programs, which the kernel does not run on demand, as xdp.
+/// Loads an object; loads perf programs, which have no test runs, as xdp.
 fn load(elf: &[u8]) -> Result<Object> {
     let mut open = ObjectBuilder::default().name("twin")?.open_memory(elf)?;
     let foreign = |ty| matches!(ty, ProgramType::PerfEvent);
@@ -141,7 +142,7 @@ fn load(elf: &[u8]) -> Result<Object> {
     }
     match open.load() {
         Ok(object) => Ok(object),
-        // The program looks at its context: loaded as it is.
+        // The program uses its context: it is loaded unchanged.
         Err(_) => Ok(ObjectBuilder::default().name("twin")?.open_memory(elf)?.load()?),
     }
 }
@@ -161,7 +162,7 @@ fn packet() -> Vec<u8> {
     packet
 }
 
-/// The result and the packet behind it.
+/// The program's result, and the packet after the run.
 type Answer = (u32, Vec<u8>);
 
 fn test_run(object: &mut Object, repeat: u32) -> Option<(Answer, Duration)> {
@@ -182,14 +183,14 @@ fn time(object: &mut Object) -> Option<f64> {
     test_run(object, REPEAT).map(|(_, duration)| duration.as_nanos() as f64)
 }
 
-/// What is left in a variable, or in a map by key.
+/// The content of a variable, or of a map by key, after a run.
 #[derive(PartialEq)]
 enum FinalState {
     Bytes(Vec<u8>),
     Entries(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
-/// Variables and plain maps by name.
+/// Returns the content of variables and plain maps by name.
 fn final_state(object: &Object, elf: &[u8]) -> Result<BTreeMap<String, FinalState>> {
     let mut found = BTreeMap::new();
     let mut sections: BTreeMap<String, Vec<u8>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A plugin that runs on the calling thread: the same thread that runs the baseline, and `pid: 0`.
+//! Plugins that run on the calling thread: `pid: 0` then observes the thread that also runs the baseline.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use ks_host::{Host, PreparedPlugin, RunOptions};
 
 use crate::answer::Answer;
 
-/// A plugin that is measured. Each run is an instance of its own.
+/// A measured plugin. Each run is a new instance.
 pub struct Subject {
     name: &'static str,
     prepared: PreparedPlugin,
@@ -36,24 +36,25 @@ impl Subject {
         Subject::of_plugin(name, built.plugin)
     }
 
-    /// Takes a plugin as it is, and compiles its component to machine code.
+    /// Compiles the component of a finished plugin to machine code.
     ///
     /// # Errors
-    /// If it is none, or the engine does not start.
+    /// If the bytes are no plugin, or the engine does not start.
     pub fn of_plugin(name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
         Ok(Subject { name, prepared: Host::new()?.prepare(&Plugin::from_bytes(bytes)?)? })
     }
 
-    /// Runs the plugin to its end with these words, and reads the answer that it printed: the nanoseconds of its loop,
-    /// the turns that were right, the members and the time enabled of the group.
+    /// Runs the plugin to its end with these arguments, and parses the answer that it printed: the
+    /// nanoseconds of its loop, the iterations with a right result, the members and the time enabled of the
+    /// group.
     ///
     /// # Errors
-    /// If it ended with another code than 0 or printed anything else; with what it wrote to standard error.
+    /// If it ended with another code than 0 or printed anything else; the error contains its standard error.
     pub fn run(&self, arguments: &[String]) -> Result<Answer> {
         self.run_with(arguments, |_| ())
     }
 
-    /// As [`Subject::run`]; `change` may change how.
+    /// Runs the plugin like [`Subject::run`], with options that `change` adjusts.
     ///
     /// # Errors
     /// As [`Subject::run`].
@@ -82,7 +83,7 @@ fn parse(printed: &str) -> Result<Answer> {
     Ok(Answer { elapsed: Duration::from_nanos(elapsed), right, members, time_enabled })
 }
 
-/// What a plugin writes.
+/// A shared buffer of a plugin's output.
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! Threads whose system calls a program answers with bursts of records.
+//! Threads whose system calls trigger a program that emits bursts of records.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -9,46 +9,46 @@ use nix::unistd::gettid;
 
 use crate::machine::stay_on;
 
-/// Records of one system call.
+/// Records per system call.
 pub const BURST: u64 = 64;
 
-/// How fast records are made by one thread, and how many.
+/// The rate and number of a producer's bursts.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Between the starts of two bursts; none at full speed.
+    /// Time between the starts of two bursts; none at full speed.
     every: Option<Duration>,
-    /// System calls, each with a burst.
+    /// Number of system calls, each of which emits a burst.
     pub bursts: u64,
 }
 
 impl Pace {
-    /// So many thousand records a second, for a time.
+    /// Returns the pace of this many thousand records a second for a time.
     pub fn held(thousands: u64, time: Duration) -> Pace {
         let every = Duration::from_nanos(BURST * 1_000_000 / thousands);
         Pace { every: Some(every), bursts: (time.as_nanos() / every.as_nanos()) as u64 }
     }
 
-    /// As many as `other`, without a pause.
+    /// Returns the pace that emits as many records as `other`, without a pause.
     pub fn at_full_speed(other: Pace) -> Pace {
         Pace { every: None, ..other }
     }
 
-    /// All records.
+    /// Returns the number of records of all bursts.
     pub fn records(&self) -> u64 {
         self.bursts * BURST
     }
 }
 
-/// A thread on a CPU of its own that makes bursts when it is told to.
+/// A thread pinned to a CPU that emits its bursts when it is started.
 pub struct Producer {
-    /// The thread.
+    /// The thread's id, as the kernel half sees it.
     pub tid: u64,
     start: Sender<()>,
     thread: JoinHandle<Duration>,
 }
 
 impl Producer {
-    /// Starts the thread, which waits.
+    /// Creates the thread, which waits to be started.
     ///
     /// # Errors
     /// If it may not run on that CPU.
@@ -58,7 +58,7 @@ impl Producer {
         let thread = std::thread::spawn(move || {
             let pinned = stay_on(cpu).map(|()| gettid().as_raw());
             let is_pinned = pinned.is_ok();
-            // Nobody starts it if the consumer does not.
+            // The start never comes if the consumer fails.
             if sender.send(pinned).is_err() || !is_pinned || started.recv().is_err() {
                 return Duration::ZERO;
             }
@@ -76,10 +76,10 @@ impl Producer {
     }
 }
 
-/// Lets all of them make their bursts, and waits for the last. The time that it took.
+/// Starts all producers, waits until the last has emitted its bursts, and returns the elapsed time.
 ///
 /// # Errors
-/// If one of them is gone.
+/// If one of them has ended early.
 pub fn run_all(producers: Vec<Producer>) -> Result<Duration> {
     for producer in &producers {
         producer.start.send(()).context("the producer waits")?;

@@ -1,4 +1,5 @@
-//! What a bench leaves for the summary: one line of JSON for each figure, in `target/bench/BENCH.json`.
+//! The records that a bench writes for the summary: one line of JSON per figure, in
+//! `target/bench/BENCH.json`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,35 +8,35 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// A figure of one run of a bench.
+/// One figure of a run of a bench.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What was measured: the case, a slash, and who did it, as in `map/read/native`. Figures of one case can be divided.
+    /// The case, a slash, and the subject, as in `map/read/native`. Figures of one case are comparable.
     pub name: String,
-    /// How much, in `unit`.
+    /// The figure, in `unit`.
     pub value: f64,
-    /// Of `value`: `ns`, `ms`, `records/s`, `bytes`.
+    /// The unit of `value`: `ns`, `ms`, `records/s`, `bytes`.
     pub unit: String,
 }
 
 impl Record {
-    /// A figure with its name and unit.
+    /// Creates a record from a figure with its name and unit.
     pub fn new(name: impl Into<String>, value: f64, unit: &str) -> Record {
         Record { name: name.into(), value, unit: unit.to_owned() }
     }
 
-    /// What was measured, and who did it.
+    /// Splits the name into the case and the subject.
     pub fn parts(&self) -> (&str, &str) {
         self.name.rsplit_once('/').unwrap_or(("", &self.name))
     }
 }
 
-/// Whether this run measures (`cargo bench`), or a test runs the bench once.
+/// Returns whether this run measures (`cargo bench`); a test runs the bench once without measuring.
 pub fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// Replaces what an earlier run of a bench left. A test leaves nothing.
+/// Replaces the records of an earlier run of a bench. A test writes nothing.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -43,7 +44,7 @@ pub fn leave(bench: &str, records: &[Record]) -> Result<()> {
     if is_measured() { write(&folder()?, bench, records) } else { Ok(()) }
 }
 
-/// The figures that the last run of each bench left, by the name of the bench.
+/// Returns the records of the last run of each bench, by the name of the bench.
 ///
 /// # Errors
 /// If a file cannot be read, or holds anything else.
@@ -51,7 +52,7 @@ pub fn all() -> Result<Vec<(String, Vec<Record>)>> {
     read(&folder()?)
 }
 
-/// `bench` in the target folder, three above the bench.
+/// Returns `bench` in the target folder, which is three levels above the bench.
 fn folder() -> Result<PathBuf> {
     let bench = std::env::current_exe()?;
     let target = bench.ancestors().nth(3).context("a bench lies below the target folder")?;
@@ -76,7 +77,7 @@ fn read(folder: &Path) -> Result<Vec<(String, Vec<Record>)>> {
     files.into_iter().map(|file| of_file(&file)).collect()
 }
 
-/// The figures in one file, and the name of their bench.
+/// Returns the name of a file's bench, and the records in the file.
 ///
 /// # Errors
 /// If it cannot be read, or holds anything else.

@@ -1,4 +1,4 @@
-//! The table at the end: what a turn of each bench took, and how many times that of its baseline.
+//! The final table: the time of an iteration of each bench, and its ratio to the baseline.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,12 +9,12 @@ use criterion::Criterion;
 
 use crate::record::{self, Record};
 
-/// The implementation, the last part of a name, that the others of the same case are held against.
+/// The last part of the baseline's name; the other rows of a case are compared with it.
 const BASELINE: &str = "native";
-/// Fewer turns, as when each bench runs only once, make no figure.
+/// Minimum of iterations for a figure; when a test runs each bench once, there are fewer.
 const MIN_ITERATIONS: u64 = 1000;
 
-/// Everything that was measured in this run, in the order of the benches.
+/// All measurements of this run, in the order of the benches.
 #[derive(Debug, Default)]
 pub struct Report {
     rows: Vec<Row>,
@@ -32,7 +32,7 @@ struct Sample {
     elapsed: Duration,
 }
 
-/// How long criterion measures each read path.
+/// Returns criterion's settings: how long it measures each read path.
 pub fn criterion() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))
@@ -43,8 +43,8 @@ pub fn criterion() -> Criterion {
 }
 
 impl Report {
-    /// Lets criterion measure `loop_for`, which takes a number of turns and gives the time of these turns alone.
-    /// Panics, which ends the run with an exit code, if a loop fails.
+    /// Measures `loop_for` with criterion. `loop_for` takes a number of iterations and returns the time of
+    /// these iterations alone. Panics, which ends the run with an exit code, if a loop fails.
     pub fn bench(
         &mut self,
         criterion: &mut Criterion,
@@ -64,7 +64,7 @@ impl Report {
         self.rows.push(Row { name: name.into(), samples });
     }
 
-    /// Leaves the medians for the summary.
+    /// Writes the medians for the summary.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -75,8 +75,9 @@ impl Report {
 }
 
 impl Row {
-    /// What a turn took, in nanoseconds; none if there were too few. Half of all turns were in a sample that was at
-    /// least as fast: what disturbs some samples does not move it, and the short samples of a warm-up hardly count.
+    /// Returns the time of an iteration in nanoseconds, or none if there were too few iterations. It is the
+    /// median over iterations, each with the average of its sample: a disturbance of some samples does not
+    /// move it, and the short samples of a warm-up hardly count.
     fn median(&self) -> Option<f64> {
         let all: u64 = self.samples.iter().map(|sample| sample.iterations).sum();
         if all < MIN_ITERATIONS {
@@ -93,7 +94,7 @@ impl Row {
         middle.map(per_iteration)
     }
 
-    /// The name without the implementation.
+    /// Returns the name without the implementation.
     fn case(&self) -> &str {
         self.name.rsplit_once('/').map_or(&self.name, |(case, _)| case)
     }

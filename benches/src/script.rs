@@ -1,9 +1,10 @@
-//! Scripts of any length, as people write them.
+//! Generated scripts of any length that resemble hand-written ones.
 
-/// Lines of one [`unit`], and of its share of `main`.
+/// Lines of one [`unit`], including its part of `main`.
 const UNIT_LINES: usize = 45;
 
-/// A script of about this many lines, without errors: structs, maps, programs, helpers, loops and matches.
+/// Returns a script of about this many lines, without errors: structs, maps, programs, helpers, loops and
+/// matches.
 pub fn of_lines(lines: usize) -> String {
     let units = lines.div_ceil(UNIT_LINES);
     let mut script: String = (0..units).map(unit).collect();

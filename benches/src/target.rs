@@ -1,4 +1,4 @@
-//! What the project promises of its speed, and whether figures keep it.
+//! The project's performance targets, and the check of figures against them.
 
 use std::fmt;
 
@@ -6,24 +6,25 @@ use serde::Serialize;
 
 use crate::record::Record;
 
-/// A ratio of two figures of one run of a bench, and the most that it may be.
+/// The maximum of a ratio of two figures of one run of a bench.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Target {
-    /// The path and what it is held against, in words.
+    /// Description of the path and its baseline, for the table.
     pub what: &'static str,
-    /// The bench.
+    /// Name of the bench whose records are used.
     pub bench: &'static str,
-    /// The case; one that ends with a slash stands for all cases that begin so, and their median counts.
+    /// The case of the records. A name that ends with a slash is a prefix: the median of all its cases
+    /// counts.
     pub case: &'static str,
-    /// Who is measured: the last part of a record's name.
+    /// The measured implementation, which is the last part of a record's name.
     pub subject: &'static str,
-    /// Who it is held against.
+    /// The implementation that the subject is compared with.
     pub baseline: &'static str,
-    /// The most that subject / baseline may be.
+    /// The maximum of subject / baseline.
     pub at_most: f64,
 }
 
-/// `TARGETS` in the order of the table, one line for each.
+/// Creates a target from one line of `TARGETS`, in the order of the table's columns.
 const fn target(
     what: &'static str,
     [bench, case, subject, baseline]: [&'static str; 4],
@@ -32,7 +33,7 @@ const fn target(
     Target { what, bench, case, subject, baseline, at_most }
 }
 
-/// All that is promised.
+/// All targets of the project.
 pub const TARGETS: [Target; 15] = [
     target(
         "scalar read / read(2), 4 members",
@@ -87,19 +88,19 @@ pub const TARGETS: [Target; 15] = [
     ),
 ];
 
-/// A target beside what was measured.
+/// A target and the ratio that was measured for it.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TargetResult {
-    /// What is promised.
+    /// The target that was checked.
     #[serde(flatten)]
     pub target: Target,
     /// Subject / baseline; none if one of them was not measured.
     pub ratio: Option<f64>,
-    /// Whether the promise is kept; what was not measured is not.
+    /// Whether the target is met; false if it was not measured.
     pub holds: bool,
 }
 
-/// Holds all figures, by bench, against all targets.
+/// Checks all figures, by bench, against all targets.
 pub fn judge(benches: &[(String, Vec<Record>)]) -> Vec<TargetResult> {
     TARGETS.iter().map(|target| target.judge(benches)).collect()
 }
@@ -118,7 +119,8 @@ impl Target {
         ratios.get(ratios.len() / 2).copied()
     }
 
-    /// What this record is beside the baseline of its case, if it is the subject of one.
+    /// Returns the ratio of this record to the baseline of its case, or none if it is not a subject of this
+    /// target.
     fn of_subject(&self, record: &Record, records: &[Record]) -> Option<f64> {
         let (case, who) = record.parts();
         if who != self.subject || !self.has(case) {

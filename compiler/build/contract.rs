@@ -1,8 +1,9 @@
-//! The contract as tables: what `src/plugin/contract.rs` is of the WIT package, worked out once instead of by every `ks`.
+//! Generates the tables of the contract: the part of the WIT package that `src/plugin/contract.rs` needs,
+//! computed at build time instead of by every run of `ks`.
 //!
 //! In: the WIT files of `ks-wit`. Out: `contract.rs` for `include!`, constants of the types that
-//! `src/plugin/contract.rs` declares. Names, layouts, core signatures and what a function needs of the canonical
-//! ABI come from `wit-parser`; nothing of it is written down by hand.
+//! `src/plugin/contract.rs` declares. Names, layouts, core signatures and the canonical ABI options that a
+//! function needs come from `wit-parser`; none of them is written by hand.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -14,10 +15,10 @@ use wit_parser::{
     TypeId, TypeOwner, WorldItem,
 };
 
-/// The worlds of the contract, as `World` numbers them.
+/// The worlds of the contract, in the order of the enum `World`.
 const WORLDS: [&str; 2] = ["plugin", "test-plugin"];
 
-/// Writes the tables to a folder.
+/// Writes the tables as `contract.rs` into a folder.
 pub fn write(folder: &Path) {
     let (resolve, package) = parse();
     let file = folder.join("contract.rs");
@@ -39,9 +40,9 @@ struct Tables<'a> {
     resolve: &'a Resolve,
     package: PackageId,
     sizes: SizeAlign,
-    /// In the order in which a component imports them.
+    /// The interfaces, in the order in which a component imports them.
     interfaces: Vec<InterfaceId>,
-    /// The first of equal types without a name stands for all.
+    /// For each type without a name, the first type that is equal to it; all of them share one table entry.
     first: HashMap<TypeId, TypeId>,
 }
 
@@ -61,7 +62,7 @@ impl<'a> Tables<'a> {
         assert!(interfaces == of_tests, "both worlds import the same");
         let mut tables = Tables { resolve, package, sizes, interfaces, first: HashMap::new() };
         let mut seen = HashMap::new();
-        // A type comes behind those that it is made of.
+        // A type comes after the types of its members.
         for (id, def) in &resolve.types {
             let same = match &def.name {
                 Some(_) => id,
@@ -82,7 +83,7 @@ impl<'a> Tables<'a> {
                 TypeOwner::Interface(id) => Some(self.position(id)),
                 TypeOwner::World(_) | TypeOwner::None => None,
             };
-            // A resource itself is no value; its handles are.
+            // A resource has no value of its own; its handles have.
             let size = u32::try_from(self.sizes.size(&Type::Id(id)).size_wasm32()).unwrap_or(0);
             let (name, kind) = (&def.name, self.kind(id));
             writeln!(text, "TypeDef {{ name: {name:?}, owner: {owner:?}, size: {size}, kind: {kind} }},")
@@ -161,7 +162,8 @@ impl<'a> Tables<'a> {
         )
     }
 
-    /// What goes into a call is read from memory, what comes out is written there, into room that is asked for.
+    /// Returns the canonical ABI options of a call. The host reads the parameters from memory and writes
+    /// results into memory that it allocates with `realloc`.
     fn needs(&self, function: &Function, variant: AbiVariant, indirect: bool) -> String {
         let params = function.params.iter().fold((false, false), |found, param| {
             let (text, list) = self.contents(&param.ty);
@@ -174,7 +176,7 @@ impl<'a> Tables<'a> {
         format!("Needs {{ memory: {memory}, realloc: {realloc}, text: {text} }}")
     }
 
-    /// Whether there is text, and whether there are lists, in a value of a type.
+    /// Whether a value of a type contains strings, and whether it contains lists.
     fn contents(&self, ty: &Type) -> (bool, bool) {
         let Type::Id(id) = ty else { return (matches!(ty, Type::String), false) };
         let any = |types: &mut dyn Iterator<Item = &Type>| {

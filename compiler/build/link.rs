@@ -1,17 +1,18 @@
-//! The command `ks` is linked statically and for a fixed address, where the C compiler has what that takes.
+//! Links the command `ks` statically and at a fixed address, where the C compiler has the static libraries
+//! for that.
 //!
-//! A small script is compiled in less than a millisecond. As long as that took it to load shared libraries, and to write
-//! 300 kB of addresses for the place where the program happens to lie. With cargo a whole build is linked statically or
-//! nothing is (`-C target-feature=+crt-static`), and ks-host needs libraries that distributions have as shared ones only.
+//! A small script compiles in less than a millisecond. Loading shared libraries and relocating 300 kB of
+//! addresses took as long again. With cargo, either a whole build is linked statically or nothing is (`-C
+//! target-feature=+crt-static`), and ks-host needs libraries that distributions only have as shared ones.
 //!
-//! So the linker finds, in a folder that it searches before its own, static libraries under the names by which rustc
-//! asks for shared ones. Where there are none, the command is linked as any other.
+//! So the linker finds, in a folder that it searches before its own, static libraries under the names by
+//! which rustc asks for shared ones. Where a static library is missing, the command is linked dynamically.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// What rustc links for the standard library, and the static library that is taken for it.
+/// Libraries that rustc links for the standard library, each with the static library that replaces it.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libgcc_s.a", "libgcc_eh.a"),
     ("libutil.a", "libutil.a"),
@@ -22,11 +23,12 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libc.a", "libc.a"),
 ];
 
-/// Behind what rustc says. A linker that searches libraries in their order finds those of the compiler that the C library
-/// calls; without a dynamic linker nothing is left for one to do.
+/// Linker arguments after those of rustc. A linker that searches libraries in order must find the compiler's
+/// libraries after the C library, which calls them; without a dynamic linker no symbol may stay unresolved.
 const ARGUMENTS: [&str; 6] = ["-static", "-no-pie", "-Wl,--no-dynamic-linker", "-lgcc_eh", "-lgcc", "-lc"];
 
-/// Tells cargo how to link the command, if it is built. With the configuration `static_command` it is static.
+/// Prints the instructions to cargo for linking the command, if it is built. With the configuration
+/// `static_command` it is static.
 pub fn command(out: &Path) {
     println!("cargo::rustc-check-cfg=cfg(static_command)");
     if env::var_os("CARGO_FEATURE_COMMAND").is_none() || !is_shared() {
@@ -40,32 +42,33 @@ pub fn command(out: &Path) {
     ARGUMENTS.iter().for_each(|argument| println!("cargo::rustc-link-arg-bin=ks={argument}"));
 }
 
-/// Whether rustc links shared libraries, those of the GNU system.
+/// Whether rustc links shared libraries of a GNU system.
 fn is_shared() -> bool {
     let says = |name: &str| env::var(format!("CARGO_CFG_TARGET_{name}")).unwrap_or_default();
     says("OS") == "linux" && says("ENV") == "gnu" && says("FEATURE").split(',').all(|one| one != "crt-static")
 }
 
-/// The C compiler that links for the target: cargo says its name unless it is the usual one of this machine.
+/// Returns the C compiler that links for the target: from cargo's variable if it is set, else the usual one
+/// of this machine.
 fn c_compiler() -> Option<PathBuf> {
     let named = env::var_os("RUSTC_LINKER").map(PathBuf::from);
     named.or_else(|| (env::var_os("TARGET") == env::var_os("HOST")).then(|| "cc".into()))
 }
 
-/// Each of [`LIBRARIES`] by its name for the linker, and where it lies; none if one is missing.
+/// Returns the path of each of [`LIBRARIES`] with its name for the linker; none if one is missing.
 fn libraries(compiler: &Path) -> Option<Vec<(&'static str, PathBuf)>> {
     LIBRARIES.into_iter().map(|(name, of)| Some((name, library(compiler, of)?))).collect()
 }
 
-/// Where the compiler has a library. It answers with the bare name if it has none.
+/// Asks the compiler for the path of a library; none if it does not have it (it then prints the bare name).
 fn library(compiler: &Path, name: &str) -> Option<PathBuf> {
     let output = Command::new(compiler).arg(format!("-print-file-name={name}")).output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim_end());
     (output.status.success() && path.is_absolute()).then_some(path)
 }
 
-/// Makes the folder anew, with a linker script for each name that leads to the library. A file that lay there could be a
-/// link, and what is written to it would be written to what it leads to.
+/// Creates the folder anew, with a linker script for each name that refers to the library. The old folder is
+/// removed first: a file in it could be a link, and writing to it would overwrite the link's target.
 fn fill(folder: &Path, libraries: &[(&str, PathBuf)]) -> io::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;

@@ -1,4 +1,4 @@
-//! What the crate needs before it is compiled: the contract as tables, and how the command `ks` is linked.
+//! Build script: generates the contract tables and decides how the command `ks` is linked.
 
 #[cfg(feature = "language")]
 mod contract;

@@ -1,11 +1,12 @@
-//! Headers that come with the compiler: `include "xdp.kh"` finds one of these when no file of that name lies beside the
-//! script or in an include folder (language reference 9.2).
+//! Headers that come with the compiler: `include "xdp.kh"` finds one of these when no file of that name is in
+//! the folder of the script or in an include folder (language reference 9.2).
 
-/// Each header and its text. They declare what `ks init` of 0.1.1 writes: names of the kernel's contexts, tables and
-/// functions. Layouts come from the kernel (4.7), so the member types here only say how a script sees a member.
+/// The bundled headers, each with its text. They declare the names that `ks init` of 0.1.1 writes: the
+/// kernel's contexts, tables and functions. Layouts come from the kernel (4.7), so the member types here only
+/// say how a script sees a member.
 ///
-/// Sources, v6.12: include/uapi/linux/{bpf,pkt_cls}.h, include/net/{tcp,xdp}.h, kernel/bpf/{helpers,cpumask}.c,
-/// net/core/xdp.c, kernel/sched/ext.c.
+/// Sources, v6.12: include/uapi/linux/{bpf,pkt_cls}.h, include/net/{tcp,xdp}.h,
+/// kernel/bpf/{helpers,cpumask}.c, net/core/xdp.c, kernel/sched/ext.c.
 pub const BUNDLED: &[(&str, &str)] = &[
     ("common_kfuncs.kh", include_str!("../headers/common_kfuncs.kh")),
     ("perf_event.kh", include_str!("../headers/perf_event.kh")),
@@ -18,7 +19,7 @@ pub const BUNDLED: &[(&str, &str)] = &[
     ("xdp_kfuncs.kh", include_str!("../headers/xdp_kfuncs.kh")),
 ];
 
-/// The text of the bundled header of this name.
+/// Returns the text of the bundled header of this name.
 #[must_use]
 pub fn bundled(name: &str) -> Option<&'static str> {
     BUNDLED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)

@@ -5,14 +5,15 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// A map whose hash is fast and the same in every run. Not for keys that a stranger chooses to be slow.
+/// A hash map with a fast hash that is the same in every run. Not for keys that an attacker chooses: they
+/// could collide.
 pub type FastMap<K, V> = std::collections::HashMap<K, V, rustc_hash::FxBuildHasher>;
 
 /// An id that is a position in an [`IndexVec`].
 pub trait Id: Copy {
-    /// The id of this position.
+    /// Returns the id of a position.
     fn new(index: usize) -> Self;
-    /// The position.
+    /// Returns the position of the id.
     fn index(self) -> usize;
 }
 
@@ -35,19 +36,19 @@ macro_rules! id_type {
     )+};
 }
 
-/// A vector indexed by `I`.
+/// A vector indexed by the id type `I`.
 pub struct IndexVec<I, T> {
     items: Vec<T>,
     id: PhantomData<fn(I)>,
 }
 
 impl<I: Id, T> IndexVec<I, T> {
-    /// An empty vector.
+    /// Creates an empty vector.
     pub fn new() -> Self {
         IndexVec { items: Vec::new(), id: PhantomData }
     }
 
-    /// The same item for so many ids, with room for a few more.
+    /// Creates a vector of `ids` copies of an item, with some spare capacity.
     pub fn filled(ids: usize, item: T) -> Self
     where
         T: Clone,
@@ -57,7 +58,7 @@ impl<I: Id, T> IndexVec<I, T> {
         IndexVec { items, id: PhantomData }
     }
 
-    /// Appends as many of an item as it takes for an id to have one.
+    /// Appends copies of an item until `id` is a valid index.
     pub fn grow_to(&mut self, id: I, item: T)
     where
         T: Clone,
@@ -67,43 +68,43 @@ impl<I: Id, T> IndexVec<I, T> {
         }
     }
 
-    /// Appends an item and gives its id.
+    /// Appends an item and returns its id.
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::new(self.items.len() - 1)
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is no item.
+    /// Whether the vector has no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The item of this id, if there is one.
+    /// Returns the item of an id; none if the id is out of range.
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
     }
 
-    /// The ids, in order.
+    /// Returns the ids in ascending order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {
         (0..self.items.len()).map(I::new)
     }
 
-    /// The items, in order.
+    /// Returns the items in the order of their ids.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
 
-    /// The items, in order, to change.
+    /// Returns mutable references to the items in the order of their ids.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.items.iter_mut()
     }
 
-    /// Ids and items, in order.
+    /// Returns ids and items in the order of the ids.
     pub fn iter_enumerated(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
         self.items.iter().enumerate().map(|(index, item)| (I::new(index), item))
     }
@@ -171,16 +172,16 @@ impl<'a, I: Id, T> IntoIterator for &'a IndexVec<I, T> {
     }
 }
 
-/// A list for each id, all of them in one allocation.
+/// A list of items for each id, all of them in one allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lists<I, T> {
-    /// Where each list ends, which is where the next one starts.
+    /// The end of each list, which is the start of the next one.
     ends: IndexVec<I, usize>,
     items: Vec<T>,
 }
 
 impl<I: Id, T: Copy> Lists<I, T> {
-    /// Lists for so many ids, of pairs that may come in any order: each list keeps the order of its own.
+    /// Creates lists for `ids` ids from pairs in any order; each list keeps the order of its pairs.
     pub fn new(ids: usize, pairs: &[(I, T)]) -> Lists<I, T> {
         let mut starts = vec![0; ids + 1];
         pairs.iter().for_each(|(id, _)| starts[id.index() + 1] += 1);
@@ -196,12 +197,12 @@ impl<I: Id, T: Copy> Lists<I, T> {
         Lists { ends: IndexVec { items: starts, id: PhantomData }, items }
     }
 
-    /// The number of lists.
+    /// Returns the number of lists.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no list.
+    /// Whether there are no lists.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     id_type! {
-        /// A thing.
+        /// An id type for the tests below.
         Thing,
     }
 

@@ -1,19 +1,19 @@
-//! Versions of Linux: what the tables of features and `--target-kernel` name.
+//! Versions of Linux, as the feature tables and `--target-kernel` spell them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A kernel's version, `6.12`.
+/// A kernel version, such as `6.12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion {
-    /// The first number.
+    /// The number before the dot.
     pub major: u32,
-    /// The second.
+    /// The number after the dot; patch levels are ignored.
     pub minor: u32,
 }
 
 impl KernelVersion {
-    /// So many.
+    /// Creates the version `major.minor`.
     pub const fn new(major: u32, minor: u32) -> KernelVersion {
         KernelVersion { major, minor }
     }
@@ -25,7 +25,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// What is no kernel version.
+/// The error for text that is not a kernel version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a kernel version is two numbers, for example 6.12")]
 pub struct NotAVersion;

@@ -8,7 +8,7 @@
 //! Pure: no files, no clock, no environment, no kernel, no unsafe code. Same source, same bytes.
 
 #![forbid(unsafe_code)]
-// They panic where a stream is full or closed, and a panic there ends the whole process.
+// The print macros panic where a stream is full or closed, and a panic there ends the whole process.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "language")]

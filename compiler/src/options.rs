@@ -1,29 +1,29 @@
-//! What a compilation depends on besides the script.
+//! Options of a compilation.
 
 use std::sync::Arc;
 
 use crate::kernel_types::KernelTypes;
 use crate::source::{Files, NoFiles};
 
-/// A compilation's circumstances: a name, the dialect, and where to look things up.
+/// The inputs of a compilation besides the script: a name, the dialect, and the sources of modules and types.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names the plugin and its BPF object, and the folder of its pins.
+    /// Names the plugin, its BPF object, and the folder of its pinned maps.
     pub project: String,
-    /// The language of KernelScript 0.1.1 only: what is ours, and what 0.1.1 refuses for a gap of its own, is an error.
+    /// Accepts only KernelScript 0.1.1: extensions of ours are errors, and so are the gaps of 0.1.1 itself.
     pub strict_011: bool,
-    /// `@test` functions are compiled, `main` is not.
+    /// Compiles the `@test` functions instead of `main`.
     pub tests: bool,
-    /// Where modules and headers come from.
+    /// Reads modules and headers by their paths.
     pub files: Arc<dyn Files>,
-    /// Folders to look for headers in, after that of the including file.
+    /// Folders that are searched for headers, after the folder of the including file.
     pub include: Vec<String>,
-    /// The kernel that the script is checked against.
+    /// Types of the kernel that the script is checked against.
     pub kernel: Arc<KernelTypes>,
 }
 
 impl Options {
-    /// A script on its own.
+    /// Options for a script without modules, headers or kernel types.
     pub fn new(project: impl Into<String>) -> Options {
         Options {
             project: project.into(),

@@ -1,7 +1,7 @@
 //! The stages in order, each a type that owns its results and has one method to the next.
 //!
-//! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage gives a result and diagnostics; after it, a
-//! result or the diagnostics that stopped it.
+//! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage returns a result and diagnostics;
+//! after it, a result or the diagnostics that stopped it.
 
 use ks_wit::manifest::Manifest;
 use ks_wit::section::{Arch, BpfRecord};
@@ -25,7 +25,7 @@ use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
 use crate::split::{self, Split};
 use crate::user;
 
-/// A script that is no text this compiler can hold.
+/// The error for a script that is longer than [`MAX_FILE_BYTES`].
 #[derive(Debug, thiserror::Error)]
 #[error("{name} has {len} bytes; a script has at most {MAX_FILE_BYTES}")]
 pub struct TooLong {
@@ -36,22 +36,23 @@ pub struct TooLong {
 /// A script as tokens and tree.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The file, for places in it.
+    /// The files read so far: only the script itself.
     pub sources: SourceMap,
-    /// What was found wrong so far.
+    /// The diagnostics of the scanner and parser.
     pub diagnostics: Diagnostics,
     /// All tokens, blanks and comments included.
     pub tokens: Vec<Token>,
-    /// The tree; what could not be read is left out.
+    /// The tree; declarations and statements with syntax errors are left out.
     pub ast: ast::File,
     file: FileId,
     options: Options,
 }
 
-/// Scans and parses a script. `name` is shown in messages; modules and headers are looked for beside it.
+/// Scans and parses a script. `name` is shown in messages; modules and headers are looked up relative to its
+/// folder.
 ///
 /// # Errors
-/// If the text is longer than [`MAX_FILE_BYTES`]. Everything else that is wrong is in the diagnostics.
+/// If the text is longer than [`MAX_FILE_BYTES`]. Every other error is in the diagnostics.
 pub fn parse(name: &str, text: &[u8], options: Options) -> Result<Parsed, TooLong> {
     let mut sources = SourceMap::default();
     let file = sources.add(name, text).ok_or_else(|| TooLong { name: name.into(), len: text.len() })?;
@@ -63,12 +64,13 @@ pub fn parse(name: &str, text: &[u8], options: Options) -> Result<Parsed, TooLon
     Ok(Parsed { sources, diagnostics, tokens, ast, file, options })
 }
 
-/// What the typed tree is called before any rewrite.
+/// The name of the typed tree before any rewrite.
 pub const CHECKED: &str = "checked";
 
 type Rewrite = fn(&mut Hir);
 
-/// What the typed tree is rewritten by, in this order: what the back ends need not know is written in what they know.
+/// Rewrites of the typed tree, in this order. They lower constructs that the back ends do not know to
+/// constructs that they do.
 const REWRITES: &[(&str, Rewrite)] = &[
     ("names", hir::names::rewrite),
     ("objects", hir::objects::rewrite),
@@ -78,13 +80,13 @@ const REWRITES: &[(&str, Rewrite)] = &[
     ("zeros", hir::zeros::declare),
 ];
 
-/// The names of all rewrites of the typed tree, in their order.
+/// Returns the names of all rewrites of the typed tree, in their order.
 pub fn rewrites() -> impl Iterator<Item = &'static str> {
     REWRITES.iter().map(|(name, _)| *name)
 }
 
 impl Parsed {
-    /// The script with what is known of it so far.
+    /// Stops after parsing: the result has no typed tree.
     pub fn unchecked(self) -> Checked {
         let Parsed { sources, diagnostics, file, .. } = self;
         Checked { sources, diagnostics, hir: None, file }
@@ -95,7 +97,8 @@ impl Parsed {
         self.check_watched(&mut |_, _| ())
     }
 
-    /// The same, and shows the typed tree: as it was checked ([`CHECKED`]), and after each rewrite ([`rewrites`]).
+    /// Like [`Parsed::check`], and passes each typed tree to `watch`: as checked ([`CHECKED`]), and after
+    /// each rewrite ([`rewrites`]).
     pub fn check_watched(self, watch: &mut dyn FnMut(&'static str, &Hir)) -> Checked {
         let Parsed { mut sources, mut diagnostics, ast, file, options, .. } = self;
         let search =
@@ -117,7 +120,7 @@ impl Parsed {
     }
 }
 
-/// Reports what a half cannot have.
+/// Reports whatever a half cannot compile, and returns the tree if that is nothing.
 fn compilable(hir: Hir, diagnostics: &mut Diagnostics) -> Option<Hir> {
     let refused = refused::check(&hir, &split::split(&hir));
     let fits = refused.is_empty();
@@ -125,7 +128,7 @@ fn compilable(hir: Hir, diagnostics: &mut Diagnostics) -> Option<Hir> {
     fits.then_some(hir)
 }
 
-/// Leaves `main` or the tests: both are checked, and one of them is compiled.
+/// Keeps `main` or the tests: both are checked, and one of them is compiled.
 fn choose_entries(mut hir: Hir, tests: bool) -> Hir {
     if tests {
         hir.main = None;
@@ -135,36 +138,38 @@ fn choose_entries(mut hir: Hir, tests: bool) -> Hir {
     hir
 }
 
-/// A script whose names and types are known.
+/// A script with names and types resolved.
 #[derive(Debug)]
 pub struct Checked {
-    /// The file, for places in it.
+    /// All files of the script: itself, its modules and headers.
     pub sources: SourceMap,
-    /// All that was found wrong.
+    /// All diagnostics so far.
     pub diagnostics: Diagnostics,
     /// The typed tree; none if there is an error.
     pub hir: Option<Hir>,
-    /// The script itself.
+    /// The id of the script's own file.
     pub file: FileId,
 }
 
-/// What the kernel half is compiled for.
+/// The target of the kernel half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Target {
-    /// One architecture; by default one object for all if the code allows it, else one for each.
+    /// One architecture; none: one object for all if the code allows it, else one for each.
     pub arch: Option<Arch>,
-    /// The instruction set.
+    /// The BPF instruction set of the object.
     pub cpu: Cpu,
-    /// The oldest kernel that must take it; by default any that has what the script needs.
+    /// The oldest kernel that must accept the object; none: any kernel that has the features the script
+    /// needs.
     pub kernel: Option<KernelVersion>,
-    /// What the compiler checks of its own work; every stage unless said otherwise.
+    /// The stages after which the compiler verifies its own output; every stage by default.
     pub checks: Checks,
-    /// What is made besides the object.
+    /// Listings that are produced besides the object.
     pub listings: Listings,
-    /// `@kfunc` functions go to a kernel module, too, which the object prefers to its own where it is loaded.
+    /// `@kfunc` functions also go to a kernel module. Where it is loaded, the object prefers the module's
+    /// functions to its own.
     pub module: bool,
-    /// Only the object for kernels that have all that the best code uses. Else one for older kernels goes with it, where
-    /// there is another form of what they lack.
+    /// Builds only the object for kernels that have all features the best code uses. Otherwise one for older
+    /// kernels is added, where an alternative exists for the features that they lack.
     pub only_newest: bool,
 }
 
@@ -175,7 +180,7 @@ impl From<Arch> for Target {
 }
 
 impl Target {
-    /// The same, as a user compiles: only the last stage is checked, and nothing is made besides the plugin.
+    /// The target with the settings for users: only the last stage is verified, and no listings are produced.
     pub fn for_users(self) -> Target {
         Target { checks: Checks::LastStage, listings: Listings::None, ..self }
     }
@@ -186,31 +191,31 @@ impl Target {
     }
 }
 
-/// A plugin and what it is made of.
+/// A plugin file and its parts.
 #[derive(Debug)]
 pub struct Built {
-    /// The plugin file.
+    /// The bytes of the plugin file.
     pub plugin: Vec<u8>,
     /// The userspace half as a core module, before it became a component.
     pub core: Vec<u8>,
     /// The kernel half, one object for each architecture; empty if the script has none.
     pub objects: Vec<(Arch, kernel::Object)>,
-    /// The same for kernels that lack what those use, as far as it can be made for them.
+    /// Variants of `objects` for kernels that lack features those use; empty where there is no alternative.
     pub older: Vec<(Arch, kernel::Object)>,
     /// The source tree of the kernel module, if one was asked for.
     pub module: Option<Module>,
-    /// What stands in the file about both halves.
+    /// The manifest section of the file, about both halves.
     pub manifest: Manifest,
 }
 
 impl Built {
-    /// The objects as they travel in a plugin file.
+    /// Returns the objects as the BPF records of a plugin file.
     pub fn records(&self) -> Vec<BpfRecord> {
         records(&self.objects, &self.older, &self.manifest.project)
     }
 }
 
-/// A host takes the first that its kernel has everything for.
+/// A host takes the first record whose requirements its kernel meets, so the best ones come first.
 fn records(
     objects: &[(Arch, kernel::Object)],
     older: &[(Arch, kernel::Object)],
@@ -225,11 +230,11 @@ fn records(
 }
 
 impl Checked {
-    /// Compiles the kernel half alone, for a plugin whose other half is no script: its programs, and the maps, ring
-    /// buffers and variables that they use.
+    /// Compiles the kernel half alone, for a plugin whose userspace half is not a script: its programs, and
+    /// the maps, ring buffers and variables that they use.
     ///
     /// # Errors
-    /// If it cannot be compiled, or has none; the reasons are added to the diagnostics.
+    /// If it cannot be compiled, or there are no programs; the reasons are added to the diagnostics.
     pub fn build_kernel(&mut self, target: Target) -> Result<KernelHalf, Failed> {
         let Some(hir) = &mut self.hir else { return Err(Failed) };
         hir.main = None;
@@ -292,13 +297,13 @@ impl Checked {
 /// A kernel half without a userspace half.
 #[derive(Debug)]
 pub struct KernelHalf {
-    /// What the object has.
+    /// The items that the object contains.
     pub split: Split,
     /// One object for each architecture; empty if the script has no programs.
     pub objects: Vec<(Arch, kernel::Object)>,
-    /// The same for kernels that lack what those use, as far as it can be made for them.
+    /// Variants of `objects` for kernels that lack features those use; empty where there is no alternative.
     pub older: Vec<(Arch, kernel::Object)>,
-    /// What stands in the file about it. The first values of config blocks are the other half's to write.
+    /// The manifest section of the file. The other half must fill in the initial values of config blocks.
     pub manifest: Manifest,
 }
 
@@ -307,10 +312,11 @@ pub struct KernelHalf {
 #[error("the script has errors")]
 pub struct Failed;
 
-/// Objects by what they are for, the best and those for older kernels.
+/// Objects by architecture: the best ones, and those for older kernels.
 type Objects = (Vec<(Arch, kernel::Object)>, Vec<(Arch, kernel::Object)>);
 
-/// The newest kernel that has no iterators over numbers: on kernels without them loops are calls of `bpf_loop`.
+/// The newest kernel without open-coded number iterators (`bpf_iter_num`): there loops are calls of
+/// `bpf_loop`.
 const WITHOUT_ITERATORS: KernelVersion = KernelVersion::new(6, 3);
 
 fn kernel_half(
@@ -335,7 +341,7 @@ fn kernel_half(
     if target.kernel.is_some() || target.only_newest || !has_other_form {
         return Ok((best, Vec::new()));
     }
-    // What else a script needs may be younger, too: then there is no object for older kernels.
+    // The script may need other features that are younger, too: then there is no object for older kernels.
     let target = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
     let older = archs.into_iter().map(|arch| compiled(target, arch)).collect::<Result<_, _>>();
     Ok((best, older.unwrap_or_default()))

@@ -1,5 +1,6 @@
-//! What the checker accepts and one of the halves cannot have: one walk over what is compiled, with the reason for each and
-//! what to write instead. Behind it a back end only meets what it knows.
+//! Rejects programs that the checker accepts but one of the halves cannot compile: one traversal of the
+//! compiled code, with the reason for each error and an alternative. After it a back end only meets
+//! constructs that it supports.
 
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
@@ -11,7 +12,7 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{StructOrigin, TypeId, TypeKind, Types};
 
-/// What of a program is refused.
+/// Returns an error for each construct that its half cannot compile.
 pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     let mut visitor = Refused { hir, split, half: Half::Kernel, found: Vec::new() };
     visitor.functions(&split.kernel);
@@ -20,7 +21,7 @@ pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     visitor.found
 }
 
-/// Variables and results of the kernel half that hold more pointers than it follows.
+/// Reports variables and results of the kernel half that contain more pointers than it tracks.
 pub fn hidden_pointers(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     split.kernel.iter().flat_map(|id| kept_pointers(hir, &hir.functions[*id])).collect()
 }
@@ -52,13 +53,13 @@ impl Refused<'_> {
         }
     }
 
-    /// The name of a map whose objects are of this type.
+    /// Returns the name of a map whose objects are of this type.
     fn map_of(&self, object: TypeId) -> Option<&str> {
         let map = self.hir.maps.iter().find(|map| map.objects && map.value == object)?;
         Some(&map.name)
     }
 
-    /// The map in which the object that a pointer leads to may lie.
+    /// Returns the map that may contain the pointee of a pointer.
     fn pointee_map(&self, pointer: TypeId) -> Option<&str> {
         match *self.hir.types.kind(pointer) {
             TypeKind::Ptr(object) => self.map_of(object),
@@ -66,7 +67,7 @@ impl Refused<'_> {
         }
     }
 
-    /// `&place` in userspace.
+    /// Checks `&lvalue` in userspace.
     fn address(&mut self, lvalue: &Lvalue, span: Span) {
         let mut root = lvalue;
         while let LvalueKind::Field { base, .. } | LvalueKind::Index { base, .. } = &root.kind {
@@ -92,8 +93,8 @@ impl Refused<'_> {
         self.found.push(refused);
     }
 
-    /// `&place` in the kernel half. A pointer to a struct of the kernel leads to the kernel's memory, where its members lie
-    /// elsewhere than in a copy.
+    /// Checks `&lvalue` in the kernel half. A pointer to a struct of the kernel points to kernel memory,
+    /// where members have other offsets than in a copy.
     fn address_of_copy(&mut self, lvalue: &Lvalue, span: Span) {
         if !is_kernels(&self.hir.types, lvalue.ty) {
             return;
@@ -119,7 +120,7 @@ impl Refused<'_> {
         }
     }
 
-    /// An object or a record of the kernel half that would be a struct of the kernel.
+    /// Rejects an object or record of the kernel half whose type is a struct of the kernel.
     fn created(&mut self, pointer: TypeId, span: Span) {
         if let TypeKind::Ptr(to) = *self.hir.types.kind(pointer)
             && is_kernels(&self.hir.types, to)
@@ -133,7 +134,7 @@ impl Refused<'_> {
         }
     }
 
-    /// A pointer of userspace becomes one of another type.
+    /// Checks a cast between pointer types in userspace.
     fn cast(&mut self, from: &Expr, to: &Expr) {
         let is_pointer = matches!(self.hir.types.kind(to.ty), TypeKind::Ptr(_));
         if let Some(map) = self.pointee_map(from.ty).filter(|_| is_pointer && from.ty != to.ty) {
@@ -148,7 +149,7 @@ impl Refused<'_> {
         }
     }
 
-    /// What userspace follows a pointer to.
+    /// Rejects a dereference, in userspace, of a pointer to a struct of the kernel or of a context.
     fn followed(&mut self, lvalue: &Lvalue) {
         let TypeKind::Struct(id) = self.hir.types.kind(lvalue.ty) else { return };
         let def = self.hir.types.struct_def(*id);

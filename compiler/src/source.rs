@@ -1,27 +1,27 @@
-//! Source files and places in them.
+//! Source files and ranges in them.
 //!
-//! In: file names and texts. Out: [`Span`]s that every later stage carries, and lines and columns for messages.
+//! In: file names and texts. Out: [`Span`]s that every later stage keeps, and lines and columns for messages.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A file of this compilation.
+/// The id of a file in its [`SourceMap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(u32);
 
 /// A range of bytes of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
-    /// The file.
+    /// The file that contains the range.
     pub file: FileId,
-    /// First byte.
+    /// Byte offset of the first byte.
     pub start: u32,
-    /// One past the last byte.
+    /// Byte offset one past the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of `self` to the end of `last`, which must be of the same file.
+    /// The span from the start of `self` to the end of `last`, which must be of the same file.
     pub fn to(self, last: Span) -> Span {
         debug_assert_eq!(self.file, last.file, "a span lies in one file");
         Span { end: last.end.max(self.end), ..self }
@@ -63,7 +63,7 @@ impl SourceFile {
         &self.name
     }
 
-    /// The bytes.
+    /// The text as bytes; it need not be UTF-8.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -91,16 +91,17 @@ pub struct SourceMap {
     files: Vec<SourceFile>,
 }
 
-/// Where the texts of modules and headers come from: the disk, an editor's buffers, memory.
+/// Reads the texts of modules and headers: from the disk, an editor's buffers, or memory.
 pub trait Files: std::fmt::Debug {
-    /// The text of a file. Paths are as written in the script, joined with `/` to the folder of the file that names them.
+    /// Returns the text of a file; none if it cannot be read. Paths are as written in the script, joined with
+    /// `/` to the folder of the file that names them.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 }
 
-/// Files of the disk, by their paths from a folder; from here, if that is empty.
+/// Files on disk, by their paths relative to a folder; if that is empty, relative to the current folder.
 #[derive(Debug, Clone, Default)]
 pub struct Disk {
-    /// The folder of the script.
+    /// The folder of the script; empty for the current folder.
     pub folder: PathBuf,
 }
 
@@ -109,12 +110,12 @@ impl Files for Disk {
         let path = self.folder.join(path);
         let small = std::fs::metadata(&path)
             .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
+        // A file that cannot be read counts as missing: the diagnostic is at the line that names it.
         small.then(|| std::fs::read(path).ok()).flatten()
     }
 }
 
-/// No files: a script on its own.
+/// No files: for a script without modules and headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFiles;
 
@@ -124,7 +125,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A text above this many bytes is refused, so that a byte offset fits a [`Span`].
+/// Maximum size of a file in bytes, so that a byte offset fits a [`Span`].
 pub const MAX_FILE_BYTES: usize = 16 << 20;
 
 impl SourceMap {
@@ -143,12 +144,12 @@ impl SourceMap {
         self.files.iter()
     }
 
-    /// The file of this id.
+    /// Returns the file of an id.
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
     }
 
-    /// File name, line and column of a span's start.
+    /// Returns file name, line and column of a span's start.
     pub fn position(&self, span: Span) -> (&str, u32, u32) {
         let file = self.file(span.file);
         let (line, column) = file.line_column(span.start);

@@ -1,4 +1,4 @@
-//! Any bytes through the front end: diagnostics, never a panic, never a hang.
+//! Runs the front end on arbitrary bytes: it reports diagnostics, never panics, never hangs.
 
 #![no_main]
 

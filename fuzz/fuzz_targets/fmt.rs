@@ -1,4 +1,4 @@
-//! What can be read can be formatted, keeps its tree, and is formatted already afterwards.
+//! Formats every parsable text: the tree stays the same, and formatting is idempotent.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use ks_compiler::diag::Diagnostics;
 use ks_compiler::source::SourceMap;
 use ks_compiler::{fmt, lex, parse};
 
-/// The text in the one style; none if it cannot be read.
+/// Returns the formatted text; none if it cannot be parsed.
 fn formatted(text: &[u8]) -> Option<Vec<u8>> {
     let file = SourceMap::default().add("fuzz.ks", text)?;
     let mut diagnostics = Diagnostics::default();

@@ -1,4 +1,4 @@
-//! The words a person gave the plugin (`ks-host plugin.wasm -- words`), and the plugin's end.
+//! The plugin's command-line arguments (`ks-host plugin.wasm -- words`), and the plugin's exit.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use crate::plain::Plain;
 use crate::sys::args::{self, OptionSpec, OptionType, OptionValue, Parsed};
 
-/// The words, as they were given.
+/// Returns the arguments that follow `--` on the command line, unparsed.
 pub fn words() -> Vec<String> {
     args::words()
 }
 
-/// The first bytes of a config block: `defaults`, in which the fields that the person who started the plugin set
-/// (`ks-host --config block.field=value`) have their values. The host knows the block by the plugin's manifest.
+/// Returns the initial bytes of a config block: `defaults`, with the fields changed that the person who
+/// started the plugin set (`ks-host --config block.field=value`). The host knows the block's fields from the
+/// plugin's manifest.
 pub fn config<T: Plain>(block: &str, defaults: &T) -> T {
     T::from_bytes(&args::config(block, &defaults.to_bytes()))
 }
@@ -22,13 +23,14 @@ pub fn has_command() -> bool {
     args::has_command()
 }
 
-/// Ends the plugin now with this exit code. What it attached is detached.
+/// Ends the plugin immediately with this exit code. All that it attached is detached.
 pub fn exit(code: u8) -> ! {
     args::exit(code);
     unreachable!("the host does not return from `exit`")
 }
 
-/// The long options of a plugin, `--name value` or `--name=value`, each with its default and a line for `--help`.
+/// The long options of a plugin, `--name value` or `--name=value`, each with its default and a line for
+/// `--help`.
 ///
 /// ```no_run
 /// use ks_guest::args::Options;
@@ -44,24 +46,24 @@ pub struct Options {
     specs: Vec<OptionSpec>,
 }
 
-/// Names an option with a number in [`Values`].
+/// Identifies an unsigned option in [`Values`].
 #[derive(Debug, Clone, Copy)]
 pub struct Unsigned(usize);
 
-/// Names an option with a signed number in [`Values`].
+/// Identifies a signed option in [`Values`].
 #[derive(Debug, Clone, Copy)]
 pub struct Signed(usize);
 
-/// Names an option that is on or off in [`Values`].
+/// Identifies an option in [`Values`] that is on or off.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag(usize);
 
-/// Names an option with text in [`Values`].
+/// Identifies a text option in [`Values`].
 #[derive(Debug, Clone, Copy)]
 pub struct Text(usize);
 
 impl Options {
-    /// No options.
+    /// Creates an empty list of options.
     pub fn new() -> Options {
         Options::default()
     }
@@ -71,28 +73,29 @@ impl Options {
         self.specs.len() - 1
     }
 
-    /// A number of so many bits (8, 16, 32 or 64).
+    /// Declares an unsigned option of `bits` bits (8, 16, 32 or 64).
     pub fn unsigned(&mut self, name: &str, bits: u8, default: u64, help: &str) -> Unsigned {
         Unsigned(self.add(name, OptionType::Unsigned(bits), OptionValue::Unsigned(default), help))
     }
 
-    /// A signed number of so many bits (8, 16, 32 or 64).
+    /// Declares a signed option of `bits` bits (8, 16, 32 or 64).
     pub fn signed(&mut self, name: &str, bits: u8, default: i64, help: &str) -> Signed {
         Signed(self.add(name, OptionType::Signed(bits), OptionValue::Signed(default), help))
     }
 
-    /// `true false 1 0 yes no on off`; true if it stands alone, false if it is not given.
+    /// Declares a flag with the values `true false 1 0 yes no on off`; true if it is given without a value,
+    /// false if it is not given.
     pub fn flag(&mut self, name: &str, help: &str) -> Flag {
         Flag(self.add(name, OptionType::Boolean, OptionValue::Boolean(false), help))
     }
 
-    /// Text of at most so many bytes.
+    /// Declares a text option of at most `most` bytes.
     pub fn text(&mut self, name: &str, most: u32, default: &str, help: &str) -> Text {
         Text(self.add(name, OptionType::Text(most), OptionValue::Text(default.as_bytes().to_vec()), help))
     }
 
-    /// Reads the words by these options. Ends the plugin with code 0 after `--help`, and with 1 after a word that is
-    /// wrong, which is then said on standard error.
+    /// Parses the arguments by these options. Ends the plugin with code 0 after `--help`, and with 1 after an
+    /// invalid argument, which is reported on standard error.
     pub fn parse(self) -> Values {
         match args::parse(&self.specs) {
             Parsed::Values(values) => Values { values },
@@ -101,14 +104,14 @@ impl Options {
     }
 }
 
-/// What was given. Options are named by what their declaration gave.
+/// Parsed options. Each is read by the identifier that its declaration returned.
 #[derive(Debug)]
 pub struct Values {
     values: Vec<OptionValue>,
 }
 
 impl Values {
-    /// A number.
+    /// Returns the value of an unsigned option, or its default.
     pub fn unsigned(&self, option: Unsigned) -> u64 {
         match self.values.get(option.0) {
             Some(OptionValue::Unsigned(value)) => *value,
@@ -116,7 +119,7 @@ impl Values {
         }
     }
 
-    /// A signed number.
+    /// Returns the value of a signed option, or its default.
     pub fn signed(&self, option: Signed) -> i64 {
         match self.values.get(option.0) {
             Some(OptionValue::Signed(value)) => *value,
@@ -124,7 +127,7 @@ impl Values {
         }
     }
 
-    /// Whether it is on.
+    /// Whether the flag is on.
     pub fn flag(&self, option: Flag) -> bool {
         match self.values.get(option.0) {
             Some(OptionValue::Boolean(value)) => *value,
@@ -132,7 +135,7 @@ impl Values {
         }
     }
 
-    /// Text, bytes that are no UTF-8 replaced.
+    /// Returns the text of an option, or its default; invalid UTF-8 is replaced.
     pub fn text(&self, option: Text) -> String {
         match self.values.get(option.0) {
             Some(OptionValue::Text(value)) => String::from_utf8_lossy(value).into_owned(),
@@ -141,7 +144,7 @@ impl Values {
     }
 }
 
-/// The option was declared with other [`Options`] than these values are of.
+/// Panics: the option was declared by other [`Options`] than these values.
 fn foreign() -> ! {
     panic!("the option belongs to another set of options")
 }

@@ -1,7 +1,7 @@
-//! The world `kernelscript:host/plugin` as wit-bindgen puts it into Rust: the contract, call by call.
+//! The world `kernelscript:host/plugin` as wit-bindgen generates it for Rust: the contract, call by call.
 //!
-//! What stands here is generated from `wit/`, whose documentation it carries. Plugins rarely need it: the rest of the crate
-//! is made of it. On Wasm the functions are the host's; elsewhere the crate builds, and calling one panics.
+//! This module is generated from `wit/`, and contains its documentation. Plugins rarely need it: the rest of
+//! the crate is built on it. On Wasm the host implements the functions; on other targets calling one panics.
 
 #![allow(missing_docs, reason = "generated; the documentation is that of the WIT files")]
 

@@ -1,4 +1,4 @@
-//! Time, waiting, and being asked to stop.
+//! Time, sleeping, and requests to stop.
 
 use core::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::sys::clock;
 
-/// The time of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
+/// Returns the time of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
 pub fn now() -> Duration {
     Duration::from_nanos(clock::now())
 }
 
-/// Waits. A command that the host starts (`--exec`) runs from the first call of this, of [`stopping`] or of
-/// [`Ring::poll`](crate::Ring::poll) on.
+/// Waits for this time. A command that the host starts (`--exec`) begins to run at the first call of this
+/// function, of [`stopping`] or of [`Ring::poll`](crate::Ring::poll).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -28,11 +28,12 @@ pub fn now() -> Duration {
 /// # Errors
 /// [`Interrupted`](ErrorKind::Interrupted), early, when the host asks the plugin to stop.
 pub fn sleep(duration: Duration) -> Result<()> {
-    // Longer than the clock can run.
+    // Saturates beyond the range of the clock.
     Ok(clock::sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))?)
 }
 
-/// Whether the host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command it observes).
+/// Whether the host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command it
+/// observes).
 pub fn stopping() -> bool {
     clock::stopping()
 }

@@ -1,18 +1,18 @@
-//! Text for the person who runs the plugin.
+//! Output for the person who runs the plugin.
 
 use alloc::string::String;
 use core::fmt::{Arguments, Write};
 
 use crate::sys::console::{self, Value};
 
-/// What [`println!`](crate::println) calls.
+/// Prints a line: the implementation of [`println!`](crate::println).
 #[doc(hidden)]
 pub fn print_line(text: Arguments<'_>) {
-    // The text is a value, so that no `%` or `{}` in it is a conversion; the host ends the line.
+    // The text is passed as a value, so that no `%` or `{}` in it is a conversion; the host ends the line.
     console::print(b"%s", &[Value::Text(formatted(text).into_bytes())]);
 }
 
-/// What [`warn!`](crate::warn) calls.
+/// Prints a warning: the implementation of [`warn!`](crate::warn).
 #[doc(hidden)]
 pub fn warn_line(text: Arguments<'_>) {
     console::warn(&formatted(text));
@@ -20,7 +20,7 @@ pub fn warn_line(text: Arguments<'_>) {
 
 fn formatted(text: Arguments<'_>) -> String {
     let mut line = String::new();
-    // A `Display` that fails leaves what it wrote.
+    // Output that was written before a `Display` failed is kept.
     let _ = line.write_fmt(text);
     line
 }
@@ -51,22 +51,24 @@ pub fn warn_once(key: u64, message: &str) {
     console::warn_once(key, message);
 }
 
-/// Which values belong to a slot of a histogram.
+/// The assignment of values to slots of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Slot 0 has 0, slot n the values of n bits: 1, 2 and 3, 4 to 7.
     Log2,
-    /// The first slot has what is below `low`, the next `low` to `low + step - 1`, and so on; the last what is above.
+    /// The first slot counts values below `low`, the next `low` to `low + step - 1`, and so on; the last slot
+    /// counts all above.
     Linear {
-        /// The lowest value of the second slot.
+        /// Lowest value of the second slot.
         low: u64,
-        /// How many values each slot has.
+        /// Number of values in each slot.
         step: u64,
     },
 }
 
-/// Writes a histogram to standard output: a line with the title, and one with a bar for each slot from the first that is not
-/// empty to the last; with `ks-host --json` as an object. More than 4096 slots end the plugin.
+/// Writes a histogram to standard output: a line with the title, and one with a bar for each slot from the
+/// first that is not empty to the last; with `ks-host --json` as an object. More than 4096 slots end the
+/// plugin.
 ///
 /// ```no_run
 /// use ks_guest::console::{Scale, histogram};
@@ -84,7 +86,7 @@ pub fn histogram(title: &str, scale: Scale, counts: &[u64]) {
     console::histogram(title.as_bytes(), scale, counts);
 }
 
-/// Ends the plugin now as a trap does, with this message. What it attached is detached.
+/// Ends the plugin immediately like a trap, with this message. All that it attached is detached.
 pub fn abort(message: &str) -> ! {
     console::abort(message);
     unreachable!("the host does not return from `abort`")

@@ -5,32 +5,32 @@ use core::fmt;
 
 use crate::sys::types;
 
-/// What a call gives that may fail.
+/// Result of a call that may fail with an [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What kind of failure an [`Error`] is: what a plugin decides by.
+/// The kind of an [`Error`], for plugins that handle it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The kernel refuses this user: a capability or a sysctl is missing (EPERM, EACCES).
     NotPermitted,
-    /// What was named does not exist: a program, map, variable, event, task or file (ENOENT, ESRCH, ENODEV).
+    /// A named program, map, variable, event, task or file does not exist (ENOENT, ESRCH, ENODEV).
     NotFound,
-    /// The request can never succeed as it stands (EINVAL, E2BIG), or a type does not fit what it names.
+    /// The request can never succeed (EINVAL, E2BIG), or a type does not fit the object that it names.
     Invalid,
-    /// Something exclusive is taken (EBUSY, EEXIST).
+    /// An exclusive resource is in use (EBUSY, EEXIST).
     Busy,
     /// A limit of the host, of the process or of the hardware is reached (EMFILE, ENOSPC, ENOMEM).
     Limit,
-    /// The handle was detached, or the leader it depended on was.
+    /// The handle is detached, or the handle of its group leader is.
     Stale,
-    /// This kernel or this CPU cannot do it (EOPNOTSUPP, or ENOENT for an event without a counter).
+    /// This kernel or this CPU does not support it (EOPNOTSUPP, or ENOENT for an event without a counter).
     Unsupported,
-    /// The host asked the plugin to stop while the call was waiting.
+    /// The host asked the plugin to stop during the call.
     Interrupted,
-    /// The policy under which the plugin runs does not allow it. The kernel was not asked.
+    /// The policy of the plugin does not allow it. The kernel was not asked.
     DeniedByPolicy,
-    /// Any other answer of the kernel; [`Error::errno`] says which.
+    /// Any other errno of the kernel, see [`Error::errno`].
     Kernel,
     /// A kind that a later version of the contract defines, by its number.
     Other(u32),
@@ -54,9 +54,9 @@ impl From<types::ErrorKind> for ErrorKind {
     }
 }
 
-/// A failure: what kind, what the kernel said, and words for a person.
+/// A failure of a call: its kind, the errno, and a message.
 ///
-/// Its text says what was tried, what the kernel said and what to do; it may have several lines.
+/// The message says what was tried, what the kernel answered and what to do; it may have several lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -65,17 +65,17 @@ pub struct Error {
 }
 
 impl Error {
-    /// The kind, to decide by.
+    /// The kind, for plugins that handle the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The errno, if a system call failed: a number of the `errno.h` of the machine that runs the plugin.
+    /// The errno, if a system call failed: a number in the `errno.h` of the machine that runs the plugin.
     pub fn errno(&self) -> Option<u32> {
         self.errno
     }
 
-    /// A failure that this crate finds itself: what is asked for does not fit.
+    /// Creates an error that this crate detects itself: a type or value does not fit.
     pub(crate) fn invalid(message: String) -> Error {
         Error { kind: ErrorKind::Invalid, errno: None, message }
     }

@@ -1,16 +1,16 @@
-//! What is counted.
+//! Events that can be counted.
 
 use alloc::string::String;
 
 use crate::error::Result;
 use crate::sys::perf;
 
-/// Which accesses a hardware breakpoint counts.
+/// The accesses that a hardware breakpoint counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Loads.
+    /// Loads only.
     Read,
-    /// Stores.
+    /// Stores only.
     Write,
     /// Loads and stores.
     ReadWrite,
@@ -46,17 +46,18 @@ pub struct Event {
 }
 
 impl Event {
-    /// The event of this name, in the language's spelling (`page_faults`) or in that of `perf list` (`page-faults`,
-    /// `cpu/event=0x3c/`, `r3c`, `msr/tsc/`, with letters such as `:u` behind it).
+    /// Looks up an event by its name, in the language's spelling (`page_faults`) or in that of `perf list`
+    /// (`page-faults`, `cpu/event=0x3c/`, `r3c`, `msr/tsc/`, followed by letters such as `:u`).
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), with near names; [`Invalid`](crate::ErrorKind::Invalid) for a term, a
-    /// value or a letter that is none.
+    /// [`NotFound`](crate::ErrorKind::NotFound), with similar names; [`Invalid`](crate::ErrorKind::Invalid)
+    /// for an unknown term, value or letter.
     pub fn named(name: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::named(name)? })
     }
 
-    /// The event of these numbers: `perf_event_attr.type` and `.config`, as perf_event_open(2) lists them.
+    /// Creates the event with these numbers: `perf_event_attr.type` and `.config`, as perf_event_open(2)
+    /// lists them.
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for numbers that the kernel's header does not define,
@@ -65,61 +66,65 @@ impl Event {
         Ok(Event { raw: perf::Event::numbered(kind, config)? })
     }
 
-    /// As [`Event::numbered`], with `config1` and `config2`, which some PMUs want.
+    /// Like [`Event::numbered`], with `config1` and `config2`, which some PMUs need.
     ///
     /// # Errors
-    /// As [`Event::numbered`].
+    /// See [`Event::numbered`].
     pub fn numbered_with(kind: u32, config: u64, config1: u64, config2: u64) -> Result<Event> {
         Ok(Event { raw: perf::Event::raw(kind, config, config1, config2)? })
     }
 
-    /// The static tracepoint `category/event`; counts its hits.
+    /// Looks up the static tracepoint `category/event`; it counts hits.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound), with near names; [`Unsupported`](crate::ErrorKind::Unsupported) or
-    /// [`NotPermitted`](crate::ErrorKind::NotPermitted) if tracefs is not mounted or may not be read.
+    /// [`NotFound`](crate::ErrorKind::NotFound), with similar names;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) or [`NotPermitted`](crate::ErrorKind::NotPermitted) if
+    /// tracefs is not mounted or not readable.
     pub fn tracepoint(name: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::tracepoint(name)? })
     }
 
-    /// Calls of a function of the kernel: `function` or `function+0x10`.
+    /// Counts calls of a kernel function: `function` or `function+0x10`.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the kernel has no kprobes, [`Invalid`](crate::ErrorKind::Invalid) for
-    /// another form. Whether there is such a function is known when the event is opened: not with `inherit` or `follow`,
-    /// because its observed task could start no child then.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the kernel has no kprobes,
+    /// [`Invalid`](crate::ErrorKind::Invalid) for another form. An unknown function is reported when the
+    /// event is opened. It cannot be opened with `inherit` or `follow`, because the observed task could then
+    /// start no child.
     pub fn kprobe(function: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::kprobe(function)? })
     }
 
-    /// Calls of a function of a program or library: `path:function`, `path:function+0x10`, `path:+0x1040`.
+    /// Counts calls of a function of a program or library: `path:function`, `path:function+0x10`,
+    /// `path:+0x1040`.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) (no such file or function; a kernel without uprobes),
-    /// [`Invalid`](crate::ErrorKind::Invalid) for another form. It cannot be opened with `inherit` or `follow`, as
-    /// [`kprobe`](Event::kprobe) cannot.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for another form. It cannot be opened with `inherit` or
+    /// `follow`, like [`kprobe`](Event::kprobe).
     pub fn uprobe(target: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::uprobe(target)? })
     }
 
-    /// A hardware breakpoint: accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
+    /// Counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task, by a hardware
+    /// breakpoint.
     ///
     /// # Errors
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a length or a combination that no CPU has.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a length or a combination that no CPU supports.
     pub fn breakpoint(address: u64, len: u32, access: Access) -> Result<Event> {
         Ok(Event { raw: perf::Event::breakpoint(address, len, access.into())? })
     }
 
-    /// The same at a symbol of the kernel.
+    /// Counts accesses to `len` bytes at a kernel symbol.
     ///
     /// # Errors
-    /// As [`Event::breakpoint`]; [`NotFound`](crate::ErrorKind::NotFound) (no such symbol),
+    /// See [`Event::breakpoint`]; [`NotFound`](crate::ErrorKind::NotFound) (no such symbol),
     /// [`NotPermitted`](crate::ErrorKind::NotPermitted) (the kernel hides its addresses).
     pub fn breakpoint_at(symbol: &str, len: u32, access: Access) -> Result<Event> {
         Ok(Event { raw: perf::Event::breakpoint_at(symbol, len, access.into())? })
     }
 
-    /// The name under which messages show it, for example `page_faults`.
+    /// The event's name in messages, for example `page_faults`.
     pub fn name(&self) -> String {
         self.raw.name()
     }

@@ -12,13 +12,14 @@ use crate::plain::Plain;
 use crate::shared::{self, VariableAddress};
 use crate::sys::{globals, layouts};
 
-/// A global variable that programs and plugin share; one copy.
+/// A global variable shared by programs and plugin; there is one copy.
 ///
-/// Variables of 1, 2, 4 or 8 bytes are read and stored whole. Of a larger one a program may be in the middle of writing:
-/// what is read may be a mixture, of which each number is whole.
+/// Variables of 1, 2, 4 or 8 bytes are read and stored whole. A program may write a larger variable during
+/// the read: the value may then be a mixture, of which each number is whole.
 ///
-/// Once the object is loaded, a plugin with a shared memory (`ks share`) reads and writes variables without calls of the
-/// host, where those can be mapped; constants cannot. What it sees is the same. One that is opened after that costs least.
+/// Once the object is loaded, a plugin with a shared memory (`ks share`) reads and writes variables without
+/// host calls, if they can be mapped; constants cannot. The values are the same. A variable that is opened
+/// after the load costs least.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -32,20 +33,21 @@ use crate::sys::{globals, layouts};
 #[derive(Debug)]
 pub struct Global<T> {
     raw: globals::Variable,
-    /// Where it lay when it was opened. Nothing changes it, so a loop of reads keeps it in a register.
+    /// Its address when it was opened. It never changes, so a loop of reads keeps it in a register.
     at: Option<u32>,
-    /// Where one lies that was opened before the object was loaded.
+    /// The address of a variable that was opened before the object was loaded.
     address: Box<VariableAddress>,
     value: PhantomData<fn() -> T>,
 }
 
-/// Whether the contract reads a variable of this size in one go.
+/// Whether the contract reads a variable of this size by one access.
 const fn is_whole(size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8)
 }
 
 impl<T: Plain> Global<T> {
-    /// The variable of this name. Before the first program is loaded it has its initial value, which may be changed.
+    /// Opens the variable of this name. Before the first program is loaded it has its initial value, which
+    /// may be changed.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it is no `T` in the object
@@ -67,7 +69,7 @@ impl<T: Plain> Global<T> {
         Ok(Global { raw, at, address, value: PhantomData })
     }
 
-    /// Its value, now.
+    /// Reads the current value.
     #[inline(always)]
     pub fn get(&self) -> T {
         match self.at {
@@ -92,7 +94,7 @@ impl<T: Plain> Global<T> {
     /// Stores a value.
     ///
     /// # Errors
-    /// [`NotPermitted`](ErrorKind::NotPermitted) for a constant of an object that is loaded.
+    /// [`NotPermitted`](ErrorKind::NotPermitted) for a constant of a loaded object.
     #[inline]
     pub fn set(&self, value: &T) -> Result<()> {
         match self.at {

@@ -12,10 +12,10 @@ use crate::perf::Attachment;
 use crate::program::Program;
 use crate::sys::perf;
 
-/// A group of events, by its leader: what it reads itself is the leader's count.
+/// A group of events, represented by its leader: reading it returns the leader's count.
 ///
-/// Counts of a group are of the same time and may be compared. Members borrow the group, so that none is read after its
-/// leader is gone. Dropping the group detaches all of it.
+/// Counts of a group cover the same time and may be compared. Members borrow the group, so that none is read
+/// after its leader is gone. Dropping the group detaches all of it.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -44,32 +44,33 @@ impl Group {
     /// Opens an event as the leader of a new group and starts counting.
     ///
     /// # Errors
-    /// As [`Attachment::open`].
+    /// See [`Attachment::open`].
     pub fn open(event: &Event, options: &PerfOptions) -> Result<Group> {
         Ok(Group { leader: Attachment::open(event, options)? })
     }
 
-    /// The same with a program that runs at every overflow of the leader.
+    /// Like [`Group::open`], with a program that runs at every overflow of the leader.
     ///
     /// # Errors
-    /// As [`Attachment::open`].
+    /// See [`Attachment::open`].
     pub fn open_with(event: &Event, options: &PerfOptions, program: &Program) -> Result<Group> {
         Ok(Group { leader: Attachment::open_with(event, options, program)? })
     }
 
-    /// Opens an event as a member. The whole group starts anew from zero, counts and times. Its options name the same
-    /// tasks and CPUs as the leader's.
+    /// Opens an event as a member. The whole group restarts from zero, counts and times. The options must
+    /// name the same tasks and CPUs as the leader's.
     ///
     /// # Errors
-    /// As [`Attachment::open`]; [`Invalid`](ErrorKind::Invalid) if it does not fit the group. The group is as it was then.
+    /// See [`Attachment::open`]; [`Invalid`](ErrorKind::Invalid) if it does not fit the group, which is then
+    /// unchanged.
     pub fn join(&self, event: &Event, options: &PerfOptions) -> Result<Member<'_>> {
         self.member(event, options, None)
     }
 
-    /// The same with a program that runs at every overflow of the member.
+    /// Like [`Group::join`], with a program that runs at every overflow of the member.
     ///
     /// # Errors
-    /// As [`Group::join`].
+    /// See [`Group::join`].
     pub fn join_with(&self, event: &Event, options: &PerfOptions, program: &Program) -> Result<Member<'_>> {
         self.member(event, options, Some(program))
     }
@@ -80,7 +81,7 @@ impl Group {
         Ok(Member { attachment: Attachment::of(raw), leader: PhantomData })
     }
 
-    /// Detaches the whole group now. Dropping does the same.
+    /// Detaches the whole group immediately, like dropping it.
     pub fn detach(self) {
         self.leader.detach();
     }
@@ -94,7 +95,7 @@ impl Deref for Group {
     }
 }
 
-/// A member of a group. Dropping it detaches it and leaves the group counting.
+/// A member of a group. Dropping it detaches the member; the group continues counting.
 #[derive(Debug)]
 pub struct Member<'group> {
     attachment: Attachment,
@@ -102,7 +103,7 @@ pub struct Member<'group> {
 }
 
 impl Member<'_> {
-    /// Takes this event out of the group and closes it now. Dropping does the same.
+    /// Removes this event from the group and closes it immediately, like dropping it.
     pub fn detach(self) {
         self.attachment.detach();
     }

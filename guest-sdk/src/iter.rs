@@ -1,4 +1,4 @@
-//! Walks over maps, in batches.
+//! Map iterators, which fetch entries in batches.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::plain::Plain;
 use crate::sys::maps;
 
-/// Bytes that one host call gives at most, if the entries are smaller: enough to make the call cheap, few enough to fit
+/// Limit on the bytes of a batch, except for larger entries: enough to make the call cheap, few enough to fit
 /// any plugin's memory.
 const BATCH: usize = 64 << 10;
 
-/// Entries of a fixed size, as the host hands them over.
+/// Entries of a fixed size, as the host returns them.
 #[derive(Debug)]
 struct RawEntries {
     cursor: maps::Cursor,
@@ -26,10 +26,10 @@ impl RawEntries {
         RawEntries { cursor, batch: Vec::new(), at: 0, entry, over: false }
     }
 
-    /// The next entry; none at the end, and after an error.
+    /// Returns the next entry; none at the end, and after an error.
     fn next<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Result<T>> {
         if self.at == self.batch.len() && !self.over {
-            // No map has so large entries that this would not fit.
+            // No map has entries so large that the size exceeds this.
             let most = u32::try_from(self.entry.max(BATCH)).unwrap_or(u32::MAX);
             match self.cursor.next(most) {
                 Ok(batch) => (self.batch, self.at) = (batch, 0),
@@ -46,7 +46,7 @@ impl RawEntries {
     }
 }
 
-/// A walk over the entries of a [`Map`](crate::Map): key and value, or why the walk cannot go on.
+/// Iterator over the entries of a [`Map`](crate::Map): key and value, or the error that ends the iteration.
 #[derive(Debug)]
 pub struct Entries<K, V> {
     raw_entries: RawEntries,
@@ -67,7 +67,7 @@ impl<K: Plain, V: Plain> Iterator for Entries<K, V> {
     }
 }
 
-/// A walk over the keys of a map: a key, or why the walk cannot go on.
+/// Iterator over the keys of a map: a key, or the error that ends the iteration.
 #[derive(Debug)]
 pub struct Keys<K> {
     raw_entries: RawEntries,

@@ -1,4 +1,4 @@
-//! Types of the plugin beside those that the BTF of its object has: compared number by number.
+//! Comparison of the plugin's types with those in the BTF of its object, scalar by scalar.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::plain::{Plain, Shape};
 use crate::sys::layouts::{self, Layout, Member, Repetition, Scalar};
 
-/// Most members that a message lists.
+/// Limit on the members in a message.
 const MOST_LISTED: usize = 32;
 
-/// Compares a type with what the object has in its place, if its BTF says that.
+/// Compares a type with the object's, if the BTF has one.
 ///
 /// # Errors
 /// `Invalid`, with the first member that differs.
@@ -26,10 +26,10 @@ pub(crate) fn check<T: Plain>(what: &str, object: Option<Layout>) -> Result<()> 
     }
 }
 
-/// The same for the records of a ring buffer, whose type is found by its name.
+/// Compares the record type of a ring buffer, which is found by its name.
 ///
 /// # Errors
-/// As [`check`]; also if the object has no type of the name that the plugin gives.
+/// See [`check`]; also if the object has no type of the name that the plugin names.
 pub(crate) fn check_record<T: Plain>(ring: &str) -> Result<()> {
     let Shape::Struct { name, object_name, .. } = T::SHAPE else { return Ok(()) };
     let what = format!("a record of ring buffer `{ring}`");
@@ -46,7 +46,7 @@ pub(crate) fn check_record<T: Plain>(ring: &str) -> Result<()> {
     check::<T>(&what, found)
 }
 
-/// How a type lies, in the words of the contract.
+/// Returns the layout of a type in the form of the contract.
 pub(crate) fn of<T: Plain>() -> Layout {
     let mut members = Vec::new();
     add(
@@ -58,7 +58,7 @@ pub(crate) fn of<T: Plain>() -> Layout {
     Layout { name: String::new(), size: T::SIZE as u32, members }
 }
 
-/// Adds the numbers of what lies at a place.
+/// Adds the scalars of a shape at a position.
 fn add(shape: &Shape, at: Member, size: usize, to: &mut Vec<Member>) {
     let kind = match shape {
         Shape::Unsigned => Scalar::Unsigned,
@@ -87,7 +87,7 @@ fn add(shape: &Shape, at: Member, size: usize, to: &mut Vec<Member>) {
     to.push(Member { size: size as u32, kind, ..at });
 }
 
-/// What differs first, from the start.
+/// The first difference, in order of offsets.
 enum Difference<'a> {
     Members(&'a Member, &'a Member),
     Missing(&'a Member),
@@ -111,7 +111,7 @@ fn difference<'a>(object: &'a Layout, here: &'a Layout) -> Option<Difference<'a>
     }
 }
 
-/// Whether a number of the object may be this one of the plugin.
+/// Whether a scalar of the object is compatible with the plugin's.
 fn fits(object: &Member, here: &Member) -> bool {
     let nameless = object.path.is_empty() || object.path.ends_with('.');
     if object.offset != here.offset || !(nameless || object.path == here.path) {
@@ -127,7 +127,7 @@ fn fits(object: &Member, here: &Member) -> bool {
     }
 }
 
-/// Whether it is an array of so many bytes as the object's number has.
+/// Whether the plugin has a byte array of the size of the object's scalar.
 fn is_bytes_of(object: &Member, here: &Member) -> bool {
     here.arrays.split_last().is_some_and(|(bytes, around)| {
         here.size == 1 && bytes.count == object.size && is_eq(&object.arrays, around)
@@ -167,7 +167,7 @@ fn message(what: &str, object: &Layout, here: &str, difference: &Difference<'_>)
     format!("{what}: {differs}\n  object: {name}, {} bytes\n  do: {todo}", object.size)
 }
 
-/// Members as fields of Rust.
+/// Formats members as Rust fields.
 fn listed(members: &[Member]) -> String {
     let mut text = members.iter().take(MOST_LISTED).map(declared).collect::<Vec<_>>().join(", ");
     if let Some(more) = members.len().checked_sub(MOST_LISTED).filter(|more| *more > 0) {
@@ -176,19 +176,19 @@ fn listed(members: &[Member]) -> String {
     text
 }
 
-/// A number with its place.
+/// Formats a scalar with its offset.
 fn display(member: &Member) -> String {
     format!("`{}` at byte {}", declared(member), member.offset)
 }
 
-/// A number as a field of Rust.
+/// Formats a scalar as a Rust field.
 fn declared(member: &Member) -> String {
-    // A union without a name may have any.
+    // A nameless union matches any name.
     let name = if member.path.is_empty() || member.path.ends_with('.') { "_" } else { "" };
     format!("{}{name}: {}", member.path, rust_type(member))
 }
 
-/// The type of Rust that fits a number.
+/// Returns the Rust type that fits a scalar.
 fn rust_type(member: &Member) -> String {
     let bits = member.size * 8;
     let (mut text, mut size) = match member.kind {
@@ -200,7 +200,7 @@ fn rust_type(member: &Member) -> String {
         Scalar::Opaque => (format!("[u8; {}]", member.size), member.size),
     };
     for array in member.arrays.iter().rev() {
-        // Elements that lie apart are members of a struct that is the array's element.
+        // Elements with gaps are members of a struct that is the array's element.
         text = match array.stride == size {
             true => format!("[{text}; {}]", array.count),
             false => format!("{text} ({} times, every {} bytes)", array.count, array.stride),
@@ -210,7 +210,7 @@ fn rust_type(member: &Member) -> String {
     text
 }
 
-/// The type's name in Rust.
+/// Returns the type's name in Rust.
 fn named(shape: &Shape, size: usize) -> String {
     match shape {
         Shape::Unsigned => format!("u{}", size * 8),
@@ -221,7 +221,7 @@ fn named(shape: &Shape, size: usize) -> String {
     }
 }
 
-/// `OpenedFile` as C would spell it: `opened_file`.
+/// Converts `OpenedFile` to C's spelling: `opened_file`.
 fn snake_case(name: &str) -> String {
     let mut spelled = String::new();
     for (at, letter) in name.char_indices() {
@@ -259,7 +259,7 @@ mod tests {
         Member { path: path.to_owned(), offset, size, kind, arrays: arrays.collect() }
     }
 
-    /// As clang has it: the address is a union, the flags are bit-fields.
+    /// As clang writes it: the address is a union, the flags are bit-fields.
     fn flow() -> Layout {
         let members = vec![
             number("from.x", 0, 2, Scalar::Unsigned, &[]),

@@ -1,7 +1,7 @@
-//! What a Rust author of a KernelScript plugin uses: safe Rust over the world `kernelscript:host/plugin`.
+//! Safe Rust API for plugins, over the world `kernelscript:host/plugin`.
 //!
-//! A plugin is a WebAssembly component that `ks-host` runs in a sandbox. It opens perf events and reads them, loads and
-//! attaches the BPF programs that travel in its file, and reads their maps, rings and variables.
+//! A plugin is a WebAssembly component that `ks-host` runs in a sandbox. It opens perf events and reads them,
+//! loads and attaches the BPF programs in its file, and reads their maps, rings and variables.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,15 +20,16 @@
 //! }
 //! ```
 //!
-//! `ks init rust NAME` starts a project; it is built for `wasm32-unknown-unknown` and linked by `wasm-component-ld`.
-//! [`kernel!`] compiles its kernel half with it; where it is not built for Wasm, its unit tests run on a host of their
-//! own (`testing`).
+//! `ks init rust NAME` creates a project; it is built for `wasm32-unknown-unknown` and linked by
+//! `wasm-component-ld`. [`kernel!`] compiles its kernel half with it. Unit tests are built for other targets,
+//! and run on an emulated host (`testing`).
 //!
-//! What holds a thing of the kernel's gives it back when it is dropped: an [`Attachment`] detaches, a [`Link`] too. Units:
-//! times are [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail gives [`Error`], whose
-//! kind is to decide by and whose text is for a person.
+//! Dropping a handle releases the kernel's object: an [`Attachment`] detaches, a [`Link`] too. Times are
+//! [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail returns [`Error`],
+//! with a kind for the plugin and a message for a person.
 //!
-//! The crate needs no `std`: without its feature `std` (on by default) a plugin brings its allocator and panic handler.
+//! The crate needs no `std`: without its feature `std` (on by default) a plugin brings its allocator and
+//! panic handler.
 
 #![no_std]
 #![deny(unsafe_code)]
@@ -36,7 +37,7 @@
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
-// What the macros make names the crate.
+// Generated code names the crate.
 #[cfg(test)]
 extern crate self as ks_guest;
 
@@ -87,14 +88,14 @@ pub use queue::{Bloom, Queue};
 pub use ring::{Records, Ring};
 pub use termination::Termination;
 
-/// Items that are there where the host of a test is. For [`kernel!`].
+/// Expands to its items if the host of a test is available. For [`kernel!`].
 #[cfg(all(feature = "std", not(target_family = "wasm")))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_tests {
     ($($item:item)*) => { $($item)* };
 }
-/// The same where it is not.
+/// Expands to nothing: the host of a test is not available.
 #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
 #[doc(hidden)]
 #[macro_export]
@@ -102,7 +103,7 @@ macro_rules! for_tests {
     ($($item:item)*) => {};
 }
 
-/// The contract's calls, under short names: the host's on Wasm, elsewhere those of the test's host.
+/// The contract's calls, under short names: the host's on Wasm, those of the test's host elsewhere.
 mod sys {
     #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{

@@ -14,7 +14,7 @@ use crate::shared::{self, Elements};
 use crate::sys::layouts;
 use crate::sys::maps::{self, UpdateMode};
 
-/// Opens a map and compares its keys, if it has such, and its values with what the plugin takes them for.
+/// Opens a map and compares its key type, if it has keys, and its value type with the plugin's types.
 pub(crate) fn open<K: Plain, V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
     let raw = open_without_keys::<V>(name, per_cpu)?;
     layout::check::<K>(&format!("a key of map `{name}`"), layouts::of_key(name))?;
@@ -22,7 +22,7 @@ pub(crate) fn open<K: Plain, V: Plain>(name: &str, per_cpu: bool) -> Result<maps
     Ok(raw)
 }
 
-/// The same for a map that has values alone.
+/// Opens a map without keys, and compares its value type.
 pub(crate) fn open_without_keys<V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
     let raw = maps::Map::open(name)?;
     shared::loaded();
@@ -45,7 +45,7 @@ pub(crate) fn open_without_keys<V: Plain>(name: &str, per_cpu: bool) -> Result<m
     Ok(raw)
 }
 
-/// Compares sizes, which is all there is to compare without BTF.
+/// Compares sizes, the only check without BTF.
 fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
     if there as usize == here {
         return Ok(());
@@ -59,7 +59,7 @@ fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
 /// `BPF_MAP_TYPE_ARRAY` of `enum bpf_map_type`, whose keys are indices of 4 bytes.
 const ARRAY: u32 = 2;
 
-/// Where the elements of a map lie, if it is an array that the host maps.
+/// Returns the address of a map's elements, if it is an array that the host maps.
 fn elements(raw: &maps::Map) -> Option<Elements> {
     let info = raw.info();
     if info.type_ != ARRAY || info.key_size != 4 {
@@ -70,9 +70,9 @@ fn elements(raw: &maps::Map) -> Option<Elements> {
 
 /// A map of the plugin's object with keys `K` and values `V`. It lives as long as the plugin.
 ///
-/// A plugin with a shared memory (`ks share`) gets and inserts elements of an array without calls of the host, if it was
-/// made with BPF_F_MMAPABLE, as `ks` makes them. What it sees is the same; values of more than 8 bytes may be a mixture
-/// while a program writes them, of which each number is whole.
+/// A plugin with a shared memory (`ks share`) reads and writes elements of an array without host calls, if
+/// the array has BPF_F_MMAPABLE, which `ks` sets. The values are the same; values of more than 8 bytes may be
+/// a mixture while a program writes them, of which each number is whole.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -94,21 +94,20 @@ pub struct Map<K, V> {
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// The map of this name. Creates the plugin's maps if no program was loaded yet.
+    /// Opens the map of this name. Creates the plugin's maps if no program was loaded yet.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if keys or values of the object are not `K` and `V` ([`plain`](crate::plain#checks)),
-    /// or there is a value for each CPU;
-    /// [`NotFound`](ErrorKind::NotFound) (also: nothing to pin in, bpffs is not mounted),
-    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
-    /// [`Kernel`](ErrorKind::Kernel).
+    /// [`Invalid`](ErrorKind::Invalid) if keys or values of the object are not `K` and `V`
+    /// ([`plain`](crate::plain#checks)), or there is a value for each CPU; [`NotFound`](ErrorKind::NotFound)
+    /// (also: it is pinned, and bpffs is not mounted), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
+    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
         let raw = open::<K, V>(name, false)?;
         let elements = elements(&raw);
         Ok(Map { raw, elements, types: PhantomData })
     }
 
-    /// The value at a key; none if there is no entry.
+    /// Returns the value at a key; none if there is no entry.
     ///
     /// # Errors
     /// [`Kernel`](ErrorKind::Kernel).
@@ -128,7 +127,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// Creates or replaces an entry.
     ///
     /// # Errors
-    /// [`Limit`](ErrorKind::Limit) (the map is full, or the index is beyond the end), [`Kernel`](ErrorKind::Kernel).
+    /// [`Limit`](ErrorKind::Limit) (the map is full, or the index is beyond the end),
+    /// [`Kernel`](ErrorKind::Kernel).
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<()> {
         match self.elements.and_then(|elements| elements.at::<V>(index(key))) {
@@ -136,7 +136,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
                 shared::write(at, value);
                 Ok(())
             }
-            // The kernel has words for an index beyond the end.
+            // The host call reports an index beyond the end.
             None => self.update(key, value),
         }
     }
@@ -149,7 +149,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// Creates an entry.
     ///
     /// # Errors
-    /// As [`Map::insert`]; [`Busy`](ErrorKind::Busy) if the key is there.
+    /// See [`Map::insert`]; [`Busy`](ErrorKind::Busy) if the key exists.
     pub fn insert_new(&self, key: &K, value: &V) -> Result<()> {
         Ok(self.raw.update(&key.to_bytes(), &value.to_bytes(), UpdateMode::NoExist)?)
     }
@@ -157,12 +157,12 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// Replaces an entry.
     ///
     /// # Errors
-    /// As [`Map::insert`]; [`NotFound`](ErrorKind::NotFound) if the key is not there.
+    /// See [`Map::insert`]; [`NotFound`](ErrorKind::NotFound) if the key does not exist.
     pub fn replace(&self, key: &K, value: &V) -> Result<()> {
         Ok(self.raw.update(&key.to_bytes(), &value.to_bytes(), UpdateMode::Exist)?)
     }
 
-    /// Removes an entry. False if there was none.
+    /// Removes an entry. Returns false if there was none.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) (elements of arrays cannot be removed), [`Kernel`](ErrorKind::Kernel).
@@ -170,41 +170,41 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Ok(self.raw.delete(&key.to_bytes())?)
     }
 
-    /// A walk over the entries, fetched in batches, in no order that is promised. Entries that come or go meanwhile may be
-    /// met or not; no other is met twice.
+    /// Returns an iterator over the entries, which fetches them in batches, in no particular order. Entries
+    /// that are added or removed meanwhile may be visited or not; no other entry is visited twice.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) for a kind of map whose entries cannot be listed.
+    /// [`Unsupported`](ErrorKind::Unsupported) for a type of map whose entries cannot be listed.
     pub fn iter(&self) -> Result<Entries<K, V>> {
         Ok(Entries::new(self.raw.walk(true)?))
     }
 
-    /// The same over the keys alone.
+    /// Returns an iterator over the keys alone, like [`Map::iter`].
     ///
     /// # Errors
-    /// As [`Map::iter`].
+    /// See [`Map::iter`].
     pub fn keys(&self) -> Result<Keys<K>> {
         Ok(Keys::new(self.raw.walk(false)?))
     }
 
-    /// The number of entries, which are walked over for it.
+    /// Counts the entries by iterating over them.
     ///
     /// # Errors
-    /// As [`Map::iter`]; [`Kernel`](ErrorKind::Kernel).
+    /// See [`Map::iter`]; [`Kernel`](ErrorKind::Kernel).
     pub fn count(&self) -> Result<u32> {
         Ok(self.raw.count()?)
     }
 
-    /// Removes every entry that is there when it gets to it.
+    /// Removes every entry that it finds while iterating.
     ///
     /// # Errors
-    /// As [`Map::iter`]; [`Invalid`](ErrorKind::Invalid) for an array, [`Kernel`](ErrorKind::Kernel).
+    /// See [`Map::iter`]; [`Invalid`](ErrorKind::Invalid) for an array, [`Kernel`](ErrorKind::Kernel).
     pub fn clear(&self) -> Result<()> {
         Ok(self.raw.clear()?)
     }
 }
 
-/// The index that a key of an array is.
+/// Converts a key of an array to its index.
 #[inline]
 fn index<K: Plain>(key: &K) -> u32 {
     let mut bytes = [0; 4];
@@ -212,7 +212,7 @@ fn index<K: Plain>(key: &K) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// A map that has a value for each possible CPU at each key, by the CPU's number.
+/// A map with one value for each possible CPU at each key, indexed by CPU number.
 #[derive(Debug)]
 pub struct PerCpuMap<K, V> {
     raw: maps::Map,
@@ -220,15 +220,15 @@ pub struct PerCpuMap<K, V> {
 }
 
 impl<K: Plain, V: Plain> PerCpuMap<K, V> {
-    /// The map of this name. Creates the plugin's maps if no program was loaded yet.
+    /// Opens the map of this name. Creates the plugin's maps if no program was loaded yet.
     ///
     /// # Errors
-    /// As [`Map::open`]; [`Invalid`](ErrorKind::Invalid) if it has one value for all CPUs.
+    /// See [`Map::open`]; [`Invalid`](ErrorKind::Invalid) if it has one value for all CPUs.
     pub fn open(name: &str) -> Result<PerCpuMap<K, V>> {
         Ok(PerCpuMap { raw: open::<K, V>(name, true)?, types: PhantomData })
     }
 
-    /// The values at a key, one for each possible CPU; none if there is no entry.
+    /// Returns the values at a key, one for each possible CPU; none if there is no entry.
     ///
     /// # Errors
     /// [`Kernel`](ErrorKind::Kernel).
@@ -240,25 +240,25 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     /// Creates or replaces an entry: one value for each possible CPU.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) (another number of values), [`Limit`](ErrorKind::Limit) (the map is full),
-    /// [`Kernel`](ErrorKind::Kernel).
+    /// [`Invalid`](ErrorKind::Invalid) (another number of values), [`Limit`](ErrorKind::Limit) (the map is
+    /// full), [`Kernel`](ErrorKind::Kernel).
     pub fn insert(&self, key: &K, values: &[V]) -> Result<()> {
         let bytes: Vec<u8> = values.iter().flat_map(Plain::to_bytes).collect();
         Ok(self.raw.update(&key.to_bytes(), &bytes, UpdateMode::Any)?)
     }
 
-    /// Removes an entry. False if there was none.
+    /// Removes an entry. Returns false if there was none.
     ///
     /// # Errors
-    /// As [`Map::remove`].
+    /// See [`Map::remove`].
     pub fn remove(&self, key: &K) -> Result<bool> {
         Ok(self.raw.delete(&key.to_bytes())?)
     }
 
-    /// A walk over the keys, as [`Map::keys`].
+    /// Returns an iterator over the keys, like [`Map::keys`].
     ///
     /// # Errors
-    /// As [`Map::keys`].
+    /// See [`Map::keys`].
     pub fn keys(&self) -> Result<Keys<K>> {
         Ok(Keys::new(self.raw.walk(false)?))
     }

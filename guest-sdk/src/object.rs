@@ -1,9 +1,10 @@
 //! BPF objects in the plugin file.
 
-/// The bytes before an object in its section, without the name: two lengths of 4 bytes and the architecture.
+/// Fixed bytes of a record that precede the object, without the name: two lengths of 4 bytes and the
+/// architecture.
 const FIXED: usize = 9;
 
-/// For which machine an object is made, in the numbers of the section `kernelscript:bpf`.
+/// The architecture of an object, numbered as in the section `kernelscript:bpf`.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arch {
@@ -12,16 +13,17 @@ pub enum Arch {
     Aarch64 = 2,
 }
 
-/// The length of [`record`].
+/// Length in bytes of the result of [`record`].
 #[doc(hidden)]
 pub const fn record_len(name: &str, elf: &[u8]) -> usize {
     FIXED + name.len() + elf.len()
 }
 
-/// One object as its section holds it: the record's length, the architecture, the name with its length, the ELF file.
+/// Encodes an object as a record of its section: the record's length, the architecture, the name with its
+/// length, the ELF file.
 ///
 /// # Panics
-/// When the plugin is compiled, if the file is no BPF object.
+/// At compile time, if the file is no BPF object.
 #[doc(hidden)]
 pub const fn record<const N: usize>(arch: Arch, name: &str, elf: &[u8]) -> [u8; N] {
     assert!(N == record_len(name, elf), "the record has the length of its parts");
@@ -44,7 +46,7 @@ pub const fn record<const N: usize>(arch: Arch, name: &str, elf: &[u8]) -> [u8; 
     bytes
 }
 
-/// Source: elf(5); `EM_BPF` is 247.
+/// Whether the file is an ELF file for BPF. Source: elf(5); `EM_BPF` is 247.
 const fn is_bpf(elf: &[u8]) -> bool {
     let start = [0x7f, b'E', b'L', b'F', 2, 1];
     let mut at = 0;
@@ -57,7 +59,8 @@ const fn is_bpf(elf: &[u8]) -> bool {
     elf[18] == 247 && elf[19] == 0
 }
 
-/// Whether the file has a section of this name, given with its zero. None if a header or a name lies beyond its end.
+/// Whether the file has a section of this name, given with its NUL byte. None if a header or a name lies
+/// beyond its end.
 ///
 /// Source: elf(5), `Elf64_Ehdr` and `Elf64_Shdr`.
 const fn has_section(elf: &[u8], name: &[u8]) -> Option<bool> {
@@ -84,11 +87,10 @@ const fn has_section(elf: &[u8], name: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// Bytes of a section header.
+/// Size of a section header in bytes.
 const HEADER: usize = 64;
 
-/// A little-endian number of so many bytes that lie within the file; one that is too large for an address is the
-/// largest.
+/// Reads a little-endian number of `len` bytes within the file; saturates if it is too large for an address.
 const fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     let mut found = 0_u64;
     let mut index = len;
@@ -118,7 +120,7 @@ const fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
     }
 }
 
-/// Puts an object into the section of a plugin file from which the host takes objects.
+/// Puts an object into the section of a plugin file that the host reads.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! object_record {
@@ -134,7 +136,7 @@ macro_rules! object_record {
     };
 }
 
-/// Puts into a plugin file what it says of itself, as its section holds it.
+/// Puts the manifest into its section of the plugin file.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! manifest_section {
@@ -149,20 +151,20 @@ macro_rules! manifest_section {
     };
 }
 
-/// Puts a BPF object that clang, Aya or another compiler made into the plugin file. Its programs, maps and variables are
-/// what [`Program`](crate::Program), [`Map`](crate::Map), [`Ring`](crate::Ring) and [`Global`](crate::Global) find by name.
-/// They are compared with the object's BTF when they are opened. For a kernel half in KernelScript there is
-/// [`kernel!`](crate::kernel!), which knows the types.
+/// Embeds a BPF object of clang, Aya or another compiler in the plugin file. [`Program`](crate::Program),
+/// [`Map`](crate::Map), [`Ring`](crate::Ring) and [`Global`](crate::Global) find its programs, maps and
+/// variables by name, and compare them with the object's BTF when they are opened. For a kernel half in
+/// KernelScript there is [`kernel!`](crate::kernel!), which knows the types.
 ///
-/// The path is found as `include_bytes!` finds it: relative to the file in which this stands, or whole, for example
-/// `concat!(env!("OUT_DIR"), "/probe.bpf.o")`. A file that is no BPF object, or has no BTF, is an error when the
-/// plugin is compiled; what is wrong within it is found when the host loads it.
+/// The path is resolved as `include_bytes!` does it: relative to the source file of the call, or absolute,
+/// for example `concat!(env!("OUT_DIR"), "/probe.bpf.o")`. A file that is no BPF object, or has no BTF, is an
+/// error when the plugin is compiled; the host reports other defects when it loads the object.
 ///
 /// ```ignore
 /// ks_guest::include_bpf_object!("probe.bpf.o");
 /// ```
 ///
-/// An object that holds for one kind of machine names it; a plugin may have one for each:
+/// An object for one architecture names it; a plugin may have one for each:
 ///
 /// ```ignore
 /// ks_guest::include_bpf_object!(x86_64: "probe.x86.bpf.o");
@@ -188,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// An object with two sections: their names, and one that is called `name`.
+    /// Builds an object with two sections: the section names, and one that is called `name`.
     fn object(machine: u8, name: &[u8]) -> Vec<u8> {
         let mut elf = vec![0; 64];
         elf[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);

@@ -1,4 +1,4 @@
-//! Opened events, and what they read.
+//! Opened events and their readings.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -11,17 +11,17 @@ use crate::options::PerfOptions;
 use crate::program::Program;
 use crate::sys::perf;
 
-/// How much of the enabled time a count stands for.
+/// The part of the enabled time that a count covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// The event ran all the time: `scaled` is `raw`.
+    /// The event was on a counter all the time: `scaled` is `raw`.
     Counted,
-    /// It ran part of the time: `scaled` is an estimate.
+    /// The event was on a counter for part of the time: `scaled` is an estimate.
     Multiplexed,
-    /// Enabled for some time and never on a counter: there is no number, `scaled` is none.
+    /// The event was enabled for some time and never on a counter: there is no count, `scaled` is none.
     NeverRan,
-    /// Both times are 0: just restarted, or the task has not run since. A true zero.
+    /// Both times are 0: just restarted, or the task has not run since. The count is truly zero.
     Idle,
     /// A state that a later version of the contract defines, by its number.
     Other(u32),
@@ -39,21 +39,22 @@ impl From<perf::Counting> for State {
     }
 }
 
-/// One counter, read once.
+/// One reading of one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reading {
     /// Events since the last restart of the attachment's group, as the kernel counted them.
     pub raw: u64,
-    /// `raw * time_enabled / time_running`, rounded toward zero, at most the largest `u64`. None if the event never ran.
+    /// `raw * time_enabled / time_running`, rounded toward zero, at most the largest `u64`. None if the event
+    /// never ran.
     pub scaled: Option<u64>,
     /// The time since the last restart in which the event was enabled and its task, if it has one, ran.
     pub time_enabled: Duration,
-    /// The part of it in which the event was on a counter.
+    /// The part of that time in which the event was on a counter.
     pub time_running: Duration,
-    /// What the two times say.
+    /// The state that follows from the two times.
     pub state: State,
-    /// Only some of the CPUs, tasks or kinds of core that were asked for have counted.
+    /// Whether only some of the requested CPUs, tasks or core types have counted.
     pub partial: bool,
 }
 
@@ -74,25 +75,26 @@ impl From<perf::Reading> for Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupEntry {
-    /// The kernel's id of the event; of an attachment to several tasks or CPUs that of the first.
+    /// The kernel's id of the event; for an attachment to several tasks or CPUs that of the first.
     pub id: u64,
     /// Events since the group's last restart.
     pub raw: u64,
-    /// As in [`Reading`].
+    /// The scaled count, see [`Reading::scaled`].
     pub scaled: Option<u64>,
 }
 
-/// A whole group, read at one moment.
+/// A reading of a whole group at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupReading {
-    /// As in [`Reading`]; a group is scheduled together and has one pair of times.
+    /// The enabled time, see [`Reading::time_enabled`]; a group is scheduled together and has one pair of
+    /// times.
     pub time_enabled: Duration,
-    /// As in [`Reading`].
+    /// The time on a counter, see [`Reading::time_running`].
     pub time_running: Duration,
-    /// What the two times say.
+    /// The state that follows from the two times.
     pub state: State,
-    /// As in [`Reading`].
+    /// Whether the reading is partial, see [`Reading::partial`].
     pub partial: bool,
     /// The index in `entries` of the attachment that was read.
     pub own: usize,
@@ -137,7 +139,7 @@ impl From<perf::GroupReading> for GroupReading {
 #[derive(Debug)]
 pub struct Attachment {
     pub(crate) raw: perf::Attachment,
-    /// What the host finds faster than a handle.
+    /// The number by which the host finds it, faster than by a handle.
     id: u64,
 }
 
@@ -154,10 +156,11 @@ impl Attachment {
         Ok(Attachment::of(perf::open(&event.raw, &options.raw, None, None)?))
     }
 
-    /// The same with a program that runs at every overflow, every [`PerfOptions::period`] events.
+    /// Like [`Attachment::open`], with a program that runs at every overflow, every [`PerfOptions::period`]
+    /// events.
     ///
     /// # Errors
-    /// As [`Attachment::open`].
+    /// See [`Attachment::open`].
     pub fn open_with(event: &Event, options: &PerfOptions, program: &Program) -> Result<Attachment> {
         Ok(Attachment::of(perf::open(&event.raw, &options.raw, None, Some(&program.raw))?))
     }
@@ -166,10 +169,10 @@ impl Attachment {
         Attachment { id: raw.id(), raw }
     }
 
-    /// Reads this event's own counter, now, without stopping it.
+    /// Reads this event's own counter without stopping it.
     ///
     /// # Errors
-    /// [`Stale`](ErrorKind::Stale) if it was detached (by [`Program::detach_all`], or with its leader),
+    /// [`Stale`](ErrorKind::Stale) if it is detached (by [`Program::detach_all`], or with its leader),
     /// [`Kernel`](ErrorKind::Kernel) if the event is in error state.
     #[inline]
     pub fn read(&self) -> Result<Reading> {
@@ -179,36 +182,37 @@ impl Attachment {
         }
     }
 
-    /// Reads the whole group of this event, at one moment.
+    /// Reads the whole group of this event at one moment.
     ///
     /// # Errors
-    /// As [`Attachment::read`].
+    /// See [`Attachment::read`].
     pub fn snapshot(&self) -> Result<GroupReading> {
         Ok(perf::snapshot_by_id(self.id)?.into())
     }
 
-    /// As [`Attachment::snapshot`], of what counts on one CPU: after [`PerfOptions::every_cpu`], or
-    /// [`PerfOptions::cpu`] with that CPU.
+    /// Like [`Attachment::snapshot`], for the events that count on one CPU: after [`PerfOptions::every_cpu`],
+    /// or [`PerfOptions::cpu`] with that CPU.
     ///
     /// # Errors
-    /// As [`Attachment::read`]; [`Invalid`](ErrorKind::Invalid) if nothing of it counts that CPU alone.
+    /// See [`Attachment::read`]; [`Invalid`](ErrorKind::Invalid) if none of its events counts only that CPU.
     pub fn snapshot_cpu(&self, cpu: u32) -> Result<GroupReading> {
         Ok(self.raw.snapshot_cpu(cpu)?.into())
     }
 
-    /// Lets programs read this event: puts the kernel event of each CPU into the array of events of this name in the
-    /// plugin's object, where they look by the number of their CPU. It must count all tasks, without
+    /// Lets programs read this event: puts the kernel event of each CPU into the array of events of this name
+    /// in the plugin's object, indexed by CPU number. The event must count all tasks, without
     /// [`PerfOptions::inherit`].
     ///
     /// # Errors
-    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task, and if there is no such array
-    /// or another event is in it; [`Kernel`](ErrorKind::Kernel); as [`Program::load`].
+    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task, and if there is
+    /// no such array or another event is in it; [`Kernel`](ErrorKind::Kernel); see also [`Program::load`].
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
     pub fn show(&self, array: &str) -> Result<()> {
         Ok(self.raw.show(array)?)
     }
 
-    /// Starts counting again after [`Attachment::disable`]: the whole group if this leads one, else this event.
+    /// Resumes counting after [`Attachment::disable`]: of the whole group if this is its leader, else of this
+    /// event.
     ///
     /// # Errors
     /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
@@ -216,7 +220,8 @@ impl Attachment {
         Ok(self.raw.enable()?)
     }
 
-    /// Stops counting; counts and times stay readable: the whole group if this leads one, else this event.
+    /// Stops counting: of the whole group if this is its leader, else of this event. Counts and times stay
+    /// readable.
     ///
     /// # Errors
     /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
@@ -224,7 +229,8 @@ impl Attachment {
         Ok(self.raw.disable()?)
     }
 
-    /// Sets counts and times to zero: of the whole group if this leads one, else of this event. Counting goes on.
+    /// Sets counts and times to zero: of the whole group if this is its leader, else of this event. Counting
+    /// continues.
     ///
     /// # Errors
     /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
@@ -232,19 +238,19 @@ impl Attachment {
         Ok(self.raw.reset()?)
     }
 
-    /// A number that names this attachment in this run of the plugin; from 1, never used again.
+    /// A number that identifies this attachment in this run of the plugin; at least 1, never reused.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Closes the event now. Dropping does the same.
+    /// Closes the event immediately, like dropping it.
     pub fn detach(self) {
         self.raw.detach();
     }
 }
 
-/// Reads many attachments by one call of the host: as [`Attachment::read`] of each, in their order. Those of one group
-/// are read by one system call, at one moment.
+/// Reads several attachments by one host call, each like [`Attachment::read`], in their order. Those of one
+/// group are read by one system call, at one moment.
 ///
 /// ```no_run
 /// # fn report(faults: ks_guest::Attachment, switches: ks_guest::Attachment) -> ks_guest::Result<()> {
@@ -254,17 +260,17 @@ impl Attachment {
 /// ```
 ///
 /// # Errors
-/// As [`Attachment::read`], of the first that cannot be read.
+/// See [`Attachment::read`], for the first that cannot be read.
 pub fn read_many(attachments: &[&Attachment]) -> Result<Vec<Reading>> {
     let ids: Vec<u64> = attachments.iter().map(|attachment| attachment.id).collect();
     Ok(perf::read_many(&ids)?.into_iter().map(Reading::from).collect())
 }
 
-/// Prints the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all), one line for each on
-/// standard output: both spellings, and whether this machine can count it. Gives their number.
+/// Prints the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all), one line
+/// for each on standard output: both spellings, and whether this machine can count it. Returns their number.
 ///
 /// # Errors
-/// [`Limit`](ErrorKind::Limit) for more than fit 32 bits.
+/// [`Limit`](ErrorKind::Limit) if the number exceeds 32 bits.
 pub fn print_events(wildcard: &str) -> Result<u32> {
     Ok(perf::print_events(wildcard)?)
 }

@@ -1,7 +1,7 @@
-//! Plain old data: what keys, values, records and variables are made of.
+//! Plain old data: the types of keys, values, records and variables.
 //!
-//! Bytes are as the kernel holds them: little-endian, in C's layout. A struct gets its layout by `#[derive(Plain)]`,
-//! whatever Rust does with it in memory:
+//! Bytes are as in the kernel: little-endian, in C's layout. `#[derive(Plain)]` defines the layout of a
+//! struct, independent of its layout in Rust:
 //!
 //! ```
 //! use ks_guest::Plain;
@@ -19,11 +19,12 @@
 //!
 //! # Checks
 //!
-//! When a map, ring buffer or variable is opened, its type here is compared with the one that the BTF of the plugin's object
-//! has for it: the members in their order, each with its name, place, size and kind, down to the numbers in nested structs
-//! and arrays. What differs is an [`Invalid`](crate::ErrorKind::Invalid) error that shows both and the members to write.
+//! When a map, ring buffer or variable is opened, its type in Rust is compared with the type in the BTF of
+//! the plugin's object: the members in their order, each with its name, offset, size and kind, down to the
+//! scalars in nested structs and arrays. A difference is an [`Invalid`](crate::ErrorKind::Invalid) error that
+//! shows both types and the members to write.
 //!
-//! | the object has | here it is |
+//! | the object has | Rust has |
 //! |---|---|
 //! | an integer of 1, 2, 4 or 8 bytes | the integer of its size and sign |
 //! | `_Bool`, `bool` | `bool` |
@@ -33,80 +34,81 @@
 //! | a union, neighbouring bit-fields, a float, an integer of 16 bytes | `[u8; N]`, or an unsigned integer of its size |
 //! | an array, a struct | the same of these |
 //!
-//! Bit-fields have the name of the first one, a union without a name has any. Names of structs are not compared. Padding has
-//! no members here; a member that only fills a gap is one like others. Of an object without BTF for a map (`key_size` and
-//! `value_size` in the place of types) the sizes are compared; a run from a record (`ks-host replay`) compares those alone.
+//! Bit-fields have the name of the first one, a nameless union matches any name. Names of structs are not
+//! compared. Padding has no members here; an explicit padding member is compared like others. If the object
+//! has no BTF for a map (`key_size` and `value_size` instead of types), only sizes are compared; so it is in
+//! a replay of a recording (`ks-host replay`).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A field of plain data.
+/// A field of a plain struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The field's name in Rust.
     pub name: &'static str,
-    /// Bytes from the start.
+    /// Offset in bytes from the start of the struct.
     pub offset: usize,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// What it is made of.
+    /// Shape of the field's type.
     pub shape: &'static Shape,
 }
 
-/// What plain data is made of: what is compared with the types of the plugin's object when a map, ring buffer or variable
-/// is opened.
+/// The shape of a plain type, which is compared with the type in the plugin's object when a map, ring buffer
+/// or variable is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// An integer without sign.
+    /// An unsigned integer of the field's size.
     Unsigned,
-    /// An integer with sign.
+    /// A signed integer of the field's size.
     Signed,
-    /// A truth value of one byte.
+    /// A `bool` of one byte.
     Boolean,
-    /// An array.
+    /// An array of equal elements.
     Array {
-        /// Its elements.
+        /// Shape of an element.
         of: &'static Shape,
-        /// How many.
+        /// Number of elements in the array.
         count: usize,
-        /// Bytes of an element.
+        /// Distance of two elements in bytes.
         stride: usize,
     },
-    /// A struct.
+    /// A struct with named fields.
     Struct {
-        /// Its name in Rust.
+        /// The struct's name in Rust.
         name: &'static str,
-        /// Its name in the object, if `#[plain(name = "..")]` says it.
+        /// The struct's name in the object, if `#[plain(name = "..")]` sets it.
         object_name: Option<&'static str>,
-        /// Its fields, in order.
+        /// The fields, in order of declaration.
         fields: &'static [Field],
     },
 }
 
 /// A type with a size and a layout that the kernel shares: integers, `bool`, arrays and structs of them.
 pub trait Plain: Sized {
-    /// Its size in bytes, padding included.
+    /// Size in bytes, padding included.
     const SIZE: usize;
-    /// What its place is a multiple of, in bytes.
+    /// Alignment in bytes, a power of two.
     const ALIGN: usize;
-    /// What it is made of.
+    /// Shape, for the comparison with the object's type.
     const SHAPE: Shape;
-    /// Its fields, in order; none for what is no struct.
+    /// The fields, in order of declaration; empty for other types than structs.
     const FIELDS: &'static [Field] = &[];
 
-    /// The value in these bytes.
+    /// Decodes a value from its bytes.
     ///
     /// # Panics
     /// If there are fewer than [`Plain::SIZE`] bytes.
     fn from_bytes(bytes: &[u8]) -> Self;
 
-    /// Writes the value. Padding is left as it is.
+    /// Encodes the value. Padding bytes stay unchanged.
     ///
     /// # Panics
     /// If there are fewer than [`Plain::SIZE`] bytes.
     fn write_bytes(&self, bytes: &mut [u8]);
 
-    /// The value in bytes, padding as zeros.
+    /// Encodes the value, with zeros as padding.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::SIZE];
         self.write_bytes(&mut bytes);
@@ -167,7 +169,7 @@ impl<T: Plain, const N: usize> Plain for [T; N] {
     }
 }
 
-/// Where fields of these sizes and alignments lie, in C's layout. For `#[derive(Plain)]`.
+/// Computes the offsets of fields with these sizes and alignments, in C's layout. For `#[derive(Plain)]`.
 #[doc(hidden)]
 pub const fn offsets<const N: usize>(sizes: [usize; N], aligns: [usize; N]) -> [usize; N] {
     let mut found = [0; N];
@@ -181,7 +183,7 @@ pub const fn offsets<const N: usize>(sizes: [usize; N], aligns: [usize; N]) -> [
     found
 }
 
-/// The alignment of a struct. For `#[derive(Plain)]`.
+/// Computes the alignment of a struct. For `#[derive(Plain)]`.
 #[doc(hidden)]
 pub const fn align<const N: usize>(aligns: [usize; N]) -> usize {
     let mut most = 1;
@@ -195,7 +197,7 @@ pub const fn align<const N: usize>(aligns: [usize; N]) -> usize {
     most
 }
 
-/// The size of a struct. For `#[derive(Plain)]`.
+/// Computes the size of a struct. For `#[derive(Plain)]`.
 #[doc(hidden)]
 pub const fn size<const N: usize>(sizes: [usize; N], aligns: [usize; N]) -> usize {
     let end = if N == 0 { 0 } else { offsets(sizes, aligns)[N - 1] + sizes[N - 1] };

@@ -1,4 +1,4 @@
-//! BPF programs of the plugin file, and what they are attached to.
+//! BPF programs of the plugin file, and their attachments.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub enum ProgramKind {
     Tracepoint,
     /// Runs at a static tracepoint, with its arguments.
     RawTracepoint,
-    /// Any other: its number in `enum bpf_prog_type`.
+    /// Another type, by its number in `enum bpf_prog_type`.
     Other(u32),
 }
 
@@ -34,13 +34,13 @@ impl From<bpf::ProgramKind> for ProgramKind {
     }
 }
 
-/// What the kernel knows of a loaded program.
+/// The kernel's facts about a loaded program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramInfo {
     /// The name in the plugin's object, uncut.
     pub name: String,
-    /// The program's type.
+    /// The type with which it was loaded.
     pub kind: ProgramKind,
     /// The kernel's id, as `bpftool prog` shows it.
     pub id: u32,
@@ -48,16 +48,16 @@ pub struct ProgramInfo {
     pub instructions: u32,
 }
 
-/// What a test run of a program gets.
+/// The input of a test run of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packet {
-    /// The first bytes, from the Ethernet header on.
+    /// The first bytes of the packet, from the Ethernet header on.
     pub data: Vec<u8>,
-    /// Bytes of the whole packet, 14 to 65536; what `data` does not give is zero, what it gives beyond is cut off.
+    /// Size of the whole packet in bytes, 14 to 65536; bytes beyond `data` are zero, a longer `data` is cut.
     pub size: u32,
-    /// The index of the interface it came from, which must exist; 0: none is named.
+    /// Index of an existing interface that it seems to come from; 0 means none.
     pub interface: u32,
-    /// The mark of the socket buffer.
+    /// The `mark` of the socket buffer.
     pub mark: u32,
 }
 
@@ -77,19 +77,21 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program of this name, and with it the whole object of the plugin (maps and variables included), once.
+    /// Loads the program of this name, and with it the whole object of the plugin (maps and variables
+    /// included), once.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) (no such program in the plugin file), [`NotPermitted`](ErrorKind::NotPermitted)
-    /// (CAP_BPF, CAP_PERFMON), [`Unsupported`](ErrorKind::Unsupported), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
-    /// [`Kernel`](ErrorKind::Kernel) (the verifier refused it; the message has its line).
+    /// [`NotFound`](ErrorKind::NotFound) (no such program in the plugin file),
+    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF, CAP_PERFMON),
+    /// [`Unsupported`](ErrorKind::Unsupported), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Kernel`](ErrorKind::Kernel) (the verifier rejected it; the message has its reason).
     pub fn load(name: &str) -> Result<Program> {
         let raw = bpf::Program::load(name)?;
         shared::loaded();
         Ok(Program { raw })
     }
 
-    /// What the kernel knows of it, now.
+    /// Reads the kernel's current facts about the program.
     ///
     /// # Errors
     /// [`Kernel`](ErrorKind::Kernel).
@@ -103,32 +105,36 @@ impl Program {
         })
     }
 
-    /// Attaches it to a target of its kind: `category/event` for a tracepoint, the event's name for a raw one, an
-    /// interface for xdp and tc. One whose object names its target takes that, or nothing. Programs of perf events are
-    /// attached by [`Attachment::open_with`](crate::Attachment::open_with).
+    /// Attaches the program to a target of its type: `category/event` for a tracepoint, the event's name for
+    /// a raw one, an interface for xdp and tc. If the object names the program's target, pass that one or an
+    /// empty text. Programs of perf events are attached by
+    /// [`Attachment::open_with`](crate::Attachment::open_with).
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) (no such target), [`Invalid`](ErrorKind::Invalid) (a program of perf events),
-    /// [`Unsupported`](ErrorKind::Unsupported), [`Busy`](ErrorKind::Busy), [`NotPermitted`](ErrorKind::NotPermitted),
-    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
+    /// [`NotFound`](ErrorKind::NotFound) (no such target), [`Invalid`](ErrorKind::Invalid) (a program of perf
+    /// events), [`Unsupported`](ErrorKind::Unsupported), [`Busy`](ErrorKind::Busy),
+    /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Kernel`](ErrorKind::Kernel).
     pub fn attach(&self, target: &str) -> Result<Link> {
         self.attach_with(target, 0)
     }
 
-    /// The same with the flags of xdp: 2 for the kernel's own code, 4 for the driver's, 8 for the device's; 0 as
-    /// [`Program::attach`].
+    /// Like [`Program::attach`], with flags of xdp: 2 for generic mode, 4 for driver mode, 8 for hardware
+    /// offload; 0 for the default.
     ///
     /// # Errors
-    /// As [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for flags that xdp has not.
+    /// See [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for flags that xdp does not define.
     pub fn attach_with(&self, target: &str, flags: u32) -> Result<Link> {
         Ok(Link { raw: self.raw.attach(target, flags)? })
     }
 
-    /// Runs it once on a packet and gives what it returned. Nothing is attached; maps and variables change as in any run.
+    /// Runs the program once on a packet and returns its result. Nothing is attached; maps and variables
+    /// change as in any run.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) (the packet's size; no such interface), [`Unsupported`](ErrorKind::Unsupported)
-    /// (no test run for its type), [`NotPermitted`](ErrorKind::NotPermitted), [`Kernel`](ErrorKind::Kernel).
+    /// [`Invalid`](ErrorKind::Invalid) (the packet's size; no such interface),
+    /// [`Unsupported`](ErrorKind::Unsupported) (no test run for its type),
+    /// [`NotPermitted`](ErrorKind::NotPermitted), [`Kernel`](ErrorKind::Kernel).
     pub fn test_run(&self, packet: &Packet) -> Result<u32> {
         let input = bpf::TestInput {
             data: packet.data.clone(),
@@ -139,34 +145,34 @@ impl Program {
         Ok(self.raw.test_run(&input)?)
     }
 
-    /// Detaches everything that it is attached to, perf events too, newest first.
+    /// Detaches all attachments of the program, including perf events, newest first.
     pub fn detach_all(&self) {
         self.raw.detach_all();
     }
 }
 
-/// One attachment of a program, or one struct that is registered. Dropping it detaches or unregisters.
+/// One attachment of a program, or one registered struct. Dropping it detaches or unregisters.
 #[derive(Debug)]
 pub struct Link {
     raw: bpf::Link,
 }
 
 impl Link {
-    /// Registers the struct of the kernel that the plugin's object fills in under this name: a congestion control of TCP,
-    /// a scheduler.
+    /// Registers the struct_ops struct of this name in the plugin's object: a TCP congestion control or a
+    /// scheduler.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) (no such struct in the plugin file), [`Unsupported`](ErrorKind::Unsupported)
-    /// (before Linux 6.4), [`Busy`](ErrorKind::Busy) (the kernel has one of that name),
-    /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
-    /// [`Kernel`](ErrorKind::Kernel).
+    /// [`NotFound`](ErrorKind::NotFound) (no such struct in the plugin file),
+    /// [`Unsupported`](ErrorKind::Unsupported) (before Linux 6.4), [`Busy`](ErrorKind::Busy) (the kernel has
+    /// one of that name), [`NotPermitted`](ErrorKind::NotPermitted),
+    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn register(name: &str) -> Result<Link> {
         let raw = bpf::Link::register(name)?;
         shared::loaded();
         Ok(Link { raw })
     }
 
-    /// Detaches now. Dropping does the same.
+    /// Detaches or unregisters immediately, like dropping it.
     pub fn detach(self) {
         self.raw.detach();
     }

@@ -1,4 +1,4 @@
-//! Maps without keys.
+//! Maps without keys: queues, stacks and bloom filters.
 
 use core::marker::PhantomData;
 
@@ -17,15 +17,15 @@ pub struct Queue<V> {
 }
 
 impl<V: Plain> Queue<V> {
-    /// The queue or stack of this name. Creates the plugin's maps if no program was loaded yet.
+    /// Opens the queue or stack of this name. Creates the plugin's maps if no program was loaded yet.
     ///
     /// # Errors
-    /// As [`Map::open`](crate::Map::open).
+    /// See [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Queue<V>> {
         Ok(Queue { raw: open_without_keys::<V>(name, false)?, value: PhantomData })
     }
 
-    /// Puts a value in: at the end of a queue, on top of a stack.
+    /// Adds a value: at the end of a queue, on top of a stack.
     ///
     /// # Errors
     /// [`Limit`](ErrorKind::Limit) (it is full), [`Kernel`](ErrorKind::Kernel).
@@ -33,15 +33,15 @@ impl<V: Plain> Queue<V> {
         Ok(self.raw.update(&[], &value.to_bytes(), UpdateMode::Any)?)
     }
 
-    /// Takes the next value out; none if it is empty.
+    /// Removes and returns the next value; none if it is empty.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) (another kind of map), [`Kernel`](ErrorKind::Kernel).
+    /// [`Unsupported`](ErrorKind::Unsupported) (another type of map), [`Kernel`](ErrorKind::Kernel).
     pub fn pop(&self) -> Result<Option<V>> {
         Ok(self.raw.take()?.map(|bytes| V::from_bytes(&bytes)))
     }
 
-    /// Looks at the next value without taking it out; none if it is empty.
+    /// Returns the next value without removing it; none if it is empty.
     ///
     /// # Errors
     /// [`Kernel`](ErrorKind::Kernel).
@@ -50,7 +50,7 @@ impl<V: Plain> Queue<V> {
     }
 }
 
-/// A bloom filter of the plugin's object: a set that may claim to have what it has not.
+/// A bloom filter of the plugin's object: a set with false positives.
 #[derive(Debug)]
 pub struct Bloom<V> {
     raw: maps::Map,
@@ -58,10 +58,10 @@ pub struct Bloom<V> {
 }
 
 impl<V: Plain> Bloom<V> {
-    /// The filter of this name. Creates the plugin's maps if no program was loaded yet.
+    /// Opens the filter of this name. Creates the plugin's maps if no program was loaded yet.
     ///
     /// # Errors
-    /// As [`Map::open`](crate::Map::open).
+    /// See [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Bloom<V>> {
         Ok(Bloom { raw: open_without_keys::<V>(name, false)?, value: PhantomData })
     }
@@ -74,7 +74,7 @@ impl<V: Plain> Bloom<V> {
         Ok(self.raw.update(&[], &value.to_bytes(), UpdateMode::Any)?)
     }
 
-    /// Whether it may have a value: false is certain.
+    /// Whether the filter may contain a value: false is certain.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) (no bloom filter), [`Kernel`](ErrorKind::Kernel).

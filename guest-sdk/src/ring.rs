@@ -1,4 +1,4 @@
-//! Ring buffers: records that programs hand to the plugin, in order.
+//! Ring buffers: records that programs send to the plugin, in order.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,14 +14,14 @@ use crate::shared;
 use crate::sys::ring;
 use crate::warn;
 
-/// Bytes of records that one host call gives at most.
+/// Limit on the bytes of records that one host call returns.
 const BATCH: u32 = 256 << 10;
 
-/// What stands before each record: the position of its ring (4 bytes), its length (4 bytes).
+/// Bytes of the header of each record in a batch: the index of its ring (4 bytes), its length (4 bytes).
 const HEADER: usize = 8;
 
-/// A ring buffer of the plugin's object with records `T`. It lives as long as the plugin; what was not taken out of it
-/// stays there.
+/// A ring buffer of the plugin's object with records `T`. It lives as long as the plugin; unread records stay
+/// in it.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -48,20 +48,19 @@ pub struct Ring<T> {
 }
 
 impl<T: Plain> Ring<T> {
-    /// The ring buffer of this name. Creates the plugin's maps if no program was loaded yet.
+    /// Opens the ring buffer of this name. Creates the plugin's maps if no program was loaded yet.
     ///
-    /// BTF does not say what a ring buffer holds, so `T` is compared with the struct, union or typedef of the object that has
-    /// its name: as it stands in Rust (`OpenedFile`), in C's spelling of it (`opened_file`), or the one of
-    /// `#[plain(name = "opened_t")]`. Without such a type nothing is compared here, but every record must have the size of
-    /// a `T`. clang leaves out a struct that no map, variable or function shows: `struct opened *unused
-    /// __attribute__((unused));` shows it.
+    /// BTF does not contain the record type of a ring buffer, so `T` is compared with the struct, union or
+    /// typedef of the object that has its name: as in Rust (`OpenedFile`), in C's spelling of it
+    /// (`opened_file`), or the name of `#[plain(name = "opened_t")]`. Without a type of that name nothing is
+    /// compared here, but every record must have the size of a `T`. clang omits a struct that no map,
+    /// variable or function uses: `struct opened *unused __attribute__((unused));` keeps it.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if the type of the object is no `T` ([`plain`](crate::plain#checks)), or the one
-    /// that `#[plain(name = ..)]` names is not there;
-    /// [`NotFound`](ErrorKind::NotFound) (no map of this name, or it is no ring buffer),
-    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
-    /// [`Kernel`](ErrorKind::Kernel).
+    /// [`Invalid`](ErrorKind::Invalid) if the type of the object is no `T` ([`plain`](crate::plain#checks)),
+    /// or the type that `#[plain(name = ..)]` names does not exist; [`NotFound`](ErrorKind::NotFound) (no map
+    /// of this name, or it is no ring buffer), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
+    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Ring<T>> {
         let raw = ring::Ring::open(name)?;
         shared::loaded();
@@ -69,14 +68,16 @@ impl<T: Plain> Ring<T> {
         Ok(Ring { raw, record: PhantomData })
     }
 
-    /// Takes records out: at once if there are any, else waits for the first ones. None of them when the time is over;
-    /// no timeout is a wait without end. What a loop leaves off is put back, so they are done with before the next poll.
+    /// Consumes records: immediately if there are any, otherwise waits for the first ones. Returns no records
+    /// after the timeout; without a timeout, waits forever. Records that a loop leaves unread are put back,
+    /// so that they are the first of the next poll.
     ///
     /// # Errors
-    /// [`Interrupted`](ErrorKind::Interrupted) (the host asks the plugin to stop), [`Invalid`](ErrorKind::Invalid) (the
-    /// records of this ring are no `T`; they stay where they are), [`Kernel`](ErrorKind::Kernel).
+    /// [`Interrupted`](ErrorKind::Interrupted) (the host asks the plugin to stop),
+    /// [`Invalid`](ErrorKind::Invalid) (the records of this ring are no `T`; they stay in the ring),
+    /// [`Kernel`](ErrorKind::Kernel).
     pub fn poll(&mut self, timeout: Option<Duration>) -> Result<Records<'_, T>> {
-        // Longer than the clock can run.
+        // Saturates beyond the range of the clock.
         let timeout = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let batch = ring::poll(&[&self.raw], timeout, BATCH)?;
         if let Some(len) = lengths(&batch).find(|len| *len != T::SIZE) {
@@ -91,23 +92,23 @@ impl<T: Plain> Ring<T> {
         Ok(Records { ring: self, batch, at: 0 })
     }
 
-    /// Its size in bytes. A record takes 8 bytes more than its length, rounded up to a multiple of 8.
+    /// Size in bytes. A record takes 8 bytes more than its length, rounded up to a multiple of 8.
     pub fn size(&self) -> u32 {
         self.raw.size()
     }
 
-    /// Bytes of records that wait in it, their headers included.
+    /// Bytes of unread records, their headers included.
     pub fn waiting(&self) -> u64 {
         self.raw.waiting()
     }
 
-    /// Records that were lost so far because the ring was full; none if the object does not count them.
+    /// Number of records lost so far because the ring was full; none if the object does not count them.
     pub fn lost(&self) -> Option<u64> {
         self.raw.lost()
     }
 }
 
-/// The lengths of a batch's records.
+/// Returns the lengths of a batch's records.
 fn lengths(batch: &[u8]) -> impl Iterator<Item = usize> {
     let mut rest = batch;
     core::iter::from_fn(move || {
@@ -117,7 +118,7 @@ fn lengths(batch: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Records that were taken out of a ring buffer, in order. What is left when it is dropped goes back into the ring.
+/// Records consumed from a ring buffer, in order. Dropping it puts unread records back into the ring.
 #[derive(Debug)]
 pub struct Records<'ring, T: Plain> {
     ring: &'ring Ring<T>,
@@ -139,7 +140,8 @@ impl<T: Plain> Iterator for Records<'_, T> {
 impl<T: Plain> Drop for Records<'_, T> {
     fn drop(&mut self) {
         if let Some(rest) = self.batch.get(self.at..).filter(|rest| !rest.is_empty()) {
-            // Refused if another handle to the same ring was polled since: they cannot stand before what that one took.
+            // Refused if another handle to the same ring was polled since: the order of its records would be
+            // wrong.
             if let Err(error) = ring::put_back(&[&self.ring.raw], rest) {
                 warn!("{} records of a ring buffer are lost: {}", lengths(rest).count(), error.message);
             }

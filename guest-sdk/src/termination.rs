@@ -1,12 +1,13 @@
-//! What the function with which a plugin starts may return.
+//! Return types of the plugin's main function.
 
 use core::fmt::Display;
 
 use crate::warn;
 
-/// How a plugin ends: what a function with `#[ks_guest::main]` returns.
+/// The return type of a function with `#[ks_guest::main]`, which determines how the plugin ends.
 pub trait Termination {
-    /// The exit code of `ks-host`, its low 8 bits; 0 is success.
+    /// Reports the result and returns the exit code of `ks-host`, of which the low 8 bits count; 0 is
+    /// success.
     fn report(self) -> i32;
 }
 
@@ -22,7 +23,7 @@ impl Termination for i32 {
     }
 }
 
-/// The error is told on standard error, and the code is 1.
+/// Prints an error on standard error and exits with code 1.
 impl<T: Termination, E: Display> Termination for Result<T, E> {
     fn report(self) -> i32 {
         match self {

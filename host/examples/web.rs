@@ -1,8 +1,8 @@
 //! A small web service that runs a plugin: `web PLUGIN [ADDRESS]`, by default on 127.0.0.1:8080.
 //!
-//! `GET /` answers with the plugin's last lines, `POST /stop` asks it to stop; the service ends when the plugin has
-//! ended. The plugin may observe, and nothing else. Connections are served one after the other: this is about the
-//! plugin.
+//! `GET /` answers with the plugin's last lines, `POST /stop` asks it to stop; the service ends when the
+//! plugin has ended. The plugin may observe, and nothing else. Connections are served sequentially: the
+//! example is about the plugin.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -16,7 +16,7 @@ use ks_host::plugin::Plugin;
 use ks_host::policy::Policy;
 use ks_host::{Host, Message, RunOptions, Running};
 
-/// Lines that are shown.
+/// Number of the plugin's last lines that are shown.
 const KEPT: usize = 20;
 
 /// Longest head of a request in bytes.
@@ -48,7 +48,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             None => {}
         }
         while let Ok((connection, _)) = listener.accept() {
-            // A client that goes away is its own affair.
+            // A client that disconnects early does not matter.
             let _ = answer(connection, &lines, &running);
         }
     }

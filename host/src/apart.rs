@@ -1,11 +1,12 @@
-//! Reading what a stranger wrote in a process of its own: what it takes of memory and time has an end, and it has no rights.
+//! Reads untrusted input in a separate process with limited memory and time and without rights.
 //!
 //! ```text
-//! Apart::ask -- word, input --> child: limits, user nobody, no capabilities, no files written, no sockets
+//! Apart::ask -- argument, input --> child: limits, user nobody, no capabilities, file writes or sockets
 //!       ^---- kind, answer ----/
 //! ```
 //!
-//! The child is this very program, started with a word that no person types. Not here: what is read.
+//! The child is this program itself, started with an argument that no person types. The caller defines how
+//! the input is read.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -23,61 +24,61 @@ use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 use crate::confine::Confinement;
 
-/// The user of nothing. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
+/// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
 const NOBODY: u32 = 65_534;
 
-/// What precedes the answer of a child.
+/// First byte of a child's answer: success.
 const DONE: u8 = 0;
 const REFUSED: u8 = 1;
 
-/// Starts the processes.
+/// Starts child processes of one program.
 #[derive(Debug, Clone)]
 pub struct Apart {
     program: PathBuf,
 }
 
-/// What a process may take.
+/// Limits of a child process.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Bytes of memory.
+    /// Bytes of address space.
     pub memory: u64,
-    /// Time, by the clock; of the CPU, a little more.
+    /// Wall-clock time; the limit on CPU time is two seconds more.
     pub time: Duration,
-    /// Most bytes of the answer.
+    /// Limit on the bytes of the answer.
     pub answer: u64,
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ApartError {
-    /// The process says why.
+    /// The child refuses the input, for the reason in the text.
     #[error("{0}")]
     Refused(String),
-    /// It has not answered in time.
+    /// The child did not answer in time.
     #[error("it took too long")]
     Time,
-    /// It has ended without an answer.
+    /// The child ended without an answer; the text says how.
     #[error("the process that reads it {0}")]
     Died(String),
-    /// It was not started, or cannot be waited for.
+    /// The child could not be started, or waiting for it failed.
     #[error("cannot {tried} `{}`: {source}", .program.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         tried: &'static str,
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// What the kernel said.
+        /// The error of the operation.
         source: io::Error,
     },
 }
 
 impl Apart {
-    /// Processes of this program, which calls [`serve`] if its first word is one that it knows.
+    /// Starts children of this program, which must call [`serve`] if its first argument is one that it knows.
     pub fn new(program: PathBuf) -> Apart {
         Apart { program }
     }
 
-    /// Has a process read an input.
+    /// Sends an input to a new child and returns its answer.
     ///
     /// # Errors
     /// [`ApartError`].
@@ -86,7 +87,7 @@ impl Apart {
         let mut child = self.start(argument, bounds).map_err(failed("start"))?;
         let answered = exchange(&mut child, input, bounds);
         if answered.is_none() {
-            // One that has ended is not there any more.
+            // Fails if the child has ended already.
             let _ = child.kill();
         }
         let status = child.wait().map_err(failed("wait for"))?;
@@ -101,7 +102,7 @@ impl Apart {
     }
 
     fn start(&self, argument: &str, bounds: Bounds) -> io::Result<Child> {
-        // Two seconds more than by the clock: the clock is asked first.
+        // Two seconds more than the wall-clock limit, so that the latter is reached first.
         let seconds = bounds.time.as_secs().saturating_add(2);
         let mut command = Command::new(&self.program);
         command.args([argument.to_owned(), bounds.memory.to_string(), seconds.to_string()]);
@@ -111,29 +112,29 @@ impl Apart {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        // What a person's Ctrl-C ends is the host, and the host ends this.
+        // Ctrl-C shall end only the host, which then ends the child.
         command.arg0("ks-host").process_group(0).spawn()
     }
 }
 
-/// Sends the input and takes the answer; none if there is none in time.
+/// Sends the input and reads the answer; returns none if it does not arrive in time.
 fn exchange(child: &mut Child, input: Vec<u8>, bounds: Bounds) -> Option<Vec<u8>> {
     let (mut to, from) = (child.stdin.take()?, child.stdout.take()?);
     let (answered, answer) = mpsc::channel();
     let talk = move || {
-        // A child that does not read has ended, and what it said is read below.
+        // A child that does not read has ended; its last output is read below.
         let _ = to.write_all(&input);
         drop((to, input));
         let mut said = Vec::new();
         let _ = from.take(bounds.answer).read_to_end(&mut said);
-        // Nobody waits any more if it took too long.
+        // The receiver is gone after the time limit.
         let _ = answered.send(said);
     };
     thread::Builder::new().name("apart".into()).spawn(talk).ok()?;
     answer.recv_timeout(bounds.time).ok()
 }
 
-/// How a process ended, for a person.
+/// Describes how a process ended.
 fn ended(status: ExitStatus) -> String {
     match status.signal().map(Signal::try_from) {
         Some(Ok(signal)) => format!("was ended by {}", signal.as_str()),
@@ -141,11 +142,11 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// The child: takes the two words behind its own and the input, of at most so many bytes, drops its rights, and sends back
-/// the answer.
+/// Runs the child: takes the two arguments that follow its own and an input of at most this many bytes, drops
+/// its rights, and sends back the answer.
 ///
 /// # Errors
-/// What it could not do; the parent only sees that there is no answer.
+/// The step that failed; the parent only sees that there is no answer.
 pub fn serve(
     arguments: &[OsString],
     most: u64,
@@ -160,7 +161,7 @@ pub fn serve(
     setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
     bound(memory, seconds)?;
     become_nobody();
-    // After that, which takes it back.
+    // After the change of user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     Confinement::default().enter().map_err(io::Error::other)?;
     let (kind, said) = match read(input) {
@@ -173,10 +174,10 @@ pub fn serve(
     out.flush()
 }
 
-/// Drops every right of this process but its open descriptors, and limits its memory and CPU time.
+/// Drops all rights of this process except its open descriptors, and limits its memory and CPU time.
 ///
 /// # Errors
-/// What the kernel said.
+/// The error of the system call that failed.
 pub fn drop_rights(memory: u64, seconds: u64) -> io::Result<()> {
     bound(memory, seconds)?;
     become_nobody();
@@ -187,7 +188,7 @@ fn bound(memory: u64, seconds: u64) -> io::Result<()> {
     for (resource, most) in
         [(Resource::RLIMIT_AS, memory), (Resource::RLIMIT_CPU, seconds), (Resource::RLIMIT_CORE, 0)]
     {
-        // Who started the host may have said less.
+        // The hard limit may be lower already.
         let most = most.min(getrlimit(resource)?.1);
         setrlimit(resource, most, most)?;
     }
@@ -196,7 +197,7 @@ fn bound(memory: u64, seconds: u64) -> io::Result<()> {
 
 fn become_nobody() {
     if geteuid().is_root() {
-        // In a user namespace that knows nobody, the user stays, without capabilities.
+        // In a user namespace without a mapping for nobody, the user id stays, without capabilities.
         let _ = setgroups(&[]);
         let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
         let _ = setresgid(group, group, group).and_then(|()| setresuid(user, user, user));

@@ -1,10 +1,10 @@
 //! Files that a plugin names.
 //!
-//! Everything about such a file goes through one descriptor: what it is, what it holds, and what the kernel is told. So
-//! its owner cannot put another file in its place between two looks. Only regular files are opened: opening a device or
-//! a FIFO acts (it starts a watchdog, rewinds a tape, lets a writer go on), even if nothing is read.
+//! Each file is accessed only through one descriptor: its type, its contents, and the path for the kernel. So
+//! its owner cannot replace it between two accesses. Only regular files are opened: opening a device or a
+//! FIFO has effects (it starts a watchdog, rewinds a tape, unblocks a writer), even if nothing is read.
 //!
-//! Nothing is mapped: a file that somebody shortens ends whoever looks into a mapping of it (SIGBUS).
+//! Nothing is mapped: truncating a mapped file kills processes that access the mapping (SIGBUS).
 
 use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -20,24 +20,24 @@ use nix::sys::statfs::fstatfs;
 /// Why a file is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// What a system call said.
+    /// A system call failed.
     #[error("{call}: {errno}")]
     Kernel {
-        /// The call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its answer.
+        /// Errno of the call.
         errno: Errno,
     },
-    /// A file of procfs, sysfs and the like.
+    /// The file is on procfs, sysfs or a similar file system of the kernel.
     #[error("it is a file of the kernel itself, not of a program")]
     OfKernel,
-    /// A device, a folder, a FIFO, a socket.
+    /// The file is a device, a folder, a FIFO or a socket; the text names its type.
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// It is shorter than what it says of itself.
+    /// The file is shorter than its headers say.
     #[error("it ends where it says that there is more")]
     Short,
-    /// It was written, replaced or renamed since it was opened.
+    /// The file was written, replaced or renamed since it was opened.
     #[error("it was changed meanwhile")]
     Changed,
 }
@@ -51,7 +51,7 @@ impl FileError {
     }
 }
 
-/// An open regular file, and what it was when it was opened.
+/// An open regular file, and its state at the time of opening.
 #[derive(Debug)]
 pub(crate) struct RegularFile {
     file: File,
@@ -59,13 +59,13 @@ pub(crate) struct RegularFile {
     state: FileState,
 }
 
-/// What changes when a file is written or another one takes its place.
+/// Properties that change when a file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// Time of modification in seconds and nanoseconds.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -86,17 +86,17 @@ impl RegularFile {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// [`FileError::NotRegular`] and [`FileError::OfKernel`] without opening what it is; [`FileError::Kernel`] of open(2) and fstat(2), EWOULDBLOCK
-    /// if somebody holds a lease on it; [`FileError::Changed`].
+    /// [`FileError::NotRegular`] and [`FileError::OfKernel`], without opening the file; [`FileError::Kernel`]
+    /// of open(2) and fstat(2), EWOULDBLOCK if somebody holds a lease on it; [`FileError::Changed`].
     pub(crate) fn open(path: &Path) -> Result<RegularFile, FileError> {
-        // Finds the file and opens nothing: no driver hears of it.
+        // O_PATH finds the file without opening it, so no driver is called.
         let found = open(path, libc::O_PATH)?;
         let state = regular(&found)?;
         if is_of_kernel(&found)? {
             return Err(FileError::OfKernel);
         }
-        // The very file that was looked at, whatever lies at its path now. Who holds a lease on it could keep a blocking
-        // open(2) waiting.
+        // Reopens the examined file, whatever its path names now. The holder of a lease on it could delay a
+        // blocking open(2).
         let file = open(Path::new(&own_path(&found)), libc::O_NONBLOCK | libc::O_NOCTTY)?;
         if regular(&file)? != state {
             return Err(FileError::Changed);
@@ -104,29 +104,30 @@ impl RegularFile {
         Ok(RegularFile { file, path: path.to_owned(), state })
     }
 
-    /// Its path, as it was given: for messages only.
+    /// The path as it was given: for messages only.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The absolute path that it has now, by which people name it; none if it has none any more.
+    /// The current absolute path, for messages; none if the file has none any more.
     pub(crate) fn real_path(&self) -> Option<PathBuf> {
         let path = std::fs::read_link(own_path(&self.file)).ok()?;
         std::fs::metadata(&path).is_ok_and(|found| FileState::of(&found) == self.state).then_some(path)
     }
 
-    /// Bytes, when it was opened.
+    /// Size in bytes at the time of opening.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.bytes
     }
 
-    /// A path that leads the kernel to this very file as long as the descriptor is open, in system calls of this process.
+    /// Path by which the kernel reaches this file while the descriptor is open, in system calls of this
+    /// process.
     pub(crate) fn kernel_path(&self) -> CString {
-        // A number has no zero byte.
+        // The path contains no NUL byte, since it ends in a number.
         CString::new(own_path(&self.file)).unwrap_or_default()
     }
 
-    /// Fills a buffer from a place in the file.
+    /// Fills a buffer from an offset in the file.
     ///
     /// # Errors
     /// [`FileError::Short`]; [`FileError::Kernel`] of pread(2).
@@ -134,7 +135,8 @@ impl RegularFile {
         self.file.read_exact_at(buffer, offset).map_err(|error| FileError::of("pread", &error))
     }
 
-    /// Makes sure that it is what it was when it was opened: what was read of it holds for what it is now.
+    /// Checks that the file is the same as when it was opened, so that everything read from it is still
+    /// valid.
     ///
     /// # Errors
     /// [`FileError::Changed`]; [`FileError::Kernel`] of fstat(2).
@@ -143,7 +145,7 @@ impl RegularFile {
     }
 }
 
-/// The link of a descriptor. The kernel follows it to the file itself, not to a path.
+/// Path of a descriptor's link in /proc. The kernel follows it to the file itself, not to a path.
 fn own_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -154,8 +156,8 @@ fn open(path: &Path, flags: i32) -> Result<File, FileError> {
     opened.map_err(|error| FileError::of("open", &error))
 }
 
-/// File systems whose files are functions of the kernel: opening one, or reading it, acts (registers of devices in sysfs,
-/// traces that are read once). None of them has programs.
+/// Magic numbers of file systems whose files are functions of the kernel: opening or reading them has effects
+/// (registers of devices in sysfs, traces that are read once). None of them holds programs.
 ///
 /// Source: `include/uapi/linux/magic.h`, v6.18.
 const OF_KERNEL: [libc::c_long; 18] = [
@@ -181,7 +183,7 @@ const OF_KERNEL: [libc::c_long; 18] = [
 
 fn is_of_kernel(file: &File) -> Result<bool, FileError> {
     let facts = fstatfs(file).map_err(|errno| FileError::Kernel { call: "fstatfs", errno })?;
-    // C libraries have the number in different types.
+    // C libraries declare the number with different types.
     Ok(OF_KERNEL.contains(&(facts.filesystem_type().0 as libc::c_long)))
 }
 
@@ -247,7 +249,7 @@ mod tests {
         file.read_at(0, &mut bytes).expect("three bytes");
         assert_eq!(&bytes, b"one");
         assert_eq!(file.read_at(1, &mut bytes), Err(FileError::Short));
-        // Its last link has gone.
+        // The last link of the file is removed.
         assert_eq!(file.check_unchanged(), Err(FileError::Changed));
         fs::remove_dir_all(folder).expect("it is ours");
     }

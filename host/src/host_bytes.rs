@@ -1,8 +1,8 @@
-//! What one plugin makes the host keep, in bytes: one sum with one limit, whatever it is kept for.
+//! Accounting of host memory that a plugin causes, in bytes: one sum with one limit for all purposes.
 //!
-//! Whoever keeps something of a plugin beyond a call, or copies something of a size that the plugin chose, holds a
-//! [`Charge`] for it; dropped, it gives its bytes back. In: sizes. Out: yes, or [`Full`]. Not here: what the kernel keeps
-//! (`map_bytes`, `ring_bytes`) and the plugin's own memory (`memory_bytes`), which have limits of their own.
+//! Code that keeps something for a plugin beyond a call, or copies something of a size that the plugin chose,
+//! holds a [`Charge`] for it; dropping it releases the bytes. In: sizes. Out: success, or [`Full`]. Kernel
+//! memory (`map_bytes`, `ring_bytes`) and the plugin's own memory (`memory_bytes`) have limits of their own.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -10,55 +10,56 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::policy::Limit;
 
-/// What a handle costs beside its texts: its place in the table of handles.
+/// Bytes charged for a handle in addition to its texts: its slot in the table of handles.
 const HANDLE_BYTES: u64 = 64;
 
-/// Copies of a call that are not counted: there is one call at a time.
+/// Copies during a call up to this size are not charged: there is one call at a time.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// The sum of one plugin. Clones are the same sum.
+/// The sum of one plugin. Clones share it.
 #[derive(Debug, Clone)]
 pub struct HostBytes {
-    // Handles, which belong to a store that may change threads, give back from wherever they are dropped.
+    // Atomic, because handles belong to a store that may move to another thread, and release their bytes
+    // wherever they are dropped.
     taken: Arc<AtomicU64>,
     most: u64,
 }
 
-/// The plugin makes the host keep as much as it may.
+/// The limit, in bytes, is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the host keeps too much for the plugin: {}", Limit::HostBytes.reached(*.0))]
 pub struct Full(pub u64);
 
 impl HostBytes {
-    /// Nothing is taken yet, of at most so many.
+    /// Creates a sum of 0 with this limit in bytes.
     pub fn new(most: u64) -> HostBytes {
         HostBytes { taken: Arc::default(), most }
     }
 
-    /// Takes nothing yet.
+    /// Creates a charge of 0 bytes.
     pub fn start(&self) -> Charge {
         Charge { of: self.clone(), bytes: 0 }
     }
 
-    /// Takes so many bytes.
+    /// Charges so many bytes.
     ///
     /// # Errors
-    /// [`Full`], and nothing is taken.
+    /// [`Full`], and nothing is charged.
     pub fn charge(&self, bytes: u64) -> Result<Charge, Full> {
         let mut charge = self.start();
         charge.grow(bytes)?;
         Ok(charge)
     }
 
-    /// Takes so many bytes for the length of a call, if they are more than it costs to count them.
+    /// Charges so many bytes for the duration of a call; returns none for sizes that are not counted.
     ///
     /// # Errors
-    /// [`Full`], and nothing is taken.
+    /// [`Full`], and nothing is charged.
     pub fn during_call(&self, bytes: u64) -> Result<Option<Charge>, Full> {
         (bytes > SMALL_BYTES).then(|| self.charge(bytes)).transpose()
     }
 
-    /// A value that is kept with a text of so many bytes.
+    /// Charges a value that is kept with a text of so many bytes.
     ///
     /// # Errors
     /// [`Full`]: the value is dropped.
@@ -68,7 +69,7 @@ impl HostBytes {
     }
 }
 
-/// Bytes that are taken until this is dropped.
+/// Bytes that stay charged until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it gives the bytes back"]
 pub struct Charge {
@@ -77,13 +78,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Takes more.
+    /// Charges more bytes.
     ///
     /// # Errors
-    /// [`Full`], and it is as it was.
+    /// [`Full`], and the charge is unchanged.
     pub fn grow(&mut self, more: u64) -> Result<(), Full> {
         let add = |taken: u64| taken.checked_add(more).filter(|sum| *sum <= self.of.most);
-        // ORDERING: relaxed. The number guards nothing but itself.
+        // ORDERING: relaxed. The number protects no other data.
         match self.of.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
             Ok(_) => {
                 self.bytes += more;
@@ -93,7 +94,7 @@ impl Charge {
         }
     }
 
-    /// Gives some back, at most what it has.
+    /// Releases bytes, at most those of this charge.
     pub fn shrink(&mut self, less: u64) {
         let less = less.min(self.bytes);
         self.bytes -= less;
@@ -101,15 +102,15 @@ impl Charge {
         self.of.taken.fetch_sub(less, Ordering::Relaxed);
     }
 
-    /// Takes over what another one of the same sum has.
+    /// Adds the bytes of another charge of the same sum to this one.
     pub fn merge(&mut self, mut other: Charge) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// Takes or gives back, so that it has so many.
+    /// Charges or releases bytes to reach this number.
     ///
     /// # Errors
-    /// [`Full`], and it is as it was.
+    /// [`Full`], and the charge is unchanged.
     pub fn set(&mut self, bytes: u64) -> Result<(), Full> {
         if let Some(more) = bytes.checked_sub(self.bytes) {
             return self.grow(more);
@@ -125,7 +126,7 @@ impl Drop for Charge {
     }
 }
 
-/// A value, and what it takes of the sum.
+/// A value together with its charge.
 #[derive(Debug)]
 pub struct Charged<T> {
     value: T,
@@ -133,10 +134,10 @@ pub struct Charged<T> {
 }
 
 impl<T> Charged<T> {
-    /// A text of the value has other bytes than before.
+    /// Adjusts the charge when a text of the value changes its size from `before` to `after` bytes.
     ///
     /// # Errors
-    /// [`Full`], and it is as it was.
+    /// [`Full`], and the charge is unchanged.
     pub(crate) fn recharge(&mut self, before: usize, after: usize) -> Result<(), Full> {
         self.charge.set((self.charge.bytes + after as u64).saturating_sub(before as u64))
     }

@@ -5,8 +5,8 @@
 //!                                                                               -> bpf  -> kernel
 //! ```
 //!
-//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `policy` says what a plugin may do,
-//! `explain` has the words for what the kernel refused, and [`Host`] puts all of it together:
+//! `perf`, `bpf` and `plugin` are independent of each other; `world` connects them, `policy` defines what a
+//! plugin may do, `explain` explains refusals of the kernel, and [`Host`] combines them:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! A program that has other things to do starts it and listens: the plugin has a thread of its own, what it prints
-//! comes through a channel (`host/examples/web.rs`, a web service).
+//! A program with other tasks starts the plugin on a thread of its own and receives its output through a
+//! channel (`host/examples/web.rs`, a web service).
 //!
 //! ```no_run
 //! # fn listen(prepared: std::sync::Arc<ks_host::PreparedPlugin>) -> std::io::Result<()> {
@@ -38,7 +38,7 @@
 //! # Ok(()) }
 //! ```
 #![deny(unsafe_code)]
-// They panic where a stream is full or closed, and a panic there ends the whole process.
+// The print macros panic if the stream is full or closed, and a panic there ends the whole process.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "plugins")]

@@ -1,14 +1,14 @@
-//! `/proc/PID/maps`: what a process has mapped, in lines whose number and length are the process's choice.
+//! `/proc/PID/maps`: the mappings of a process, as lines whose number and length the process controls.
 //!
 //! Source: fs/proc/task_mmu.c, `show_map_vma`, v6.12.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
-/// Longest line: a path has 4096 bytes, each of which may be shown as four.
+/// Limit on the bytes of a line: a path has 4096 bytes, each of which may be escaped as four.
 const MAX_LINE_BYTES: u64 = 32 << 10;
 
-/// Something that a process has mapped.
+/// A mapping of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MapsEntry {
     pub(crate) start: u64,
@@ -18,11 +18,11 @@ pub(crate) struct MapsEntry {
     pub(crate) minor: u32,
     pub(crate) inode: u64,
     pub(crate) is_code: bool,
-    /// A path, a word in brackets, or nothing.
+    /// A path, a name in brackets, or empty.
     pub(crate) name: Vec<u8>,
 }
 
-/// Hands over the lines of `/proc/PID/maps` until it answers false. What is longer than any line is left out.
+/// Calls `take` for each line of `/proc/PID/maps` until it returns false. Lines above the limit are skipped.
 pub(crate) fn each_line(file: File, mut take: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut file = BufReader::with_capacity(64 << 10, file);
     let mut line = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn each_line(file: File, mut take: impl FnMut(&[u8]) -> bool) -> io::
     }
 }
 
-/// A line of `/proc/PID/maps`: `start-end r-xp offset major:minor inode   name`.
+/// Parses a line of `/proc/PID/maps`: `start-end r-xp offset major:minor inode name`.
 pub(crate) fn entry(line: &[u8]) -> Option<MapsEntry> {
     let mut rest = line;
     let mut field = || {
@@ -72,7 +72,8 @@ pub(crate) fn entry(line: &[u8]) -> Option<MapsEntry> {
     })
 }
 
-/// The kernel shows a newline in a path as `\012`, and nothing else so (fs/proc/task_mmu.c, `get_vma_name`, v6.12).
+/// Decodes `\012`, by which the kernel escapes a newline in a path, and nothing else (fs/proc/task_mmu.c,
+/// `get_vma_name`, v6.12).
 fn unescaped(name: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;

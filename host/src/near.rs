@@ -1,10 +1,11 @@
-//! Names that a person may have meant.
+//! Similar names, for messages about unknown names.
 
-/// Longest word that is compared with others, which takes time by the product of their lengths. Guards against a plugin
-/// that asks for names of a megabyte.
+/// Limit on the bytes of a compared name, since the comparison takes time by the product of the lengths.
+/// Guards against a plugin that asks for names of a megabyte.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Of `names` those that are near to `wanted`, the nearest first, at most three. Case, `-` and `_` make no difference.
+/// Returns up to three of `names` that are similar to `wanted`, the most similar first. Ignores case, `-` and
+/// `_`.
 pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     if wanted.len() > MAX_NAME_BYTES {
         return Vec::new();
@@ -13,9 +14,9 @@ pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String
     let most_edits = wanted.len() / 4 + 1;
     let mut candidates: Vec<(usize, String)> = names
         .into_iter()
-        // A word cannot be nearer than the lengths differ, which is cheap to tell.
+        // The distance is at least the difference of the lengths, which is cheap to compute.
         .filter(|candidate| candidate.len().abs_diff(wanted.len()) <= most_edits)
-        // Two neighbours that changed places are one mistake.
+        // Two swapped neighbours count as one mistake.
         .map(|candidate| (strsim::osa_distance(&wanted, &normal(&candidate)), candidate))
         .filter(|(distance, _)| *distance <= most_edits)
         .collect();
@@ -24,7 +25,7 @@ pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String
     candidates.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// The form in which names are compared.
+/// Normalises a name for the comparison.
 pub(crate) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }

@@ -1,4 +1,4 @@
-//! How a plugin is run.
+//! Options for running a plugin.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,60 +11,65 @@ use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
 use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest};
 
-/// How a plugin is run.
+/// Options for one run of a plugin.
 pub struct RunOptions {
     /// The plugin's name in messages.
     pub name: String,
-    /// The plugin's words.
+    /// Arguments of the plugin.
     pub arguments: Vec<String>,
-    /// What was set of its config blocks.
+    /// Settings of the plugin's config blocks.
     pub settings: Settings,
-    /// Where `print` writes.
+    /// Destination of the plugin's printed lines.
     pub stdout: Box<dyn Write + Send>,
-    /// In which form.
+    /// Form of the printed lines: text or JSON.
     pub form: Form,
-    /// Whether control characters of what it prints reach `stdout` as they are; else they are made visible.
+    /// Whether control characters of printed text reach `stdout` unchanged; otherwise they are made visible.
     pub raw: bool,
-    /// Where warnings go.
+    /// Destination of warnings, of the plugin and of the host.
     pub stderr: Box<dyn Write + Send>,
-    /// How to stop it.
+    /// The handle that stops the run.
     pub stop: StopHandle,
-    /// After this time it is asked to stop, and the outcome is [`Outcome::TimedOut`](crate::plugin::Outcome::TimedOut).
+    /// Time after which it is asked to stop, with the outcome
+    /// [`Outcome::TimedOut`](crate::plugin::Outcome::TimedOut); none means no limit.
     pub timeout: Option<Duration>,
-    /// How long it may go on after it was asked to stop.
+    /// Time that it may continue after it was asked to stop.
     pub grace: Duration,
-    /// What it may do, and what it may take of the host.
+    /// The permissions and resource limits of the plugin.
     pub policy: Policy,
-    /// Where events are looked up: this machine, and vendors' tables.
+    /// Events of this machine, and of vendors' tables.
     pub catalog: Catalog,
-    /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
+    /// A command line to observe; empty if there is none. The command starts when the plugin waits for the
+    /// first time.
     pub exec: Vec<OsString>,
-    /// How that command ended, once it has.
+    /// Receives the exit status of that command.
     pub exec_status: ExecStatus,
-    /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
+    /// Whether a plugin stays after it returned 0, if it registered something and never waited: until it is
     /// asked to stop.
     pub linger: bool,
-    /// Who wants to see the stacks that the plugin counted, when it has ended and all that it attached is detached.
+    /// Receives the stacks that the plugin counted, after it has ended and its programs are detached; none if
+    /// nobody wants them.
     pub stacks: Option<StackRequest>,
-    /// Whether variables and maps of the BPF object are mapped into the plugin's memory; else they are read and written by
-    /// host calls, which mean the same.
+    /// Whether variables and maps of the BPF object are mapped into the plugin's memory; otherwise host calls
+    /// read and write them, with the same results.
     pub share_memory: bool,
-    /// Whether the plugin's thread drops, before the plugin starts, the capabilities and system calls that it does not need.
+    /// Whether the plugin's thread drops, before the plugin starts, the capabilities and system calls that it
+    /// does not need.
     pub confine: bool,
-    /// Where its acts that face the kernel are written down.
+    /// Log of its kernel operations; none if none is written.
     pub audit: Option<Audit>,
-    /// How much of the time of all CPUs each of its programs may take. The kernel must count it
+    /// Limit on the share of all CPUs' time for each of its programs. Needs the kernel's statistics
     /// ([`Statistics::enable`](crate::bpf::statistics::Statistics::enable)).
     pub bpf_share: Option<Share>,
-    /// Who answers its calls.
+    /// The implementation of its host calls: this machine, a recorded run, or a replay.
     pub calls: Calls,
-    /// How functions of processes are named for it: by another process, since they are read from files of others. None: they
-    /// have no names.
+    /// The process that symbolises user-space addresses, separate since it reads untrusted files. None: such
+    /// addresses stay without names.
     pub naming: Option<NamingProcess>,
 }
 
 impl RunOptions {
-    /// No words, no settings, the process's own output, no time limit; it may observe.
+    /// Creates options without arguments and settings, with the process's own output, no time limit, and the
+    /// policy that only permits observing.
     pub fn new(name: impl Into<String>) -> RunOptions {
         RunOptions {
             name: name.into(),

@@ -1,8 +1,9 @@
-//! Patterns of targets and of names of events: `*` is any text, `?` any character, and a character after `\` is itself.
+//! Patterns for targets and event names: `*` matches any text, `?` any character, and `\` escapes a
+//! character.
 
 use std::fmt;
 
-/// A pattern.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     text: String,
@@ -17,7 +18,7 @@ enum Part {
 }
 
 impl Pattern {
-    /// Reads a pattern. A `\` at the end is itself.
+    /// Parses a pattern. A `\` at the end stands for itself.
     pub(crate) fn new(text: &str) -> Pattern {
         let (mut parts, mut chars) = (Vec::new(), text.chars());
         while let Some(char) = chars.next() {
@@ -28,12 +29,12 @@ impl Pattern {
                 char => Part::Exactly(char),
             });
         }
-        // Several in a row are one, and would be tried for each other.
+        // Consecutive `*` are equivalent to one, and would only multiply the attempts.
         parts.dedup_by(|one, before| *one == Part::Text && *before == Part::Text);
         Pattern { text: text.to_owned(), parts }
     }
 
-    /// The pattern that fits this text alone.
+    /// Creates the pattern that matches only this text.
     pub(crate) fn exactly(text: &str) -> Pattern {
         let escaped = text.chars().flat_map(|char| {
             let escape = matches!(char, '*' | '?' | '\\').then_some('\\');
@@ -42,26 +43,27 @@ impl Pattern {
         Pattern::new(&escaped.collect::<String>())
     }
 
-    /// Whether it fits everything.
+    /// Whether it matches every text.
     pub(crate) fn is_any(&self) -> bool {
         self.parts == [Part::Text]
     }
 
-    /// Whether it fits one text alone.
+    /// Whether it matches only one text.
     pub(crate) fn is_exact(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Exactly(_)))
     }
 
-    /// The pattern as it was written.
+    /// Returns the source text of the pattern.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it fits a whole text. The text is not copied, and a pattern that is longer than any text costs no more than
-    /// to read it.
+    /// Whether it matches the whole text. The text is not copied, and the cost of a pattern beyond the length
+    /// of any text is that of reading it.
     pub(crate) fn fits(&self, text: &str) -> bool {
         let (mut at, mut rest) = (0, text.chars());
-        // Where to go on when what follows the last `*` does not fit: behind that `*`, and where what it takes ends.
+        // Where to resume after a mismatch: the part after the last `*`, and the end of the text that this
+        // `*` matches.
         let mut retry = None;
         loop {
             let mut after = rest.clone();
@@ -77,7 +79,7 @@ impl Pattern {
                 }
                 (None, None) => return true,
                 _ => {
-                    // What is left of the text cannot end sooner by taking more of it.
+                    // Only the last `*` is retried: extending an earlier one would only leave less text.
                     let Some((from, mut taken)) = retry else { return false };
                     if taken.next().is_none() {
                         return false;

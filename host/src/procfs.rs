@@ -1,18 +1,18 @@
-//! Whether `/proc` shows the tasks of this process's PID namespace.
+//! Detects whether `/proc` shows the tasks of this process's PID namespace.
 //!
-//! In a container that has a PID namespace and no procfs of its own, a folder of `/proc` is of a task with that number in
-//! another namespace: whatever is read there is somebody else's.
+//! In a container that has a PID namespace and no procfs of its own, a folder of `/proc` belongs to the task
+//! with that number in another namespace: everything read there is about another process.
 
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// What to do about a procfs of another PID namespace.
+/// Advice for a procfs of another PID namespace.
 pub const REMEDY: &str = "mount -t proc proc /proc in this PID namespace (`unshare --mount-proc`)";
 
-/// Whether numbers of tasks in `/proc` are those that system calls of this process use; also where nobody can tell.
+/// Whether task ids in `/proc` are those of this process's system calls. True if that is unknown.
 pub fn is_own() -> bool {
-    /// A process stays in its namespace.
+    /// Computed once: a process stays in its namespace.
     static IS_OWN: LazyLock<bool> = LazyLock::new(|| {
         let own = std::process::id().to_string();
         fs::read_link("/proc/self").map_or(true, |link| link == Path::new(&own))

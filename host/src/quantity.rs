@@ -1,13 +1,13 @@
-//! Sizes and times as people write them.
+//! Parsers of sizes and times as people write them.
 //!
 //! Units of sizes are powers of 1024, as in perf's `-m` and in `ls -h`; times are those of systemd.time(7).
 
 use std::time::Duration;
 
-/// Reads a number of bytes: `4096`, `64K`, `16M`, `1G`, also with `iB` behind the letter.
+/// Parses a number of bytes: `4096`, `64K`, `16M`, `1G`, also with `iB` after the letter.
 ///
 /// # Errors
-/// What it should be.
+/// Describes the expected form.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -23,10 +23,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("`{text}` is no size: write a number of bytes, or 64K, 16M, 1G"))
 }
 
-/// Reads a time: a number of seconds with a fraction or without, or numbers with units, `300ms`, `2m`, `1h 30m`.
+/// Parses a time: a number of seconds with or without a fraction, or numbers with units, `300ms`, `2m`, `1h
+/// 30m`.
 ///
 /// # Errors
-/// What it should be.
+/// Describes the expected form.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let found = match seconds {

@@ -1,4 +1,4 @@
-//! From a plugin to its outcome.
+//! Prepares and runs plugins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::plugin::{
 use crate::policy::{Admitted, ObjectSet, Request};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
-/// The engine and the world; one per process.
+/// The engine and the linked world; one per process.
 pub struct Host {
     engine: Engine,
     linker: Linker<State>,
@@ -28,36 +28,37 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts the engine.
+    /// Creates the engine.
     ///
     /// # Errors
-    /// If this machine lacks what generated code needs.
+    /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Host, EngineError> {
         let engine = Engine::new()?;
         let linker = world::linker(&engine, Answers::Host)?;
         Ok(Host { engine, linker, cache: None })
     }
 
-    /// Keeps compiled code in this cache.
+    /// Stores compiled code in this cache.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {
         Host { cache: Some(cache), ..self }
     }
 
-    /// With another time that compiling the code of one plugin may take: else it is that of a policy that says
-    /// nothing of it.
+    /// Sets the limit on the time for compiling the code of one plugin. The default is that of the default
+    /// policy.
     #[must_use]
     pub fn with_compile_time(self, compile_time: Duration) -> Host {
         Host { engine: self.engine.with_compile_time(compile_time), ..self }
     }
 
-    /// Compiles in processes of this program, each of which takes no more than so many bytes of memory: see [`Apart`].
+    /// Compiles in separate processes of this program, each limited to this many bytes of memory: see
+    /// [`Apart`].
     #[must_use]
     pub fn with_compiler(self, apart: Apart, compile_bytes: u64) -> Host {
         Host { engine: self.engine.with_compiler(apart, compile_bytes), ..self }
     }
 
-    /// Compiles a plugin, or takes its code from the cache, and finds its imports.
+    /// Compiles a plugin, or loads its code from the cache, and resolves its imports.
     ///
     /// # Errors
     /// If it is not valid, or is not a plugin for this host.
@@ -87,7 +88,7 @@ impl Host {
     }
 }
 
-/// A plugin that can be run, any number of times.
+/// A compiled plugin, which can be run any number of times.
 pub struct PreparedPlugin {
     engine: Engine,
     prepared: Prepared<State>,
@@ -100,25 +101,26 @@ pub struct PreparedPlugin {
 }
 
 impl PreparedPlugin {
-    /// Where its code came from.
+    /// Where its code came from: the cache or the compiler.
     pub fn code(&self) -> &CodeOrigin {
         &self.code
     }
 
-    /// Reads words such as `limits.burst=7` against the plugin's config blocks.
+    /// Parses settings such as `limits.burst=7` for the plugin's config blocks.
     ///
     /// # Errors
-    /// The first word that names nothing in them, or whose value does not fit.
+    /// The first setting that names no field, or whose value does not fit.
     pub fn settings(&self, arguments: &[String]) -> Result<Settings, SettingError> {
         Settings::read(arguments, &self.manifests)
     }
 
-    /// The maps in which the plugin counts stacks.
+    /// Returns the maps in which the plugin counts stacks.
     pub fn stack_maps(&self) -> Vec<StackMap> {
         StackMap::all(&self.manifests)
     }
 
-    /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
+    /// Runs the plugin once on a thread of its own, and waits for its end. All that it attached is detached
+    /// then.
     pub fn run(&self, options: RunOptions) -> Outcome {
         let linger = options.linger;
         self.call(options, move |instance| match instance.run() {
@@ -129,8 +131,8 @@ impl PreparedPlugin {
         })
     }
 
-    /// Runs one test of the plugin, as [`PreparedPlugin::run`] runs it all: in an instance of its own, with maps and
-    /// globals as the plugin file has them.
+    /// Runs one test of the plugin like [`PreparedPlugin::run`]: in an instance of its own, with maps and
+    /// globals in their initial state.
     pub fn run_test(&self, test: &str, options: RunOptions) -> Outcome {
         let test = test.to_owned();
         self.call(options, move |instance| instance.run_test(&test))
@@ -182,7 +184,7 @@ impl PreparedPlugin {
         outcome
     }
 
-    /// The plugin, linked with what answers its calls.
+    /// Links the plugin with the implementation of its host calls.
     fn linked(&self, calls: &Calls) -> Result<Prepared<State>, String> {
         match calls.answers() {
             Answers::Host => Ok(self.prepared.clone()),
@@ -193,11 +195,12 @@ impl PreparedPlugin {
         }
     }
 
-    /// Makes an instance on the calling thread, which is not confined, for a caller that calls its exports. Nobody watches
-    /// it: a plugin that does not come back must be stopped through [`RunOptions::stop`] and [`PreparedPlugin::interrupt`].
+    /// Creates an instance on the calling thread, which is not confined, for a caller that calls its exports.
+    /// Nothing watches it: a plugin that does not return must be stopped through [`RunOptions::stop`] and
+    /// [`PreparedPlugin::interrupt`].
     ///
     /// # Errors
-    /// The outcome that takes the place of a run.
+    /// The outcome that replaces that of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
         let prepared = self.linked(&options.calls).map_err(Outcome::Failed)?;
         instantiate(&prepared, self.asked(), options, None)
@@ -211,21 +214,21 @@ impl PreparedPlugin {
         }
     }
 
-    /// Makes instances look whether they were killed.
+    /// Makes all instances check whether they were killed.
     pub fn interrupt(&self) {
         self.engine.interrupt();
     }
 }
 
-/// What a plugin needs to be allowed before it starts, and what its objects are. Nothing is loaded.
+/// Collects the permissions that a plugin needs before it starts, and its objects. Nothing is loaded.
 ///
 /// # Errors
-/// As [`Plugin::object_set`].
+/// See [`Plugin::object_set`].
 pub fn request(plugin: &Plugin) -> Result<Request, PluginError> {
     Ok(Request::new(plugin.object_set()?, plugin.imports()))
 }
 
-/// What a policy judges.
+/// The request that a policy decides about.
 struct Asked {
     objects: ObjectSet,
     imports: Arc<[String]>,
@@ -233,7 +236,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// The object for this machine, if the policy allows the plugin to start.
+    /// Returns the object for this machine, if the policy allows the plugin to start.
     fn allowed(self, options: &RunOptions) -> Result<Option<Admitted>, Outcome> {
         if let Calls::Replayed(_) = &options.calls {
             return Ok(None);
@@ -251,7 +254,7 @@ impl Asked {
                 audit.write(&entry).map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
             }
         }
-        // Their number counts where a map has values for each of them.
+        // Maps with a value per CPU count that many times.
         let cpus = match request.objects().objects() {
             [] => 1,
             _ => bpf::possible_cpus().map_err(|error| Outcome::Failed(format!("{name}: {error}")))?,
@@ -260,8 +263,8 @@ impl Asked {
     }
 }
 
-/// Makes an instance on the calling thread, and confines that to what is needed by a plugin that imports these functions, if
-/// they are given.
+/// Creates an instance on the calling thread. With `confine`, the thread is confined to the needs of a plugin
+/// that imports these functions.
 fn instantiate(
     prepared: &Prepared<State>,
     asked: Asked,
@@ -293,10 +296,10 @@ fn instantiate(
             |error| Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy())),
         )?),
     };
-    // A thread of its own, which may open files and start the naming process. Without one functions of processes have no
-    // names, and that is said when one is asked for.
+    // Runs on a separate thread that may open files and start the naming process. Without it, user-space
+    // addresses have no names, which is reported when one is asked for.
     let naming = options.naming.clone().filter(|_| names).and_then(|process| Naming::start(process).ok());
-    // After the command has its own process, which keeps what this one has.
+    // After the command's process exists: it keeps this process's rights.
     if let Some(confinement) = confinement {
         confinement
             .enter()

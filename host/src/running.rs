@@ -1,4 +1,4 @@
-//! A plugin behind a channel, for programs that have other things to do than to wait for it.
+//! A running plugin with a channel of messages, for programs that cannot block until it ends.
 //!
 //! ```text
 //! thread of the plugin -> lines -> channel -> Running::next
@@ -17,24 +17,25 @@ use crate::options::RunOptions;
 use crate::plugin::{Outcome, StopHandle, StopReason};
 use crate::run::PreparedPlugin;
 
-/// Most messages that wait. A plugin that prints faster than it is listened to loses lines, so that it can always be
-/// stopped, and cannot fill the host's memory.
+/// Limit on queued messages. A plugin that prints faster than its reader loses lines, so that it can always
+/// be stopped, and cannot fill the host's memory.
 pub const MAX_WAITING: usize = 4096;
 
-/// Most bytes of the messages that wait. Guards the host's memory: 4096 lines of 1 MiB would be 4 GiB.
+/// Limit on the bytes of queued messages. Guards the host's memory: 4096 lines of 1 MiB would be 4 GiB.
 pub const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Longest line in bytes; what is longer comes in pieces. Guards the host's memory: the contract's lines have 1 MiB.
+/// Limit on the bytes of a line; longer lines are split. Guards the host's memory: lines of the contract have
+/// up to 1 MiB.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// What a running plugin says.
+/// A message of a running plugin.
 #[derive(Debug)]
 pub enum Message {
-    /// A line of its standard output, without the line end.
+    /// A line of its standard output, without the line feed.
     Line(Vec<u8>),
-    /// A line of its standard error, without the line end.
+    /// A line of its standard error, without the line feed.
     Warning(Vec<u8>),
-    /// It has ended, and what it attached is gone. Nothing follows.
+    /// It has ended, and all that it attached is detached. This is the last message.
     Ended(Outcome),
 }
 
@@ -43,7 +44,7 @@ pub enum Message {
 #[must_use = "dropping it stops the plugin"]
 pub struct Running {
     messages: Receiver<Message>,
-    /// Bytes of the messages that wait.
+    /// Bytes of queued messages.
     waiting: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
     stop: StopHandle,
@@ -51,11 +52,11 @@ pub struct Running {
 }
 
 impl PreparedPlugin {
-    /// Runs the plugin, as [`PreparedPlugin::run`] does, and comes back at once. Its output goes to [`Running::next`]:
-    /// [`RunOptions::stdout`] and [`RunOptions::stderr`] are replaced.
+    /// Starts the plugin like [`PreparedPlugin::run`], and returns at once. Its output goes to
+    /// [`Running::next`]: [`RunOptions::stdout`] and [`RunOptions::stderr`] are replaced.
     ///
     /// # Errors
-    /// If the system has no thread to spare.
+    /// If no thread can be started.
     pub fn start(self: &Arc<Self>, options: RunOptions) -> io::Result<Running> {
         let (sender, messages) = sync_channel(MAX_WAITING);
         let (waiting, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
@@ -65,7 +66,7 @@ impl PreparedPlugin {
         };
         let options = RunOptions { stdout: sink(Message::Line), stderr: sink(Message::Warning), ..options };
         let (stop, prepared) = (options.stop.clone(), Arc::clone(self));
-        // The plugin's own thread is made by `run`; this one watches it.
+        // `run` starts the plugin's own thread; this one watches it.
         let thread = std::thread::Builder::new()
             .name(format!("watch {}", options.name))
             .spawn(move || prepared.run(options))?;
@@ -74,7 +75,8 @@ impl PreparedPlugin {
 }
 
 impl Running {
-    /// What it says next: waits for it at most so long. None when the time is over, and after the end was told.
+    /// Returns the next message, and waits up to `timeout` for it. None after the timeout, and after
+    /// [`Message::Ended`] was returned.
     pub fn next(&mut self, timeout: Duration) -> Option<Message> {
         match self.messages.recv_timeout(timeout) {
             Ok(message) => {
@@ -84,22 +86,22 @@ impl Running {
                 Some(message)
             }
             Err(RecvTimeoutError::Timeout) => None,
-            // Whoever writes lines is gone, so it has ended.
+            // The sender is gone, so the plugin has ended.
             Err(RecvTimeoutError::Disconnected) => self.end().map(Message::Ended),
         }
     }
 
-    /// Lines that were lost because [`MAX_WAITING`], or [`MAX_WAITING_BYTES`] of them, waited.
+    /// Number of lines lost because [`MAX_WAITING`] messages, or [`MAX_WAITING_BYTES`] of them, were queued.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Asks the plugin to stop. It goes on for at most [`RunOptions::grace`].
+    /// Asks the plugin to stop. It continues for at most [`RunOptions::grace`].
     pub fn ask(&self) {
         self.stop.ask(StopReason::Asked);
     }
 
-    /// Waits for the end; lines that nobody took are dropped. None if the end was told already.
+    /// Waits for the end; unread lines are dropped. None if [`Message::Ended`] was returned already.
     pub fn wait(mut self) -> Option<Outcome> {
         self.end()
     }
@@ -117,7 +119,7 @@ impl Drop for Running {
     }
 }
 
-/// Bytes to messages, a line each.
+/// Splits written bytes into messages, one for each line.
 struct Lines {
     sender: SyncSender<Message>,
     message: fn(Vec<u8>) -> Message,
@@ -130,7 +132,7 @@ impl Lines {
     fn send(&mut self) -> io::Result<()> {
         let line = std::mem::take(&mut self.line);
         let bytes = line.len();
-        // Before it is sent: who takes it gives the bytes back.
+        // Counted before sending: the receiver subtracts the bytes.
         let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
         let sent = match before.saturating_add(bytes) <= MAX_WAITING_BYTES {
             true => self.sender.try_send((self.message)(line)),
@@ -168,7 +170,7 @@ impl Write for Lines {
 impl Drop for Lines {
     fn drop(&mut self) {
         if !self.line.is_empty() {
-            // Nobody listens any more: nobody misses it.
+            // The receiver is gone, so the line is not needed.
             let _ = self.send();
         }
     }

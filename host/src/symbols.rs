@@ -1,5 +1,5 @@
-//! Addresses to functions: the kernel's by kallsyms, through blazesym; a process's by whoever names functions of processes
-//! ([`crate::naming`]).
+//! Symbolises addresses: those of the kernel by kallsyms, through blazesym; those of processes by the naming
+//! process ([`crate::naming`]).
 
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
@@ -8,52 +8,52 @@ use blazesym::{Error, ErrorKind, MaybeDefault};
 use crate::naming::{self, MAX_TEXT_BYTES, Naming, WantedLocation, WantedLocations};
 use crate::text::visible;
 
-/// Farthest that an address may lie from the start of the kernel's symbol below it. kallsyms knows no sizes, so that the
-/// last symbol before a gap would seem to go on to its end; no function of the kernel is as long as this.
+/// Limit on the distance in bytes between an address and the kernel symbol below it. kallsyms has no sizes,
+/// so the last symbol before a gap would seem to cover the gap; no kernel function is as long as this.
 const LONGEST: usize = 1 << 20;
 
-/// Where the addresses of the kernel begin, on x86-64 and aarch64: in the upper half. What kallsyms has below are offsets
-/// into the memory of a CPU, and absolute values.
+/// Start of the kernel's addresses, on x86-64 and aarch64: the upper half. Lower values in kallsyms are
+/// offsets into per-CPU memory, and absolute values.
 const KERNEL_START: u64 = 1 << 63;
 
-/// Why addresses have no names here.
+/// Why addresses cannot be symbolised.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SymbolError {
-    /// kallsyms has zeros for addresses.
+    /// kallsyms shows zeros as addresses.
     #[error(
         "cannot name functions of the kernel: /proc/kallsyms hides their addresses from this user; give ks-host \
          CAP_SYSLOG, and see sysctl kernel.kptr_restrict, which must not be 2"
     )]
     Hidden,
-    /// The maps of a process may not be read.
+    /// The maps of a process are not readable.
     #[error(
         "cannot name functions of task {0}: permission denied; give ks-host CAP_SYS_PTRACE to look at tasks of others"
     )]
     Denied(i32),
-    /// Reading failed.
+    /// Reading the kernel's symbols failed.
     #[error("cannot name functions of the kernel: {0:#}")]
     Kernel(Error),
-    /// Nobody names functions of processes here.
+    /// No naming process is configured.
     #[error(
         "functions of processes have no names: this program starts no naming process; see `RunOptions::naming` of ks-host's \
          library"
     )]
     NoProcess,
-    /// Whoever names waits for a file.
+    /// The naming process is blocked on a file.
     #[error("cannot name functions of task {0}: a file system on which it has files does not answer")]
     Silent(u32),
-    /// Some file of a process could not be read.
+    /// A file of a process could not be read.
     #[error("{0}")]
     File(String),
 }
 
-/// Names addresses; nothing is read until the first one is asked for.
+/// Symbolises addresses; reads nothing until the first one.
 #[derive(Default)]
 pub(crate) struct Symbols {
     kernel: Option<Symbolizer>,
-    /// Who names functions of processes.
+    /// Symbolises addresses of processes; none if there is no naming process.
     naming: Option<Naming>,
-    /// A file system on which a process has files does not answer.
+    /// A file system with files of a process does not respond.
     is_stuck: bool,
 }
 
@@ -62,11 +62,11 @@ impl Symbols {
         Symbols { naming, ..Symbols::default() }
     }
 
-    /// The function at an address of a process, or of the kernel, and the bytes from its start. None if nothing is known
-    /// there: no such task, nothing mapped, or a file without symbols.
+    /// Returns the function at an address of a process, or of the kernel, and the byte offset into it. None
+    /// if nothing is known about the address: no such task, nothing mapped, or a file without symbols.
     ///
     /// # Errors
-    /// If it may not, or cannot, be looked up.
+    /// If symbols are not permitted or not readable.
     pub(crate) fn name(&mut self, process: Option<i32>, address: u64) -> Result<Option<String>, SymbolError> {
         match process {
             None if address < KERNEL_START => Ok(None),
@@ -117,10 +117,10 @@ impl Symbols {
     }
 }
 
-/// What is known of addresses of the kernel, in their order.
+/// Symbolises kernel addresses; the results are in the order of the addresses.
 ///
 /// # Errors
-/// If they may not, or cannot, be looked up.
+/// If symbols are not permitted or not readable.
 pub(crate) fn kernel_frames<'s>(
     symbolizer: &'s Symbolizer,
     addresses: &[u64],
@@ -129,17 +129,17 @@ pub(crate) fn kernel_frames<'s>(
     found.map_err(refusal)
 }
 
-/// Whether a symbol of the kernel lies too far below its address to be what is there.
+/// Whether a kernel symbol is too far below its address to contain it.
 pub(crate) fn is_far(symbol: &Sym<'_>) -> bool {
     symbol.offset > LONGEST
 }
 
-/// Files that might be the kernel's are not searched: they may be of another build.
+/// Files on disk that might be the kernel's are not searched: they may be of another build.
 fn kernel() -> Source<'static> {
     Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() }.into()
 }
 
-/// What an error of blazesym means.
+/// Maps an error of blazesym to its cause.
 fn refusal(error: Error) -> SymbolError {
     match error.kind() {
         ErrorKind::PermissionDenied => SymbolError::Hidden,

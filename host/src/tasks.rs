@@ -4,11 +4,12 @@ use std::fs;
 
 use crate::procfs;
 
-/// Bytes of a command name that the kernel keeps (`TASK_COMM_LEN` of `include/linux/sched.h`, without the terminator).
+/// Bytes of a command name that the kernel keeps (`TASK_COMM_LEN` of `include/linux/sched.h`, without the
+/// terminator).
 const COMM_BYTES: usize = 15;
 
-/// The lowest process id whose command name is `name`, cut to the kernel's length. Processes that end while the list is
-/// read are not found.
+/// Returns the lowest process id whose command name is `name`, cut to the kernel's length. Processes that end
+/// while the list is read are not found.
 pub fn pid_of(name: &[u8]) -> Option<i32> {
     if !procfs::is_own() {
         return None;
@@ -19,9 +20,9 @@ pub fn pid_of(name: &[u8]) -> Option<i32> {
     ids.filter(|pid| comm_of(*pid).as_deref() == Some(name)).min()
 }
 
-/// The command name of a process or thread. None if there is none of this id.
+/// Returns the command name of a process or thread; none if no task has this id.
 pub fn comm_of(pid: i32) -> Option<Vec<u8>> {
-    // 0 is no task of its own, and a negative number would be the name of nothing.
+    // 0 is no task of its own, and a negative number would form no valid path.
     if pid <= 0 || !procfs::is_own() {
         return None;
     }
@@ -42,7 +43,7 @@ mod tests {
         let found = pid_of(&comm).expect("this process has that name");
         assert!(found <= own);
         assert_eq!(comm_of(found), Some(comm.clone()));
-        // What the kernel would cut is cut here too.
+        // Names are cut like the kernel cuts them.
         let mut long = comm.clone();
         long.resize(COMM_BYTES, b'_');
         assert!(comm.len() < COMM_BYTES || pid_of(&[&long[..], b"tail"].concat()).is_some());

@@ -1,19 +1,20 @@
-//! Text of a plugin, of a process or of a file on its way to a terminal, a log or a record: one function makes it safe to
-//! look at.
+//! Untrusted text of a plugin, process or file, made safe before it reaches a terminal, a log or a recording.
 
 use std::borrow::Cow;
 
-/// Most bytes of a name, a title, a target or a message that are shown. No path is longer (PATH_MAX).
+/// Limit on the bytes of a name, title, target or message in output. No path is longer (PATH_MAX).
 pub const MOST_BYTES: usize = 4096;
 
-/// Most bytes that say that a text was cut, behind those of it that are shown.
+/// Limit on the bytes of the note after a truncated text.
 pub const CUT_BYTES: usize = 32;
 
-/// The text with every character visible that would act instead of being seen, as Rust writes it (`\n`, `\u{1b}`), in at
-/// most so many bytes; behind a text that has more stands the number of its own bytes, in at most [`CUT_BYTES`].
+/// Makes characters visible that would otherwise act on the output, as Rust escapes them (`\n`, `\u{1b}`), in
+/// at most `most_bytes` bytes. A longer text is cut, followed by a note with its size of at most
+/// [`CUT_BYTES`].
 ///
-/// Visible are made control characters (C0, DEL, C1), separators of lines and paragraphs, format characters (those of the
-/// writing direction, of no width, tags), characters of private use and noncharacters. So the result is one line.
+/// Escaped are control characters (C0, DEL, C1), separators of lines and paragraphs, format characters
+/// (writing direction, zero width, tags), private-use characters and noncharacters. So the result is one
+/// line.
 pub fn visible(text: &str, most_bytes: usize) -> Cow<'_, str> {
     if text.len() <= most_bytes && !text.chars().any(acts) {
         return Cow::Borrowed(text);
@@ -35,13 +36,13 @@ pub fn visible(text: &str, most_bytes: usize) -> Cow<'_, str> {
     Cow::Owned(display)
 }
 
-/// A message of several lines as one: the lines are joined by `; `, and everything else is made visible.
+/// Joins the lines of a message by `; `, and makes all other characters visible.
 pub fn one_line(message: &str) -> String {
     joined(message, |_| "; ")
 }
 
-/// A message of which lines that are indented, as those of the host's own messages, stay lines; others are joined to the
-/// one before by `; `. So none of them begins as a line of somebody else.
+/// Keeps indented lines of a message, as in the host's own messages; joins other lines to the previous one by
+/// `; `. So no line can look like the start of another message.
 pub fn indented(message: &str) -> String {
     joined(message, |line| if line.starts_with("  ") { "\n  " } else { "; " })
 }
@@ -62,15 +63,16 @@ fn joined(message: &str, before: impl Fn(&str) -> &'static str) -> String {
     text
 }
 
-/// A text of several lines, each made visible by itself: the line ends stay. For text whose lines the host has made.
+/// Makes the characters of each line visible and keeps the line feeds. For text whose lines the host has
+/// formed.
 pub fn lines(text: &str) -> String {
     text.split('\n').map(|line| visible(line, MOST_BYTES)).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a character is not seen where it stands, or changes how others are seen.
+/// Whether a character is invisible, or changes how others are displayed.
 ///
-/// Source: general categories Cc, Cf, Zl, Zp and Co, the noncharacters, and `Default_Ignorable_Code_Point` without variation
-/// selectors, in `UnicodeData.txt` and `DerivedCoreProperties.txt`, Unicode 16.
+/// Source: general categories Cc, Cf, Zl, Zp and Co, the noncharacters, and `Default_Ignorable_Code_Point`
+/// without variation selectors, in `UnicodeData.txt` and `DerivedCoreProperties.txt`, Unicode 16.
 fn acts(letter: char) -> bool {
     let is_noncharacter = u32::from(letter) & 0xfffe == 0xfffe;
     letter.is_control()
@@ -108,7 +110,7 @@ mod tests {
     fn a_long_text_is_cut_and_says_so() {
         assert_eq!(visible("0123456789", 10), "0123456789");
         assert_eq!(visible("0123456789a", 10), "0123456789.. (11 bytes)");
-        // No character is cut in two, and no escape.
+        // Neither a character nor an escape is split.
         assert_eq!(visible("ab\x1b\x1b", 8), "ab\\u{1b}.. (4 bytes)");
         assert_eq!(visible("äää", 3), "ä.. (6 bytes)");
         let megabytes = "\u{1}".repeat(8 << 20);

@@ -1,11 +1,11 @@
-//! Tests that look at or change what belongs to their whole process: its descriptors, its memory, its limits.
+//! Tests that read or change state of their whole process: its descriptors, its memory, its limits.
 
 use std::process::Command;
 use std::time::Duration;
 
 use crate::finish_within;
 
-/// Runs the rest of a test in a process of its own. The first statement of such a test.
+/// Runs the rest of a test in a process of its own. It must be the test's first statement.
 #[macro_export]
 macro_rules! alone {
     () => {
@@ -16,14 +16,14 @@ macro_rules! alone {
     };
 }
 
-/// The variable that names the test for which a process was started.
+/// The environment variable with the name of the test that a child process runs.
 const NAME: &str = "KS_ALONE";
 
-/// The longest that such a test takes.
+/// Time limit of a test in its own process.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Whether this process runs the one test that has this function in it. If not, starts a process that does, and panics with
-/// its output if the test fails there.
+/// Returns true in the process that runs the one test that contains this function. In any other process it
+/// starts one that does, and panics with the child's output if the test fails there.
 pub fn is_alone(function: &str) -> bool {
     let test = function.strip_suffix("::here").unwrap_or(function);
     let (_, test) = test.split_once("::").expect("a function of a test binary");

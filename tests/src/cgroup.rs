@@ -1,4 +1,4 @@
-//! Control groups of a test's own. Needs root, and control groups of version 2.
+//! Control groups for single tests. Needs root, and control groups of version 2.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{Outcome, finish, is_within};
 pub struct Group(PathBuf);
 
 impl Group {
-    /// A new one, without processes.
+    /// Creates a control group without processes.
     pub fn new() -> Group {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
@@ -27,22 +27,22 @@ impl Group {
         Group(path)
     }
 
-    /// Its folder.
+    /// Returns the group's folder in cgroupfs.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Its number in the kernel: the inode of its folder.
+    /// Returns the group's id in the kernel, which is the inode number of its folder.
     pub fn id(&self) -> u64 {
         std::fs::metadata(&self.0).expect("it is there").ino()
     }
 
-    /// Puts a process into it.
+    /// Moves a process into the group.
     pub fn add(&self, pid: u32) {
         std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("root may move processes");
     }
 
-    /// Runs a shell's command in it.
+    /// Runs a shell command in the group.
     pub fn run(&self, script: &str) -> Outcome {
         let script = format!("echo $$ > {}/cgroup.procs; {script}", self.0.display());
         finish(Command::new("sh").args(["-c", &script]))
@@ -57,7 +57,7 @@ impl Default for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel lets it go when its last process is gone. One that stays harms nobody.
+        // The kernel removes it only after its last process. A group that remains is harmless.
         is_within(Duration::from_millis(500), || std::fs::remove_dir(&self.0).is_ok());
     }
 }

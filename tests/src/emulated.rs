@@ -1,7 +1,7 @@
-//! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine, and 6.12 on an
-//! arm64 one with one kind of core or two.
+//! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine, and
+//! 6.12 on an arm64 one with one or two kinds of core.
 //!
-//! A module whose tests should pass there too has one test for each kernel that runs the others inside:
+//! A module whose tests should also pass there has one test per kernel, which runs the others inside:
 //!
 //! ```no_run
 //! use ks_tests::emulated::{Kernel, Machine};
@@ -23,10 +23,10 @@
 //! }
 //! ```
 //!
-//! Any other command runs there by [`Machine::run`]: `scripts/emulate` describes the machine. Booting takes some 4
-//! seconds, so each kernel is booted once in a test process, by the first test that needs it, and serves the others one
-//! after the other; it powers off when the process ends. The kernels come from Debian's archive by
-//! `scripts/guest-kernel`; without it these tests fail and report it.
+//! [`Machine::run`] runs any other command there; `scripts/emulate` describes the machine. Booting takes
+//! about 4 seconds, so the first test that needs a kernel boots it, and the kernel serves all tests of the
+//! process one after the other. It powers off when the process ends. `scripts/guest-kernel` fetches the
+//! kernels from Debian's archive; without it these tests fail and report it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -46,24 +46,24 @@ use nix::unistd::Pid;
 
 use crate::{Folder, Outcome, binary, finish, finish_within, number, repository};
 
-/// The kernels that can be emulated.
+/// A kernel that can be emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
-    /// Debian 12's own.
+    /// Debian 12's kernel for x86-64.
     V6_1,
-    /// Debian 12's backport.
+    /// Debian 12's backported kernel for x86-64.
     V6_12,
-    /// The same for arm64: one CPU, with a PMU of 7 counters. It runs what is built for it.
+    /// The same version for arm64: one CPU, with a PMU of 7 counters. It runs programs built for arm64.
     V6_12Arm64,
-    /// The same with two CPUs of two kinds, each with a core PMU of its own.
+    /// The same with two CPUs of different kinds, each with its own core PMU.
     V6_12Arm64Hybrid,
 }
 
 impl Kernel {
-    /// Those of this machine's architecture, older first.
+    /// The kernels of this machine's architecture, oldest first.
     pub const ALL: [Kernel; 2] = [Kernel::V6_1, Kernel::V6_12];
 
-    /// The version as `scripts/emulate` takes it and as [`inside`] gives it.
+    /// Returns the version as `scripts/emulate` takes it and as [`inside`] returns it.
     pub fn version(self) -> &'static str {
         match self {
             Kernel::V6_1 => "6.1",
@@ -73,7 +73,8 @@ impl Kernel {
         }
     }
 
-    /// The folder with what building a module for this kernel needs, as under `/`; fetched if need be.
+    /// Returns the folder with the headers for building a module for this kernel, laid out as under `/`.
+    /// Fetches them if they are missing.
     pub fn headers(self) -> PathBuf {
         let script = repository().join("scripts/guest-kernel");
         let mut command = Command::new(script);
@@ -83,14 +84,16 @@ impl Kernel {
     }
 }
 
-/// The kernel that runs this test if it is an emulated one, as [`Kernel::version`] gives it.
+/// Returns the emulated kernel that runs this test, as [`Kernel::version`] returns it, or none on the running
+/// kernel.
 pub fn inside() -> Option<String> {
     std::env::var("KS_EMULATED").ok()
 }
 
-/// Whether a test can run here that needs `what`, which the kernel has or has not.
+/// Returns whether a test that needs `what` can run here; `has` says whether the kernel has it.
 ///
-/// If not, the running kernel's test says so and is left to the emulated ones; in those it fails.
+/// Without it, the test on the running kernel prints that the emulated kernels run it; on an emulated kernel
+/// it panics.
 pub fn here_or_inside(what: &str, has: bool) -> bool {
     if has {
         return true;
@@ -101,17 +104,17 @@ pub fn here_or_inside(what: &str, has: bool) -> bool {
     false
 }
 
-/// A command for an emulated machine, and the files it needs there.
+/// A command for an emulated machine, and the files that it needs there.
 pub struct Machine {
     kernel: Kernel,
-    /// Copied before the command runs; gone when it has run.
+    /// Files that are copied before the command runs and removed after it.
     files: Folder,
     archived: bool,
     exports: String,
     limit: Duration,
 }
 
-/// A permit to keep one CPU busy. An emulated machine runs on one CPU; more of them at a time than there are CPUs would be
+/// A permit to keep one CPU busy. An emulated machine runs on one CPU. More machines than CPUs would be
 /// slower, and their time limits would depend on each other.
 struct Busy;
 
@@ -119,10 +122,10 @@ static BUSY: Mutex<usize> = Mutex::new(0);
 static IDLE: Condvar = Condvar::new();
 
 impl Busy {
-    /// Waits for a CPU.
+    /// Waits until a CPU is free.
     fn wait() -> Busy {
         let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
-        // A poisoned lock is one failed test, not a reason for the next.
+        // A poisoned lock means that one test failed; the next must not fail for it.
         let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
         let mut busy = IDLE.wait_while(busy, |busy| *busy >= cpus).unwrap_or_else(PoisonError::into_inner);
         *busy += 1;
@@ -139,26 +142,28 @@ impl Drop for Busy {
 
 /// A booted machine that serves requests. Source of the protocol: `scripts/emulate`, `--serve`.
 struct Session {
-    /// The script that runs the emulator: it ends by itself when the socket is closed.
+    /// The script that runs the emulator. It ends by itself when the socket is closed.
     script: Child,
     requests: UnixStream,
     answers: BufReader<UnixStream>,
 }
 
-/// One machine for each kernel, booted when first needed. Whoever holds a lock uses that machine alone.
+/// One machine per kernel, booted when first needed. The holder of a lock has exclusive use of that machine.
 static SESSIONS: [Mutex<Option<Session>>; 4] = [const { Mutex::new(None) }; 4];
 
-/// Modules that some test needs, loaded in every machine whose kernel has modules.
+/// Kernel modules that some test needs, loaded in every machine whose kernel supports modules.
 const MODULES: [&str; 3] = ["veth", "sch_ingress", "cls_bpf"];
 
-/// Moments at which tests kill a host there, if `KS_MOMENTS` is not set: each takes half a second.
+/// Default of `KS_MOMENTS` inside: the number of moments at which tests kill a host. Each takes half a
+/// second.
 const MOMENTS: u64 = 2;
 
-/// How long a machine may take to boot, its kernel fetched if need be.
+/// Time limit for booting a machine, including the download of its kernel.
 const BOOT: Duration = Duration::from_secs(300);
 
 impl Session {
-    /// Boots a kernel, with the commands of this build, the programs that tests call, and this test's own binary.
+    /// Boots a kernel with the commands of this build, the programs that tests call, and this test's own
+    /// binary.
     fn boot(kernel: Kernel) -> Result<Session, String> {
         let folder = Folder::new();
         let socket = folder.path("socket");
@@ -176,7 +181,7 @@ impl Session {
         }
         let console = folder.path("console");
         let errors = std::fs::File::create(&console).map_err(|error| error.to_string())?;
-        // Nothing is written to the pipe: it is closed when the script ends.
+        // The script writes nothing to the pipe, which closes when the script ends.
         script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut script = script.spawn().map_err(|error| format!("scripts/emulate: {error}"))?;
         let ended = script.stdout.take().ok_or("no pipe")?;
@@ -185,7 +190,7 @@ impl Session {
         let limit = PollTimeout::try_from(BOOT).map_err(|error| error.to_string())?;
         poll(&mut events, limit).map_err(|error| error.to_string())?;
         if events[0].any() != Some(true) {
-            // It may have ended by itself.
+            // It may already have ended.
             let _ = script.kill();
             let _ = script.wait();
             let said = std::fs::read_to_string(&console).unwrap_or_default();
@@ -201,7 +206,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The next line of an answer, within this time.
+    /// Reads the next line of an answer, within this time.
     fn line(&mut self, limit: Duration) -> Result<String, String> {
         let mut line = String::new();
         self.requests.set_read_timeout(Some(limit)).map_err(|error| error.to_string())?;
@@ -243,14 +248,15 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Closing the socket ends the machine; one that hangs is ended by its script. Only a machine that failed is dropped:
-        // the others end with the test's process.
+        // Closing the socket ends the machine; the script kills one that hangs. Only a machine that failed is
+        // dropped: the others end with the test's process.
         let _ = kill(Pid::from_raw(self.script.id() as i32), Signal::SIGTERM);
         let _ = self.script.wait();
     }
 }
 
-/// The programs that every machine has, and their paths there. Copies have no debug information: it is most of them.
+/// Returns the programs that every machine has, and their paths there. The copies are stripped, because debug
+/// information is most of their size.
 fn programs(folder: &Folder) -> Vec<(PathBuf, PathBuf)> {
     let bpftool = ["/usr/sbin/bpftool", "/sbin/bpftool", "/usr/bin/bpftool"];
     let bpftool = bpftool.iter().find(|path| Path::new(path).exists());
@@ -265,7 +271,7 @@ fn programs(folder: &Folder) -> Vec<(PathBuf, PathBuf)> {
     programs
 }
 
-/// This test's own binary.
+/// Returns the path of this test's own binary.
 fn own_path() -> PathBuf {
     std::env::current_exe().expect("a test knows its own path")
 }
@@ -276,19 +282,19 @@ fn quoted(part: &OsStr) -> String {
 }
 
 impl Machine {
-    /// The machine of a kernel.
+    /// Creates a command for the machine of a kernel, with a limit of two minutes.
     pub fn new(kernel: Kernel) -> Machine {
         let limit = Duration::from_secs(120);
         Machine { kernel, files: Folder::new(), archived: false, exports: String::new(), limit }
     }
 
-    /// With a copy of a file or folder under the same path.
+    /// Adds a copy of a file or folder under the same path.
     pub fn file(self, path: impl AsRef<Path>) -> Machine {
         let inside = path.as_ref().to_str().expect("a path is text").to_owned();
         self.file_as(path, &inside)
     }
 
-    /// The same, under another path.
+    /// Adds a copy of a file or folder under another path.
     pub fn file_as(mut self, path: impl AsRef<Path>, inside: &str) -> Machine {
         let target = self.files.path(inside.trim_start_matches('/'));
         let parent = target.parent().expect("it lies in the folder");
@@ -299,21 +305,23 @@ impl Machine {
         self
     }
 
-    /// With an environment variable for the command.
+    /// Sets an environment variable for the command.
     pub fn env(mut self, name: &str, value: &str) -> Machine {
         writeln!(self.exports, "export {name}={}", quoted(value.as_ref())).expect("a string grows");
         self
     }
 
-    /// With more than two minutes, or less.
+    /// Sets the command's time limit, in seconds.
     pub fn seconds(mut self, seconds: u64) -> Machine {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// Runs one command to its end, in the machine that serves this test's process; boots it if it is the first.
+    /// Runs one command to its end in the machine that serves this test's process, and boots the machine if
+    /// necessary.
     ///
-    /// Panics if there is no emulator or no kernel, or the command is out of time. The next command then gets a new machine.
+    /// Panics if there is no emulator or no kernel, or the command exceeds its time limit. The next command
+    /// then gets a new machine.
     pub fn run<S: AsRef<OsStr>>(self, command: &[S]) -> Outcome {
         let session = &SESSIONS[self.kernel as usize];
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -347,8 +355,8 @@ impl Machine {
         session.run(&format!("{}{}\n", self.exports, parts.join(" ")), self.limit)
     }
 
-    /// Runs the tests of a module of this test binary (`module_path!()`) whose names contain one of these words, one after
-    /// another, inside. Panics with their output if one fails or none is found.
+    /// Runs the tests of a module of this test binary (`module_path!()`) whose names contain one of these
+    /// filters, one after another, inside. Panics with their output if one fails or none is found.
     pub fn run_tests(self, module: &str, filters: &[&str]) {
         if inside().is_some() {
             return;

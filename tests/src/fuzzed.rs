@@ -1,8 +1,9 @@
-//! Bodies for any bytes: what reads a plugin's file, a policy, a BPF object, types, a record, a signature, and what a guest
-//! calls. Each must give an answer; a panic is a finding, and so is what the host calls its own defect.
+//! Fuzz bodies that accept any bytes: readers of plugin files, policies, BPF objects, types, records and
+//! signatures, and the calls of a guest. Each must return an answer. A panic is a finding, and so is an
+//! internal error of the host.
 //!
-//! [`mutated`] changes inputs by chance; it does not see which code they reach. The targets of `fuzz/` have the same bodies
-//! and do.
+//! [`mutated`] changes inputs randomly, without coverage feedback. The targets of `fuzz/` have the same
+//! bodies and use coverage.
 
 mod calls;
 
@@ -18,17 +19,17 @@ use crate::guest::core_module;
 use crate::plugins::admitted;
 use crate::{compile, component};
 
-/// A target: its name, what is done with bytes, and inputs to begin with.
+/// A fuzz target: its name, its body, and its seed inputs.
 pub struct Target {
-    /// Its name.
+    /// Unique name, also of the target's folder of kept inputs.
     pub name: &'static str,
-    /// What is done with bytes.
+    /// Processes one input; panics on a finding.
     pub body: fn(&[u8]),
-    /// Inputs to begin with.
+    /// Returns valid inputs from which mutation starts.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets.
+/// All fuzz targets, in no particular order.
 pub const TARGETS: [Target; 9] = [
     Target { name: "sections", body: sections, seeds: plugins },
     Target { name: "manifest", body: manifest, seeds: manifests },
@@ -41,17 +42,17 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "calls", body: calls::run, seeds: calls::sequences },
 ];
 
-/// Numbers by chance (SplitMix64), the same for the same seed.
+/// A random number generator (SplitMix64), deterministic for a seed.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Begins with a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The next number, below this one, which is not 0.
+    /// Returns the next number, below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -61,10 +62,11 @@ impl Rng {
     }
 }
 
-/// Words of 1, 2, 4 and 8 bytes at which readers go wrong.
+/// Boundary values for words of 1, 2, 4 and 8 bytes.
 const EDGES: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
 
-/// One of these inputs with some changes: bits, bytes, words at the edges, pieces cut, doubled, or taken from another.
+/// Returns one of these inputs with random changes: bits, bytes, boundary words, and pieces that are cut,
+/// doubled, or taken from another input.
 pub fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = corpus[rng.below(corpus.len())].clone();
     for _ in 0..=rng.below(6) {
@@ -95,7 +97,7 @@ pub fn mutated(corpus: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A file, and what is asked of it before it runs.
+/// Reads a plugin file and everything that the host reads of it before a run.
 pub fn sections(bytes: &[u8]) {
     let Ok(plugin) = Plugin::from_bytes(bytes) else { return };
     let _ = (plugin.object_set().is_ok(), plugin.tests().count(), plugin.shared_bytes());
@@ -111,7 +113,7 @@ fn plugins() -> Vec<Vec<u8>> {
     vec![plain, bare.expect("it fits the world"), compile("whole", script).plugin]
 }
 
-/// A manifest in an otherwise empty component, with settings for what it says.
+/// Reads a manifest in an otherwise empty component, and applies settings to its config blocks.
 pub fn manifest(bytes: &[u8]) {
     let file = with_section(&EMPTY, section::MANIFEST, bytes);
     let Ok(plugin) = Plugin::from_bytes(file) else { return };
@@ -123,7 +125,7 @@ pub fn manifest(bytes: &[u8]) {
     let _ = ks_host::world::StackMap::all(plugin.manifests());
 }
 
-/// An empty component.
+/// The bytes of an empty component.
 const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
 fn with_section(file: &[u8], name: &str, record: &[u8]) -> Vec<u8> {
@@ -153,7 +155,7 @@ fn manifests() -> Vec<Vec<u8>> {
     all
 }
 
-/// The text of a policy; what is understood is written as it is read.
+/// Parses a policy; the text printed for an accepted policy must parse to the same policy.
 pub fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(policy) = Policy::from_toml(text) {
@@ -177,7 +179,8 @@ fn policies() -> Vec<Vec<u8>> {
     texts.map(String::into_bytes).to_vec()
 }
 
-/// A BPF object: the strict reader, then libbpf's, which must take whatever the writer makes. Nothing reaches the kernel.
+/// Reads a BPF object with the strict reader, then with libbpf, which must accept everything that the writer
+/// writes. Nothing reaches the kernel.
 pub fn object(bytes: &[u8]) {
     if let Ok(admitted) = admitted("fuzz", bytes) {
         let object = Object::open(admitted).expect("libbpf takes what was read and written again");
@@ -185,12 +188,12 @@ pub fn object(bytes: &[u8]) {
     }
 }
 
-/// A BPF object: what is read is written, read again unchanged, and written the same again.
+/// Reads a BPF object, writes it, reads it again unchanged, and writes the same bytes again.
 pub fn model(bytes: &[u8]) {
     object::testing::check(bytes).expect("what is read is written and read again unchanged");
 }
 
-/// BTF: every type, what it is made of, and what is looked up in it.
+/// Reads BTF: every type, its components, and lookups in it.
 pub fn btf(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes) else { return };
     let _ = (btf.find_struct("Seen"), btf.find_enum("xdp_action"), btf.find_function("p").is_ok());
@@ -215,7 +218,7 @@ fn types() -> Vec<Vec<u8>> {
     elves().into_iter().map(section).collect()
 }
 
-/// A record of a run.
+/// Reads a record of a run.
 pub fn record(bytes: &[u8]) {
     let _ = Record::read(bytes).is_ok();
 }
@@ -232,7 +235,7 @@ fn records() -> Vec<Vec<u8>> {
     ends.map(|end| format!("{header}{calls}{end}").into_bytes()).to_vec()
 }
 
-/// A signature in an otherwise empty component, and the text of a key.
+/// Reads a signature in an otherwise empty component, and the text of a key.
 pub fn signature(bytes: &[u8]) {
     let _ = std::str::from_utf8(bytes).map(|text| PublicKey::read(text).is_ok());
     let Ok(plugin) = Plugin::from_bytes(with_section(&EMPTY, section::SIGNATURE, bytes)) else { return };
@@ -241,7 +244,7 @@ pub fn signature(bytes: &[u8]) {
 
 fn signatures() -> Vec<Vec<u8>> {
     let plugin = Plugin::from_bytes(EMPTY).expect("a plugin");
-    // For tests alone, by RFC 8410.
+    // A key for tests only, in the format of RFC 8410.
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFYwJBkM1y+aFqsrAdqNgDygp2TU3CQi/LJUKNZHiPyJ\n\
                -----END PRIVATE KEY-----\n";
     let signed = ks_host::plugin::sign(&plugin, "somebody", key).expect("it can be signed");

@@ -1,9 +1,9 @@
-//! Guests that know the contract and not the language: every function of the world as an import of a core module, for
-//! modules that are written by hand or made by chance.
+//! Guests that use the contract without the language: every function of the world as an import of a core
+//! module, for modules that are written by hand or generated.
 //!
-//! [`core_module`] gives the text of a module with imports under short names (`$clock.sleep`, `$perf.attachment.read`,
-//! `$perf.attachment.drop`), a memory of two pages and a bump allocator. Results are written to [`RESULT`]; from
-//! [`DATA`] on the memory is the body's.
+//! [`core_module`] returns the text of a module with imports under short names (`$clock.sleep`,
+//! `$perf.attachment.read`, `$perf.attachment.drop`), a memory of two pages and a bump allocator. Results are
+//! written to [`RESULT`]; the memory from [`DATA`] on belongs to the body.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,27 +15,27 @@ use wit_parser::{
     Type, TypeDefKind, TypeId, WasmImport, WorldItem, WorldKey,
 };
 
-/// Where results are written: 1 KiB of room.
+/// Address of the result area, 1 KiB.
 pub const RESULT: u32 = 1024;
-/// Where the memory of a body begins.
+/// Address at which the body's memory starts.
 pub const DATA: u32 = 2048;
-/// Where the allocator begins: the second page.
+/// Address at which the allocator starts: the second page.
 const HEAP: u32 = 65536;
 
-/// What one core parameter, or a pair of them, means.
+/// The meaning of one core parameter, or of a pair of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// A handle of this resource.
+    /// A handle of this resource type.
     Handle(String),
     /// Two parameters: address and length of a text or of bytes.
     Text,
-    /// Two parameters: address and length of a list of anything else.
+    /// Two parameters: address and length of a list of any other element type.
     List,
-    /// 32 bits, of which so many values mean something; 0: all.
+    /// 32 bits with this many valid values; 0 means that all are valid.
     Number32(u32),
-    /// 64 bits.
+    /// 64 bits, all of them valid.
     Number64,
-    /// An address of parameters, or of the room for a result.
+    /// An address of spilled parameters, or of the result area.
     Pointer,
 }
 
@@ -46,23 +46,24 @@ pub struct Import {
     pub short: String,
     module: String,
     name: String,
-    /// What its parameters mean, in order; the room for the result is the last if `writes_result`.
+    /// The meaning of its parameters, in order. The result area is the last one if `writes_result`.
     pub roles: Vec<Role>,
-    /// It writes its result to an address that is its last parameter.
+    /// Whether it writes its result to memory, at the address in its last parameter.
     pub writes_result: bool,
-    /// The resource of which a new handle comes: 4 bytes behind the start of the result if it is written, else the result.
+    /// The resource type of a new handle in its result: 4 bytes after the start of a written result,
+    /// otherwise the result itself.
     pub makes: Option<String>,
-    /// What it returns, in core types.
+    /// Its results, as core types.
     results: Vec<&'static str>,
 }
 
 impl Import {
-    /// Whether it returns a number to the core.
+    /// Returns whether it has a core result.
     pub fn returns(&self) -> bool {
         !self.results.is_empty()
     }
 
-    /// The core types of its parameters.
+    /// Returns the core types of its parameters.
     fn params(&self) -> Vec<&'static str> {
         let types = |role: &Role| match role {
             Role::Text | Role::List => vec!["i32", "i32"],
@@ -72,7 +73,7 @@ impl Import {
         self.roles.iter().flat_map(types).collect()
     }
 
-    /// The text that imports it.
+    /// Returns the import declaration in text form.
     pub fn text(&self) -> String {
         let list = |keyword: &str, types: &[&str]| match types {
             [] => String::new(),
@@ -84,14 +85,14 @@ impl Import {
     }
 }
 
-/// All functions of the world `plugin`, and the drops of its resources, in the order of the contract.
+/// Returns all functions of the world `plugin`, and the drops of its resources, in the order of the contract.
 pub fn imports() -> &'static [Import] {
     static IMPORTS: LazyLock<Vec<Import>> = LazyLock::new(read);
     &IMPORTS
 }
 
-/// A module with a memory of this many pages, an allocator, and these functions, one of which must export `run`. It imports
-/// what they name, and no more: each import costs the compilation time.
+/// Returns a module with a memory of this many pages, an allocator, and these functions, one of which must
+/// export `run`. It imports only the functions that they call, because each import costs compilation time.
 pub fn core_module(pages: u32, body: &str) -> String {
     let is_name = |char: char| char.is_ascii_alphanumeric() || "$.-".contains(char);
     let names: BTreeSet<&str> = body.split(|char| !is_name(char)).collect();
@@ -106,7 +107,7 @@ pub fn core_module(pages: u32, body: &str) -> String {
     )
 }
 
-/// A data segment with these bytes.
+/// Returns a data segment with these bytes.
 pub fn data(address: u32, bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -197,7 +198,7 @@ fn name_of(resolve: &Resolve, resource: TypeId) -> String {
     ty.name.clone().unwrap_or_default()
 }
 
-/// The resource of which this type has a new handle.
+/// Returns the resource type of a new handle in a result of this type, or none.
 fn resource_type(resolve: &Resolve, ty: &Type) -> Option<String> {
     let Type::Id(id) = ty else { return None };
     match &resolve.types[*id].kind {
@@ -229,7 +230,7 @@ fn roles_of(resolve: &Resolve, ty: &Type) -> Vec<Role> {
         TypeDefKind::Option(ty) => [vec![Role::Number32(2)], roles_of(resolve, ty)].concat(),
         TypeDefKind::Enum(cases) => vec![Role::Number32(cases.cases.len() as u32)],
         TypeDefKind::Variant(variant) => {
-            // The cases share their parameters, of which the longest has all.
+            // The cases share their parameters, so the longest case has all of them.
             let payloads = variant.cases.iter().filter_map(|case| case.ty.as_ref());
             let longest = payloads.map(|ty| roles_of(resolve, ty)).max_by_key(Vec::len);
             [vec![Role::Number32(variant.cases.len() as u32)], longest.unwrap_or_default()].concat()

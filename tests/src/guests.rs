@@ -1,4 +1,4 @@
-//! Plugins that are not made by `ks`: built from source by the tools of their language.
+//! Plugins that other compilers than `ks` build from source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use crate::{binary, finish, finish_within, repository};
 
-/// Where cargo keeps what it makes of plugins: the next run is short.
+/// Returns cargo's target folder for plugins. It is kept, so that the next run is short.
 pub fn target_folder() -> PathBuf {
     let folder = binary("ks").with_file_name("guests");
     std::fs::create_dir_all(&folder).expect("the target folder is writable");
     folder
 }
 
-/// Builds a Rust plugin by `scripts/guest-cargo`: the project in this folder, with this file name. Gives the component.
+/// Builds a Rust plugin by `scripts/guest-cargo`: the project in this folder, with this file name. Returns
+/// the component.
 ///
-/// `variable` is a variable of the environment and its value. Panics with what cargo says.
+/// `variable` is an environment variable and its value. Panics with cargo's output on failure.
 pub fn rust(folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u8> {
     rust_for("wasm32-unknown-unknown", folder, name, variable)
 }
 
-/// The same for another target of Rust.
+/// Builds a Rust plugin like [`rust`], for another Rust target.
 ///
 /// Panics as [`rust`].
 pub fn rust_for(triple: &str, folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u8> {
@@ -34,17 +35,18 @@ pub fn rust_for(triple: &str, folder: &Path, name: &str, variable: Option<(&str,
     if folder.join("Cargo.lock").exists() {
         cargo.arg("--locked");
     }
-    // What this build's cargo sets for its own.
+    // These variables are set by the cargo that runs the tests.
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    // The first time the compiler is fetched, and the standard library is built.
+    // The first build fetches the compiler and builds the standard library.
     let outcome = finish_within(&mut cargo, Duration::from_secs(900));
     assert_eq!(outcome.code, 0, "{}: {}{}", folder.display(), outcome.stdout, outcome.stderr);
     let file = target.join(triple).join("release").join(name);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Starts a Rust plugin in this folder by `ks init rust` and returns its folder, with the dependencies that the other plugins
-/// of the tests are locked to: with newer ones the compiler, which the macros contain, would be built once more.
+/// Creates a Rust plugin in this folder by `ks init rust` and returns its folder. Its dependencies are locked
+/// to those of the other plugins of the tests: newer ones would build the compiler, which the macros contain,
+/// once more.
 pub fn started(folder: &Path, name: &str) -> PathBuf {
     let started = finish(crate::command("ks").current_dir(folder).args(["init", "rust", name]));
     assert_eq!((started.code, started.stderr.as_str()), (0, ""), "{started:#?}");
@@ -54,9 +56,11 @@ pub fn started(folder: &Path, name: &str) -> PathBuf {
     started
 }
 
-/// Runs the unit tests of a Rust plugin, which need no kernel: `cargo test` in this folder. Panics with what it says.
+/// Runs `cargo test` of a Rust plugin in this folder; its unit tests need no kernel. Panics with the output
+/// on failure.
 pub fn rust_tests(folder: &Path) {
-    // By the compiler that plugins are built with: their macros, and what these need, are there then.
+    // Uses the compiler that builds plugins, because it has already built their macros and the macros'
+    // dependencies.
     let mut cargo = Command::new(repository().join("scripts/guest-cargo"));
     cargo.args(["test", "--release"]).current_dir(folder).env("CARGO_TARGET_DIR", target_folder());
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");

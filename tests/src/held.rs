@@ -1,4 +1,4 @@
-//! Programs and maps that the kernel holds, whoever loaded them.
+//! BPF programs and maps that the kernel holds, regardless of the process that loaded them.
 #![expect(unsafe_code, reason = "bpf(2) through libbpf's functions")]
 
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ use libbpf_sys::{
     bpf_prog_get_next_id, bpf_prog_info,
 };
 
-/// Names of all programs and maps, cut by the kernel after 15 bytes: `prog NAME`, `map NAME`.
+/// Returns the names of all programs and maps, which the kernel cuts after 15 bytes: `prog NAME`, `map NAME`.
 ///
 /// # Errors
 /// If they cannot be listed: that needs CAP_SYS_ADMIN.
@@ -31,7 +31,7 @@ pub fn names() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Calls a function with a descriptor of each object of a kind.
+/// Calls a function with a descriptor of each program, or of each map.
 fn each(
     next: unsafe extern "C" fn(u32, *mut u32) -> i32,
     open: unsafe extern "C" fn(u32) -> i32,
@@ -48,20 +48,21 @@ fn each(
         let descriptor = unsafe { open(id) };
         if descriptor < 0 {
             let error = io::Error::last_os_error();
-            // It was freed since.
+            // The kernel freed it in the meantime.
             if error.kind() == io::ErrorKind::NotFound {
                 continue;
             }
             return Err(error);
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         see(&unsafe { OwnedFd::from_raw_fd(descriptor) })?;
     }
 }
 
-/// A description by the kernel. `T` is its struct for this kind of object, in which every pointer is an empty buffer.
+/// Returns the kernel's description of an object. `T` is the kernel's struct for its kind; a pointer that is
+/// zero is an empty buffer.
 fn info<T>(descriptor: &OwnedFd) -> io::Result<T> {
-    // SAFETY: the structs are numbers and addresses, of which all zero is one.
+    // SAFETY: the structs consist of numbers and addresses, for which zero is valid.
     let mut info: T = unsafe { std::mem::zeroed() };
     let mut len = size_of::<T>() as u32;
     // SAFETY: the kernel writes at most `len` bytes, which `info` has.

@@ -1,5 +1,5 @@
-//! What the whole-program tests share: compiling scripts, running `ks` and `ks-host`, components from WAT, and looking
-//! at what the kernel holds.
+//! Shared code of the whole-program tests: compiling scripts, running `ks` and `ks-host`, components from
+//! WAT, and listing the objects that the kernel holds.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
@@ -32,19 +32,20 @@ pub mod runs;
 mod usage;
 pub mod watched;
 
-/// A command of this build: `ks` or `ks-host`, beside the tests.
+/// Returns a command of this build: `ks` or `ks-host`, next to the tests.
 pub fn command(name: &str) -> Command {
     Command::new(binary(name))
 }
 
-/// `ks-host` with everything allowed, for tests of what a policy has no part in.
+/// Returns `ks-host` with everything allowed, for tests that do not concern the policy.
 pub fn allowed() -> Command {
     let mut host = command("ks-host");
     host.args(["--allow", "all"]);
     host
 }
 
-/// A script with these lines in a program that runs at every switch of tasks; prints the globals `a`, `b` and `c`.
+/// Returns a script that runs these lines in a program at every context switch, and prints the globals `a`,
+/// `b` and `c`.
 pub fn at_switches(declared: &str, body: &str) -> String {
     format!(
         "{declared}
@@ -67,7 +68,7 @@ pub fn at_switches(declared: &str, body: &str) -> String {
     )
 }
 
-/// The path of a command of this build.
+/// Returns the path of a command of this build.
 pub fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     let folder = test.parent().and_then(Path::parent).expect("tests lie two folders below the target folder");
@@ -76,23 +77,23 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// The value of an environment variable that makes a run large; `default` if it is not set.
+/// Returns the number in an environment variable that enlarges a test run, or `default` if it is not set.
 pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| {
         text.parse().unwrap_or_else(|error| panic!("{variable} is {text:?}: {error}"))
     })
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// A folder for one test, removed when dropped.
+/// A temporary folder for one test, removed when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new, empty folder that every user may read.
+    /// Creates an empty folder that every user may read.
     pub fn new() -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ks-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -101,12 +102,12 @@ impl Folder {
         Folder(path)
     }
 
-    /// A path in it.
+    /// Returns the path of a file in the folder.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file into it.
+    /// Writes a file into the folder and returns its path.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("the temporary folder is writable");
@@ -122,28 +123,29 @@ impl Default for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that stays behind harms nobody; a panic while another unwinds would hide its reason.
+        // A folder that remains is harmless; a second panic during unwinding would hide the first one's
+        // message.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What a command printed and how it ended.
+/// The output and exit status of a command.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Standard output.
+    /// The whole standard output, as UTF-8.
     pub stdout: String,
-    /// Standard error.
+    /// The whole standard error, as UTF-8.
     pub stderr: String,
-    /// The exit code; 128 and the signal's number if a signal ended it.
+    /// The exit code; 128 plus the signal's number if a signal ended it.
     pub code: i32,
-    /// The signal that ended it.
+    /// The signal that ended it; none if it exited.
     pub signal: Option<i32>,
-    /// The most memory that it had resident at once, in KiB; none where nobody measured it.
+    /// Peak resident memory in KiB; none where it was not measured.
     pub most_memory_kib: Option<i64>,
 }
 
 impl Outcome {
-    /// What a command printed before it ended so.
+    /// Creates an outcome from an exit status and both outputs.
     pub fn of(status: ExitStatus, stdout: String, stderr: &[u8]) -> Outcome {
         let signal = status.signal();
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
@@ -151,24 +153,24 @@ impl Outcome {
         Outcome { stdout, stderr, code, signal, most_memory_kib: None }
     }
 
-    /// The words of the first line of standard output that begins with `name`.
+    /// Returns the words of the first line of standard output whose first word is `name`.
     pub fn row(&self, name: &str) -> Vec<&str> {
         let row = self.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
         row.unwrap_or_else(|| panic!("no row `{name}` in {self:#?}")).split_whitespace().collect()
     }
 
-    /// The numbers of the first line of standard output that begins with `name`.
+    /// Returns the numbers in the first line of standard output whose first word is `name`.
     pub fn numbers(&self, name: &str) -> Vec<i64> {
         self.row(name).iter().filter_map(|field| field.parse().ok()).collect()
     }
 }
 
-/// Runs a command to its end, at most a minute.
+/// Runs a command to its end, with a limit of one minute.
 pub fn finish(command: &mut Command) -> Outcome {
     finish_within(command, Duration::from_secs(60))
 }
 
-/// Runs a command to its end; one that hangs for longer is killed.
+/// Runs a command to its end, and kills it at the limit.
 pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     let mut child = command
         .stdin(Stdio::null())
@@ -180,7 +182,7 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
         if ended.recv_timeout(limit).is_err() {
-            // Ends a command that hangs, so that the test fails with what it printed.
+            // Kills a command that hangs, so that the test fails with its output.
             let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGKILL);
         }
     });
@@ -189,7 +191,7 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     let stderr = bytes(stderr);
     let stdout = stdout.join().expect("the reader does not panic");
     let (status, most_memory_kib) = usage::wait(child).expect("the child is ours");
-    // The guard may have given up already.
+    // The guard thread may already have ended.
     let _ = done.send(());
     guard.join().expect("the guard does not panic");
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
@@ -207,15 +209,15 @@ pub fn compile(project: &str, script: &str) -> Built {
     try_compile(project, script).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Compiles a script, for the types of the kernel that runs if it asks about them.
+/// Compiles a script; uses the types of the running kernel if the script needs them.
 ///
 /// # Errors
-/// Its diagnostics, if it has errors.
+/// The diagnostics, if the script has errors.
 pub fn try_compile(project: &str, script: &str) -> Result<Built, String> {
     try_compile_for(project, script, Target::default())
 }
 
-/// The same for a target.
+/// Compiles a script like [`try_compile`], for a given target.
 ///
 /// # Errors
 /// See [`try_compile`].
@@ -234,19 +236,19 @@ pub fn try_compile_for(project: &str, script: &str, target: Target) -> Result<Bu
     })
 }
 
-/// Compiles a script and runs it with these words for it.
+/// Compiles a script and runs it with these arguments.
 pub fn run_script<S: AsRef<OsStr>>(project: &str, script: &str, arguments: &[S]) -> Outcome {
     run_plugin(project, &compile(project, script).plugin, arguments)
 }
 
-/// Runs plugin bytes with these words for it.
+/// Runs the bytes of a plugin with these arguments.
 pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], arguments: &[S]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write(&format!("{project}.wasm"), plugin);
     finish(allowed().arg(file).arg("--").args(arguments))
 }
 
-/// A plugin from the text of a core module, which imports and exports by the canonical ABI.
+/// Builds a plugin from the text of a core module, which imports and exports by the canonical ABI.
 ///
 /// # Errors
 /// If the text is no module, or the module does not fit the world.
@@ -254,7 +256,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
     component_of(project, &wat::parse_str(wat)?, objects)
 }
 
-/// The same from the module itself.
+/// Builds a plugin from a core module in binary form.
 ///
 /// # Errors
 /// If the module does not fit the world.
@@ -275,8 +277,8 @@ pub fn component_of(project: &str, core: &[u8], objects: &[BpfRecord]) -> Result
     Ok(ks_compiler::plugin::assemble(core, objects, &manifest, Checks::EveryStage)?)
 }
 
-/// Names of the programs and maps that the kernel holds now and that begin with `prefix`: `prog NAME`, `map NAME`. The kernel
-/// cuts names after 15 bytes, so that is all of the prefix that counts.
+/// Returns the names of the programs and maps that the kernel holds now and that begin with `prefix`: `prog
+/// NAME`, `map NAME`. The kernel cuts names after 15 bytes, so only that much of the prefix counts.
 ///
 /// # Errors
 /// If they cannot be listed.
@@ -287,7 +289,8 @@ pub fn kernel_objects(prefix: &str) -> Result<Vec<String>> {
     Ok(names.into_iter().filter(named).collect())
 }
 
-/// Waits until the kernel holds nothing whose name begins with `prefix`: it frees late. Panics after two seconds.
+/// Waits until the kernel holds no object whose name begins with `prefix`; it frees objects with a delay.
+/// Panics after two seconds.
 pub fn wait_until_gone(prefix: &str) {
     let left = || kernel_objects(prefix).expect("root may list what the kernel holds");
     assert!(is_within(Duration::from_secs(2), || left().is_empty()), "left behind: {:?}", left());
@@ -298,7 +301,8 @@ pub fn wait_until(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
     assert!(is_within(limit, holds), "not within {limit:?}: {what}");
 }
 
-/// Whether a condition holds within the limit, for what nobody reports: it is looked at again and again.
+/// Returns whether a condition becomes true within the limit. It polls, for conditions without a
+/// notification.
 pub fn is_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {

@@ -1,5 +1,5 @@
-//! Network namespaces with a wire between them, for tests that attach programs to interfaces. All of it is gone when it is
-//! dropped. Needs root and `ip`.
+//! Pairs of network namespaces connected by a wire, for tests that attach programs to interfaces. Dropping a
+//! wire removes everything. Needs root and `ip`.
 
 use std::fs::File;
 use std::net::UdpSocket;
@@ -11,19 +11,19 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::finish;
 
-/// Two namespaces, each with one end of a wire: `left` has 10.9.0.1, `right` has 10.9.0.2.
+/// Two namespaces, each with one end of a veth pair: `left` has 10.9.0.1, `right` has 10.9.0.2.
 pub struct Wire {
     left: String,
     right: String,
 }
 
-/// The name of the end in the left namespace.
+/// Interface name of the left end.
 pub const LEFT: &str = "left";
-/// The name of the end in the right namespace.
+/// Interface name of the right end.
 pub const RIGHT: &str = "right";
 
 impl Wire {
-    /// A new wire, both ends up.
+    /// Creates a wire with both ends up.
     pub fn new() -> Wire {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ks{}n{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -37,13 +37,14 @@ impl Wire {
             ip(&["-n", space, "link", "set", end, "up"]);
             ip(&["-n", space, "link", "set", "lo", "up"]);
         }
-        // No packets of the kernel's own: what is counted is what a test sends.
+        // Static neighbours suppress the kernel's own packets, so that tests count only packets that they
+        // send.
         ip(&["-n", left, "neigh", "add", "10.9.0.2", "lladdr", &mac(right, RIGHT), "dev", LEFT]);
         ip(&["-n", right, "neigh", "add", "10.9.0.1", "lladdr", &mac(left, LEFT), "dev", RIGHT]);
         wire
     }
 
-    /// The number of the left end in its namespace.
+    /// Returns the interface index of the left end in its namespace.
     pub fn index(&self) -> u32 {
         let output = ip(&["-n", &self.left, "-o", "link", "show", LEFT]);
         let number = output.split(':').next().and_then(|number| number.parse().ok());
@@ -56,14 +57,14 @@ impl Wire {
         ip(&[&fixed, parts].concat());
     }
 
-    /// A command of this build in the left namespace.
+    /// Returns a command of this build that runs in the left namespace.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", space(&self.left).display())).arg(crate::binary(name));
         command
     }
 
-    /// `ks-host` there, with everything allowed.
+    /// Returns `ks-host` in the left namespace, with everything allowed.
     pub fn allowed(&self) -> Command {
         let mut host = self.command("ks-host");
         host.args(["--allow", "all"]);
@@ -80,7 +81,7 @@ impl Wire {
         inside(&self.right, f)
     }
 
-    /// Sends so many UDP packets with so many bytes of data from the right end to a port of the left one.
+    /// Sends this many UDP packets with this many bytes of data from the right end to a port of the left one.
     pub fn send(&self, packets: usize, bytes: usize, port: u16) {
         self.in_right(|| {
             let socket = UdpSocket::bind("10.9.0.2:0").expect("the address is there");
@@ -90,7 +91,7 @@ impl Wire {
         });
     }
 
-    /// What `ip -d link show` says of the left end.
+    /// Returns the output of `ip -d link show` for the left end.
     pub fn describe_left(&self) -> String {
         ip(&["-n", &self.left, "-d", "link", "show", LEFT])
     }
@@ -104,7 +105,8 @@ impl Default for Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // A namespace that stays behind harms nobody; a panic while another unwinds would hide its reason.
+        // A namespace that remains is harmless; a second panic during unwinding would hide the first one's
+        // message.
         for space in [&self.left, &self.right] {
             let _ = Command::new("ip").args(["netns", "del", space]).status();
         }
@@ -126,7 +128,7 @@ fn inside<R: Send>(name: &str, f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// The hardware address of an interface.
+/// Returns the hardware address of an interface.
 fn mac(space: &str, interface: &str) -> String {
     let output = ip(&["-n", space, "link", "show", interface]);
     let mut parts = output.split_whitespace().skip_while(|part| *part != "link/ether");

@@ -1,7 +1,7 @@
-//! A command whose system calls of some kinds are looked at: the kernel asks here about each of them (seccomp's
-//! notifications), and one of them may get an error for its answer. Nothing of the command is replaced.
+//! Supervision of a command's system calls by seccomp notifications: the kernel reports each call of the
+//! chosen kinds, and the test may answer it with an error. Nothing of the command is replaced.
 //!
-//! Calls are counted from the start of the command's own `main` on; what the loader does before is not its.
+//! Calls are counted from the start of the command's own `main`; the loader's earlier calls do not count.
 //!
 //! Source: seccomp_unotify(2); include/uapi/linux/seccomp.h, v6.12.
 #![expect(unsafe_code, reason = "seccomp(2), and what a child may do between fork and exec")]
@@ -23,34 +23,34 @@ use crate::{Outcome, finish};
 /// A kind of system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Its name.
+    /// The call's name in the manual.
     pub name: &'static str,
-    /// Its number on this machine.
+    /// The call's number on this architecture.
     pub number: libc::c_long,
 }
 
-/// Which call is refused, and what the command is told.
+/// A call to refuse, and the error it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// The kind.
+    /// The kind of call.
     pub call: Call,
-    /// Which of this kind, from 0.
+    /// Index among the calls of this kind, from 0.
     pub nth: usize,
-    /// The error.
+    /// The error that the command receives.
     pub errno: Errno,
 }
 
 /// A call that waits for its answer.
 pub struct PendingCall {
-    /// Its place among the kinds that are watched.
+    /// Index of its kind among the supervised kinds.
     pub kind: usize,
-    /// Its arguments.
+    /// The raw arguments of the call.
     pub args: [u64; 6],
     thread: u32,
 }
 
 impl PendingCall {
-    /// Bytes of the caller's memory.
+    /// Reads bytes of the caller's memory.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -61,7 +61,8 @@ impl PendingCall {
     }
 }
 
-/// Runs a command to its end while these kinds of calls are watched. Gives how many it made of each, in their order.
+/// Runs a command to its end while it supervises these kinds of calls. Returns how many calls of each kind
+/// the command made, in the same order.
 ///
 /// # Errors
 /// If the kernel has no notifications, which it has since 5.9.
@@ -79,7 +80,8 @@ pub fn run(
     Ok((outcome, counts))
 }
 
-/// Runs a command to its end, and looks at each call of these kinds before the kernel does; it may answer with an error.
+/// Runs a command to its end, and passes each call of these kinds to a function before the kernel executes
+/// it. The function may answer the call with an error.
 ///
 /// # Errors
 /// If the kernel has no notifications, which it has since 5.9.
@@ -91,7 +93,7 @@ pub fn observe(
     let (ours, theirs) = UnixDatagram::pair()?;
     let filter = filter(watched);
     let socket = theirs.as_raw_fd();
-    // SAFETY: the closure makes only system calls, on what was allocated before the fork.
+    // SAFETY: the closure only makes system calls, on memory that was allocated before the fork.
     unsafe { command.pre_exec(move || watch(&filter, socket)) };
     std::thread::scope(|scope| {
         let supervisor = scope.spawn(|| supervise(&ours, watched, look));
@@ -101,10 +103,10 @@ pub fn observe(
     })
 }
 
-/// The first call of Rust's own start, before `main`.
+/// The first call of Rust's runtime, before `main`.
 const MARK: libc::c_long = libc::SYS_sigaltstack;
 
-/// A filter that asks about these calls and lets others pass.
+/// Returns a filter that notifies about these calls and allows all others.
 fn filter(watched: &[Call]) -> Vec<libc::sock_filter> {
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -121,11 +123,13 @@ fn filter(watched: &[Call]) -> Vec<libc::sock_filter> {
     steps
 }
 
-/// In the child: puts the filter up, tells the supervisor where its notifications are, and waits until it has them.
+/// In the child: installs the filter, sends the supervisor the number of the listener descriptor, and waits
+/// until the supervisor has it.
 fn watch(filter: &[libc::sock_filter], socket: RawFd) -> io::Result<()> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     let mut message = [0_i32; 2];
-    // SAFETY: the program lives until the call returns; the socket is this process's; the buffers live on this frame.
+    // SAFETY: the program lives until the call returns; the socket belongs to this process; the buffers are
+    // on this stack frame.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         message[0] = libc::getpid();
@@ -164,9 +168,9 @@ fn supervise(
     Ok(())
 }
 
-/// A descriptor of another process, as one of ours.
+/// Duplicates a descriptor of another process into this one.
 fn taken(pid: i32, descriptor: i32) -> io::Result<OwnedFd> {
-    // SAFETY: both calls take numbers; the descriptors they make are nobody's yet.
+    // SAFETY: both calls take numbers; the descriptors that they return have no owner yet.
     unsafe {
         let process = checked(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         let process = OwnedFd::from_raw_fd(process);
@@ -179,7 +183,7 @@ fn checked(answer: libc::c_long) -> io::Result<i32> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }
 }
 
-/// The next call that the command makes; none when it has ended.
+/// Returns the next call that the command makes, or none when it has ended.
 fn next(listener: &OwnedFd) -> io::Result<Option<libc::seccomp_notif>> {
     loop {
         let mut polled = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -188,21 +192,21 @@ fn next(listener: &OwnedFd) -> io::Result<Option<libc::seccomp_notif>> {
         if polled.revents & libc::POLLIN == 0 {
             return Ok(None);
         }
-        // SAFETY: a struct of numbers, of which all zero is one.
+        // SAFETY: a struct of numbers, for which zero is valid.
         let mut asked: libc::seccomp_notif = unsafe { zeroed() };
-        // SAFETY: the kernel writes one such struct, which it wants to be zero before.
+        // SAFETY: the kernel writes one such struct, which must be zero before.
         let answer =
             unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
         match Errno::result(answer) {
             Ok(_) => return Ok(Some(asked)),
-            // The thread was killed, or a signal came.
+            // The thread was killed, or a signal interrupted it.
             Err(Errno::ENOENT | Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// Lets the call go on, or refuses it.
+/// Lets the call continue, or refuses it.
 fn answer(listener: &OwnedFd, id: u64, errno: Option<Errno>) -> io::Result<()> {
     let error = errno.map_or(0, |errno| -(errno as i32));
     let flags = if errno.is_none() { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 } else { 0 };
@@ -210,7 +214,7 @@ fn answer(listener: &OwnedFd, id: u64, errno: Option<Errno>) -> io::Result<()> {
     // SAFETY: the kernel reads one such struct.
     let sent = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
     match Errno::result(sent) {
-        // The thread was killed meanwhile.
+        // The thread was killed in the meantime.
         Ok(_) | Err(Errno::ENOENT) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

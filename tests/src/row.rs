@@ -1,10 +1,10 @@
-//! What a row of the conformance table computes, in both halves.
+//! Rows of the conformance table, computed in both halves.
 
 use std::fmt::Write as _;
 
 use crate::run_script;
 
-/// The cases of one row, and what they share.
+/// The cases of one row, and the declarations that they share.
 #[derive(Default)]
 pub struct Row {
     shared: String,
@@ -12,20 +12,23 @@ pub struct Row {
 }
 
 impl Row {
-    /// Declarations; functions among them carry `@HELPER` and have names that begin with `X_`.
+    /// Creates a row with declarations. Functions among them carry `@HELPER` and have names that begin with
+    /// `X_`.
     pub fn with(shared: &str) -> Row {
         Row { shared: shared.to_owned(), cases: Vec::new() }
     }
 
-    /// The body of a function that gives a number. Its parameter `zero` is 0, which nobody knows at compile time.
+    /// Adds a case: the body of a function that returns a number. Its parameter `zero` is 0, which is unknown
+    /// at compile time.
     pub fn case(mut self, body: &str, expected: impl Into<i128>) -> Row {
         self.cases.push((body.to_owned(), expected.into() as u64));
         self
     }
 
-    /// The script in which each case is run as a helper of the kernel half at a page fault, and in the plugin.
+    /// Returns the script that runs each case as a helper of the kernel half at a page fault, and in the
+    /// plugin.
     pub fn script(&self) -> String {
-        // Types and maps stand once, functions and what they write once for each half.
+        // Types and maps are declared once; functions, and the variables that they write, once for each half.
         let (once, twice): (Vec<_>, Vec<_>) =
             self.shared.split("\n\n").partition(|part| !part.contains("X_"));
         let mut text = format!("{}\nvar results : u64[{}]\n", once.join("\n"), self.cases.len());
@@ -50,7 +53,7 @@ impl Row {
         text + "return 0\n}\n"
     }
 
-    /// Runs the cases; panics if one does not give what it should in both halves. Needs root.
+    /// Runs the cases; panics if one does not return its expected number in both halves. Needs root.
     #[track_caller]
     pub fn holds(self, row: &str) {
         let script = self.script();

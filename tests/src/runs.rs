@@ -1,4 +1,4 @@
-//! Scripts whose programs the kernel runs on packets of a test's own (BPF_PROG_TEST_RUN). Needs root.
+//! Scripts whose programs the kernel runs on a test's own packets (BPF_PROG_TEST_RUN). Needs root.
 
 use libbpf_rs::{MapCore as _, MapFlags, Object, ProgramInput};
 
@@ -6,15 +6,15 @@ use ks_compiler::pipeline::Target;
 
 use crate::try_compile_for;
 
-/// A loaded script.
+/// The loaded object of a script.
 pub struct Loaded(Object);
 
-/// What a run gave: the result, and the packet as it is now.
+/// The outcome of a test run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The result.
+    /// The program's return value.
     pub result: i32,
-    /// The packet.
+    /// The packet as the program left it.
     pub packet: Vec<u8>,
 }
 
@@ -36,7 +36,8 @@ impl Loaded {
         self.run_in(program, packet, &mut []).expect("the kernel runs it")
     }
 
-    /// Runs a program on a packet with a context, which is then as the program left it. None if the kernel does not.
+    /// Runs a program on a packet with a context, which the program may change. Returns none if the kernel
+    /// does not run it.
     pub fn run_in(&self, program: &str, packet: &[u8], context: &mut [u8]) -> Option<Run> {
         let program = self.0.progs_mut().find(|one| one.name() == program).expect("the object has it");
         let mut out = vec![0; packet.len() + 512];
@@ -52,20 +53,20 @@ impl Loaded {
         Some(Run { result: output.return_value.cast_signed(), packet })
     }
 
-    /// The entry of an array map, as a number.
+    /// Returns an element of an array map of numbers.
     pub fn entry(&self, map: &str, key: u32) -> u64 {
         let map = self.0.maps().find(|one| one.name() == map).expect("the object has it");
         let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).expect("readable").expect("present");
         value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// Sets an entry of an array map of numbers.
+    /// Sets an element of an array map of numbers.
     pub fn set(&self, map: &str, key: u32, value: u64) {
         let map = self.0.maps().find(|one| one.name() == map).expect("the object has it");
         map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).expect("writable");
     }
 
-    /// All entries of an array map.
+    /// Returns all elements of an array map of numbers.
     pub fn entries(&self, map: &str, len: u32) -> Vec<u64> {
         (0..len).map(|key| self.entry(map, key)).collect()
     }

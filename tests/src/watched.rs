@@ -1,4 +1,4 @@
-//! Threads that are watched: a script is attached, then a thread works, then the script is asked what it saw.
+//! Observed threads: a test attaches a script, lets a thread work, and then reads what the script counted.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ use nix::unistd::{Pid, gettid};
 
 use crate::{Folder, Outcome, allowed, compile};
 
-/// A script that runs in the background, and has said that it is ready.
+/// A script that runs in the background and has printed that it is ready.
 pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -21,14 +21,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Compiles and starts a script with these words, and waits until it is ready. It has a minute.
+    /// Compiles and starts a script with these arguments, and waits until it is ready. Its time limit is one
+    /// minute.
     pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, arguments: &[S]) -> Running {
         let mut host = allowed();
         host.args(["--timeout", "60"]);
         Running::begin(host, project, script, arguments, "ready")
     }
 
-    /// The same with a command of one's own, such as one in another network, and until a first line that starts so.
+    /// Compiles a script and starts it with a given host command, for example in another network namespace.
+    /// Waits for a first line that starts with `first`.
     pub fn begin<S: AsRef<OsStr>>(
         mut host: Command,
         project: &str,
@@ -42,7 +44,7 @@ impl Running {
         Running { _folder: Some(folder), ..running }
     }
 
-    /// Runs a command that runs a plugin, and waits for a first line that starts so.
+    /// Runs a command that runs a plugin, and waits for a first line that starts with `first`.
     pub fn of(host: &mut Command, first: &str) -> Running {
         let mut child = host
             .stdin(Stdio::null())
@@ -59,14 +61,14 @@ impl Running {
         running
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGINT, and waits until the process has ended.
     pub fn stop(self) -> Outcome {
-        // It is not waited for yet: even if it has ended it is there to be signalled.
+        // The process was not waited for yet, so the signal is valid even if it has ended.
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it is ours");
         self.finish()
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the process (SIGKILL), which must not have ended by itself.
     pub fn kill(mut self) {
         self.child.kill().expect("it is ours");
         let status = self.child.wait().expect("it is ours");
@@ -81,7 +83,7 @@ impl Running {
     }
 }
 
-/// A thread that does something when it is told to, on one CPU.
+/// A thread on one CPU that works when it is started.
 pub struct Worker {
     tid: i32,
     start: Sender<()>,
@@ -89,7 +91,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A thread that waits.
+    /// Creates a thread that waits.
     pub fn new(cpu: usize, work: impl FnOnce() + Send + 'static) -> Worker {
         let (sender, receiver): (Sender<i32>, Receiver<i32>) = mpsc::channel();
         let (start, started) = mpsc::channel();
@@ -98,7 +100,7 @@ impl Worker {
             set.set(cpu).expect("a small number");
             sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
             sender.send(gettid().as_raw()).expect("the test listens");
-            // Nobody starts it if the plugin does not.
+            // The start never comes if the plugin fails.
             if started.recv().is_ok() {
                 work();
             }
@@ -106,12 +108,12 @@ impl Worker {
         Worker { tid: receiver.recv().expect("the thread started"), start, thread }
     }
 
-    /// Its number, for `pid` of an event's options.
+    /// Returns the thread's id, for `pid` of an event's options.
     pub fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// Lets it work, to the end.
+    /// Starts the work and waits for its end.
     pub fn work(self) {
         self.start.send(()).expect("the thread waits");
         self.thread.join().expect("the thread does not panic");

@@ -1,46 +1,48 @@
-//! The kernel's helpers: what each is called, since when it is there, and what a program does with it. The one table of them:
-//! names and numbers for the compiler, classes for policies, versions for `ks-host check`.
+//! The kernel's BPF helpers: the name of each, the first kernel that has it, and the effect of a call. This
+//! is the only such table: names and numbers for the compiler, classes for policies, versions for `ks-host
+//! check`.
 //!
-//! Source: include/uapi/linux/bpf.h, `___BPF_FUNC_MAPPER`, and the tags that contain the commits which added the numbers. No
-//! helper was added since v6.2; functions of the kernel (kfuncs) are.
+//! Source: include/uapi/linux/bpf.h, `___BPF_FUNC_MAPPER`, and the tags that contain the commits which added
+//! the numbers. No helper was added since v6.2; the kernel adds kfuncs instead.
 
-/// A version of the kernel, `(6, 12)`.
+/// A kernel version as (major, minor): `(6, 12)`.
 pub type Version = (u32, u32);
 
-/// What a program that calls a helper does.
+/// The effect of a helper call, as policies distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelperClass {
-    /// It changes nothing but the plugin's own maps and ring buffers: it reads, or prints for whoever looks.
+    /// Changes nothing but the plugin's own maps and ring buffers: it reads, or prints to a log.
     Observes,
-    /// It changes packets and what becomes of them. The kernel has such helpers only for programs whose kind decides about
-    /// packets and sockets, which a policy is asked about.
+    /// Changes packets or decides what becomes of them. The kernel offers these helpers only to program kinds
+    /// that decide about packets and sockets, and a policy is asked about those kinds.
     Packets,
-    /// It sends packets or messages to another interface, CPU or socket, whatever that is.
+    /// Sends packets or messages to another interface, CPU or socket.
     Redirects,
-    /// It makes a function of the program run later.
+    /// Schedules a function of the program to run later.
     Timers,
-    /// It acts on others. What a policy that allows it trusts the plugin to do, after "to".
+    /// Changes something outside of the plugin. The text completes "a policy that allows it trusts the plugin
+    /// to ..".
     Steers(&'static str),
 }
 
 use HelperClass::{Observes, Packets, Redirects, Steers, Timers};
 
-/// A helper.
+/// One BPF helper function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Helper {
-    /// Its name, with `bpf_`.
+    /// The full name, including `bpf_`.
     pub name: &'static str,
-    /// The first kernel that has it for some kind of program.
+    /// The first kernel that offers it to any program kind.
     pub since: Version,
-    /// What it does.
+    /// The effect of a call; policies decide by it.
     pub class: HelperClass,
-    /// Whether it changes where a packet starts or ends, or where its bytes are: pointers into the packet are void then.
-    /// Source: net/core/filter.c, `bpf_helper_changes_pkt_data`, v6.18.
+    /// Whether it changes where a packet starts or ends, or where its bytes are. Such a call invalidates
+    /// pointers into the packet. Source: net/core/filter.c, `bpf_helper_changes_pkt_data`, v6.18.
     pub moves_packets: bool,
 }
 
 impl Helper {
-    /// Its name without `bpf_`, as policies have it.
+    /// Returns the name without `bpf_`, as policies write it.
     #[must_use]
     pub fn short_name(&self) -> &'static str {
         self.name.strip_prefix("bpf_").unwrap_or(self.name)
@@ -55,19 +57,19 @@ const fn helper(name: &'static str, since: Version, class: HelperClass) -> Helpe
     Helper { name, since, class, moves_packets: false }
 }
 
-/// The helper with a number of `enum bpf_func_id`; none of later kernels is known.
+/// Returns the helper with this number of `enum bpf_func_id`, or none for 0 and for numbers above the table.
 #[must_use]
 pub fn numbered(number: u32) -> Option<&'static Helper> {
     HELPERS.get(usize::try_from(number.checked_sub(1)?).ok()?)
 }
 
-/// The helper of a name, with or without `bpf_`, and its number.
+/// Returns the number and the helper of a name, which is written with or without `bpf_`.
 #[must_use]
 pub fn named(name: &str) -> Option<(u32, &'static Helper)> {
     (1..).zip(&HELPERS).find(|(_, helper)| helper.name == name || helper.short_name() == name)
 }
 
-/// All, number 1 first; a number, once given, never changes its meaning.
+/// All helpers, starting with number 1. The kernel never reassigns a number.
 #[rustfmt::skip]
 pub const HELPERS: [Helper; 211] = [
     helper("bpf_map_lookup_elem", (3, 19), Observes),
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_kernel() {
-        // The first, two in the middle and the last of the header's list.
+        // The first, two from the middle and the last of the header's list.
         for (number, name) in [
             (1, "bpf_map_lookup_elem"),
             (14, "bpf_get_current_pid_tgid"),

@@ -1,8 +1,8 @@
-//! The contract between a plugin and `ks-host`, in Rust: the WIT package as text, and what travels in the custom
-//! sections of a plugin file.
+//! The contract between a plugin and `ks-host`, in Rust: the WIT package as text, and the contents of the
+//! custom sections of a plugin file.
 //!
-//! The compiler writes what is defined here, the host reads it; neither knows the other. Not here: any logic about
-//! programs, events or policy.
+//! The compiler writes these formats and the host reads them; neither depends on the other. This crate has no
+//! logic about programs, events or policy.
 
 pub mod helper;
 pub mod lines;
@@ -12,17 +12,17 @@ pub mod section;
 pub mod shared;
 pub mod target;
 
-/// Bytes that a host gives a plugin for all its memories together unless it is told otherwise.
+/// Default limit of all memories of a plugin together, in bytes.
 pub const MEMORY_BYTES: usize = 128 << 20;
 
-/// What of [`MEMORY_BYTES`] a script has for its stack, variables and objects; the rest is for pages of maps. The
-/// compiler refuses variables that would not fit.
+/// The part of [`MEMORY_BYTES`] for a script's stack, variables and objects, in bytes; the rest is for pages
+/// of maps. The compiler refuses variables that would not fit.
 pub const OWN_MEMORY_BYTES: usize = MEMORY_BYTES / 2;
 
-/// The contract: package and version.
+/// Name and version of the contract's WIT package.
 pub const CONTRACT: &str = "kernelscript:host@0.1.0";
 
-/// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.
+/// The files of package `kernelscript:host` as (name, text), in reading order.
 pub const WIT_FILES: &[(&str, &str)] = &[
     ("types.wit", include_str!("../types.wit")),
     ("bpf.wit", include_str!("../bpf.wit")),

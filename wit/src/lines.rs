@@ -1,59 +1,62 @@
-//! Where the code of a core module stands in its script, so that a trap can be told in the script's own lines.
+//! Line tables of core modules, so that the host reports a trap with the script's own lines.
 //!
-//! The section lies in the core module that it describes. A compiler may leave it out: a trap is then told without
-//! lines. It says where code came from and nothing else, so that a wrong one misleads a reader and does no more harm.
+//! The section belongs to the core module that it describes. A compiler may leave it out; traps are then
+//! reported without lines. The section holds only source positions, so a wrong one misleads a reader and does
+//! no other harm.
 
 use crate::section::{self, SectionError};
 
-/// Most functions of one module. Guards a reader against a section of millions of empty ones.
+/// Limit of functions per module. It stops a reader from allocating for a section of millions of empty
+/// functions.
 const MAX_FUNCTIONS: usize = 1 << 20;
 
-/// The lines of one core module.
+/// The line table of one core module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// The name of the module, as its name section has it: a component may hold several.
+    /// The module's name from its name section, which distinguishes the modules of a component.
     pub module: String,
     /// File names without folders.
     pub files: Vec<String>,
-    /// The functions that come from a script, by rising index. Others are the compiler's own.
+    /// The functions compiled from a script, by ascending index. Functions that the compiler adds have no
+    /// entry.
     pub functions: Vec<ScriptFunction>,
 }
 
-/// A function of a script.
+/// The source positions of one function of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptFunction {
-    /// Its index in the module, imports counted.
+    /// Index in the module's function index space, where imports come first.
     pub index: u32,
-    /// Its name in the script.
+    /// The function's name as the script declares it.
     pub name: String,
-    /// Its file, an index into [`Lines::files`].
+    /// The source file, as an index into [`Lines::files`].
     pub file: u32,
-    /// Where a line's code begins, by rising offset.
+    /// The start of each line's code, by ascending offset.
     pub points: Vec<Point>,
 }
 
-/// From this offset on, up to the next point, the code belongs to this line.
+/// Maps the code from this offset up to the next point to one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// Bytes from the start of the function's body, its locals counted.
+    /// Bytes from the start of the function's body, whose local declarations come first.
     pub offset: u32,
-    /// From 1.
+    /// Line in the script, from 1.
     pub line: u32,
 }
 
-/// A place in a script.
+/// A position in a script, as traps report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourcePosition<'a> {
-    /// The function's name.
+    /// Name of the script function.
     pub function: &'a str,
-    /// The file's name.
+    /// File name without folders.
     pub file: &'a str,
-    /// From 1.
+    /// Line in the file, from 1.
     pub line: u32,
 }
 
 impl Lines {
-    /// Where an instruction of the module comes from; none if it is not of a script's function.
+    /// Returns the source position of an instruction, or none if it is outside of a script's functions.
     pub fn position(&self, function: u32, offset: u32) -> Option<SourcePosition<'_>> {
         let at = self.functions.binary_search_by_key(&function, |one| one.index).ok()?;
         let found = self.functions.get(at)?;
@@ -66,9 +69,9 @@ impl Lines {
         })
     }
 
-    /// The bytes of this record, without its length: the module's name, the number of files, their names, the number of
-    /// functions, and of each its index, name, file, number of points and points (offset, line). Numbers are u32,
-    /// little-endian; texts have their length in front.
+    /// Encodes this record without its length: the module's name, the number of files, their names, the
+    /// number of functions, and for each function its index, name, file, number of points and points (offset,
+    /// line). Numbers are u32, little-endian; a length precedes each text.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         section::push_record(&mut out, self.module.as_bytes());
@@ -88,10 +91,10 @@ impl Lines {
         out
     }
 
-    /// Reads the bytes of one record.
+    /// Decodes one record.
     ///
     /// # Errors
-    /// If the record is cut short, a name is no text, or indices and offsets do not rise.
+    /// If the record is cut short, a name is not UTF-8, or indices or offsets do not ascend.
     pub fn from_bytes(bytes: &[u8]) -> Result<Lines, SectionError> {
         let mut reader = Reader { bytes, at: 0 };
         let module = reader.text()?;
@@ -114,7 +117,7 @@ impl Lines {
     }
 }
 
-/// What is left of a record.
+/// A cursor over the bytes of a record.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -155,7 +158,7 @@ impl Reader<'_> {
 }
 
 fn push_number(out: &mut Vec<u8>, number: usize) {
-    // A module of more parts than fit here is beyond what Wasm allows.
+    // Saturates: Wasm allows no module with more parts than a u32 counts.
     out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
 }
 

@@ -1,39 +1,42 @@
-//! What a plugin says of itself before it runs. `ks-host inspect` shows it.
+//! Descriptive metadata of a plugin, which `ks-host inspect` shows.
 //!
-//! The manifest describes; it grants nothing. What a plugin can reach is decided by its sections and the host's policy.
+//! The manifest grants nothing. The sections and the host's policy decide what a plugin can reach.
 
 use serde::{Deserialize, Serialize};
 
-/// The format that this version writes. A reader refuses a higher one.
+/// The format that this version writes. A reader refuses a higher number.
 pub const FORMAT: u32 = 1;
 
-/// One manifest. Unknown members are ignored, so that an older host reads a newer compiler's file.
+/// The manifest of one plugin. Readers ignore unknown members, so that an older host reads a newer compiler's
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// The format number; [`FORMAT`] when this version wrote it.
     pub format: u32,
-    /// The tool that wrote it, for example `ks 0.1.0`.
+    /// Name and version of the tool that wrote it, for example `ks 0.1.0`.
     pub compiler: String,
-    /// The project: base name of the main source file.
+    /// The project's name, which is the base name of the main source file.
     pub project: String,
-    /// The main source file.
+    /// Name and hash of the main source file.
     pub source: Source,
     /// BPF programs, in source order.
     #[serde(default)]
     pub programs: Vec<Program>,
-    /// Structs of the kernel that the plugin fills in, in source order.
+    /// Kernel structs that the plugin implements (struct_ops), in source order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub struct_ops: Vec<StructOps>,
     /// BPF maps, in source order.
     #[serde(default)]
     pub maps: Vec<Map>,
-    /// Global variables that both halves see, in source order.
+    /// Global variables that the kernel half and the userspace half share, in source order.
     #[serde(default)]
     pub globals: Vec<Global>,
-    /// Every `attach` of a perf event in the source, in source order, as far as its arguments are constants.
+    /// Every `attach` of a perf event in the source, in source order. Arguments that are no constants are
+    /// missing.
     #[serde(default)]
     pub events: Vec<Event>,
-    /// The tests of a plugin that was compiled for them, in source order. Such a plugin is of the world `test-plugin`.
+    /// The tests of a plugin compiled with tests, in source order. Such a plugin targets the world
+    /// `test-plugin`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Test>,
     /// Config blocks, in source order.
@@ -41,147 +44,149 @@ pub struct Manifest {
     pub configs: Vec<Config>,
 }
 
-/// Where a plugin was compiled from.
+/// The source file that a plugin was compiled from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// File name without folders: the place of the build machine is nobody's business.
+    /// File name without folders, so that the file does not reveal paths of the build machine.
     pub file: String,
-    /// SHA-256 of the text, in hexadecimal.
+    /// SHA-256 of the text, in hexadecimal digits.
     pub sha256: String,
 }
 
-/// A BPF program.
+/// A BPF program of the plugin's object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The symbol in the object.
+    /// The program's symbol in the object.
     pub name: String,
-    /// The program kind in the language's words, for example `perf_event`.
+    /// The program kind in KernelScript's spelling, for example `perf_event`.
     pub kind: String,
 }
 
-/// A struct of the kernel that programs fill in: what `register` takes.
+/// A kernel struct whose members are programs (struct_ops): the argument of `register`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StructOps {
-    /// The name in the object.
+    /// The struct's name in the object, unique among its maps.
     pub name: String,
-    /// The kernel's struct, for example `tcp_congestion_ops`.
+    /// The type of the kernel's struct, for example `tcp_congestion_ops`.
     #[serde(rename = "struct")]
     pub ops: String,
     /// The members that are programs, in source order.
     pub methods: Vec<String>,
 }
 
-/// A test: what `run-test` takes.
+/// A test: the argument of `run-test`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
-    /// Its name.
+    /// Name of the test function.
     pub name: String,
     /// Its line in the main source file, from 1.
     pub line: u32,
 }
 
-/// A BPF map.
+/// A BPF map of the plugin's object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Map {
-    /// The name in the object.
+    /// The map's name in the object.
     pub name: String,
-    /// The kind in the language's words, for example `percpu_array`.
+    /// The map kind in KernelScript's spelling, for example `percpu_array`.
     pub kind: String,
     /// The type of a key, as the script spells it.
     pub key: String,
     /// The type of a value, as the script spells it.
     pub value: String,
-    /// Most entries the map holds.
+    /// Capacity of the map, in entries.
     pub max_entries: u32,
-    /// What lies in the key, as far as it is known; in order, and empty if no part of it is a stack.
+    /// The known members of the key, in order. Empty if no part of the key is a stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub key_parts: Vec<KeyPart>,
 }
 
-/// A part of a map's key that says where or in which task something happened.
+/// A part of a map's key that identifies a stack, a task, a CPU or a control group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyPart {
-    /// The member of the key, with those around it before a `.`; empty if it is the whole key.
+    /// The path of the member in the key, with `.` between names; empty if the part is the whole key.
     pub name: String,
     /// Bytes from the key's start.
     pub offset: u32,
-    /// Its bytes: 4 or 8 of an integer, else those of a text that ends with a zero or where it ends.
+    /// Size in bytes: 4 or 8 for an integer, otherwise the size of a text, which ends at its first zero byte
+    /// or here.
     pub bytes: u32,
-    /// What it is.
+    /// The meaning of these bytes.
     #[serde(flatten)]
     pub holds: Holds,
 }
 
-/// What a part of a key is.
+/// The meaning of a key part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "holds", rename_all = "snake_case")]
 pub enum Holds {
     /// The kernel's stack: its id in a `stack_trace` map, or a negative errno.
     KernelStack {
-        /// The map of stacks.
+        /// Name of the `stack_trace` map that holds the stack.
         map: String,
     },
-    /// The stack of the process: its id in a `stack_trace` map, or a negative errno.
+    /// The user stack: its id in a `stack_trace` map, or a negative errno.
     UserStack {
-        /// The map of stacks.
+        /// Name of the `stack_trace` map that holds the stack.
         map: String,
     },
-    /// The process id.
+    /// The process id (tgid).
     Process,
-    /// The thread id.
+    /// The thread id (the kernel's pid).
     Thread,
-    /// The name of the task.
+    /// The name of the task (comm).
     Command,
-    /// The CPU.
+    /// The number of the CPU.
     Cpu,
-    /// The id of the control group.
+    /// The id of the control group (cgroup v2).
     Cgroup,
 }
 
-/// A global variable.
+/// A global variable in the object's data sections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
-    /// The symbol in the object.
+    /// The variable's symbol in the object.
     pub name: String,
-    /// Its type, as the script spells it.
+    /// The variable's type, as the script spells it.
     #[serde(rename = "type")]
     pub ty: String,
 }
 
-/// A config block: what a person may set before the plugin starts.
+/// A config block: settings that a user may change before the plugin starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// The name in the script.
+    /// The name of the block in the script.
     pub name: String,
-    /// Its fields, in source order.
+    /// The fields of the block, in source order.
     pub fields: Vec<ConfigField>,
 }
 
 /// A field of a config block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigField {
-    /// Its name.
+    /// The field's name in the script, unique within its block.
     pub name: String,
-    /// Its type as the script spells it: an integer, `bool`, `char`, or an array of one of those such as `u16[4]`.
+    /// The field's type as the script spells it: an integer, `bool`, `char`, or an array of these, for
+    /// example `u16[4]`.
     #[serde(rename = "type")]
     pub ty: String,
     /// Bytes from the block's start.
     pub offset: u32,
-    /// The `///` lines above it.
+    /// The text of the field's `///` lines; empty if there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub docs: String,
 }
 
-/// A perf event that the script opens. `None` where the value is known at run time only.
+/// A perf event that the script opens. A field is `None` if its value is known only at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The event, in the language's spelling.
+    /// The event in KernelScript's spelling.
     pub event: Option<String>,
-    /// The task: -1 all, 0 the plugin's own thread.
+    /// The observed task: -1 for all tasks, 0 for the plugin's own thread.
     pub pid: Option<i32>,
-    /// The CPU: -1 any.
+    /// The observed CPU: -1 for any CPU.
     pub cpu: Option<i32>,
-    /// The program that runs on overflow; none if the event is only counted.
+    /// The program that runs on overflow; `None` if the event is only counted.
     pub program: Option<String>,
     /// Line of the `attach` in the main source file, from 1.
     pub line: u32,

@@ -1,144 +1,144 @@
-//! What the compiler and the host agree on inside of a plugin's BPF object.
+//! Names and layouts inside a plugin's BPF object that the compiler and the host agree on.
 
 use serde::{Deserialize, Serialize};
 
-/// The variable of the object, 64 bits, in which the kernel half counts what a ring buffer or map of this name had no
-/// room for. An object without it lost nothing, or does not count.
+/// Returns the name of the 64-bit variable in which the kernel half counts the records or entries that this
+/// ring buffer or map had no space for. An object without the variable loses nothing, or does not count.
 pub fn lost_variable(map: &str) -> String {
     format!("__lost_{map}")
 }
 
-/// Most iterations of a loop in the kernel half: the kernel refuses more. Source: include/linux/bpf.h, `BPF_MAX_LOOPS`,
-/// v6.18.
+/// Limit of iterations of a loop in the kernel half; the kernel refuses more. Source: include/linux/bpf.h,
+/// `BPF_MAX_LOOPS`, v6.18.
 pub const MAX_ITERATIONS: u64 = 1 << 23;
 
-/// How the name of a [`cut_loop_variable`] begins.
+/// The prefix of each [`cut_loop_variable`].
 const CUT_LOOP_PREFIX: &str = "__cut_";
 
-/// The variable of the object, 64 bits, that counts the runs that the loop of this line ended, because it reached
-/// [`MAX_ITERATIONS`]. The module is the imported one that the line belongs to, empty for the script itself.
+/// Returns the name of the 64-bit variable that counts how often the loop at this line stopped because it
+/// reached [`MAX_ITERATIONS`]. `module` is the imported module of the line, empty for the script itself.
 pub fn cut_loop_variable(line: u32, module: &str) -> String {
     let separator = if module.is_empty() { "" } else { "_" };
     format!("{CUT_LOOP_PREFIX}{line}{separator}{module}")
 }
 
-/// The line and the module that the name of a [`cut_loop_variable`] has; none if it is no such name.
+/// Returns the line and the module in the name of a [`cut_loop_variable`], or none for any other name.
 pub fn cut_loop(variable: &str) -> Option<(u32, &str)> {
     let rest = variable.strip_prefix(CUT_LOOP_PREFIX)?;
     let (line, module) = rest.split_once('_').unwrap_or((rest, ""));
     Some((line.parse().ok()?, module))
 }
 
-/// The array of the object, of one value, whose first 16 bytes are the `struct bpf_timer` of the timer program of this name.
-/// The object has it exactly for timer programs: a test run of such a program starts its timer, and whoever writes the
-/// value ends it.
+/// Returns the name of the one-element array whose first 16 bytes are the `struct bpf_timer` of this timer
+/// program. The object has this map exactly for timer programs. A test run of the program starts its timer;
+/// writing the element cancels it.
 ///
 /// Source: kernel/bpf/arraymap.c, `array_map_update_elem`, v6.12.
 pub fn timer_map(program: &str) -> String {
     format!("__timer_{program}")
 }
 
-/// The section of pinned variables: its map is pinned as all of them together.
+/// The section of pinned variables. Its map is pinned as a unit with all of them.
 pub const PINNED_SECTION: &str = ".data.pinned";
 
-/// The variable in [`PINNED_SECTION`], 64 bits, whose initial value stands for the names and types of all others: a pin
-/// with another value has other variables.
+/// The 64-bit variable in [`PINNED_SECTION`] whose initial value is a hash of the names, types and sizes of
+/// all others: a pin with another value holds other variables.
 pub const PINNED_LAYOUT: &str = "__pinned_layout";
 
-/// The variable of the object, a bool in `.rodata`, that is true if the kernel module of this name is loaded: then programs
-/// call its functions, else those of the object. The host sets it before the load.
+/// Returns the name of the bool in `.rodata` that is true if this kernel module is loaded. Programs then call
+/// the module's functions, otherwise the object's own. The host sets it before the load.
 pub fn module_variable(module: &str) -> String {
     format!("{MODULE_PREFIX}{module}")
 }
 
-/// How the name of a [`module_variable`] begins.
+/// The prefix of each [`module_variable`].
 pub const MODULE_PREFIX: &str = "__module_";
 
-/// The constant of the object that is as many zeros as the largest value of a map of which a program makes an entry from
-/// nothing: `m[k].f += 1`.
+/// A constant of zeros, as large as the largest map value from which a program initialises a missing entry:
+/// `m[k].f += 1`.
 pub const ZEROS: &str = "__zeros";
 
-/// The variable of the object, in `.rodata`, by which the host tells programs its PID namespace: [`PidNamespaceWord`]s, all
-/// 0 in the first namespace. The host sets it before the load; an object without it asks for no numbers of tasks.
+/// The `.rodata` variable that describes the host's PID namespace to programs: [`PidNamespaceWord`]s, all 0
+/// in the initial namespace. The host sets it before the load. An object without it reads no task ids.
 pub const PID_NAMESPACE: &str = "__pid_namespace";
 
-/// Bytes of a [`PidNamespaceWord`].
+/// Size of a [`PidNamespaceWord`], in bytes.
 pub const PID_NAMESPACE_WORD_BYTES: usize = 8;
 
-/// Bytes of [`PID_NAMESPACE`].
+/// Size of [`PID_NAMESPACE`], in bytes.
 pub const PID_NAMESPACE_BYTES: usize = 8 * PID_NAMESPACE_WORD_BYTES;
 
-/// A word of [`PID_NAMESPACE`], by its position: the namespace, and where the kernel has the numbers of a task in it.
-/// Offsets are bytes in the kernel's structs.
+/// Position of a word in [`PID_NAMESPACE`]: the namespace, and offsets at which the kernel keeps the ids of a
+/// task in it. Offsets are bytes in the kernel's structs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum PidNamespaceWord {
-    /// The inode number of the namespace; 0 means the first one.
+    /// The inode number of the namespace; 0 means the initial namespace.
     Number = 0,
-    /// How many namespaces it lies in.
+    /// The nesting depth of the namespace; the initial one has 0.
     Level = 1,
-    /// `task_struct.group_leader`.
+    /// Byte offset of `task_struct.group_leader`.
     GroupLeader = 2,
-    /// `task_struct.thread_pid`.
+    /// Byte offset of `task_struct.thread_pid`.
     ThreadPid = 3,
-    /// `pid.level`.
+    /// Byte offset of `pid.level`.
     PidLevel = 4,
-    /// `pid.numbers[level].nr`.
+    /// Offset of `pid.numbers[level].nr`, at the namespace's level.
     EntryNumber = 5,
-    /// `pid.numbers[level].ns`.
+    /// Offset of `pid.numbers[level].ns`, at the namespace's level.
     EntryNamespace = 6,
-    /// `pid_namespace.ns.inum`.
+    /// Byte offset of `pid_namespace.ns.inum`.
     NamespaceNumber = 7,
 }
 
-/// The ring buffer of lines that the kernel half prints. A record is 8 bytes, the line's position in the list of
-/// [`PRINTS_SECTION`], little-endian, and then its values: numbers, bools and characters have 8 bytes, extended to them,
-/// text as many as its type, rounded up to 8.
+/// The ring buffer of lines that the kernel half prints. A record starts with 8 bytes, the line's position in
+/// the list of [`PRINTS_SECTION`], little-endian. Its values follow: numbers, bools and characters are
+/// extended to 8 bytes; a text has the size of its type, rounded up to a multiple of 8.
 pub const PRINTS: &str = "__prints";
 
-/// The section of the object that says what the records of [`PRINTS`] mean: a JSON list of [`Print`].
+/// The section of the object that describes the records of [`PRINTS`]: a JSON list of [`Print`].
 pub const PRINTS_SECTION: &str = ".ks.prints";
 
-/// A `print` of the kernel half.
+/// A `print` call of the kernel half.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Print {
-    /// The script's file, without folders.
+    /// Name of the script's file, without folders.
     pub file: String,
-    /// The line in it, from 1.
+    /// Line of the call in the file, from 1.
     pub line: u32,
-    /// The format, as `console.print` of the contract takes it.
+    /// The format string, as `console.print` of the contract takes it.
     pub format: Vec<u8>,
-    /// The values of a record, in order.
+    /// The types of a record's values, in order.
     pub values: Vec<PrintValue>,
 }
 
-/// What a value of a printed line is.
+/// The type of a printed value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrintValue {
-    /// An unsigned number of so many bits.
+    /// An unsigned number with this many bits.
     Unsigned(u8),
-    /// A signed number of so many bits.
+    /// A signed number with this many bits.
     Signed(u8),
-    /// A bool.
+    /// A bool; every number but 0 is true.
     Boolean,
-    /// A character.
+    /// A character, one byte.
     Character,
-    /// A pointer, as a number of 64 bits.
+    /// A pointer, as a 64-bit number.
     Pointer,
-    /// Text of at most so many bytes, up to the first zero.
+    /// A text of at most this many bytes, up to its first zero byte.
     Text(u32),
-    /// A value of an enum, shown as the first of its enumerators that has it, or as a number.
+    /// A value of an enum, shown as its first enumerator with this value, otherwise as a number.
     Enum {
-        /// The number that it is.
+        /// The integer type of the enum.
         number: Box<PrintValue>,
-        /// Values, extended to 64 bits, and names.
+        /// Values, extended to 64 bits, with their names, in declaration order.
         enumerators: Vec<(u64, String)>,
     },
 }
 
 impl PrintValue {
-    /// Its bytes in a record.
+    /// Returns the size of the value in a record, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             PrintValue::Text(bytes) => (*bytes as usize).next_multiple_of(8),

@@ -1,90 +1,91 @@
 //! Custom sections of a plugin file.
 //!
-//! Every section is a sequence of records; a record is a length (u32, little-endian) and that many bytes. Linkers that
-//! concatenate sections of one name therefore do no harm. A section may sit on the component or in one of its core
-//! modules.
+//! Every section is a sequence of records; a record is a length (u32, little-endian) and that many bytes.
+//! Linkers may therefore concatenate sections of one name. A section is on the component or in one of its
+//! core modules.
 
 use std::fmt;
 
-/// Holds [`BpfRecord`]s.
+/// The section of [`BpfRecord`]s.
 pub const BPF: &str = "kernelscript:bpf";
-/// Holds [`crate::manifest::Manifest`]s as JSON, one a record.
+/// The section of [`crate::manifest::Manifest`]s, one JSON text per record.
 pub const MANIFEST: &str = "kernelscript:manifest";
 
-/// Before the name of a program of an object of `ks`: the global variable, 8 bytes, that counts how often runs of the
-/// program ended by a fault (the language reference, 8.7).
+/// The name prefix of fault counters in an object of `ks`: the program's name follows. The 8-byte global
+/// variable counts the runs of the program that a fault ended (the language reference, 8.7).
 pub const FAULT_COUNT_PREFIX: &str = "__faults_";
-/// Holds [`crate::lines::Lines`], one a record.
+/// The section of [`crate::lines::Lines`], one per record.
 pub const LINES: &str = "kernelscript:lines";
-/// On the component: signatures, JSON, one a record: `identity`, and in hexadecimal digits `key` (ed25519, public), `digest`
-/// (SHA-256 of the file without these sections) and `signature`. What is signed is "kernelscript plugin signature 1", a zero byte,
-/// the digest and the identity.
+/// The section of signatures, on the component; one JSON text per record: `identity`, and in hexadecimal
+/// digits `key` (ed25519, public), `digest` (SHA-256 of the file without these sections) and `signature`. The
+/// signed bytes are "kernelscript plugin signature 1", a zero byte, the digest and the identity.
 pub const SIGNATURE: &str = "kernelscript:signature";
 
-/// In a core module: the index of the memory (u32, little-endian) into which a host maps what `variable.share` and `map.share` ask for.
+/// The section, in a core module, with the index of the memory (u32, little-endian) into which a host maps
+/// the pages that `variable.share` and `map.share` ask for.
 ///
-/// The module defines that memory, as large as it will ever be (its maximum is its minimum), and neither exports it nor
-/// fills it, nor names it in instructions other than loads and stores. There is one such module in a plugin, and no other
+/// The module defines that memory at its final size (its maximum is its minimum). It neither exports nor
+/// initialises the memory, and only loads and stores name it. A plugin has one such module, and no other
 /// memory with the same limits.
 pub const SHARED_MEMORY: &str = "kernelscript:shared-memory";
 
-/// A record longer than this is refused: no BPF object or manifest that makes sense comes near it.
+/// Limit of a record, in bytes. No sensible BPF object or manifest comes near it.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 
-/// Why a section cannot be read. Offsets are bytes from the section's start.
+/// The reason why a section cannot be read. Offsets are bytes from the section's start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
     /// The section ends inside a record.
     #[error("record at offset {offset} says {needed} bytes, the section has {left} left")]
     Truncated {
-        /// Where the record starts.
+        /// Offset of the record's start.
         offset: usize,
-        /// Bytes the record needs.
+        /// Bytes that the rest of the record needs.
         needed: usize,
-        /// Bytes the section has from there.
+        /// Bytes that the section has from there.
         left: usize,
     },
-    /// A record above [`MAX_RECORD_BYTES`].
+    /// A record is longer than [`MAX_RECORD_BYTES`].
     #[error("record at offset {offset} has {len} bytes; the limit is {MAX_RECORD_BYTES}")]
     TooLong {
-        /// Where the record starts.
+        /// Offset of the record's start.
         offset: usize,
-        /// Its length.
+        /// Length of the record in bytes.
         len: usize,
     },
     /// The name of a BPF record is not UTF-8, or is empty.
     #[error("a BPF record has a name that is no text")]
     BadName,
-    /// The functions or offsets of a record of lines do not rise, or bytes follow it.
+    /// The functions or offsets of a line record do not ascend, or bytes follow it.
     #[error("a record of lines is out of order at offset {offset}")]
     BadLines {
-        /// Where, from the record's start.
+        /// Offset in the record, in bytes.
         offset: usize,
     },
     /// The architecture byte of a BPF record is not one of [`Arch`].
     #[error("BPF record `{name}` is for architecture number {arch}, which this version does not know")]
     UnknownArch {
-        /// The record's name.
+        /// Name of the BPF record.
         name: String,
-        /// The byte found.
+        /// Value of the architecture byte.
         arch: u8,
     },
 }
 
-/// The architecture a BPF object is made for.
+/// The architecture that a BPF object is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Arch {
-    /// Uses no layout that differs by architecture.
+    /// Any architecture: the object uses no layout that differs between them.
     Any = 0,
-    /// x86-64.
+    /// 64-bit x86, little-endian (x86-64).
     X86_64 = 1,
-    /// 64-bit ARM.
+    /// 64-bit ARM, little-endian (AArch64).
     Aarch64 = 2,
 }
 
 impl Arch {
-    /// The architecture this process runs on; `None` on one that is not supported.
+    /// The architecture of this process; `None` on an unsupported one.
     pub const HOST: Option<Arch> = if cfg!(target_arch = "x86_64") {
         Some(Arch::X86_64)
     } else if cfg!(target_arch = "aarch64") {
@@ -108,19 +109,20 @@ impl fmt::Display for Arch {
     }
 }
 
-/// One BPF object of a plugin: `arch` (1 byte), length of `name` (u32, little-endian), `name`, then the ELF object.
+/// One BPF object of a plugin: `arch` (1 byte), length of `name` (u32, little-endian), `name`, then the ELF
+/// object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BpfRecord {
-    /// The object's name: the project's, for scripts.
+    /// The object's name; in plugins compiled from scripts, the name of the project.
     pub name: String,
-    /// What machine it is for.
+    /// The architecture that the object is compiled for.
     pub arch: Arch,
-    /// A little-endian ELF object that libbpf loads as it is.
+    /// A little-endian ELF object that libbpf loads unchanged.
     pub elf: Vec<u8>,
 }
 
 impl BpfRecord {
-    /// The bytes of this record, without its length.
+    /// Encodes this record without its length.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![self.arch as u8];
         push_record(&mut out, self.name.as_bytes());
@@ -128,10 +130,11 @@ impl BpfRecord {
         out
     }
 
-    /// Reads the bytes of one record.
+    /// Decodes one record.
     ///
     /// # Errors
-    /// If the record is cut short, or its name or architecture is not one that this version knows.
+    /// If the record is cut short, or this version does not know its architecture, or its name is empty or
+    /// not UTF-8.
     pub fn from_bytes(bytes: &[u8]) -> Result<BpfRecord, SectionError> {
         let (&arch, rest) =
             bytes.split_first().ok_or(SectionError::Truncated { offset: 0, needed: 1, left: 0 })?;

@@ -1,43 +1,45 @@
-//! Accesses to shared memory of a guest whose compiler knows one memory.
+//! Shared-memory accesses of a guest whose compiler supports a single memory.
 //!
-//! LLVM gives a module one memory, and the pages that a host maps lie in a second one ([`SHARED_MEMORY`]). Such a guest
-//! defines a function for each access that it makes, exports it under the name of an [`Access`], and calls it. What these
-//! functions do is nothing: `ks share` and `ks build --into` add the memory to the module, put the access in the place of
-//! every call and of the functions' own code, and take the exports away. What comes out is a plugin like those of scripts.
+//! LLVM gives a module one memory, and the host maps pages into a second one ([`SHARED_MEMORY`]). Such a
+//! guest defines a function for each access, exports it under the name of an [`Access`], and calls it. The
+//! bodies of these functions do nothing: `ks share` and `ks build --into` add the memory to the module,
+//! replace every call and the bodies by the access itself, and remove the exports. The result is a plugin
+//! like one compiled from a script.
 //!
-//! A guest asks `variable.share` and `map.share` where something lies. Without a second memory they tell no place, so the
-//! functions of a plugin that was left as it was are never called.
+//! A guest asks `variable.share` and `map.share` for addresses. Without a second memory they return none, so
+//! the placeholder functions of an unconverted plugin are never called.
 //!
 //! [`SHARED_MEMORY`]: crate::section::SHARED_MEMORY
 
-/// What every name begins with.
+/// The prefix of every access function's export name.
 pub const PREFIX: &str = "kernelscript:shared/";
 
-/// An atomic load or store of natural width. Addresses are of 32 bits; values have 32 bits, those of [`Width::W64`] 64.
-/// Loads of less than 32 bits are extended with zeros, stores take the low bits.
+/// An atomic load or store of natural width. Addresses have 32 bits; values have 32 bits, or 64 for
+/// [`Width::W64`]. Loads of less than 32 bits zero-extend; stores take the low bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// `(address) -> value`
+    /// A function `(address) -> value`.
     Load(Width),
-    /// `(address, value)`
+    /// A function `(address, value)`.
     Store(Width),
 }
 
-/// How many bits are read or written, at an address that is a multiple of as many.
+/// The width of an access; the address is a multiple of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
-    /// A byte.
+    /// 1 byte, any address.
     W8,
-    /// 2 bytes.
+    /// 2 bytes, 2-byte aligned.
     W16,
-    /// 4 bytes.
+    /// 4 bytes, 4-byte aligned.
     W32,
-    /// 8 bytes.
+    /// 8 bytes, 8-byte aligned.
     W64,
 }
 
 impl Access {
-    /// The access of the function that is exported under this name: `kernelscript:shared/load-64`.
+    /// Returns the access that this export name stands for (`kernelscript:shared/load-64`), or none for any
+    /// other name.
     pub fn of_export(name: &str) -> Option<Access> {
         let (access, width) = name.strip_prefix(PREFIX)?.split_once('-')?;
         let width = match width {

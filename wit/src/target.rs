@@ -1,4 +1,4 @@
-//! Places in programs and libraries, as scripts, sections of BPF objects and commands write them.
+//! Probe targets in programs and libraries, as scripts, sections of BPF objects and commands write them.
 //!
 //! ```text
 //! PATH:FUNC              every function of this name
@@ -9,58 +9,58 @@
 //! PATH@FILE.c:LINE       a source line
 //! ```
 //!
-//! PATH ends at the first `:`. Digits alone after it are a line; then the source file follows the last `@` before it. All
-//! else is a name, `::` and brackets included.
+//! PATH ends at the first `:`. Digits alone after it are a line; then the source file follows the last `@`
+//! before it. Anything else is a name, including `::` and brackets.
 
-/// Why no probe is put at a [`Spot::Line`].
+/// Error text for a probe at a [`Spot::Line`].
 pub const NO_LINES: &str =
     "no probe is put at a source line yet: name the function, and an offset in it if need be";
 
-/// A place in a program or library.
+/// The position of a probe in a program or library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UprobeTarget<'a> {
-    /// The file.
+    /// The path of the file, as written.
     pub path: &'a str,
-    /// Where in it.
+    /// The position in the file.
     pub spot: Spot<'a>,
 }
 
-/// Where in a file.
+/// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spot<'a> {
-    /// Functions by their name.
+    /// All functions with this name.
     Function {
-        /// The name.
+        /// The function's name, as written.
         name: &'a str,
-        /// The version or source file that selects among functions of this name.
+        /// The symbol version or source file that selects among functions of this name; none selects all.
         of: Option<&'a str>,
-        /// Bytes after the function's start.
+        /// Bytes after the function's start; 0 probes the entry.
         offset: u64,
     },
     /// Bytes after the start of the file.
     Offset(u64),
-    /// A source line.
+    /// A line of a source file.
     Line {
-        /// The source file.
+        /// The source file, as written.
         file: &'a str,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: u64,
     },
 }
 
-/// Why a text names no place in a file.
+/// The reason why a text is no probe target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UprobeTargetError {
-    /// No colon, or nothing before it.
+    /// The text has no colon, or no path before it.
     #[error("a place in a program is `path:function`")]
     NoPath,
-    /// Nothing where the function should be.
+    /// No function name follows the colon.
     #[error("the function is missing: a place in a program is `path:function`")]
     NoFunction,
-    /// `+` without a number.
+    /// The `+` is not followed by a number.
     #[error("the offset into the file is no number: `path:+0x1040`")]
     Offset,
-    /// A line without a source file.
+    /// A line number without a source file.
     #[error(
         "a number alone is a source line, and its file is missing: `path@file.c:12`; an offset into the file is `path:+0x1040`"
     )]
@@ -68,7 +68,7 @@ pub enum UprobeTargetError {
 }
 
 impl<'a> UprobeTarget<'a> {
-    /// Reads a place.
+    /// Parses a probe target.
     ///
     /// # Errors
     /// [`UprobeTargetError`].
@@ -92,7 +92,7 @@ impl<'a> UprobeTarget<'a> {
         }
         let (function, offset) = with_offset(rest).unwrap_or((rest, 0));
         let (name, of) = match function.split_once('@') {
-            // The default version is written with two, as linkers write it.
+            // Linkers write the default version with two `@`.
             Some((name, of)) => (name, Some(of.strip_prefix('@').unwrap_or(of))),
             None => (function, None),
         };
@@ -107,13 +107,13 @@ impl<'a> UprobeTarget<'a> {
     }
 }
 
-/// A name and the number after its last `+`. The operators of C++ end with one.
+/// Splits a name from the number after its last `+`. Names of C++ operators contain `+` themselves.
 fn with_offset(text: &str) -> Option<(&str, u64)> {
     let (name, offset) = text.rsplit_once('+')?;
     Some((name, number(offset)?)).filter(|_| !name.is_empty())
 }
 
-/// A decimal number, or a hexadecimal one after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),

@@ -1,5 +1,5 @@
-//! The loops of `perf_read.ks` and `map_read.ks` in Rust, with `ks-guest`, and reads of many attachments. Prints as those
-//! scripts do.
+//! The loops of `perf_read.ks` and `map_read.ks` in Rust, with `ks-guest`, and reads of many attachments. The
+//! output has the format of those scripts' output.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn groups(iterations: u64, groups: u64, at_once: bool) -> Result<()> {
     Ok(())
 }
 
-/// The time of the turns, and those in which the count had gone on.
+/// Returns the time of the loop, and the number of iterations in which the count had grown.
 fn measure(iterations: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration, u64)> {
     let (mut last, mut right) = (read()?, 0);
     let start = clock::now();
@@ -73,7 +73,7 @@ fn measure(iterations: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration,
     Ok((clock::now() - start, right))
 }
 
-/// Reads what the kernel half keeps.
+/// Reads state of the kernel half: array elements or a global variable.
 fn kept(iterations: u64, elements: bool) -> Result<()> {
     let _program = kept::keep()?;
     let (word, slots) = (kept::word()?, kept::slots()?);
@@ -86,8 +86,8 @@ fn kept(iterations: u64, elements: bool) -> Result<()> {
     Ok(())
 }
 
-/// The turns that read the right value. The loop has its body four times, as `ks` makes loops of scripts: at each end of
-/// one the engine looks whether the plugin is to stop.
+/// Returns the number of iterations that read the right value. The loop is unrolled four times, as `ks`
+/// unrolls loops of scripts: at each back edge the engine checks whether the plugin is to stop.
 fn globals_right(word: &Global<u64>, iterations: u64) -> u64 {
     let right = || u64::from(word.get() == 7);
     let mut count = 0;
@@ -97,7 +97,7 @@ fn globals_right(word: &Global<u64>, iterations: u64) -> u64 {
     count + (0..iterations % 4).map(|_| right()).sum::<u64>()
 }
 
-/// The same of elements.
+/// Returns the number of iterations that read the right array element, unrolled like [`globals_right`].
 fn elements_right(slots: &Map<u32, u64>, iterations: u64) -> Result<u64> {
     let mut count = 0;
     for iteration in 0..iterations / 4 {

@@ -1,4 +1,4 @@
-//! The same groups as [`super::perf`], read with the crate `perf-event2`: what a Rust program uses that is no plugin.
+//! The same groups as [`super::perf`], read with the crate `perf-event2`, as an ordinary Rust program would.
 
 use std::time::Instant;
 
@@ -9,15 +9,15 @@ use perf_event::{Builder, Counter, GroupData, ReadFormat};
 use super::perf::{ADVICE, Observed};
 use crate::answer::Answer;
 
-/// Running software events: `task_clock`, which leads, and `page_faults`.
+/// A group of running software events: `task_clock`, the leader, and `page_faults`.
 pub struct CrateGroup {
     leader: perf_event::Group,
-    // Closed with the group.
+    // Owns the members; they are closed with the group.
     _members: Vec<Counter>,
 }
 
 impl CrateGroup {
-    /// Opens a group of so many events, the leader included.
+    /// Opens a group of this many events, including the leader.
     ///
     /// # Errors
     /// If the kernel refuses an event.
@@ -32,7 +32,7 @@ impl CrateGroup {
         Ok(CrateGroup { leader, _members: members })
     }
 
-    /// Reads the group so many times.
+    /// Reads the group this many times.
     ///
     /// # Errors
     /// If a read fails.

@@ -1,4 +1,4 @@
-//! Batch lookups of all entries of a hash map: one system call for a walk.
+//! Batch lookups of all entries of a hash map, one system call per map iteration.
 #![expect(unsafe_code, reason = "libbpf-rs allocates for each entry of a batch")]
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,10 +10,10 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::answer::Answer;
 
-/// Entries, as in `map_walk.ks`.
+/// Number of entries, as in `map_walk.ks`.
 const ENTRIES: usize = 1024;
 
-/// A hash map of u64 to u64, and room for all of its entries.
+/// A hash map of u64 to u64, and a buffer for all of its entries.
 pub struct Hash {
     map: MapHandle,
     keys: Vec<u64>,
@@ -21,7 +21,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// Makes a map with twice the room, and the entries 0 to 1023 with their keys as their values.
+    /// Creates a map of twice the capacity, with the entries 0 to 1023, whose values equal their keys.
     ///
     /// # Errors
     /// If the kernel refuses the map (CAP_BPF) or an entry.
@@ -38,7 +38,7 @@ impl Hash {
         Ok(Hash { map, keys: vec![0; ENTRIES], values: vec![0; ENTRIES] })
     }
 
-    /// Looks all entries up so many times, and adds keys and values up.
+    /// Looks up all entries this many times, and sums keys and values.
     ///
     /// # Errors
     /// If a lookup fails or finds fewer.
@@ -56,7 +56,8 @@ impl Hash {
 
     fn look_up(&mut self) -> Result<()> {
         let (mut position, mut count) = (0_u64, ENTRIES as u32);
-        // SAFETY: `position` has the size of a key, and keys and values have room for `count` entries of 8 bytes each.
+        // SAFETY: `position` has the size of a key, and keys and values have room for `count` entries of 8
+        // bytes each.
         let answer = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 self.map.as_fd().as_raw_fd(),
@@ -68,7 +69,7 @@ impl Hash {
                 ptr::null(),
             )
         };
-        // ENOENT says that no entries are left behind these.
+        // ENOENT means that no entries follow these.
         ensure!(answer == 0 || answer == -nix::libc::ENOENT, "the batch lookup ended with {answer}");
         ensure!(count as usize == ENTRIES, "{count} of {ENTRIES} entries were looked up");
         Ok(())

@@ -13,14 +13,14 @@ use nix::sys::mman::{self, ProtFlags};
 
 use crate::answer::Answer;
 
-/// Values, a power of two.
+/// Number of elements, a power of two.
 const ENTRIES: usize = 16;
-/// What each value is.
+/// Content of each element.
 const VALUE: u64 = 7;
-/// BPF_F_MMAPABLE of include/uapi/linux/bpf.h.
+/// The flag BPF_F_MMAPABLE of include/uapi/linux/bpf.h.
 const MMAPABLE: u32 = 1 << 10;
 
-/// An array map, mapped.
+/// An array map whose pages are mapped into this process.
 pub struct Array {
     map: MapHandle,
     pages: NonNull<AtomicU64>,
@@ -28,7 +28,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Makes a map, maps it, and fills it.
+    /// Creates a map, maps its pages, and fills it.
     ///
     /// # Errors
     /// If the kernel refuses the map (CAP_BPF) or its pages.
@@ -50,11 +50,11 @@ impl Array {
     }
 
     fn values(&self) -> &[AtomicU64] {
-        // SAFETY: the pages hold so many values, and are mapped until this is dropped.
+        // SAFETY: the pages hold `ENTRIES` values, and are mapped until this is dropped.
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr(), ENTRIES) }
     }
 
-    /// Loads a value so many times.
+    /// Loads an element this many times.
     pub fn read(&self, iterations: u64) -> Answer {
         let values = self.values();
         let mut right = 0;
@@ -67,7 +67,7 @@ impl Array {
         Answer { elapsed: start.elapsed(), right, members: 0, time_enabled: 0 }
     }
 
-    /// Looks a value up so many times.
+    /// Looks up an element by system call this many times.
     ///
     /// # Errors
     /// If the kernel refuses a lookup.

@@ -1,4 +1,4 @@
-//! What the benches hold their subjects against: the bare system call, without a host.
+//! The baselines of the benches: the bare system calls, without a host.
 
 pub mod crate_group;
 pub mod hash;

@@ -11,30 +11,31 @@ use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use crate::answer::Answer;
 
-/// The same as the host's, so that the kernel does the same work.
+/// Equals the host's format, so that the kernel does the same work.
 const READ_FORMAT: u32 = bindings::PERF_FORMAT_GROUP
     | bindings::PERF_FORMAT_ID
     | bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
     | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
 
 const WORD: usize = size_of::<u64>();
-/// Words of a group's answer: number of entries, time enabled, time running, then count and id of each entry.
+/// Positions of 8-byte words in a group's read buffer: number of entries, time enabled, time running, then
+/// count and id of each entry.
 const NUMBER: usize = 0;
 const TIME_ENABLED: usize = 1;
 const LEADER: usize = 3;
 const ENTRY: usize = 2;
 
-/// Whom a group observes.
+/// The task or CPU that a group observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Observed {
-    /// The calling thread, on whichever CPU.
+    /// The calling thread on any CPU.
     OwnTask,
-    /// Every task of this CPU.
+    /// Every task on this CPU.
     Cpu(i32),
 }
 
 impl Observed {
-    /// `pid` and `cpu` of perf_event_open(2).
+    /// Returns `pid` and `cpu` of perf_event_open(2).
     fn numbers(self) -> (i32, i32) {
         match self {
             Observed::OwnTask => (0, -1),
@@ -43,16 +44,16 @@ impl Observed {
     }
 }
 
-/// Running software events: `task_clock`, which leads, and `page_faults`.
+/// A group of running software events: `task_clock`, the leader, and `page_faults`.
 pub struct Group {
     leader: File,
-    // Closed with the group.
+    // Owns the members; they are closed with the group.
     _members: Vec<OwnedFd>,
     buffer: Vec<u8>,
 }
 
 impl Group {
-    /// Opens a group of so many events, the leader included.
+    /// Opens a group of this many events, including the leader.
     ///
     /// # Errors
     /// If the kernel refuses an event.
@@ -65,7 +66,7 @@ impl Group {
         Ok(Group { leader: File::from(leader), _members: rest.context(ADVICE)?, buffer })
     }
 
-    /// Reads the group so many times.
+    /// Reads the group this many times.
     ///
     /// # Errors
     /// If a read fails or is short.
@@ -85,7 +86,7 @@ impl Group {
         Ok(Answer { elapsed, right, members, time_enabled: self.word(TIME_ENABLED) })
     }
 
-    /// The count of the leader, as it was read last.
+    /// Returns the leader's count from the last read.
     fn leader_count(&self) -> u64 {
         self.word(LEADER)
     }
@@ -111,7 +112,7 @@ pub fn page_faults() -> Result<OwnedFd> {
     open(faults, Observed::OwnTask, None).context(ADVICE)
 }
 
-/// Reads all groups, one after the other, so many times. The members of the answer are the groups.
+/// Reads all groups, one after the other, this many times. The members of the answer are the groups.
 ///
 /// # Errors
 /// If a read fails or is short.
@@ -137,14 +138,14 @@ pub fn measure_all(groups: &mut [Group], iterations: u64) -> Result<Answer> {
     Ok(Answer { elapsed, right, members: u32::try_from(groups.len())?, time_enabled })
 }
 
-/// What to do where the kernel refuses an event.
+/// Error text for an event that the kernel refuses.
 pub(super) const ADVICE: &str = "cannot open a software perf event: this bench needs a kernel with perf events, and root or \
                       CAP_PERFMON (or kernel.perf_event_paranoid at most 1)";
 
-/// Whether this machine counts CPU cycles, that is, has a hardware PMU that we may use.
+/// Returns whether this machine counts CPU cycles, that is, has a hardware PMU that this process may use.
 ///
 /// # Errors
-/// If the kernel's refusal says nothing about the hardware.
+/// If the kernel refuses for a reason that is not the hardware.
 pub fn has_hardware_counters() -> Result<bool> {
     let cycles = (bindings::PERF_TYPE_HARDWARE, bindings::PERF_COUNT_HW_CPU_CYCLES);
     match open(cycles, Observed::OwnTask, None) {
@@ -155,7 +156,7 @@ pub fn has_hardware_counters() -> Result<bool> {
     }
 }
 
-/// Opens an event (type and config), running, close-on-exec.
+/// Opens a running event (type and config), close-on-exec.
 fn open((type_, config): (u32, u32), observed: Observed, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
     let (pid, cpu) = observed.numbers();
     let mut attr = perf_event_attr::default();
@@ -165,12 +166,12 @@ fn open((type_, config): (u32, u32), observed: Observed, leader: Option<&OwnedFd
     attr.read_format = u64::from(READ_FORMAT);
     let leader = leader.map_or(-1, AsRawFd::as_raw_fd);
     let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: `attr` is a live structure of the size it states, and the only memory that the kernel looks at. The
-    // leader's descriptor is open as long as its borrow.
+    // SAFETY: `attr` is a live structure of the size it states, and the only memory that the kernel reads.
+    // The leader's descriptor is open as long as its borrow.
     let number = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu, leader, flags) };
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just returned this descriptor; nothing else knows it yet.
+    // SAFETY: the kernel has just returned this descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -1,4 +1,4 @@
-//! The syntax tree: what was written, with places, before any name has a meaning.
+//! The syntax tree: a file as written, with source ranges, before names are resolved.
 
 #[cfg(feature = "command")]
 pub mod print;
@@ -6,148 +6,148 @@ pub mod without_spans;
 
 use crate::source::Span;
 
-/// A name and where it stands.
+/// An identifier and its source range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ident {
-    /// The name.
+    /// The identifier as spelled in the source.
     pub name: String,
-    /// Where.
+    /// The source range of the identifier.
     pub span: Span,
 }
 
 /// The bytes of a string literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StrLit {
-    /// With escapes resolved.
+    /// The bytes with escapes resolved; not necessarily UTF-8.
     pub bytes: Vec<u8>,
-    /// Where, with quotes.
+    /// The source range, quotes included.
     pub span: Span,
 }
 
 /// The value of an integer literal, with its sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntLit {
-    /// The digits' value.
+    /// The magnitude; the sign is in [`IntLit::negative`].
     pub value: u64,
-    /// `-` stands before it.
+    /// Whether `-` stands before the digits.
     pub negative: bool,
-    /// Where, with the sign.
+    /// The source range, sign included.
     pub span: Span,
 }
 
-/// A file.
+/// A parsed source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its declarations.
+    /// The declarations in source order.
     pub items: Vec<Item>,
-    /// Where it ends; empty.
+    /// The empty source range at the end of the file.
     pub end: Span,
 }
 
-/// `@name` or `@name("argument")`.
+/// An attribute: `@name` or `@name("argument")`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// The word.
+    /// The name after `@`.
     pub name: Ident,
-    /// The argument.
+    /// The string in parentheses; none if there are no parentheses.
     pub argument: Option<StrLit>,
-    /// Where, with `@` and the argument.
+    /// The source range, with `@` and the argument.
     pub span: Span,
 }
 
-/// A declaration.
+/// A declaration at top level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// The `///` lines above it; those of a function are in [`AstFunction::docs`].
     pub docs: Option<String>,
-    /// Which.
+    /// The form of the declaration and its parts.
     pub kind: ItemKind,
-    /// From its first to its last token.
+    /// The source range from the first to the last token.
     pub span: Span,
 }
 
-/// Which declaration.
+/// The forms of declarations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemKind {
-    /// `include "path"`.
+    /// `include "path"`: reads a header.
     Include(StrLit),
     /// `import name from "path"`.
     Import {
-        /// The name.
+        /// The name under which the script refers to the module.
         name: Ident,
-        /// The path.
+        /// The path as written, relative to the folder of this file.
         path: StrLit,
     },
     /// `config name { field: type = literal, }`.
     Config {
-        /// The name.
+        /// The name of the config block.
         name: Ident,
-        /// The fields.
+        /// The fields in source order.
         fields: Vec<FieldDecl>,
     },
     /// `type name = type`.
     Alias {
-        /// The name.
+        /// The name of the alias.
         name: Ident,
-        /// What it stands for.
+        /// The type that the alias stands for.
         ty: TypeExpr,
     },
     /// `enum name { a, b = 3 }`.
     Enum {
-        /// The name.
+        /// The name of the enum.
         name: Ident,
-        /// The enumerators.
+        /// The enumerators in source order, each with its value if one is written.
         enumerators: Vec<(Ident, Option<IntLit>)>,
     },
     /// `struct name { field: type }`.
     Struct {
-        /// `@struct_ops("name")`.
+        /// `@struct_ops("name")` and any other attribute above the struct.
         attributes: Vec<Attribute>,
-        /// The name.
+        /// The name of the struct.
         name: Ident,
-        /// The fields.
+        /// The fields in source order.
         fields: Vec<FieldDecl>,
     },
     /// `var name : hash<key, value>(size)`, and any other `var` at top level.
     Global(Global),
     /// `const name: type = value`.
     Const {
-        /// The name.
+        /// The name of the constant.
         name: Ident,
         /// The type, if written.
         ty: Option<TypeExpr>,
-        /// The value.
+        /// The expression that the constant stands for.
         value: Expr,
     },
     /// `counter name : event group leader`.
     Counter {
-        /// The name.
+        /// The name of the counter.
         name: Ident,
-        /// What is counted.
+        /// The event that is counted.
         event: Expr,
-        /// The counter that leads its group.
+        /// The leader of its group; none if no `group` is written.
         leader: Option<Ident>,
     },
     /// `extern name(params) -> type`.
     Extern {
-        /// The name.
+        /// The name of the helper or kfunc.
         name: Ident,
-        /// The parameters.
+        /// The parameters in source order.
         params: Vec<Param>,
-        /// The result.
+        /// The result type; none for void.
         ret: Option<TypeExpr>,
     },
-    /// A function.
+    /// `fn name(params) -> type { }`.
     Function(AstFunction),
-    /// An impl block.
+    /// `@struct_ops("name") impl name { }`.
     Impl {
-        /// `@struct_ops("name")`.
+        /// `@struct_ops("name")` and any other attribute above the block.
         attributes: Vec<Attribute>,
-        /// The name.
+        /// The name of the impl block.
         name: Ident,
-        /// The methods.
+        /// The methods in source order.
         methods: Vec<AstFunction>,
-        /// The static fields.
+        /// The static fields, each with its value.
         fields: Vec<(Ident, Expr)>,
     },
 }
@@ -157,24 +157,24 @@ pub enum ItemKind {
 pub struct FieldDecl {
     /// The `///` lines above it.
     pub docs: Option<String>,
-    /// The name.
+    /// The name of the field.
     pub name: Ident,
-    /// The type.
+    /// The type as written in the declaration.
     pub ty: TypeExpr,
-    /// The default, where one may stand.
+    /// The default value, a literal; none if not written.
     pub default: Option<Expr>,
 }
 
 /// A variable, map or ring buffer at top level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Global {
-    /// `@flags(...)`.
+    /// The map flags `@flags(...)`; none if not written.
     pub flags: Option<MapFlags>,
-    /// `pin`.
+    /// The source range of the word `pin`; none if the variable is not pinned.
     pub pin: Option<Span>,
-    /// `local`.
+    /// The source range of the word `local`; none if it is not written.
     pub local: Option<Span>,
-    /// The name.
+    /// The name of the variable, map or ring buffer.
     pub name: Ident,
     /// The type, if written.
     pub ty: Option<TypeExpr>,
@@ -182,114 +182,114 @@ pub struct Global {
     pub init: Option<Expr>,
 }
 
-/// `@flags(a | b(n))`.
+/// Map flags: `@flags(a | b(n))`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapFlags {
     /// Each flag with its number, if it has one.
     pub flags: Vec<(Ident, Option<IntLit>)>,
-    /// Where.
+    /// The source range, with `@` and the parentheses.
     pub span: Span,
 }
 
-/// A function.
+/// A function with its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AstFunction {
     /// The `///` lines above it.
     pub docs: Option<String>,
-    /// Its attributes.
+    /// The attributes in source order.
     pub attributes: Vec<Attribute>,
-    /// Its name.
+    /// The name of the function.
     pub name: Ident,
-    /// Its parameters.
+    /// The parameters in source order.
     pub params: Vec<Param>,
-    /// Its result.
+    /// The result; none for void.
     pub ret: Option<Returns>,
-    /// Its body.
+    /// The statements of the function.
     pub body: Block,
 }
 
-/// `name: type`.
+/// A parameter: `name: type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
-    /// The name.
+    /// The name of the parameter.
     pub name: Ident,
-    /// The type.
+    /// The type as written in the declaration.
     pub ty: TypeExpr,
 }
 
-/// `-> type` or `-> name: type`.
+/// A function's result: `-> type` or `-> name: type`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returns {
-    /// The name of the result, if it has one.
+    /// The name of the result variable, if it has one.
     pub name: Option<Ident>,
-    /// The type.
+    /// The result type as written.
     pub ty: TypeExpr,
 }
 
-/// A type as written.
+/// A type as written, with its source range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeExpr {
-    /// Which.
+    /// The form of the type and its parts.
     pub kind: TypeExprKind,
-    /// Where.
+    /// The source range of the type.
     pub span: Span,
 }
 
-/// A type as written.
+/// The forms of types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeExprKind {
     /// A scalar, struct, enum or alias.
     Name(String),
-    /// `module.T`.
+    /// `module.T`: a type of an imported module.
     Qualified {
-        /// The module.
+        /// The name of the imported module.
         module: Ident,
-        /// The type.
+        /// The name of the type in the module.
         name: Ident,
     },
-    /// `str(N)`.
+    /// `str(N)`: a string of at most N-1 bytes.
     Str(IntLit),
-    /// `T[N]`.
+    /// An array: `T[N]` with N elements.
     Array(Box<TypeExpr>, Size),
-    /// `*T`.
+    /// A pointer: `*T` points to a `T`.
     Ptr(Box<TypeExpr>),
-    /// `fn(A, B) -> R`.
+    /// `fn(A, B) -> R`: a function type.
     Fn(Vec<TypeExpr>, Box<TypeExpr>),
-    /// `kind<K, V>(N)`.
+    /// A map with keys: `kind<K, V>(N)`.
     Map {
-        /// The kind.
+        /// The map kind as written.
         kind: Ident,
-        /// The key.
+        /// The type of the keys.
         key: Box<TypeExpr>,
-        /// The value.
+        /// The type of the values.
         value: Box<TypeExpr>,
-        /// The size.
+        /// The maximum number of entries.
         size: Size,
     },
     /// A map without a key: `kind<V>(N)`, `kind(N)`, or local storage, `kind<V>`.
     Keyless {
-        /// The kind.
+        /// The map kind as written.
         kind: Ident,
-        /// The value.
+        /// The value type; none for `kind(N)`.
         value: Option<Box<TypeExpr>>,
-        /// The size.
+        /// The maximum number of entries; none for local storage.
         size: Option<Size>,
     },
-    /// `ringbuf<T>(N)`.
+    /// `ringbuf<T>(N)`: a ring buffer of records `T`, N bytes large.
     Ring(Box<TypeExpr>, Size),
 }
 
-/// The length of an array, the size of a map.
+/// The length of an array or the size of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Size {
-    /// A literal.
+    /// An integer literal, without sign.
     Int(IntLit),
-    /// A constant of the top level.
+    /// The name of a constant at top level.
     Const(Ident),
 }
 
 impl Size {
-    /// Where.
+    /// The source range of the literal or name.
     pub fn span(&self) -> Span {
         match self {
             Size::Int(literal) => literal.span,
@@ -298,253 +298,253 @@ impl Size {
     }
 }
 
-/// `{ ... }`.
+/// A block: `{ ... }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Its statements.
+    /// The statements in source order.
     pub stmts: Vec<Stmt>,
-    /// With braces.
+    /// The source range, braces included.
     pub span: Span,
 }
 
-/// A statement.
+/// A statement with its source range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stmt {
-    /// Which.
+    /// The form of the statement and its parts.
     pub kind: StmtKind,
-    /// Where.
+    /// The source range of the whole statement.
     pub span: Span,
 }
 
-/// Which statement.
+/// The forms of statements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StmtKind {
     /// `var name: type = value`.
     Var {
-        /// The name.
+        /// The name of the variable.
         name: Ident,
         /// The type, if written.
         ty: Option<TypeExpr>,
-        /// The value, if written.
+        /// The initial value, if written.
         init: Option<Expr>,
     },
     /// `const name: type = value`.
     Const {
-        /// The name.
+        /// The name of the constant.
         name: Ident,
         /// The type, if written.
         ty: Option<TypeExpr>,
-        /// The value.
+        /// The expression that the constant stands for.
         value: Expr,
     },
-    /// `place = value`, `place op= value`.
+    /// An assignment: `lvalue = value`, `lvalue op= value`.
     Assign {
-        /// What stands on the left.
+        /// The left side, any expression the grammar allows there.
         lvalue: Expr,
-        /// The operator of `op=`.
+        /// The operator of `op=`; none for `=`.
         op: Option<BinaryOp>,
-        /// The value.
+        /// The right side of the assignment.
         value: Expr,
     },
-    /// An expression.
+    /// An expression as a statement, a call for example.
     Expr(Expr),
-    /// `return value`.
+    /// `return value` or `return`.
     Return(Option<Expr>),
-    /// `if`.
+    /// `if` with its `else` branches.
     If(If),
     /// `while (cond) { }`.
     While {
-        /// The condition.
+        /// The condition, evaluated before each iteration.
         cond: Expr,
-        /// The body.
+        /// The statements of the loop.
         body: Block,
     },
     /// `for (name in start..end) { }`.
     For {
-        /// The loop variable.
+        /// The loop variable, assigned by the loop only.
         name: Ident,
-        /// The first value.
+        /// The first value of the loop variable.
         start: Expr,
-        /// One past the last.
+        /// One past the last value.
         end: Expr,
-        /// The body.
+        /// The statements of the loop.
         body: Block,
     },
     /// `for (key, value in map) { }`.
     ForEach {
-        /// The key or index.
+        /// The key or index variable.
         key: Ident,
-        /// The value.
+        /// The variable that has the value.
         value: Ident,
-        /// What is walked.
+        /// The map or array that is iterated.
         over: Expr,
-        /// The body.
+        /// The statements of the loop.
         body: Block,
     },
-    /// `delete x`.
+    /// `delete x`: a map entry or an object.
     Delete(Expr),
-    /// `break`.
+    /// `break`: leaves the innermost loop.
     Break,
-    /// `continue`.
+    /// `continue`: starts the next iteration.
     Continue,
     /// `try { } catch 1 { }`.
     Try {
-        /// The body.
+        /// The block whose throws are caught.
         body: Block,
-        /// The clauses.
+        /// The `catch` clauses in source order.
         catches: Vec<Catch>,
     },
-    /// `throw code`.
+    /// `throw code`: the code is an integer.
     Throw(Expr),
-    /// `defer call()`.
+    /// `defer call()`: runs when the function returns.
     Defer(Expr),
 }
 
 /// `if (cond) { } else ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct If {
-    /// The condition.
+    /// The condition, possibly a declaration.
     pub cond: Cond,
-    /// Runs if it holds.
+    /// Runs if the condition holds.
     pub then: Block,
-    /// Runs if not.
+    /// The `else` branch, if written.
     pub otherwise: Option<Else>,
 }
 
-/// What follows `else`.
+/// The branch after `else`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Else {
-    /// `{ }`.
+    /// A final `else { }`.
     Block(Block),
-    /// `if ...`, with its place.
+    /// `else if ...`, with the source range of that `if`.
     If(Box<If>, Span),
 }
 
 /// The condition of an `if`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cond {
-    /// An expression.
+    /// An expression that is tested for truth.
     Expr(Expr),
-    /// `var name = value`.
+    /// `var name = value`: declares a variable and tests it.
     Var {
-        /// The name.
+        /// The name of the variable.
         name: Ident,
-        /// The value.
+        /// The value that is assigned and tested.
         value: Expr,
     },
 }
 
-/// `catch pattern { }`.
+/// A clause of a `try`: `catch pattern { }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catch {
-    /// The code.
+    /// The codes that the clause catches.
     pub pattern: CatchPattern,
-    /// The body.
+    /// Runs with the code caught.
     pub body: Block,
 }
 
-/// What a clause catches.
+/// The pattern of a `catch` clause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatchPattern {
-    /// One code.
+    /// One code as a literal.
     Int(IntLit),
     /// `_`, an enumerator, or a new name for the code.
     Name(Ident),
 }
 
-/// An expression.
+/// An expression with its source range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expr {
-    /// Which.
+    /// The form of the expression and its parts.
     pub kind: ExprKind,
-    /// Where.
+    /// The source range of the whole expression.
     pub span: Span,
 }
 
-/// Which expression.
+/// The forms of expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExprKind {
-    /// An integer literal.
+    /// An integer literal without sign.
     Int(u64),
-    /// A string literal.
+    /// A string literal, escapes resolved.
     Str(Vec<u8>),
-    /// A character literal.
+    /// A character literal, escapes resolved.
     Char(u8),
-    /// `true`, `false`.
+    /// A bool literal: `true` or `false`.
     Bool(bool),
-    /// `null`.
+    /// The literal `null`, for pointers and handles.
     Null,
-    /// `[a, b]`.
+    /// An array literal: `[a, b]`.
     Array(Vec<Expr>),
-    /// A name.
+    /// A variable, constant, enumerator or function, by its name.
     Name(String),
-    /// `(e)`.
+    /// `(e)` as written, parentheses kept.
     Paren(Box<Expr>),
-    /// `e.name`, `e->name`.
+    /// A member: `e.name` or `e->name`.
     Field {
-        /// The struct.
+        /// The operand on the left.
         base: Box<Expr>,
-        /// `->`.
+        /// Whether `->` was written rather than `.`.
         arrow: bool,
-        /// The field.
+        /// The name of the member.
         name: Ident,
     },
-    /// `e[i]`.
+    /// An element of an array, string or map: `e[i]`.
     Index(Box<Expr>, Box<Expr>),
-    /// `f(a, b)`.
+    /// A call: `f(a, b)`.
     Call {
-        /// What is called.
+        /// The operand before the parentheses.
         callee: Box<Expr>,
-        /// The arguments.
+        /// The arguments in source order.
         args: Vec<Expr>,
     },
-    /// `new T(flag)`.
+    /// An allocation: `new T(flag)`; the flag may be missing.
     New(TypeExpr, Option<Box<Expr>>),
-    /// `S { a: 1 }`.
+    /// A struct literal: `S { a: 1 }`.
     Struct {
         /// The module, in `module.S { a: 1 }`.
         module: Option<Ident>,
-        /// The struct.
+        /// The name of the struct.
         name: Ident,
-        /// Its fields.
+        /// The fields in source order, each with its value.
         fields: Vec<(Ident, Expr)>,
     },
     /// `match (e) { p: r }`.
     Match {
-        /// What is matched.
+        /// The value that is compared with the patterns.
         value: Box<Expr>,
-        /// The arms.
+        /// The arms in source order.
         arms: Vec<Arm>,
     },
     /// `-e`, `!e`, `*e`, `&e`, `~e`.
     Unary(UnaryOp, Box<Expr>),
-    /// `a + b`.
+    /// A binary operator: `a + b`.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `e as T`.
+    /// A conversion: `e as T`.
     Cast(Box<Expr>, TypeExpr),
     /// A type that no expression can spell, as the argument of `sizeof`: `sizeof(u32)`, `sizeof(*u8)`.
     Type(TypeExpr),
 }
 
-/// `pattern: result`.
+/// An arm of a `match`: `pattern: result`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
     /// A literal, a name, or none for `default`.
     pub pattern: Option<Expr>,
-    /// The result.
+    /// The expression or block of the arm.
     pub result: ArmResult,
 }
 
-/// What an arm gives.
+/// The result of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArmResult {
-    /// An expression.
+    /// The value of the arm.
     Expr(Expr),
-    /// A block.
+    /// A block in braces.
     Block(Block),
 }
 
-/// Prefix operators.
+/// Prefix operators, one operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum UnaryOp {
@@ -555,7 +555,7 @@ pub enum UnaryOp {
     BitNot,
 }
 
-/// Operators between two operands.
+/// Binary operators, in assignments (`op=`) too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum BinaryOp {
@@ -580,7 +580,7 @@ pub enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// Its spelling.
+    /// Returns the operator as spelled in the source.
     pub fn text(self) -> &'static str {
         match self {
             BinaryOp::OrOr => "||",
@@ -604,7 +604,7 @@ impl BinaryOp {
         }
     }
 
-    /// How tightly it binds: a higher number binds tighter.
+    /// Returns the precedence: a higher number binds tighter.
     pub fn level(self) -> u8 {
         match self {
             BinaryOp::OrOr => 1,

@@ -1,7 +1,8 @@
-//! The syntax tree as text, for `--emit ast` and for tests.
+//! Prints the syntax tree as text, for `--emit ast` and for tests.
 //!
-//! In: a tree. Out: one S-expression for each declaration, as in the text form of WebAssembly: `(var x (int 5))`. Every node
-//! of the tree is a list, so what binds to what can be seen; spans are left out. No program reads it back.
+//! In: a tree. Out: one S-expression for each declaration, as in the text form of WebAssembly: `(var x (int
+//! 5))`. Every node of the tree is a list, so the nesting shows precedence; spans are left out. No program
+//! reads the text back.
 
 use super::{
     Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
@@ -10,22 +11,23 @@ use super::{
 };
 use crate::facts::Ty;
 
-/// Columns of a line; a list that is longer takes a line for each of its parts.
+/// Columns of a line; a longer list puts each of its parts on a line of its own.
 const WIDTH: usize = 100;
 
-/// Prints a file.
+/// Prints all declarations of a file.
 pub fn file(file: &File) -> String {
     file.items.iter().map(|one| item(one).text(0) + "\n").collect()
 }
 
-/// What is printed: a word, or words and lists in parentheses.
+/// A part of the output: a word, or a parenthesised list of words and lists.
 enum Node {
     Atom(String),
     List(Vec<Node>),
 }
 
 impl Node {
-    /// On one line if it fits behind `indent` columns; else its first words on one line, and the lists below them.
+    /// Prints the node on one line if it fits after `indent` columns; else its first words on one line, and
+    /// the lists below them.
     fn text(&self, indent: usize) -> String {
         let line = self.line();
         let Node::List(parts) = self else { return line };
@@ -83,7 +85,7 @@ impl From<&StrLit> for Node {
     }
 }
 
-/// A list that begins with this word.
+/// A list whose first item is the word `head`.
 fn list(head: &str) -> Node {
     Node::List(vec![head.into()])
 }
@@ -145,7 +147,7 @@ fn field(field: &FieldDecl) -> Node {
     declared("field", &field.name, Some(&field.ty), field.default.as_ref())
 }
 
-/// `(word name type value)`, of which type and value may be missing.
+/// `(word name type value)`; type and value may be missing.
 fn declared(head: &str, name: &Ident, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Node {
     let ty = ty.map(|ty| list("type").with(type_text(ty)));
     list(head).with(name).with_all(ty).with_all(value.map(expr))
@@ -285,7 +287,7 @@ fn unary(op: UnaryOp) -> &'static str {
     }
 }
 
-/// A type as a script writes it.
+/// A type in the syntax of the language.
 fn type_text(ty: &TypeExpr) -> String {
     Ty::written(ty).to_string()
 }

@@ -1,4 +1,4 @@
-//! Trees without their places: whether two texts say the same.
+//! Compares syntax trees without their source ranges.
 
 use super::{
     Arm, ArmResult, AstFunction, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::source::Span;
 
-/// Whether two files hold the same tree, wherever its parts stand.
+/// Whether two files have the same tree, whatever their source ranges.
 pub fn same(one: &File, other: &File) -> bool {
     let span = Span { end: one.end.start, ..one.end };
     moved_to(one, span) == moved_to(other, span)
 }
 
-/// The same tree with everything at one place.
+/// Returns the tree with all source ranges replaced by one.
 fn moved_to(file: &File, span: Span) -> File {
     let mut file = file.clone();
     file.end = span;

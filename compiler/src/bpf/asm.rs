@@ -1,32 +1,32 @@
-//! Building a sequence of instructions whose branches go to places not yet known.
+//! Assembler with labels: branches may refer to later instructions.
 
 use super::{Insn, InsnIndex, JmpOp, Operand, Reg, Width};
 
-/// A place in the code, bound before [`Assembler::finish`].
+/// A branch target, bound before [`Assembler::finish`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Label(u32);
 
-/// A label that was used wrongly: a mistake of the code generator.
+/// Incorrect use of a label: a bug of the code generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LabelError {
     /// A branch goes to a label that was never bound.
     #[error("instruction {} branches to a label that was never bound", at.0)]
     Unbound {
-        /// The branch.
+        /// Index of the branch.
         at: InsnIndex,
     },
-    /// A label was bound at two places.
+    /// A label was bound to two instructions.
     #[error("a label bound at instruction {} is bound again at instruction {}", first.0, second.0)]
     BoundTwice {
-        /// The first place.
+        /// Index of the first binding.
         first: InsnIndex,
-        /// The second place.
+        /// Index of the second binding.
         second: InsnIndex,
     },
     /// A label of another assembler.
     #[error("instruction {} uses a label of another assembler", at.0)]
     Foreign {
-        /// The branch, or the place where it was bound.
+        /// Index of the branch, or of the binding.
         at: InsnIndex,
     },
 }
@@ -48,24 +48,24 @@ pub enum LabelError {
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
     insns: Vec<Insn>,
-    /// Where each label is bound.
+    /// Index that each label is bound to; none if it is unbound.
     labels: Vec<Option<InsnIndex>>,
-    /// The branches, each with the label it goes to.
+    /// Branches, each with its target label.
     branches: Vec<(InsnIndex, Label)>,
     error: Option<LabelError>,
 }
 
-/// Stands in a branch until its label is resolved.
+/// Target of a branch until its label is resolved.
 const UNRESOLVED: InsnIndex = InsnIndex(u32::MAX);
 
 impl Assembler {
-    /// An empty sequence.
+    /// Creates an empty sequence.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The index that the next instruction will have, for line tables and relocation lists.
+    /// Returns the index of the next instruction, for line tables and relocation lists.
     #[must_use]
     pub fn next_index(&self) -> InsnIndex {
         InsnIndex(u32::try_from(self.insns.len()).unwrap_or(u32::MAX))
@@ -78,7 +78,7 @@ impl Assembler {
         index
     }
 
-    /// A new label, not yet bound.
+    /// Creates a label that is not yet bound.
     pub fn label(&mut self) -> Label {
         let label = Label(u32::try_from(self.labels.len()).unwrap_or(u32::MAX));
         self.labels.push(None);
@@ -126,7 +126,7 @@ impl Assembler {
         self.branch(Insn::MayGoto { target: UNRESOLVED }, label)
     }
 
-    /// The instructions, with every branch resolved.
+    /// Returns the instructions, with every branch resolved.
     ///
     /// # Errors
     /// A label that a branch needs was never bound, or a label was bound twice.

@@ -1,4 +1,5 @@
-//! Bytes to instructions. The bytes may be hostile: whatever they are, the answer is instructions or an error.
+//! Decoding of bytes to instructions. The bytes may be hostile: the result is always instructions or an
+//! error.
 
 use super::encode::{InsnSlot, op};
 use super::{
@@ -6,24 +7,24 @@ use super::{
     Size, SwapBits, Width,
 };
 
-/// Why bytes are not a sequence of instructions.
+/// Reasons why bytes are not a sequence of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The length is not a multiple of eight bytes, or too large to count.
     #[error("{0} bytes of code are not a sequence of eight-byte slots")]
     Length(usize),
-    /// No instruction of ours has these fields (reserved fields must be zero).
+    /// Fields that match no supported instruction (reserved fields must be zero).
     #[error("slot {slot}: no known instruction has opcode {opcode:#04x} with these fields")]
     Unknown {
-        /// The slot.
+        /// Index of the slot.
         slot: u32,
-        /// Its opcode byte.
+        /// Value of the opcode byte.
         opcode: u8,
     },
     /// A register above r10.
     #[error("slot {slot}: r{number} is no register")]
     Register {
-        /// The slot.
+        /// Index of the slot.
         slot: u32,
         /// The number in the register field.
         number: u8,
@@ -31,20 +32,20 @@ pub enum DecodeError {
     /// The code ends after the first half of an `ld_imm64`.
     #[error("slot {slot}: the second half of ld_imm64 is missing")]
     Truncated {
-        /// The slot of the first half.
+        /// Index of the first half's slot.
         slot: u32,
     },
     /// A branch or local call goes outside the code or into the second half of an `ld_imm64`.
     #[error("slot {slot}: slot {target} is not the start of an instruction")]
     Target {
-        /// The slot of the branch.
+        /// Slot of the branch.
         slot: u32,
-        /// The slot it goes to.
+        /// Slot of the target.
         target: i64,
     },
 }
 
-/// Decodes little-endian slots. Map references come back as descriptors, functions as positions.
+/// Decodes little-endian slots. Map references become file descriptors, functions become positions.
 ///
 /// `decode(encode(x)) == x` for every sequence that [`super::encode`] accepts.
 ///
@@ -84,7 +85,7 @@ fn read_slots(bytes: &[u8]) -> Result<Vec<InsnSlot>, DecodeError> {
         .collect())
 }
 
-/// For each slot, the instruction that starts there.
+/// Returns for each slot the instruction that starts there.
 fn instruction_starts(slots: &[InsnSlot]) -> Vec<Option<InsnIndex>> {
     let mut starts = Vec::with_capacity(slots.len());
     let mut next = 0;
@@ -278,7 +279,7 @@ impl Decoder<'_> {
             .ok_or(DecodeError::Target { slot: self.number, target })
     }
 
-    /// The second operand, with the field that it does not use required to be zero.
+    /// Returns the second operand; the unused field must be zero.
     fn operand(&self) -> Result<Operand, DecodeError> {
         if self.slot.opcode & op::SOURCE_X != 0 {
             self.require(self.slot.imm == 0)?;

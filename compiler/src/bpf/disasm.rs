@@ -1,4 +1,4 @@
-//! Instructions as text, in the style of the kernel's and LLVM's disassembler.
+//! Disassembly in the style of the kernel's and LLVM's disassembler.
 
 use std::fmt;
 
@@ -7,23 +7,25 @@ use super::{
     MapRef, Narrow, Operand, Reg, Size, Width, helper_name,
 };
 
-/// Something of an object that an instruction refers to and that has a name there.
+/// A named symbol of an object that an instruction refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Symbol {
-    /// A map.
+    /// A map of the object.
     Map(MapRef),
-    /// A global variable.
+    /// A global variable of the object.
     Global(GlobalRef),
-    /// A function.
+    /// A function of the object.
     Function(FunctionRef),
-    /// A kernel function.
+    /// A kernel function (kfunc).
     Kfunc(KfuncRef),
 }
 
-/// One line per instruction: the number of its first slot, then its text (`   3: r1 = *(u64 *)(r1 + 168)`).
+/// Disassembles to one line per instruction: the number of its first slot and its text (` 3: r1 = *(u64 *)(r1
+/// + 168)`).
 ///
-/// `name` gives the names of symbols; where it answers `None` a number stands (`map#0`). Distances of branches count slots
-/// from the instruction after the branch, as in the encoding; a branch to an instruction that does not exist prints `goto ?`.
+/// `name` returns the names of symbols; for `None` a number is printed (`map#0`). Branch distances count
+/// slots from the instruction after the branch, as in the encoding; a branch to an instruction that does not
+/// exist prints `goto ?`.
 #[must_use]
 pub fn disasm(insns: &[Insn], name: &dyn Fn(Symbol) -> Option<String>) -> String {
     let mut starts = Vec::with_capacity(insns.len());
@@ -161,7 +163,7 @@ fn operand(width: Width, operand: Operand) -> String {
     }
 }
 
-/// `+ 8` or `- 8`.
+/// Formats an offset as `+ 8` or `- 8`.
 fn signed(offset: i16) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     format!("{sign} {}", offset.unsigned_abs())

@@ -1,11 +1,11 @@
-//! Instructions to bytes.
+//! Encoding of instructions to bytes.
 
 use super::{
     AluOp, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Narrow, Operand, Reg, SLOT_BYTES,
     Size, SwapBits, Width,
 };
 
-/// The bits of the opcode byte. Source: include/uapi/linux/bpf.h and bpf_common.h (v6.12).
+/// Bits of the opcode byte. Source: include/uapi/linux/bpf.h and bpf_common.h (v6.12).
 pub(super) mod op {
     pub const CLASS_LD: u8 = 0x00;
     pub const CLASS_LDX: u8 = 0x01;
@@ -46,35 +46,35 @@ pub(super) mod op {
     pub const PSEUDO_KFUNC_CALL: u8 = 2;
 }
 
-/// Why a sequence of instructions has no encoding.
+/// Reasons why a sequence of instructions has no encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// A branch goes further than its distance field reaches.
+    /// A branch whose distance does not fit its field.
     #[error("instruction {} branches {distance} slots, beyond the reach of its distance field", at.0)]
     BranchOutOfRange {
-        /// The branch.
+        /// Index of the branch.
         at: InsnIndex,
         /// Slots from the instruction after the branch to the target.
         distance: i64,
     },
-    /// A branch, call or function address names an instruction that does not exist.
+    /// A branch, call or function address that refers to an instruction that does not exist.
     #[error("instruction {} refers to instruction {}, which does not exist", at.0, target.0)]
     NoSuchTarget {
-        /// The instruction with the reference.
+        /// Index of the referring instruction.
         at: InsnIndex,
-        /// What it refers to.
+        /// The missing instruction.
         target: InsnIndex,
     },
-    /// A map, global, function or kernel function has no address yet; only an object can carry it.
+    /// A map, global, function or kernel function has no address yet; only an object can represent it.
     #[error("instruction {} refers to a symbol, which only an object can carry", at.0)]
     Symbolic {
-        /// The instruction.
+        /// Index of the instruction.
         at: InsnIndex,
     },
-    /// The instruction set has no such combination (a sign extension from 32 to 32 bits).
+    /// A combination that the instruction set does not have (a sign extension from 32 to 32 bits).
     #[error("instruction {} has no encoding", at.0)]
     NoEncoding {
-        /// The instruction.
+        /// Index of the instruction.
         at: InsnIndex,
     },
     /// The sequence has more slots than 32 bits count.
@@ -82,10 +82,10 @@ pub enum EncodeError {
     TooLong,
 }
 
-/// Encodes a sequence into little-endian slots, as the kernel takes them on little-endian machines.
+/// Encodes a sequence into little-endian slots, the format of the kernel on little-endian machines.
 ///
 /// # Errors
-/// See [`EncodeError`]; the references that only an object can carry are refused.
+/// See [`EncodeError`]; references that only an object can represent are rejected.
 pub fn encode(insns: &[Insn]) -> Result<Vec<u8>, EncodeError> {
     let slots = slot_offsets(insns)?;
     let mut bytes = Vec::with_capacity(insns.len() * SLOT_BYTES);
@@ -96,7 +96,7 @@ pub fn encode(insns: &[Insn]) -> Result<Vec<u8>, EncodeError> {
     Ok(bytes)
 }
 
-/// The slot at which each instruction starts, and, last, the number of slots in all.
+/// Returns the first slot of each instruction, followed by the total number of slots.
 ///
 /// # Errors
 /// [`EncodeError::TooLong`] if a slot number does not fit 32 bits.
@@ -129,7 +129,7 @@ impl InsnSlot {
         out.extend_from_slice(&self.imm.to_le_bytes());
     }
 
-    /// A slot whose second operand is a register or a constant.
+    /// Creates a slot whose second operand is a register or a constant.
     fn with_operand(opcode: u8, dst: Reg, operand: Operand) -> InsnSlot {
         match operand {
             Operand::Reg(src) => InsnSlot {
@@ -143,7 +143,7 @@ impl InsnSlot {
     }
 }
 
-/// An instruction's position, from which distances are counted.
+/// Encoder of one instruction; its position is the base of distances.
 struct InsnEncoder<'a> {
     index: InsnIndex,
     slots: &'a [u32],
@@ -247,7 +247,7 @@ impl InsnEncoder<'_> {
             }
             Imm64::MapFd(fd) => (op::PSEUDO_MAP_FD, fd, 0),
             Imm64::MapValueFd { fd, offset } => (op::PSEUDO_MAP_VALUE, fd, offset.cast_signed()),
-            // The distance counts from the slot after the first half, as that of a call does.
+            // The distance counts from the slot after the first half, like that of a call.
             Imm64::FunctionAt(target) => (op::PSEUDO_FUNC, self.distance_imm(target)?, 0),
             Imm64::Map(_) | Imm64::Global { .. } | Imm64::Function(_) => {
                 return Err(EncodeError::Symbolic { at: self.index });
@@ -258,10 +258,10 @@ impl InsnEncoder<'_> {
         Ok(())
     }
 
-    /// Slots from the one after this instruction's first slot to the target.
+    /// Returns the slots from the one after this instruction's first slot to the target.
     fn distance(&self, target: InsnIndex) -> Result<i64, EncodeError> {
         let missing = EncodeError::NoSuchTarget { at: self.index, target };
-        // The last entry is the end of the code: there is no instruction to go to.
+        // The last entry is the end of the code, which is no valid target.
         let starts = self.slots.split_last().map_or(&[][..], |(_, starts)| starts);
         let from = starts.get(self.index.0 as usize).ok_or(missing)?;
         let to = starts.get(target.0 as usize).ok_or(missing)?;
@@ -309,7 +309,7 @@ const fn alu_class(width: Width) -> u8 {
     }
 }
 
-/// The operation's bits and the offset field, which tells signed division from unsigned.
+/// Returns the operation's bits and the offset field, which distinguishes signed from unsigned division.
 const fn alu_code(operation: AluOp) -> (u8, i16) {
     match operation {
         AluOp::Add => (0x00, 0),

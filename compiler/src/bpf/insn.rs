@@ -1,9 +1,9 @@
-//! The instructions and their operands.
+//! Instructions and their operands.
 
 /// A register, `r0` to `r10`.
 ///
-/// `r0` is the result, `r1`-`r5` are arguments and lost by a call, `r6`-`r9` survive calls, `r10` is the read-only frame
-/// pointer.
+/// `r0` is the result, `r1`-`r5` are arguments and clobbered by a call, `r6`-`r9` are callee-saved, `r10` is
+/// the read-only frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Reg(u8);
 
@@ -12,62 +12,62 @@ impl Reg {
     pub const R0: Reg = Reg(0);
     /// First argument; the context at a program's entry.
     pub const R1: Reg = Reg(1);
-    /// Second argument.
+    /// Second argument of a call.
     pub const R2: Reg = Reg(2);
-    /// Third argument.
+    /// Third argument of a call.
     pub const R3: Reg = Reg(3);
-    /// Fourth argument.
+    /// Fourth argument of a call.
     pub const R4: Reg = Reg(4);
-    /// Fifth argument.
+    /// Fifth argument of a call.
     pub const R5: Reg = Reg(5);
-    /// Preserved by calls.
+    /// First callee-saved register.
     pub const R6: Reg = Reg(6);
-    /// Preserved by calls.
+    /// Second callee-saved register.
     pub const R7: Reg = Reg(7);
-    /// Preserved by calls.
+    /// Third callee-saved register.
     pub const R8: Reg = Reg(8);
-    /// Preserved by calls.
+    /// Fourth callee-saved register.
     pub const R9: Reg = Reg(9);
-    /// The frame pointer: the stack lies below it, and it cannot be written.
+    /// The read-only frame pointer: the stack is below it.
     pub const R10: Reg = Reg(10);
 
-    /// The register with this number, if there is one.
+    /// Returns the register with this number; none above 10.
     #[must_use]
     pub const fn new(number: u8) -> Option<Reg> {
         if number <= 10 { Some(Reg(number)) } else { None }
     }
 
-    /// The number, 0 to 10.
+    /// Returns the number, 0 to 10.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 }
 
-/// Whether an operation works on 32 or 64 bits; a 32-bit result clears the upper half of its register.
+/// Width of an operation; a 32-bit result clears the upper half of its register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Width {
-    /// 32 bits (`w0`).
+    /// 32 bits, printed as `w0`.
     W32,
-    /// 64 bits (`r0`).
+    /// 64 bits, printed as `r0`.
     W64,
 }
 
-/// The size of a memory access.
+/// Size of a memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Size {
-    /// One byte.
+    /// One byte (`u8`).
     B,
-    /// Two bytes.
+    /// Two bytes (`u16`).
     H,
-    /// Four bytes.
+    /// Four bytes (`u32`).
     W,
-    /// Eight bytes.
+    /// Eight bytes (`u64`).
     DW,
 }
 
 impl Size {
-    /// The number of bytes, 1, 2, 4 or 8.
+    /// Returns the number of bytes: 1, 2, 4 or 8.
     #[must_use]
     pub const fn bytes(self) -> u8 {
         match self {
@@ -79,72 +79,72 @@ impl Size {
     }
 }
 
-/// A size smaller than a register: what can be sign-extended (v4).
+/// A size smaller than a register, which can be sign-extended (v4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Narrow {
-    /// One byte.
+    /// One byte (`s8`).
     B,
-    /// Two bytes.
+    /// Two bytes (`s16`).
     H,
-    /// Four bytes.
+    /// Four bytes (`s32`).
     W,
 }
 
-/// Arithmetic on a register.
+/// Arithmetic operation on a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AluOp {
-    /// Addition, wrapping.
+    /// Addition, modulo the width.
     Add,
-    /// Subtraction, wrapping.
+    /// Subtraction, modulo the width.
     Sub,
-    /// Multiplication, wrapping.
+    /// Multiplication, modulo the width.
     Mul,
-    /// Unsigned division; a zero divisor gives 0.
+    /// Unsigned division; division by zero yields 0.
     Div,
-    /// Unsigned remainder; a zero divisor leaves the destination.
+    /// Unsigned remainder; a zero divisor leaves the destination unchanged.
     Mod,
-    /// Signed division (v4).
+    /// Signed division (v4); division by zero yields 0.
     Sdiv,
-    /// Signed remainder (v4).
+    /// Signed remainder (v4); a zero divisor leaves the destination unchanged.
     Smod,
-    /// Bitwise or.
+    /// Bitwise or, `|`.
     Or,
-    /// Bitwise and.
+    /// Bitwise and, `&`.
     And,
-    /// Bitwise exclusive or.
+    /// Bitwise exclusive or, `^`.
     Xor,
-    /// Shift left.
+    /// Shift left, `<<`.
     Lsh,
-    /// Logical shift right.
+    /// Logical shift right, `>>`.
     Rsh,
-    /// Arithmetic shift right.
+    /// Arithmetic shift right, `s>>`.
     Arsh,
 }
 
-/// The condition of a branch; the names starting with `S` compare as signed.
+/// Condition of a branch; the names starting with `S` compare as signed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum JmpOp {
-    /// Equal.
+    /// Equal, `==`.
     Eq,
-    /// Not equal.
+    /// Not equal, `!=`.
     Ne,
-    /// Above, unsigned.
+    /// Unsigned greater, `>`.
     Gt,
-    /// Above or equal, unsigned.
+    /// Unsigned greater or equal, `>=`.
     Ge,
-    /// Below, unsigned.
+    /// Unsigned less, `<`.
     Lt,
-    /// Below or equal, unsigned.
+    /// Unsigned less or equal, `<=`.
     Le,
-    /// Greater, signed.
+    /// Signed greater, `s>`.
     Sgt,
-    /// Greater or equal, signed.
+    /// Signed greater or equal, `s>=`.
     Sge,
-    /// Less, signed.
+    /// Signed less, `s<`.
     Slt,
-    /// Less or equal, signed.
+    /// Signed less or equal, `s<=`.
     Sle,
-    /// Any common bit set.
+    /// A common bit is set, `&`.
     Set,
 }
 
@@ -173,25 +173,25 @@ pub enum AtomicOp {
     CmpXchg,
 }
 
-/// What a byte swap converts between.
+/// Byte orders between which an instruction converts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ByteOrder {
-    /// The CPU's order and little-endian.
+    /// Between the CPU's order and little-endian.
     Little,
-    /// The CPU's order and big-endian.
+    /// Between the CPU's order and big-endian.
     Big,
-    /// Always swaps (v4).
+    /// Unconditional swap (v4).
     Swap,
 }
 
-/// How many low bits a byte swap takes; the bits above become zero.
+/// Number of low bits that a byte swap converts; the bits above become zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SwapBits {
-    /// 16 bits.
+    /// The low 16 bits.
     Bits16,
-    /// 32 bits.
+    /// The low 32 bits.
     Bits32,
-    /// 64 bits.
+    /// All 64 bits.
     Bits64,
 }
 
@@ -208,9 +208,9 @@ impl SwapBits {
 /// A register or a constant; a constant is sign-extended to 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {
-    /// The register's value.
+    /// A register, whose value is used.
     Reg(Reg),
-    /// The constant.
+    /// A constant of 32 bits.
     Imm(i32),
 }
 
@@ -230,36 +230,36 @@ impl From<i32> for Operand {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InsnIndex(pub u32);
 
-/// A map of the object that is being built.
+/// A map of an object under construction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapRef(pub(crate) u32);
 
-/// A global variable of the object that is being built.
+/// A global variable of an object under construction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GlobalRef(pub(crate) u32);
 
-/// A function of the object that is being built.
+/// A function of an object under construction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FunctionRef(pub(crate) u32);
 
-/// A kernel function that the object that is being built calls.
+/// A kernel function that an object under construction calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KfuncRef(pub(crate) u32);
 
-/// What `ld_imm64` puts into a register.
+/// Operand of `ld_imm64`.
 ///
-/// `Map`, `Global` and `Function` exist only until the object is built: they become relocations there.
+/// `Map`, `Global` and `Function` exist only until the object is built, which turns them into relocations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Imm64 {
-    /// A plain number.
+    /// A 64-bit constant.
     Value(u64),
     /// The address of a map, as helpers take it.
     Map(MapRef),
     /// The address of a byte of a global variable.
     Global {
-        /// The variable.
+        /// Reference of the variable.
         global: GlobalRef,
-        /// Bytes from its start.
+        /// Offset in bytes from its start.
         offset: u32,
     },
     /// The address of a static function, as a callback.
@@ -270,9 +270,9 @@ pub enum Imm64 {
     /// An address inside the only value of an array map.
     #[doc(alias = "BPF_PSEUDO_MAP_VALUE")]
     MapValueFd {
-        /// The map's file descriptor.
+        /// File descriptor of the map.
         fd: i32,
-        /// Bytes from the value's start.
+        /// Offset in bytes from the value's start.
         offset: u32,
     },
     /// The address of the function that starts at an instruction of the same sequence.
@@ -280,16 +280,16 @@ pub enum Imm64 {
     FunctionAt(InsnIndex),
 }
 
-/// What a call calls.
+/// Target of a call.
 ///
-/// `Function` and `Kfunc` exist only until the object is built: they become relocations there.
+/// `Function` and `Kfunc` exist only until the object is built, which turns them into relocations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CallTarget {
     /// A kernel helper by its number.
     Helper(u32),
     /// A function of the object.
     Function(FunctionRef),
-    /// A kernel function.
+    /// A kernel function of the object's externs.
     Kfunc(KfuncRef),
     /// The function that starts at an instruction of the same sequence.
     #[doc(alias = "BPF_PSEUDO_CALL")]
@@ -304,204 +304,204 @@ pub enum CallTarget {
     },
 }
 
-/// One instruction.
+/// A BPF instruction with typed operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Insn {
     /// `dst = dst op src`
     Alu {
-        /// The operation.
+        /// Arithmetic operation.
         op: AluOp,
         /// 32 or 64 bits.
         width: Width,
-        /// First operand and result.
+        /// First operand and destination.
         dst: Reg,
-        /// Second operand.
+        /// Second operand: register or constant.
         src: Operand,
     },
     /// `dst = src`
     Mov {
         /// 32 or 64 bits.
         width: Width,
-        /// Result.
+        /// Destination register.
         dst: Reg,
-        /// Value.
+        /// Source register or constant.
         src: Operand,
     },
-    /// `dst = sign_extend(src)` (v4). There is none from 32 bits to a 32-bit result.
+    /// `dst = sign_extend(src)` (v4). No encoding exists from 32 bits to a 32-bit result.
     MovSx {
         /// Width of the result.
         width: Width,
-        /// How many bytes of `src` count.
+        /// Number of low bytes of `src` that are extended.
         from: Narrow,
-        /// Result.
+        /// Destination register.
         dst: Reg,
-        /// Value.
+        /// Source register.
         src: Reg,
     },
     /// `dst = -dst`
     Neg {
         /// 32 or 64 bits.
         width: Width,
-        /// Operand and result.
+        /// Operand and destination.
         dst: Reg,
     },
     /// Converts the byte order of the low bits of `dst`.
     Endian {
-        /// Between which orders.
+        /// Byte orders to convert between.
         order: ByteOrder,
-        /// How many bits.
+        /// Number of low bits to convert.
         bits: SwapBits,
-        /// Operand and result.
+        /// Operand and destination.
         dst: Reg,
     },
     /// `dst = value`, 64 bits; takes two slots.
     LoadImm64 {
-        /// Result.
+        /// Destination register.
         dst: Reg,
-        /// What is loaded.
+        /// Constant or address to load.
         value: Imm64,
     },
     /// `dst = *(base + offset)`, zero-extended.
     Load {
-        /// Bytes read.
+        /// Number of bytes to read.
         size: Size,
-        /// Result.
+        /// Destination register.
         dst: Reg,
-        /// Address.
+        /// Register with the address.
         base: Reg,
         /// Bytes added to the address.
         offset: i16,
     },
     /// `dst = *(base + offset)`, sign-extended to 64 bits (v4).
     LoadSx {
-        /// Bytes read.
+        /// Number of bytes to read.
         size: Narrow,
-        /// Result.
+        /// Destination register.
         dst: Reg,
-        /// Address.
+        /// Register with the address.
         base: Reg,
         /// Bytes added to the address.
         offset: i16,
     },
     /// `*(base + offset) = src`
     Store {
-        /// Bytes written.
+        /// Number of bytes to write.
         size: Size,
-        /// Address.
+        /// Register with the address.
         base: Reg,
         /// Bytes added to the address.
         offset: i16,
-        /// Value.
+        /// Register or constant to store.
         src: Operand,
     },
     /// An atomic operation on `*(base + offset)`.
     Atomic {
-        /// The operation.
+        /// Atomic operation.
         op: AtomicOp,
         /// 32 or 64 bits of memory.
         width: Width,
-        /// Address; must be a multiple of the width.
+        /// Register with the address; base plus offset must be a multiple of the width.
         base: Reg,
         /// Bytes added to the address.
         offset: i16,
-        /// Operand, and the old value for the operations that fetch.
+        /// Operand; operations with `Fetch` return the old value in it.
         src: Reg,
     },
-    /// Goes to `target`; the distance must fit 16 bits.
+    /// `goto target`; the distance must fit 16 bits.
     Jump {
-        /// Where to.
+        /// Instruction to continue at.
         target: InsnIndex,
     },
-    /// Goes to `target`, 32-bit distance (v4).
+    /// `gotol target`, with a 32-bit distance (v4).
     JumpLong {
-        /// Where to.
+        /// Instruction to continue at.
         target: InsnIndex,
     },
-    /// Goes to `target` if the kernel's budget for this loop is used up (Linux 6.9).
+    /// Branches to `target` if the kernel's budget for this loop is used up (Linux 6.9).
     #[doc(alias = "BPF_MAY_GOTO")]
     MayGoto {
-        /// Where to.
+        /// Instruction to continue at.
         target: InsnIndex,
     },
     /// `if dst op src goto target`
     JumpIf {
-        /// The condition.
+        /// Condition of the branch.
         op: JmpOp,
-        /// 32 or 64 bits are compared.
+        /// Number of bits to compare: 32 or 64.
         width: Width,
         /// First operand.
         dst: Reg,
-        /// Second operand.
+        /// Second operand: register or constant.
         src: Operand,
-        /// Where to.
+        /// Instruction to continue at if the condition holds.
         target: InsnIndex,
     },
-    /// Calls; arguments in `r1`-`r5`, result in `r0`.
+    /// Call; arguments in `r1`-`r5`, result in `r0`.
     Call {
-        /// What is called.
+        /// Helper or function to call.
         target: CallTarget,
     },
-    /// Returns `r0`.
+    /// Returns `r0` to the caller.
     Exit,
 }
 
 impl Insn {
-    /// `dst = src`, 64 bits.
+    /// Creates `dst = src`, 64 bits.
     pub fn mov(dst: Reg, src: impl Into<Operand>) -> Insn {
         Insn::Mov { width: Width::W64, dst, src: src.into() }
     }
 
-    /// `dst = src`, 32 bits.
+    /// Creates `dst = src`, 32 bits.
     pub fn mov32(dst: Reg, src: impl Into<Operand>) -> Insn {
         Insn::Mov { width: Width::W32, dst, src: src.into() }
     }
 
-    /// `dst = dst op src`, 64 bits.
+    /// Creates `dst = dst op src`, 64 bits.
     pub fn alu(op: AluOp, dst: Reg, src: impl Into<Operand>) -> Insn {
         Insn::Alu { op, width: Width::W64, dst, src: src.into() }
     }
 
-    /// `dst = dst op src`, 32 bits.
+    /// Creates `dst = dst op src`, 32 bits.
     pub fn alu32(op: AluOp, dst: Reg, src: impl Into<Operand>) -> Insn {
         Insn::Alu { op, width: Width::W32, dst, src: src.into() }
     }
 
-    /// `dst = value`, 64 bits.
+    /// Creates `dst = value`, 64 bits.
     pub fn load_imm64(dst: Reg, value: Imm64) -> Insn {
         Insn::LoadImm64 { dst, value }
     }
 
-    /// `dst = *(base + offset)`
+    /// Creates `dst = *(base + offset)`, zero-extended.
     pub fn load(size: Size, dst: Reg, base: Reg, offset: i16) -> Insn {
         Insn::Load { size, dst, base, offset }
     }
 
-    /// `*(base + offset) = src`
+    /// Creates `*(base + offset) = src`.
     pub fn store(size: Size, base: Reg, offset: i16, src: impl Into<Operand>) -> Insn {
         Insn::Store { size, base, offset, src: src.into() }
     }
 
-    /// An atomic operation on `*(base + offset)`.
+    /// Creates an atomic operation on `*(base + offset)`.
     pub fn atomic(op: AtomicOp, width: Width, base: Reg, offset: i16, src: Reg) -> Insn {
         Insn::Atomic { op, width, base, offset, src }
     }
 
-    /// Calls the kernel helper with this number.
+    /// Creates a call of the kernel helper with this number.
     pub fn call_helper(number: u32) -> Insn {
         Insn::Call { target: CallTarget::Helper(number) }
     }
 
-    /// Calls a function of the object.
+    /// Creates a call of a function of the object.
     pub fn call_function(function: FunctionRef) -> Insn {
         Insn::Call { target: CallTarget::Function(function) }
     }
 
-    /// Calls a kernel function.
+    /// Creates a call of a kernel function.
     pub fn call_kfunc(kfunc: KfuncRef) -> Insn {
         Insn::Call { target: CallTarget::Kfunc(kfunc) }
     }
 
-    /// How many eight-byte slots the instruction takes: 2 for `ld_imm64`, else 1.
+    /// Returns the number of eight-byte slots: 2 for `ld_imm64`, else 1.
     #[must_use]
     pub const fn slots(&self) -> u32 {
         if matches!(self, Insn::LoadImm64 { .. }) { 2 } else { 1 }

@@ -6,13 +6,14 @@
 //!                                   disasm <---+------- decode <----+
 //! ```
 //!
-//! In: instructions with typed operands. Branches name the instruction they go to, never a distance; maps, global
-//! variables, functions and kernel functions are named by the references that [`crate::elf::ObjectBuilder`] hands out.
-//! Out: the eight-byte slots that the kernel loads.
+//! In: instructions with typed operands. Branches name their target instruction, never a distance; maps,
+//! global variables, functions and kernel functions are identified by the references that
+//! [`crate::elf::ObjectBuilder`] returns. Out: the eight-byte slots that the kernel loads.
 //!
-//! The default instruction set is v3 (32-bit arithmetic and jumps, atomics with fetch). What v4 added (sign-extending
-//! moves and loads, signed division, unconditional byte swaps, long jumps) can be represented; choosing it is the code
-//! generator's business. Not here: the packet loads of classic BPF, arena address casts, and any rule of the verifier.
+//! The default instruction set is v3 (32-bit arithmetic and jumps, atomics with fetch). The additions of v4
+//! (sign-extending moves and loads, signed division, unconditional byte swaps, long jumps) can be
+//! represented; the code generator decides whether to use them. Not here: the packet loads of classic BPF,
+//! arena address casts, and any rule of the verifier.
 //!
 //! Sources: include/uapi/linux/bpf.h; Documentation/bpf/standardization/instruction-set.rst (v6.12).
 
@@ -33,7 +34,7 @@ pub use insn::{
     MapRef, Narrow, Operand, Reg, Size, SwapBits, Width,
 };
 
-/// Bytes of one instruction slot; `ld_imm64` takes two slots.
+/// Size in bytes of one instruction slot; `ld_imm64` takes two slots.
 ///
 /// Source: include/uapi/linux/bpf.h, `struct bpf_insn`.
 pub const SLOT_BYTES: usize = 8;

@@ -1,4 +1,4 @@
-//! The writer: types in, `.BTF` out.
+//! BTF writer: types in, `.BTF` out.
 
 use super::TypeId;
 use super::kind::{
@@ -6,70 +6,70 @@ use super::kind::{
 };
 use crate::index::FastMap;
 
-/// Why type information cannot be written.
+/// Reasons for the failure to write BTF.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BtfError {
-    /// A name that the format cannot hold: with a NUL byte in it, or none where one is needed.
+    /// A name that the format cannot hold: with a NUL byte in it, or empty where a name is required.
     #[error("{name:?} cannot be a name of BTF {what}")]
     Name {
-        /// The name.
+        /// The rejected name.
         name: String,
-        /// What it should have named.
+        /// Kind of the named item.
         what: &'static str,
     },
-    /// More members, parameters, enumerators or variables than the format counts.
+    /// More members, parameters, enumerators or variables than the format's count field holds.
     #[error("{name:?} has {count} elements; BTF holds {MAX_VLEN} of one type")]
     TooManyElements {
-        /// The type's name.
+        /// Name of the type.
         name: String,
-        /// How many.
+        /// Number of elements.
         count: usize,
     },
     /// An integer size other than 1, 2, 4, 8 or 16 bytes.
     #[error("integer {name:?} of {bytes} bytes")]
     IntSize {
-        /// The type's name.
+        /// Name of the type.
         name: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
     },
     /// A declared struct was never defined.
     #[error("struct {0:?} was declared and never defined")]
     Undefined(String),
-    /// The id is not that of a declared struct without a body.
+    /// An id that is not that of a declared struct without a body.
     #[error("type {} is not a declared struct without a body", _0.0)]
     NotDeclared(TypeId),
     /// A reference to a type that was never added.
     #[error("reference to type {}, which was never added", _0.0)]
     NoSuchType(TypeId),
-    /// More than the format's offsets can express.
+    /// A size or offset exceeds the format's limits.
     #[error("the type information is too large")]
     TooLarge,
 }
 
-/// How an integer's bits are meant.
+/// Interpretation of an integer's bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IntEncoding {
     /// An unsigned number.
     Unsigned,
     /// A signed number.
     Signed,
-    /// A character.
+    /// A character (`BTF_INT_CHAR`).
     Char,
-    /// A truth value.
+    /// A bool (`BTF_INT_BOOL`).
     Bool,
 }
 
 /// Whether an enum's values are signed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Signedness {
-    /// From 0 up.
+    /// Values are zero or positive.
     Unsigned,
-    /// Two's complement.
+    /// Values are in two's complement.
     Signed,
 }
 
-/// Which tag a forward declaration has.
+/// Keyword of a forward declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FwdKind {
     /// `struct name;`
@@ -81,51 +81,52 @@ pub enum FwdKind {
 /// A member of a struct or union.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member<'a> {
-    /// The name; empty for an anonymous struct or union.
+    /// Name; empty for an anonymous struct or union.
     pub name: &'a str,
-    /// Its type.
+    /// Type of the member.
     pub ty: TypeId,
-    /// Bits from the start of the struct.
+    /// Offset in bits from the start of the struct.
     pub bit_offset: u32,
-    /// How many bits it has if it is a bitfield; 0 if it is not.
+    /// Width of a bitfield; 0 if the member is none.
     pub bitfield_bits: u8,
 }
 
 impl<'a> Member<'a> {
-    /// A member that is no bitfield, at a byte offset.
+    /// Creates a member that is not a bitfield, at a byte offset.
     #[must_use]
     pub const fn at(name: &'a str, ty: TypeId, byte_offset: u32) -> Self {
         Member { name, ty, bit_offset: byte_offset.saturating_mul(8), bitfield_bits: 0 }
     }
 }
 
-/// A name and value of an enum. Values above `i64::MAX` are given as their two's complement.
+/// A name and value of an enum. Values above `i64::MAX` are passed as their two's complement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Enumerator<'a> {
-    /// The name.
+    /// Name of the enumerator.
     pub name: &'a str,
-    /// The value.
+    /// Value, in two's complement.
     pub value: i64,
 }
 
-/// Where a variable lies in its section.
+/// Position of a variable in its section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DatasecEntry {
     /// The `VAR` (or, in `.ksyms`, the `FUNC`).
     pub var: TypeId,
-    /// Bytes from the section's start.
+    /// Offset in bytes from the section's start.
     pub offset: u32,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub size: u32,
 }
 
-/// Collects types and strings.
+/// Builder of `.BTF`: collects types and strings.
 ///
-/// Equal types get equal ids. A method that is given something the format cannot hold remembers the first such mistake,
-/// answers with `void`, and [`BtfBuilder::finish`] reports it: the generator need not handle an error at every type.
+/// Equal types get equal ids. A method whose argument the format cannot hold records the first error and
+/// returns `void`; [`BtfBuilder::finish`] reports it. The code generator therefore need not handle an error
+/// at every type.
 #[derive(Clone, Debug)]
 pub struct BtfBuilder {
-    /// The records, encoded; type 1 is the first.
+    /// Encoded records; type 1 is the first.
     types: Vec<Vec<u8>>,
     interned: FastMap<Vec<u8>, TypeId>,
     /// Declared structs that have no body yet.
@@ -144,7 +145,7 @@ impl Default for BtfBuilder {
 }
 
 impl BtfBuilder {
-    /// An empty table: only `void` and the empty string.
+    /// Creates an empty table: only `void` and the empty string.
     #[must_use]
     pub fn new() -> Self {
         BtfBuilder {
@@ -158,7 +159,7 @@ impl BtfBuilder {
         }
     }
 
-    /// An integer of 1, 2, 4, 8 or 16 bytes.
+    /// Adds an integer of 1, 2, 4, 8 or 16 bytes.
     pub fn int(&mut self, name: &str, bytes: u32, encoding: IntEncoding) -> TypeId {
         if !matches!(bytes, 1 | 2 | 4 | 8 | 16) {
             return self.fail(BtfError::IntSize { name: name.to_owned(), bytes });
@@ -174,12 +175,12 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// A pointer; to `void` with [`TypeId::VOID`].
+    /// Adds a pointer; to `void` with [`TypeId::VOID`].
     pub fn ptr(&mut self, to: TypeId) -> TypeId {
         self.reference("", BtfKind::Ptr, to)
     }
 
-    /// An array of `len` elements.
+    /// Adds an array of `len` elements.
     pub fn array(&mut self, element: TypeId, len: u32) -> TypeId {
         let index = self.int("__ARRAY_SIZE_TYPE__", 4, IntEncoding::Unsigned);
         self.refer(element);
@@ -190,26 +191,27 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// A struct; an anonymous one has an empty name.
+    /// Adds a struct; an anonymous one has an empty name.
     pub fn structure(&mut self, name: &str, bytes: u32, members: &[Member<'_>]) -> TypeId {
         let record = self.composite(name, BtfKind::Struct, bytes, members);
         self.intern(record)
     }
 
-    /// A union; an anonymous one has an empty name.
+    /// Adds a union; an anonymous one has an empty name.
     pub fn union(&mut self, name: &str, bytes: u32, members: &[Member<'_>]) -> TypeId {
         let record = self.composite(name, BtfKind::Union, bytes, members);
         self.intern(record)
     }
 
-    /// A struct whose body follows with [`BtfBuilder::define_struct`], so that it can point to itself.
+    /// Declares a struct whose body follows with [`BtfBuilder::define_struct`], so that it can point to
+    /// itself.
     pub fn declare_struct(&mut self, name: &str) -> TypeId {
         let id = self.push(Vec::new());
         self.declared.push((id, name.to_owned()));
         id
     }
 
-    /// Gives a declared struct its body.
+    /// Defines the body of a declared struct.
     pub fn define_struct(&mut self, id: TypeId, bytes: u32, members: &[Member<'_>]) {
         let Some(position) = self.declared.iter().position(|(declared, _)| *declared == id) else {
             self.fail(BtfError::NotDeclared(id));
@@ -222,7 +224,7 @@ impl BtfBuilder {
         }
     }
 
-    /// A struct or union without its body.
+    /// Adds a forward declaration of a struct or union.
     pub fn fwd(&mut self, name: &str, kind: FwdKind) -> TypeId {
         let flag = match kind {
             FwdKind::Struct => 0,
@@ -232,7 +234,7 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// An enum of 1, 2, 4 or 8 bytes. Values that do not fit 32 bits make it an `ENUM64` (Linux 6.0).
+    /// Adds an enum of 1, 2, 4 or 8 bytes. Values that do not fit 32 bits make it an `ENUM64` (Linux 6.0).
     pub fn enumeration(
         &mut self,
         name: &str,
@@ -257,27 +259,27 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// A typedef.
+    /// Adds a typedef of a type.
     pub fn typedef(&mut self, name: &str, ty: TypeId) -> TypeId {
         self.reference(name, BtfKind::Typedef, ty)
     }
 
-    /// `const ty`
+    /// Adds the type `const ty`.
     pub fn constant(&mut self, ty: TypeId) -> TypeId {
         self.reference("", BtfKind::Const, ty)
     }
 
-    /// `volatile ty`
+    /// Adds the type `volatile ty`.
     pub fn volatile(&mut self, ty: TypeId) -> TypeId {
         self.reference("", BtfKind::Volatile, ty)
     }
 
-    /// A type with an attribute, such as the `kptr` of a pointer in a map's value.
+    /// Adds a type with an attribute, for example the `kptr` of a pointer in a map's value.
     pub fn type_tag(&mut self, name: &str, ty: TypeId) -> TypeId {
         self.reference(name, BtfKind::TypeTag, ty)
     }
 
-    /// A signature. The kernel wants every parameter of a function with a body named.
+    /// Adds a signature. The kernel requires names for every parameter of a function with a body.
     pub fn func_proto(&mut self, result: TypeId, params: &[(&str, TypeId)]) -> TypeId {
         let vlen = self.vlen("a signature", params.len());
         self.refer(result);
@@ -291,14 +293,14 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// A function.
+    /// Adds a function (`FUNC`).
     pub fn func(&mut self, name: &str, proto: TypeId, linkage: FuncLinkage) -> TypeId {
         self.refer(proto);
         let record = self.named(name, BtfKind::Func, linkage.number(), proto.0);
         self.intern(record)
     }
 
-    /// A variable.
+    /// Adds a variable (`VAR`).
     pub fn var(&mut self, name: &str, ty: TypeId, linkage: VarLinkage) -> TypeId {
         self.refer(ty);
         let mut record = self.named(name, BtfKind::Var, 0, ty.0);
@@ -306,7 +308,7 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// The variables of a section, in the order of their offsets.
+    /// Adds the variables of a section, in the order of their offsets.
     pub fn datasec(&mut self, name: &str, bytes: u32, entries: &[DatasecEntry]) -> TypeId {
         let vlen = self.vlen(name, entries.len());
         let mut record = self.named(name, BtfKind::Datasec, vlen, bytes);
@@ -319,7 +321,8 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// An attribute of a type, variable or function (`component` none), or of one of its members or parameters.
+    /// Adds an attribute of a type, variable or function (`component` none), or of one of its members or
+    /// parameters.
     pub fn decl_tag(&mut self, name: &str, ty: TypeId, component: Option<u16>) -> TypeId {
         self.refer(ty);
         let mut record = self.named(name, BtfKind::DeclTag, 0, ty.0);
@@ -327,7 +330,7 @@ impl BtfBuilder {
         self.intern(record)
     }
 
-    /// The offset of a string in the table, which it enters once.
+    /// Returns the offset of a string in the table, added on first use.
     pub fn string(&mut self, text: &str) -> u32 {
         if let Some(&offset) = self.string_offsets.get(text) {
             return offset;
@@ -349,10 +352,11 @@ impl BtfBuilder {
         offset
     }
 
-    /// The content of `.BTF`.
+    /// Returns the content of `.BTF`.
     ///
     /// # Errors
-    /// The first mistake that any call made, a declared struct without a body, or a reference to a type never added.
+    /// The first error of any call, a declared struct without a body, or a reference to a type that was never
+    /// added.
     pub fn finish(&self) -> Result<Vec<u8>, BtfError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -401,7 +405,7 @@ impl BtfBuilder {
         record
     }
 
-    /// `struct btf_type`: name, kind with flag and vlen, size or type.
+    /// Starts a record, `struct btf_type`: name, kind with flag and vlen, size or type.
     fn named(&mut self, name: &str, kind: BtfKind, flag_and_vlen: u32, size_or_type: u32) -> Vec<u8> {
         let name = self.string(name);
         let mut record = Vec::new();
@@ -448,10 +452,10 @@ impl BtfBuilder {
     }
 }
 
-/// Largest offset of a member in a struct that has bitfields.
+/// Largest bit offset of a member in a struct that has bitfields.
 const MAX_BIT_OFFSET: u32 = 0x00ff_ffff;
 
-/// The first eight bytes of a header.
+/// Returns the first eight bytes of a header.
 pub(super) fn header(header_bytes: u32) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC.to_le_bytes());

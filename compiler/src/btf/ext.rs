@@ -1,28 +1,28 @@
-//! `.BTF.ext`: what belongs to single instructions.
+//! `.BTF.ext`: metadata of single instructions.
 //!
-//! Source: Documentation/bpf/btf.rst, section "The .BTF.ext section"; libbpf v1.7 libbpf_internal.h, `struct btf_ext_header`,
-//! `struct bpf_func_info_min`, `struct bpf_line_info_min`, `struct bpf_core_relo`.
+//! Source: Documentation/bpf/btf.rst, section "The .BTF.ext section"; libbpf v1.7 libbpf_internal.h, `struct
+//! btf_ext_header`, `struct bpf_func_info_min`, `struct bpf_line_info_min`, `struct bpf_core_relo`.
 
 use super::build::{BtfBuilder, header, put};
 use super::{BtfError, TypeId};
 use crate::bpf::InsnIndex;
 
-/// The script's place that an instruction and those after it come from.
+/// Source position of an instruction and of those after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// The first instruction of the place.
+    /// First instruction at this position.
     pub at: InsnIndex,
-    /// Name of the file, as people should see it.
+    /// Name of the file for display.
     pub file: String,
-    /// Line, from 1; at most 4194303.
+    /// Line number, from 1; at most 4194303.
     pub line: u32,
     /// Column, from 1; the format holds up to 1023, a larger one is written as 1023.
     pub column: u32,
-    /// The text of the line.
+    /// Text of the line.
     pub text: String,
 }
 
-/// What a CO-RE relocation asks about the running kernel's types.
+/// Question of a CO-RE relocation about the running kernel's types.
 ///
 /// Source: include/uapi/linux/bpf.h, `enum bpf_core_relo_kind`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,16 +33,16 @@ pub enum CoreReloKind {
     /// The member's size in bytes.
     #[doc(alias = "BPF_CORE_FIELD_BYTE_SIZE")]
     FieldByteSize = 1,
-    /// 1 if there is such a member, else 0.
+    /// 1 if the member exists, else 0.
     #[doc(alias = "BPF_CORE_FIELD_EXISTS")]
     FieldExists = 2,
     /// 1 if the member is signed, else 0.
     #[doc(alias = "BPF_CORE_FIELD_SIGNED")]
     FieldSigned = 3,
-    /// How far to shift a loaded bitfield to the left.
+    /// Left shift, in bits, of a loaded bitfield.
     #[doc(alias = "BPF_CORE_FIELD_LSHIFT_U64")]
     FieldLshift = 4,
-    /// How far to shift it back to the right.
+    /// Right shift, in bits, that follows the left shift.
     #[doc(alias = "BPF_CORE_FIELD_RSHIFT_U64")]
     FieldRshift = 5,
     /// The type's id in our own BTF.
@@ -51,16 +51,16 @@ pub enum CoreReloKind {
     /// The type's id in the kernel's BTF.
     #[doc(alias = "BPF_CORE_TYPE_ID_TARGET")]
     TypeIdTarget = 7,
-    /// 1 if there is such a type, else 0.
+    /// 1 if the type exists, else 0.
     #[doc(alias = "BPF_CORE_TYPE_EXISTS")]
     TypeExists = 8,
     /// The type's size in bytes.
     #[doc(alias = "BPF_CORE_TYPE_SIZE")]
     TypeSize = 9,
-    /// 1 if there is such an enumerator, else 0.
+    /// 1 if the enumerator exists, else 0.
     #[doc(alias = "BPF_CORE_ENUMVAL_EXISTS")]
     EnumeratorExists = 10,
-    /// The enumerator's value.
+    /// The enumerator's value in the kernel.
     #[doc(alias = "BPF_CORE_ENUMVAL_VALUE")]
     EnumeratorValue = 11,
     /// 1 if the kernel's type has the same shape, else 0.
@@ -68,28 +68,28 @@ pub enum CoreReloKind {
     TypeMatches = 12,
 }
 
-/// An instruction that the loader adjusts to the running kernel's types.
+/// A CO-RE relocation: an instruction that the loader adjusts to the running kernel's types.
 ///
-/// The instruction must already carry the value that is right for the types in our own BTF (loaders check it): the offset
-/// field of a load or store, the constant of arithmetic or a move, the value of `ld_imm64`.
+/// The instruction must already hold the value that is right for the types in our own BTF (loaders check it):
+/// the offset field of a load or store, the constant of arithmetic or a move, the value of `ld_imm64`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreRelo {
-    /// The instruction.
+    /// Index of the instruction.
     pub at: InsnIndex,
-    /// The type that the access starts from, in our own BTF.
+    /// Type at the start of the access, in our own BTF.
     pub root: TypeId,
-    /// Indices of members from the root, `0` first (`[0, 3, 1]` is `root[0].member3.member1`); one index for an enumerator;
-    /// `[0]` for a type.
+    /// Indices of members from the root, `0` first (`[0, 3, 1]` is `root[0].member3.member1`); one index for
+    /// an enumerator; `[0]` for a type.
     pub path: Vec<u32>,
-    /// The question.
+    /// Question about the kernel's type.
     pub kind: CoreReloKind,
 }
 
-/// The information of one ELF section; instruction offsets are bytes from the section's start.
+/// Metadata of one ELF section; instruction offsets are in bytes from the section's start.
 #[derive(Default)]
 pub(crate) struct Section {
     pub name: String,
-    /// Instruction offset and `FUNC`.
+    /// Instruction offset and `FUNC` of each function.
     pub funcs: Vec<(u32, TypeId)>,
     pub lines: Vec<(u32, Line)>,
     pub relos: Vec<(u32, CoreRelo)>,
@@ -104,7 +104,8 @@ const RELO_BYTES: u32 = 16;
 pub(crate) const MAX_LINE: u32 = 0x003f_ffff;
 const MAX_COLUMN: u32 = 0x3ff;
 
-/// The content of `.BTF.ext`. Strings enter the table of `btf`, so write this before `.BTF`.
+/// Returns the content of `.BTF.ext`. It adds strings to the table of `btf`, so call it before writing
+/// `.BTF`.
 ///
 /// # Errors
 /// [`BtfError::TooLarge`].
@@ -158,7 +159,8 @@ impl Part {
         }
     }
 
-    /// libbpf refuses a table with a record size and no section: an empty table has no bytes at all.
+    /// Returns the bytes of the table. libbpf rejects a table with a record size and no section, so an empty
+    /// table has none.
     fn content(&self) -> &[u8] {
         if self.bytes.len() > 4 { &self.bytes } else { &[] }
     }

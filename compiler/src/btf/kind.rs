@@ -1,60 +1,61 @@
 //! Constants of the format. Source: include/uapi/linux/btf.h (v6.12; the layouts of kinds: v7.1).
 
-/// First two bytes of every BTF blob.
+/// Magic number in the first two bytes of BTF.
 pub(super) const MAGIC: u16 = 0xeb9f;
-/// The only version.
+/// The only version of the format.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of `struct btf_header`, as older kernels have it and as the builder writes it.
+/// Size in bytes of `struct btf_header` on older kernels, which the builder writes.
 pub(super) const HEADER_BYTES: u32 = 24;
-/// Bytes of one that names the section of layouts.
+/// Size in bytes of a header with a layout section.
 pub(super) const LAYOUT_HEADER_BYTES: u32 = 32;
-/// Bytes of `struct btf_layout`.
+/// Size in bytes of `struct btf_layout`.
 pub(super) const LAYOUT_BYTES: usize = 4;
-/// Bytes of `struct btf_type`.
+/// Size in bytes of `struct btf_type`.
 pub(super) const TYPE_BYTES: usize = 12;
-/// Strings and names start below this offset; the kernel refuses more.
+/// Largest offset of a string or name; the kernel rejects larger ones.
 pub(super) const MAX_NAME_OFFSET: u32 = 0x00ff_ffff;
-/// Most members, parameters, enumerators or variables of one type.
+/// Maximum number of members, parameters, enumerators or variables of one type.
 pub(super) const MAX_VLEN: usize = 0xffff;
 
-/// Bit 31 of a record's info: a signed enum, the forward declaration of a union, a struct with bitfields.
+/// Flag in bit 31 of a record's info: a signed enum, the forward declaration of a union, a struct with
+/// bitfields.
 pub(super) const KIND_FLAG: u32 = 1 << 31;
 
-/// What a type record describes.
+/// Kind of a type record (`BTF_KIND_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum BtfKind {
     /// An integer, bool or char.
     Int = 1,
-    /// A pointer.
+    /// A pointer to another type.
     Ptr = 2,
-    /// An array.
+    /// An array of a fixed length.
     Array = 3,
-    /// A struct.
+    /// A struct with its members.
     Struct = 4,
-    /// A union.
+    /// A union with its members.
     Union = 5,
     /// An enum of up to 32 bits.
     Enum = 6,
-    /// A struct or union without its body.
+    /// A forward declaration of a struct or union.
     Fwd = 7,
-    /// A typedef.
+    /// An alias of a type.
     Typedef = 8,
-    /// `volatile`.
+    /// The qualifier `volatile`.
     Volatile = 9,
-    /// `const`.
+    /// The qualifier `const`.
     Const = 10,
-    /// `restrict`.
+    /// The qualifier `restrict`.
     Restrict = 11,
-    /// A function.
+    /// A function with its linkage.
     Func = 12,
-    /// A function's signature.
+    /// The signature of a function.
     FuncProto = 13,
-    /// A variable.
+    /// A variable with its linkage.
     Var = 14,
     /// The variables of an ELF section.
     Datasec = 15,
-    /// A floating-point number.
+    /// A floating-point number of 2 to 16 bytes.
     Float = 16,
     /// An attribute of a declaration.
     DeclTag = 17,
@@ -91,7 +92,7 @@ impl BtfKind {
         ALL.get(index).copied()
     }
 
-    /// Bytes after `struct btf_type`, for a record with `vlen` elements.
+    /// Returns the size of the data after `struct btf_type`, for a record with `vlen` elements.
     pub(super) const fn tail_bytes(self, vlen: usize) -> usize {
         match self {
             BtfKind::Int | BtfKind::Var | BtfKind::DeclTag => 4,
@@ -111,14 +112,14 @@ impl BtfKind {
     }
 }
 
-/// Who can call a function.
+/// Visibility of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FuncLinkage {
-    /// This object; the verifier checks the body once per call, with what it knows at the call.
+    /// Visible in this object; the verifier checks the body at each call, with the facts known at the call.
     Static,
-    /// Anyone; the verifier checks the body once, with nothing known of the arguments.
+    /// Visible everywhere; the verifier checks the body once, without facts about the arguments.
     Global,
-    /// Defined elsewhere (a kernel function).
+    /// Defined outside the object (in the kernel).
     Extern,
 }
 
@@ -141,14 +142,14 @@ impl FuncLinkage {
     }
 }
 
-/// Who can see a variable.
+/// Visibility of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VarLinkage {
-    /// This object. libbpf does not make a section of only static variables mappable.
+    /// Visible in this object. libbpf does not make a section of only static variables mappable.
     Static,
-    /// Anyone.
+    /// Visible everywhere.
     Global,
-    /// Defined elsewhere.
+    /// Defined outside the object (in the kernel).
     Extern,
 }
 

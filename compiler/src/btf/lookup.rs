@@ -1,16 +1,17 @@
-//! Finding things by name, sizes, and members through anonymous structs. Every walk over types is bounded: hostile types
-//! may contain themselves.
+//! Lookup by name, sizes, and members through anonymous structs. Every traversal of types is bounded: hostile
+//! types may contain themselves.
 
 use super::read::{Btf, BtfReadError, Members, Type};
 use super::{BtfKind, FuncLinkage, TypeId};
 
-/// Longest chain of typedefs, modifiers or array elements, and deepest nesting of anonymous members: those of real kernels
-/// stay below ten; a cycle would never end.
+/// Maximum chain of typedefs, modifiers or array elements, and maximum nesting of anonymous members. Those of
+/// real kernels stay below ten; a cycle would never end.
 const MAX_DEPTH: usize = 64;
-/// Most members looked at in one search: anonymous members that share types could double the work with every level.
+/// Maximum number of members visited in one search: anonymous members that share types could double the work
+/// with every level.
 const MAX_MEMBERS: usize = 100_000;
 
-/// Why a question about types has no answer.
+/// Reasons for the failure of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LookupError {
     /// A record that cannot be read.
@@ -19,10 +20,10 @@ pub enum LookupError {
     /// A type that contains itself, or is nested deeper than any real one.
     #[error("type {} contains itself or is nested too deeply", _0.0)]
     TooDeep(TypeId),
-    /// Functions, forward declarations and `void` have no size, and no type is larger than 64 bits count.
+    /// A type without a size (functions, forward declarations, `void`), or one larger than 64 bits count.
     #[error("type {} has no size", _0.0)]
     NoSize(TypeId),
-    /// Only structs and unions have members.
+    /// A type without members, where a struct or union is required.
     #[error("type {} is no struct or union", _0.0)]
     NotComposite(TypeId),
 }
@@ -30,45 +31,45 @@ pub enum LookupError {
 /// A member that was found by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Its type.
+    /// Type of the member.
     pub ty: TypeId,
-    /// Bits from the start of the struct that was searched.
+    /// Offset in bits from the start of the searched struct.
     pub bit_offset: u32,
-    /// How many bits it has if it is a bitfield; 0 if it is not.
+    /// Width of a bitfield; 0 if the member is none.
     pub bitfield_bits: u8,
-    /// The index of the member in each struct on the way, anonymous ones included.
+    /// Index of the member in each nested struct, anonymous ones included.
     pub path: Vec<u32>,
 }
 
 /// A function that was found by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BtfFunction<'a> {
-    /// The `FUNC`.
+    /// Id of the `FUNC`.
     pub id: TypeId,
-    /// Who can call it.
+    /// Visibility of the function.
     pub linkage: FuncLinkage,
-    /// What it returns.
+    /// Type of the result.
     pub result: TypeId,
-    /// Names and types; a last one without name and type stands for `...`.
+    /// Names and types of the parameters; a last one without name and type is `...`.
     pub params: Vec<(&'a str, TypeId)>,
 }
 
-/// Names to types: a hash table with chains, filled at the first search.
+/// Index from names to types: a chained hash table, built at the first search.
 #[derive(Debug)]
 pub(super) struct NameIndex {
-    /// The last type of each bucket; 0 is none.
+    /// First type of each bucket's chain; 0 if the bucket is empty.
     heads: Vec<u32>,
-    /// For each type, the one before it in its bucket.
+    /// For each type, the next one in its bucket.
     chain: Vec<u32>,
 }
 
 impl NameIndex {
     fn build(btf: &Btf) -> Self {
         let count = btf.len();
-        // About as many as there are names: half of a kernel's types have one.
+        // About one bucket per name: half of a kernel's types have one.
         let buckets = (count as usize / 2).next_power_of_two();
         let mut index = NameIndex { heads: vec![0; buckets], chain: vec![0; count as usize + 1] };
-        // From the last to the first, so that a search meets the first type of a name first.
+        // From the last to the first, so that a search finds the first type of a name first.
         for (id, name) in btf.name_offsets_from_last().filter(|&(_, name)| name != 0) {
             let Some(name) = btf.string_bytes(name) else { continue };
             let bucket = index.bucket(name);
@@ -81,7 +82,7 @@ impl NameIndex {
         index
     }
 
-    /// The bucket of the name that ends at the first NUL or with the bytes.
+    /// Returns the bucket of the name that ends at the first NUL or at the end of the bytes.
     fn bucket(&self, name: &[u8]) -> usize {
         let mask = self.heads.len() - 1;
         usize::try_from(hash(name) >> 32).unwrap_or(0) & mask
@@ -97,14 +98,15 @@ impl NameIndex {
     }
 }
 
-/// A number for the name that ends at the first NUL or with the bytes: 64 of them, since a hostile table could have every
-/// type point to one long name.
+/// Hashes the name that ends at the first NUL or at the end of the bytes. Only the first 64 bytes count,
+/// since in a hostile table every type could point to one long name.
 ///
-/// Eight bytes at a time: a kernel has 100,000 names.
+/// It hashes eight bytes at a time: a kernel has 100,000 names.
 fn hash(name: &[u8]) -> u64 {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
-    /// 2^64 divided by the golden ratio: odd, without a pattern (Knuth, The Art of Computer Programming, 6.4).
+    /// 2^64 divided by the golden ratio: odd, without a pattern (Knuth, The Art of Computer Programming,
+    /// 6.4).
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = 0u64;
     let mut rest = name;
@@ -116,9 +118,9 @@ fn hash(name: &[u8]) -> u64 {
             }
             None => last_word(std::mem::take(&mut rest)),
         });
-        // The lowest bit that is set is the highest of the first NUL; above it a borrow may have set others.
+        // The lowest set bit is the highest bit of the first NUL; a borrow may have set bits above it.
         let nul = word.wrapping_sub(ONES) & !word & HIGHS;
-        // The bits below it; all bits if there is no NUL.
+        // Mask of the bits below it; all bits if there is no NUL.
         let of_name = (nul & nul.wrapping_neg()).wrapping_sub(1);
         hash = (hash.rotate_left(29) ^ word & of_name).wrapping_mul(MULTIPLIER);
         if nul != 0 {
@@ -128,7 +130,7 @@ fn hash(name: &[u8]) -> u64 {
     hash
 }
 
-/// Fewer than eight bytes, and NULs behind them.
+/// Pads fewer than eight bytes with NULs.
 fn last_word(bytes: &[u8]) -> [u8; 8] {
     let mut word = [0; 8];
     word.iter_mut().zip(bytes).for_each(|(byte_slot, &byte)| *byte_slot = byte);
@@ -136,13 +138,13 @@ fn last_word(bytes: &[u8]) -> [u8; 8] {
 }
 
 impl Btf {
-    /// The first type of this name and kind.
+    /// Returns the first type of this name and kind.
     #[must_use]
     pub fn find(&self, name: &str, kind: BtfKind) -> Option<TypeId> {
         self.find_all(name, kind).next()
     }
 
-    /// Every type of this name and kind: static functions of several files may share one.
+    /// Returns every type of this name and kind: static functions of several files may share one.
     pub fn find_all(&self, name: &str, kind: BtfKind) -> impl Iterator<Item = TypeId> {
         let index = self.names.get_or_init(|| NameIndex::build(self));
         index.candidates(name).filter(move |&id| {
@@ -152,7 +154,7 @@ impl Btf {
         })
     }
 
-    /// Every type of a kind that has a readable name, in order.
+    /// Returns every type of a kind that has a readable name, in order.
     pub fn named(&self, kind: BtfKind) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
             let name = self.string(self.name_of(id, kind)?).ok().filter(|name| !name.is_empty())?;
@@ -160,32 +162,32 @@ impl Btf {
         })
     }
 
-    /// Every type of a kind whose name starts so, in order.
+    /// Returns every type of a kind whose name starts with `prefix`, in order.
     pub fn starting(&self, kind: BtfKind, prefix: &str) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
             let offset = self.name_of(id, kind)?;
-            // Most names are not read beyond the first letter.
+            // Most names are rejected at their first letter.
             self.string_bytes(offset).filter(|name| name.starts_with(prefix.as_bytes()))?;
             Some((id, self.string(offset).ok()?))
         })
     }
 
-    /// The first struct of this name.
+    /// Returns the first struct of this name.
     #[must_use]
     pub fn find_struct(&self, name: &str) -> Option<TypeId> {
         self.find(name, BtfKind::Struct)
     }
 
-    /// The first enum of this name, of 32 or 64 bits.
+    /// Returns the first enum of this name, of 32 or 64 bits.
     #[must_use]
     pub fn find_enum(&self, name: &str) -> Option<TypeId> {
         self.find(name, BtfKind::Enum).or_else(|| self.find(name, BtfKind::Enum64))
     }
 
-    /// The first function of this name, with its signature.
+    /// Returns the first function of this name, with its signature; `None` if there is none.
     ///
     /// # Errors
-    /// Records that cannot be read; no such function is `None`.
+    /// Records that cannot be read.
     pub fn find_function(&self, name: &str) -> Result<Option<BtfFunction<'_>>, BtfReadError> {
         let Some(id) = self.find(name, BtfKind::Func) else {
             return Ok(None);
@@ -200,7 +202,7 @@ impl Btf {
         Ok(Some(BtfFunction { id, linkage, result, params: params.collect::<Result<_, _>>()? }))
     }
 
-    /// The type behind typedefs, `const`, `volatile`, `restrict` and attributes.
+    /// Returns the type without typedefs, `const`, `volatile`, `restrict` and attributes.
     ///
     /// # Errors
     /// Records that cannot be read, or a chain that never ends.
@@ -215,7 +217,7 @@ impl Btf {
         Err(LookupError::TooDeep(id))
     }
 
-    /// The size of a type in bytes.
+    /// Returns the size of a type in bytes.
     ///
     /// # Errors
     /// A type without a size, records that cannot be read, or a chain that never ends.
@@ -248,10 +250,11 @@ impl Btf {
         Err(LookupError::TooDeep(id))
     }
 
-    /// The member of this name of a struct or union (behind typedefs and modifiers), also through its anonymous members.
+    /// Returns the member of this name of a struct or union, also inside its anonymous members; `None` if
+    /// there is none. The struct may have typedefs and modifiers.
     ///
     /// # Errors
-    /// Not a struct or union, records that cannot be read, or nesting without end; no such member is `None`.
+    /// Not a struct or union, records that cannot be read, or nesting without end.
     pub fn field(&self, composite: TypeId, name: &str) -> Result<Option<Field>, LookupError> {
         let composite = self.resolve(composite)?;
         let members = self.members(composite)?.ok_or(LookupError::NotComposite(composite))?;
@@ -259,7 +262,7 @@ impl Btf {
         search.members(members, 0)
     }
 
-    /// The offset of a type's name if it is of this kind.
+    /// Returns the offset of a type's name if it is of this kind.
     fn name_of(&self, id: TypeId, kind: BtfKind) -> Option<u32> {
         self.name_and_kind(id).filter(|&(_, found)| found == Some(kind)).map(|(name, _)| name)
     }
@@ -271,7 +274,7 @@ impl Btf {
         })
     }
 
-    /// The members of the type of an anonymous member. A type of a kind that is not known has none that are.
+    /// Returns the members of an anonymous member's type. A type of an unknown kind has no known members.
     fn inner_members(&self, ty: TypeId) -> Result<Option<Members<'_>>, LookupError> {
         match self.resolve(ty).and_then(|inner| self.members(inner)) {
             Err(LookupError::Read(BtfReadError::UnknownKind { .. })) => Ok(None),
@@ -289,7 +292,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks through the members of a struct that starts at a bit offset from the root.
+    /// Searches the members of a struct that starts at a bit offset from the root.
     fn members(&mut self, members: Members<'_>, base: u32) -> Result<Option<Field>, LookupError> {
         let too_deep = LookupError::TooDeep(self.root);
         if self.path.len() >= MAX_DEPTH {

@@ -7,8 +7,9 @@
 //! /sys/kernel/btf/vmlinux -> Btf::parse -> structs, members, functions, enumerators
 //! ```
 //!
-//! In: descriptions without any notion of a script. Out: the same bytes for the same calls. The reader takes hostile bytes:
-//! it answers with errors and never panics or loops. Not here: BTF of kernel modules (split BTF), floats, relocating.
+//! In: descriptions that are independent of scripts. Out: the same bytes for the same calls. The reader
+//! accepts hostile bytes: it returns errors and never panics or loops. Not here: BTF of kernel modules (split
+//! BTF), floats, relocating.
 //!
 //! Sources: Documentation/bpf/btf.rst, include/uapi/linux/btf.h, kernel/bpf/btf.c (v6.12); libbpf v1.7 btf.c.
 
@@ -29,6 +30,6 @@ pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, 
 pub struct TypeId(pub u32);
 
 impl TypeId {
-    /// No type.
+    /// The id of `void`.
     pub const VOID: TypeId = TypeId(0);
 }

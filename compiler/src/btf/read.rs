@@ -1,4 +1,5 @@
-//! The reader: bytes in, typed records out. One pass at the start finds the records; everything else is read when asked.
+//! BTF reader: bytes in, typed records out. One pass at the start finds the records; all else is decoded on
+//! demand.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -10,190 +11,192 @@ use super::kind::{
 use super::lookup::NameIndex;
 use super::{DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness, TypeId};
 
-/// Longest name: the kernel's own are below 512 bytes (include/linux/kallsyms.h, `KSYM_NAME_LEN`, v6.12). Without a limit,
-/// a hostile table of many types could make every one of them point to one huge string.
+/// Maximum name length in bytes: the kernel's own names are below 512 (include/linux/kallsyms.h,
+/// `KSYM_NAME_LEN`, v6.12). Without a limit, a hostile table of many types could make every one of them point
+/// to one huge string.
 const MAX_NAME_BYTES: usize = 1024;
 
-/// Why bytes are not BTF, or a record of it makes no sense.
+/// Reasons for the rejection of BTF or of one of its records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BtfReadError {
-    /// The header is not that of little-endian BTF, version 1, or its parts lie outside the bytes.
+    /// The header is not that of little-endian BTF, version 1, or its parts are outside the bytes.
     #[error("not BTF: {0}")]
     Header(&'static str),
-    /// A type of a kind that is younger than this reader. The types after it can be read.
+    /// A type of a kind that is newer than this reader. The types after it can be read.
     #[error("type {} is of kind {kind}, which is not known here", id.0)]
     UnknownKind {
-        /// The type.
+        /// Id of the type.
         id: TypeId,
-        /// Its kind's number.
+        /// Number of its kind.
         kind: u32,
     },
-    /// A type record of a kind that is neither known nor described, so that those after it cannot be found.
+    /// A type record of a kind that is neither known nor has a layout, so that those after it cannot be
+    /// found.
     #[error(
         "type {} is of kind {kind}, which is not known here, and no layout in the header tells how long it is", id.0
     )]
     NoLayout {
-        /// The type.
+        /// Id of the type.
         id: TypeId,
-        /// Its kind's number.
+        /// Number of its kind.
         kind: u32,
     },
-    /// Records of a known kind have another length than here.
+    /// The layout of a known kind differs from this reader's.
     #[error(
         "the layout of kind {kind} has {found} bytes and {found_each} for each element; known are {bytes} and {each}"
     )]
     OtherLayout {
-        /// The kind's number.
+        /// Number of the kind.
         kind: u32,
-        /// Bytes after `struct btf_type`, as the layout has it.
+        /// Bytes after `struct btf_type`, from the layout.
         found: u8,
-        /// Bytes for each element, as the layout has it.
+        /// Bytes for each element, from the layout.
         found_each: u8,
-        /// Bytes after `struct btf_type`, as they are read here.
+        /// Bytes after `struct btf_type`, in this reader.
         bytes: u8,
-        /// Bytes for each element, as they are read here.
+        /// Bytes for each element, in this reader.
         each: u8,
     },
-    /// The records end in the middle of one.
+    /// The type section ends inside a record.
     #[error("type {} is cut off", _0.0)]
     Truncated(TypeId),
-    /// There is no such type.
+    /// An id without a type.
     #[error("there is no type {}", _0.0)]
     NoSuchType(TypeId),
-    /// A field of a record has no meaning.
+    /// A record with an invalid field.
     #[error("type {}: {what}", id.0)]
     Malformed {
-        /// The type.
+        /// Id of the type.
         id: TypeId,
-        /// What is wrong.
+        /// The violated rule.
         what: &'static str,
     },
-    /// A name outside the strings, too long, or not UTF-8.
+    /// Offset of a name that is outside the strings, too long, or not UTF-8.
     #[error("no name at string offset {0}")]
     Name(u32),
 }
 
-/// A type as it was read. Lists are decoded when iterated.
+/// A decoded type. Lists are decoded when iterated.
 #[derive(Clone, Copy, Debug)]
 pub enum Type<'a> {
-    /// No type.
+    /// The type with id 0.
     Void,
-    /// An integer.
+    /// An integer, bool or char.
     Int {
-        /// Its name.
+        /// C name of the type.
         name: &'a str,
-        /// Its size in memory.
+        /// Size in memory, in bytes.
         bytes: u32,
-        /// What its bits mean.
+        /// Interpretation of the bits.
         encoding: IntEncoding,
     },
-    /// A pointer.
+    /// A pointer to another type.
     Ptr(TypeId),
-    /// An array.
+    /// An array of a fixed length.
     Array {
-        /// What it holds.
+        /// Type of the elements.
         element: TypeId,
-        /// How many.
+        /// Number of elements.
         len: u32,
     },
-    /// A struct.
+    /// A struct with its members.
     Struct {
-        /// Its name; empty if anonymous.
+        /// Name; empty if anonymous.
         name: &'a str,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
-        /// Its members.
+        /// Members, in the order of the record.
         members: Members<'a>,
     },
-    /// A union.
+    /// A union with its members.
     Union {
-        /// Its name; empty if anonymous.
+        /// Name; empty if anonymous.
         name: &'a str,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
-        /// Its members.
+        /// Members, in the order of the record.
         members: Members<'a>,
     },
     /// An enum, of 32 or 64 bits.
     Enum {
-        /// Its name; empty if anonymous.
+        /// Name; empty if anonymous.
         name: &'a str,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
-        /// Whether its values are signed.
+        /// Whether the values are signed.
         sign: Signedness,
-        /// Its values.
+        /// Names and values of the enumerators.
         values: Enumerators<'a>,
     },
     /// A struct or union without its body.
     Fwd {
-        /// Its name.
+        /// Name of the declared type.
         name: &'a str,
-        /// Which of the two.
+        /// Struct or union.
         kind: FwdKind,
     },
-    /// A typedef.
+    /// An alias of a type.
     Typedef {
-        /// Its name.
+        /// Name of the alias.
         name: &'a str,
-        /// What it stands for.
+        /// The aliased type.
         ty: TypeId,
     },
-    /// `const`, `volatile`, `restrict` or an attribute: the same type for every purpose of ours.
+    /// `const`, `volatile`, `restrict` or an attribute, which this reader does not distinguish.
     Modifier(TypeId),
-    /// A function.
+    /// A function with its linkage.
     Func {
-        /// Its name.
+        /// Name of the function.
         name: &'a str,
-        /// Its signature.
+        /// Id of its signature, a `FUNC_PROTO`.
         proto: TypeId,
-        /// Who can call it.
+        /// Visibility of the function.
         linkage: FuncLinkage,
     },
-    /// A signature.
+    /// A function's signature.
     FuncProto {
-        /// What it returns.
+        /// Type of the result.
         result: TypeId,
-        /// Its parameters.
+        /// Names and types of the parameters.
         params: Params<'a>,
     },
-    /// A variable.
+    /// A variable with its linkage.
     Var {
-        /// Its name.
+        /// Name of the variable.
         name: &'a str,
-        /// Its type.
+        /// Type of the variable.
         ty: TypeId,
-        /// Who can see it.
+        /// Visibility of the variable.
         linkage: VarLinkage,
     },
     /// The variables of a section.
     Datasec {
-        /// The section's name.
+        /// Name of the section.
         name: &'a str,
-        /// The section's size.
+        /// Size of the section in bytes.
         bytes: u32,
-        /// The variables.
+        /// Variables with their offsets.
         entries: DatasecEntries<'a>,
     },
     /// A floating-point number.
     Float {
-        /// Its name.
+        /// C name of the type.
         name: &'a str,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
     },
     /// An attribute of a declaration.
     DeclTag {
-        /// The attribute.
+        /// Text of the attribute.
         name: &'a str,
-        /// What has it.
+        /// The annotated type, variable or function.
         ty: TypeId,
-        /// Which member or parameter of it has it, if not the whole.
+        /// Position of the annotated member or parameter; none for the whole.
         component: Option<u32>,
     },
 }
 
-/// BTF that was read.
+/// Parsed BTF of a kernel or object.
 ///
 /// ```no_run
 /// let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
@@ -209,16 +212,16 @@ pub struct Btf {
     types: Range<usize>,
     strings: Range<usize>,
     layouts: Layouts,
-    /// Where each type's record starts in `types`; that of type 1 is first.
+    /// Start of each type's record in `types`; that of type 1 is first.
     records: Vec<u32>,
     pub(super) names: OnceLock<NameIndex>,
 }
 
 impl Btf {
-    /// Reads the header and finds the records.
+    /// Parses the header and finds the records.
     ///
     /// # Errors
-    /// Not little-endian BTF of version 1, or records that cannot be told apart.
+    /// Bytes that are not little-endian BTF of version 1, or records whose ends cannot be found.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfReadError> {
         let bytes = bytes.into();
         let Sections { types, strings, layouts } = sections(&bytes)?;
@@ -227,22 +230,22 @@ impl Btf {
         Ok(Btf { bytes, types, strings, layouts, records, names: OnceLock::new() })
     }
 
-    /// How many types there are, `void` not counted; ids go from 1 to this number.
+    /// Returns the number of types, without `void`; ids go from 1 to this number.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.records.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether there is no type but `void`.
+    /// Returns whether there is no type except `void`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The type with this id.
+    /// Returns the type with this id.
     ///
     /// # Errors
-    /// No such type, or a record without meaning.
+    /// No type with this id, or an invalid record.
     pub fn get(&self, id: TypeId) -> Result<Type<'_>, BtfReadError> {
         if id == TypeId::VOID {
             return Ok(Type::Void);
@@ -251,7 +254,7 @@ impl Btf {
         self.decode(id, &record)
     }
 
-    /// The name at an offset.
+    /// Returns the name at an offset.
     pub(super) fn string(&self, offset: u32) -> Result<&str, BtfReadError> {
         let error = BtfReadError::Name(offset);
         let rest = self.string_bytes(offset).ok_or(error)?;
@@ -259,7 +262,7 @@ impl Btf {
         rest.get(..end).and_then(|name| std::str::from_utf8(name).ok()).ok_or(error)
     }
 
-    /// The names' offsets, from the last type to the first; 0 for types without a name.
+    /// Returns the names' offsets, from the last type to the first; 0 for types without a name.
     pub(super) fn name_offsets_from_last(&self) -> impl Iterator<Item = (TypeId, u32)> {
         let types = self.bytes.get(self.types.clone()).unwrap_or_default();
         let ids = (1..=self.len()).map(TypeId).rev();
@@ -269,7 +272,7 @@ impl Btf {
         })
     }
 
-    /// The strings from an offset on.
+    /// Returns the string table from an offset on.
     pub(super) fn string_bytes(&self, offset: u32) -> Option<&[u8]> {
         self.bytes.get(self.strings.clone())?.get(offset as usize..)
     }
@@ -278,7 +281,7 @@ impl Btf {
         Record::read(self.record_bytes(id)?, &self.layouts)
     }
 
-    /// The offset of a type's name and its kind, without looking at the rest of its record.
+    /// Returns the offset of a type's name and its kind, without decoding the rest of its record.
     pub(super) fn name_and_kind(&self, id: TypeId) -> Option<(u32, Option<BtfKind>)> {
         let record = self.record_bytes(id)?;
         Some((word(record, 0)?, BtfKind::from_number(kind_number(word(record, 1)?))))
@@ -334,7 +337,7 @@ impl Btf {
     }
 }
 
-/// `struct btf_type` and what follows it, up to the next record.
+/// `struct btf_type` and its data, up to the next record.
 pub(super) struct Record<'a> {
     pub name: u32,
     info: u32,
@@ -374,19 +377,19 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The bytes of the elements of a type.
+/// Encoded elements of a type.
 #[derive(Clone, Copy, Debug)]
 struct List<'a> {
     btf: &'a Btf,
     rest: &'a [u8],
-    /// Enumerators of 64 bits.
+    /// Whether enumerators have 64 bits.
     wide: bool,
-    /// The type's kind flag.
+    /// Kind flag of the type's record.
     flag: bool,
 }
 
 impl<'a> List<'a> {
-    /// The words of the next element.
+    /// Returns the words of the next element.
     fn next<const WORDS: usize>(&mut self) -> Option<[u32; WORDS]> {
         let (element, rest) = self.rest.split_at_checked(WORDS * 4)?;
         self.rest = rest;
@@ -398,7 +401,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// The members of a struct or union.
+/// Iterator over the members of a struct or union.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a>(List<'a>);
 
@@ -419,7 +422,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The values of an enum.
+/// Iterator over the names and values of an enum.
 #[derive(Clone, Copy, Debug)]
 pub struct Enumerators<'a>(List<'a>);
 
@@ -438,7 +441,7 @@ impl<'a> Iterator for Enumerators<'a> {
     }
 }
 
-/// The parameters of a signature: name and type. The last of a function with `...` has no name and type `void`.
+/// Iterator over the parameters of a signature: name and type. A final `...` has no name and type `void`.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a>(List<'a>);
 
@@ -451,7 +454,7 @@ impl<'a> Iterator for Params<'a> {
     }
 }
 
-/// The variables of a section.
+/// Iterator over the variables of a section.
 #[derive(Clone, Copy, Debug)]
 pub struct DatasecEntries<'a>(List<'a>);
 
@@ -464,7 +467,7 @@ impl Iterator for DatasecEntries<'_> {
     }
 }
 
-/// Where the parts of BTF lie.
+/// Byte ranges of the parts of BTF.
 struct Sections {
     types: Range<usize>,
     strings: Range<usize>,
@@ -502,8 +505,8 @@ fn sections(bytes: &[u8]) -> Result<Sections, BtfReadError> {
     Ok(Sections { types, strings, layouts })
 }
 
-/// How long records of each kind are, as the BTF itself describes it: what is left to read of kinds that are younger than
-/// this reader.
+/// Record lengths by kind, as the BTF itself describes them. They allow skipping records of kinds that are
+/// newer than this reader.
 #[derive(Debug)]
 struct Layouts(Vec<Layout>);
 
@@ -522,7 +525,7 @@ impl Layouts {
         if !rest.is_empty() {
             return Err(BtfReadError::Header("the last layout is cut off"));
         }
-        // The last two bytes are flags without a meaning so far.
+        // The last two bytes are flags that are not used yet.
         let layouts = Layouts(layouts.iter().map(|&[bytes, each, ..]| Layout { bytes, each }).collect());
         for (number, found) in (0u32..).zip(&layouts.0) {
             let Some(kind) = BtfKind::from_number(number) else { continue };
@@ -536,7 +539,7 @@ impl Layouts {
         Ok(layouts)
     }
 
-    /// Bytes after `struct btf_type` of a record of an unknown kind. Zero is no kind.
+    /// Returns the bytes after `struct btf_type` of a record of an unknown kind. Zero is no kind.
     fn tail_bytes(&self, kind: u32, len: usize) -> Option<usize> {
         let layout = self.0.get(usize::try_from(kind).ok()?).filter(|_| kind != 0)?;
         usize::from(layout.each).checked_mul(len)?.checked_add(layout.bytes.into())
@@ -546,7 +549,7 @@ impl Layouts {
 fn find_records(types: &[u8], layouts: &Layouts) -> Result<Vec<u32>, BtfReadError> {
     // A kernel's types take about 25 bytes each.
     let mut records = Vec::with_capacity(types.len() / 25);
-    // The header gives the section's length in 32 bits, and a record that was read lies in it.
+    // This does not overflow: the section's length has 32 bits, and a decoded record is inside the section.
     let mut start = 0u32;
     while let Some(rest) = types.get(start as usize..).filter(|rest| !rest.is_empty()) {
         let Some(record) = Record::read(rest, layouts) else {
@@ -558,7 +561,7 @@ fn find_records(types: &[u8], layouts: &Layouts) -> Result<Vec<u32>, BtfReadErro
     Ok(records)
 }
 
-/// Why bytes are no record, which would be the one after so many.
+/// Returns the reason why the bytes after `records` records are not a record.
 fn unreadable(records: usize, bytes: &[u8], layouts: &Layouts) -> BtfReadError {
     let id = TypeId(u32::try_from(records + 1).unwrap_or(u32::MAX));
     match word(bytes, 1).map(kind_number) {
@@ -569,13 +572,13 @@ fn unreadable(records: usize, bytes: &[u8], layouts: &Layouts) -> BtfReadError {
     }
 }
 
-/// The number of the kind in a record's second word.
+/// Returns the kind number in a record's second word.
 fn kind_number(info: u32) -> u32 {
     // Before Linux 7.1 the upper two of these bits are 0.
     info >> 24 & 0x7f
 }
 
-/// The 32-bit word at an index.
+/// Returns the 32-bit word at an index.
 fn word(bytes: &[u8], index: usize) -> Option<u32> {
     let start = index.checked_mul(4)?;
     let word = bytes.get(start..)?.first_chunk()?;
@@ -583,7 +586,7 @@ fn word(bytes: &[u8], index: usize) -> Option<u32> {
 }
 
 fn int_encoding(id: TypeId, extra: u32) -> Result<IntEncoding, BtfReadError> {
-    // Signed characters are numbers to us.
+    // Signed characters are treated as numbers.
     match extra >> 24 & 0xf {
         0 => Ok(IntEncoding::Unsigned),
         1 | 3 => Ok(IntEncoding::Signed),

@@ -1,20 +1,20 @@
-//! Contexts: what a program's first parameter points to.
+//! Contexts: the structs that a program's first parameter points to.
 
 use ks_wit::section::Arch;
 
 use crate::hir::ContextMember;
 
-/// A register of `struct pt_regs` as the language names it, with its byte offset within
-/// `struct bpf_perf_event_data` on x86-64 and on aarch64, where it has one.
+/// A register of `struct pt_regs` under its name in the language, with its byte offset within `struct
+/// bpf_perf_event_data` on x86-64 and on aarch64, where it has one.
 ///
 /// Source: `arch/x86/include/asm/ptrace.h` (`struct pt_regs`), `arch/arm64/include/uapi/asm/ptrace.h`
 /// (`struct user_pt_regs`), `include/uapi/asm-generic/bpf_perf_event.h`, v6.12.
 pub struct Register {
-    /// The name behind `ctx->regs.`.
+    /// The name after `ctx->regs.`.
     pub name: &'static str,
-    /// Offset on x86-64.
+    /// Byte offset on x86-64; none if it has no such register.
     pub x86_64: Option<u32>,
-    /// Offset on aarch64.
+    /// Byte offset on aarch64; none if it has no such register.
     pub aarch64: Option<u32>,
 }
 
@@ -89,8 +89,8 @@ pub const REGISTERS: &[Register] = &[
     arm("pstate", 264),
 ];
 
-/// The byte offset of a member of `struct bpf_perf_event_data`: each is read by one 8-byte load. `None` if the
-/// architecture has no such register; then the member reads as 0.
+/// Returns the byte offset of a member of `struct bpf_perf_event_data`, which is read by one 8-byte load.
+/// `None` if the architecture has no such register; then the member reads as 0.
 pub fn perf_event_offset(member: ContextMember, arch: Arch) -> Option<u32> {
     let arm = arch == Arch::Aarch64;
     match member {

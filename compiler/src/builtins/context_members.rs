@@ -1,26 +1,27 @@
-//! Members of the context structs that the language knows without a header: what `ctx->name` means for programs on packets
-//! and sockets, and the records of the tracepoints with a fixed layout.
+//! Members of the context structs that are predeclared without a header: the meaning of `ctx->name` for
+//! programs on packets and sockets, and the records of the tracepoints with a fixed layout.
 //!
-//! The layouts are stable interfaces of the kernel (UAPI, or never changed): a load at the offset given here needs no
-//! relocation. Registers and the context of perf programs are in [`super::context`].
+//! The layouts are stable interfaces of the kernel (UAPI, or never changed): a load at the offset given here
+//! needs no relocation. Registers and the context of perf programs are in [`super::context`].
 //!
-//! Sources, v6.12: include/uapi/linux/bpf.h (`struct xdp_md`, `struct __sk_buff`, `struct bpf_sock_addr`), net/core/filter.c
-//! (`*_is_valid_access`), include/linux/trace_events.h (`struct trace_entry`), include/trace/events/{syscalls,sched}.h.
+//! Sources, v6.12: include/uapi/linux/bpf.h (`struct xdp_md`, `struct __sk_buff`, `struct bpf_sock_addr`),
+//! net/core/filter.c (`*_is_valid_access`), include/linux/trace_events.h (`struct trace_entry`),
+//! include/trace/events/{syscalls,sched}.h.
 
-/// The type of a member as the language sees it.
+/// The language's type of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberType {
-    /// `u8`.
+    /// The unsigned 8-bit type `u8`.
     U8,
-    /// `u16`.
+    /// The unsigned 16-bit type `u16`.
     U16,
-    /// `u32`.
+    /// The unsigned 32-bit type `u32`.
     U32,
-    /// `u64`.
+    /// The unsigned 64-bit type `u64`.
     U64,
-    /// `i32`.
+    /// The signed 32-bit type `i32`.
     I32,
-    /// `i64`.
+    /// The signed 64-bit type `i64`.
     I64,
     /// `*u8`: the first byte of the packet.
     PacketStart,
@@ -30,63 +31,65 @@ pub enum MemberType {
     PacketMeta,
     /// `*NAME`: a kernel struct of this name. Its member is 8 bytes and loaded whole.
     Pointer(&'static str),
-    /// `u32[n]`.
+    /// An array `u32[n]`, with its length.
     ArrayU32(u32),
-    /// `u64[n]`.
+    /// An array `u64[n]`, with its length.
     ArrayU64(u32),
-    /// `char[n]`.
+    /// An array `char[n]`, with its length.
     Chars(u32),
     /// A struct by value, which is another of [`STRUCTS`].
     Struct(&'static str),
 }
 
 impl MemberType {
-    /// Whether the member starts or ends a packet, so that a pointer made of it has packet provenance (3.7, 4.3).
+    /// Whether the member is the start or end of a packet, so that a pointer derived from it has packet
+    /// provenance (3.7, 4.3).
     #[must_use]
     pub const fn is_packet(self) -> bool {
         matches!(self, Self::PacketStart | Self::PacketEnd | Self::PacketMeta)
     }
 }
 
-/// What a program may do with a member.
+/// The permitted uses of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Read it; an assignment is `KS0412`.
+    /// Read only; an assignment is `KS0412`.
     Read,
-    /// Read it and assign to it.
+    /// Read it, and assign to it.
     ReadWrite,
-    /// Nothing: the kernel refuses a program of this kind that reads it, for this reason (`KS0304`).
+    /// None: the kernel rejects a program of this kind that reads it, for this reason (`KS0304`).
     Refused(&'static str),
 }
 
 /// A member of a context struct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextField {
-    /// Its name.
+    /// The name of the member.
     pub name: &'static str,
-    /// Its type in the language.
+    /// The type in the language.
     pub ty: MemberType,
-    /// Where it starts, in bytes from the start of the struct.
+    /// Byte offset from the start of the struct.
     pub offset: u32,
-    /// Its bytes in the kernel's struct. A packet pointer has 4: the kernel puts the pointer there when it loads the program.
+    /// Size in bytes in the kernel's struct. A packet pointer has 4: the kernel replaces it by the pointer
+    /// when it loads the program.
     pub size: u32,
-    /// What the program kind of [`ContextStruct`] may do with it.
+    /// The uses that [`ContextStruct`]'s kind of program may make of it.
     pub access: Access,
 }
 
-/// A struct that needs no header.
+/// A struct that is predeclared without a header.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextStruct {
-    /// Its name.
+    /// The name of the struct.
     pub name: &'static str,
-    /// Its size in bytes.
+    /// The size of the struct in bytes.
     pub size: u32,
-    /// Its members, by offset.
+    /// The members in order of their offset.
     pub fields: &'static [ContextField],
 }
 
 impl ContextStruct {
-    /// The member of this name.
+    /// Returns the member of this name; none if there is none.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static ContextField> {
         self.fields.iter().find(|field| field.name == name)
@@ -124,8 +127,9 @@ const fn refused(field: ContextField, reason: &'static str) -> ContextField {
 
 /// The context of `@xdp` (4.2).
 ///
-/// `egress_ifindex` is readable only in a program that a device map runs (`expected_attach_type` `BPF_XDP_DEVMAP`): the
-/// kernel refuses any other program that loads it (net/core/filter.c, `xdp_is_valid_access`).
+/// `egress_ifindex` is readable only in a program that a device map runs (`expected_attach_type`
+/// `BPF_XDP_DEVMAP`): the kernel refuses any other program that loads it (net/core/filter.c,
+/// `xdp_is_valid_access`).
 pub const XDP_MD: ContextStruct = ContextStruct {
     name: "xdp_md",
     size: 24,
@@ -142,8 +146,8 @@ pub const XDP_MD: ContextStruct = ContextStruct {
 const SOCKET_ONLY: &str = "the kernel lets only programs on sockets read it";
 const DISSECTOR_ONLY: &str = "the kernel lets only flow dissector programs read it";
 
-/// The context of `@tc` (4.4), with what `tc_cls_act_is_valid_access` allows. For the other kinds of programs on packets
-/// see [`skb_access`].
+/// The context of `@tc` (4.4), with the accesses that `tc_cls_act_is_valid_access` allows. For the other
+/// kinds of programs on packets see [`skb_access`].
 pub const SK_BUFF: ContextStruct = ContextStruct {
     name: "__sk_buff",
     size: 192,
@@ -188,18 +192,19 @@ pub const SK_BUFF: ContextStruct = ContextStruct {
 /// A kind of program whose context is [`SK_BUFF`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SkbProgram {
-    /// `@tc` (4.4).
+    /// A program with `@tc` (4.4).
     Tc,
-    /// `@cgroup("ingress")`, `@cgroup("egress")` (11.8).
+    /// A program with `@cgroup("ingress")` or `@cgroup("egress")` (11.8).
     Cgroup,
-    /// `@socket_filter` (11.8).
+    /// A program with `@socket_filter` (11.8).
     SocketFilter,
 }
 
-/// What a program of a kind may do with a member of `__sk_buff`; `None` if there is no such member.
+/// Returns the uses that a kind of program may make of a member of `__sk_buff`; `None` if there is no such
+/// member.
 ///
-/// Source: net/core/filter.c, `tc_cls_act_is_valid_access`, `cg_skb_is_valid_access`, `sk_filter_is_valid_access` and
-/// `bpf_skb_is_valid_access`, which the three end in (v6.12).
+/// Source: net/core/filter.c, `tc_cls_act_is_valid_access`, `cg_skb_is_valid_access`,
+/// `sk_filter_is_valid_access` and `bpf_skb_is_valid_access`, which the three end in (v6.12).
 #[must_use]
 pub fn skb_access(program: SkbProgram, name: &str) -> Option<Access> {
     const TC_ONLY: &str = "the kernel lets only tc programs read it";
@@ -229,8 +234,9 @@ pub fn skb_access(program: SkbProgram, name: &str) -> Option<Access> {
 
 /// The context of `@cgroup("connect4")` and the other hooks on socket addresses (11.8).
 ///
-/// Which of the addresses may be written depends on the hook as well: those ending in `4` have the `ip4` members, those
-/// ending in `6` the `ip6` members, and `msg_src_*` belongs to `sendmsg4` and `sendmsg6` (`sock_addr_is_valid_access`).
+/// Which of the addresses may be written depends on the hook as well: those ending in `4` have the `ip4`
+/// members, those ending in `6` the `ip6` members, and `msg_src_*` belongs to `sendmsg4` and `sendmsg6`
+/// (`sock_addr_is_valid_access`).
 pub const SOCK_ADDR: ContextStruct = ContextStruct {
     name: "bpf_sock_addr",
     size: 72,
@@ -248,7 +254,8 @@ pub const SOCK_ADDR: ContextStruct = ContextStruct {
     ],
 };
 
-/// What a program at a hook on socket addresses may do with a member of `bpf_sock_addr`; `None` if there is no such member.
+/// Returns the uses that a program on a hook of socket addresses may make of a member of `bpf_sock_addr`;
+/// `None` if there is no such member.
 ///
 /// Source: net/core/filter.c, `sock_addr_is_valid_access`, v6.12.
 #[must_use]
@@ -265,7 +272,7 @@ pub fn sock_addr_access(hook: &str, name: &str) -> Option<Access> {
     })
 }
 
-/// What every tracepoint's record starts with, as its member `ent` (4.6).
+/// The first member, `ent`, of every tracepoint's record (4.6).
 pub const TRACE_ENTRY: ContextStruct = ContextStruct {
     name: "trace_entry",
     size: 8,
@@ -279,21 +286,21 @@ pub const TRACE_ENTRY: ContextStruct = ContextStruct {
 
 const ENT: ContextField = field("ent", MemberType::Struct("trace_entry"), 0);
 
-/// The record of `syscalls/sys_enter_*` (4.6), used when no BTF is there.
+/// The record of `syscalls/sys_enter_*` (4.6), used without BTF.
 pub const SYS_ENTER: ContextStruct = ContextStruct {
     name: "trace_event_raw_sys_enter",
     size: 64,
     fields: &[ENT, field("id", MemberType::I64, 8), field("args", MemberType::ArrayU64(6), 16)],
 };
 
-/// The record of `syscalls/sys_exit_*` (4.6), used when no BTF is there.
+/// The record of `syscalls/sys_exit_*` (4.6), used without BTF.
 pub const SYS_EXIT: ContextStruct = ContextStruct {
     name: "trace_event_raw_sys_exit",
     size: 24,
     fields: &[ENT, field("id", MemberType::I64, 8), field("ret", MemberType::I64, 16)],
 };
 
-/// The record of `sched/sched_switch` (4.6), used when no BTF is there.
+/// The record of `sched/sched_switch` (4.6), used without BTF.
 pub const SCHED_SWITCH: ContextStruct = ContextStruct {
     name: "trace_event_raw_sched_switch",
     size: 64,
@@ -309,11 +316,11 @@ pub const SCHED_SWITCH: ContextStruct = ContextStruct {
     ],
 };
 
-/// Every struct of this file.
+/// All structs of this file.
 pub const STRUCTS: &[ContextStruct] =
     &[XDP_MD, SK_BUFF, SOCK_ADDR, TRACE_ENTRY, SYS_ENTER, SYS_EXIT, SCHED_SWITCH];
 
-/// The struct of this name.
+/// Returns the struct of this name; none if it is not in this file.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static ContextStruct> {
     STRUCTS.iter().find(|found| found.name == name)
@@ -329,7 +336,7 @@ mod tests {
             let mut end = 0;
             for field in found.fields {
                 assert!(field.offset >= end, "{}.{} overlaps the one before it", found.name, field.name);
-                // Only alignment may leave a gap, so a wrong offset or size shows.
+                // A gap may only result from alignment, so the test finds a wrong offset or size.
                 assert!(field.offset - end < 8, "{}.{} leaves a gap", found.name, field.name);
                 end = field.offset + field.size;
             }

@@ -1,70 +1,72 @@
-//! The kernel's helpers that need no `extern`: their signatures, and which programs may call them.
+//! The kernel's helpers that need no `extern`: their signatures, and the programs that may call them.
 //!
-//! Source: include/uapi/linux/bpf.h, the comments above `___BPF_FUNC_MAPPER`, and the `*_func_proto` functions in
-//! kernel/trace/bpf_trace.c, kernel/bpf/helpers.c and net/core/filter.c (v6.12).
+//! Source: include/uapi/linux/bpf.h, the comments above `___BPF_FUNC_MAPPER`, and the `*_func_proto`
+//! functions in kernel/trace/bpf_trace.c, kernel/bpf/helpers.c and net/core/filter.c (v6.12).
 
 use crate::bpf::helper_number;
 use crate::hir::{FunctionKind, HirFunction, ProgramKind, Target};
 use crate::kernel_version::KernelVersion;
 
-/// The type of a parameter or result.
+/// The type of a helper's parameter or result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelperType {
-    /// No result.
+    /// No result; only as a result type.
     Void,
-    /// `u16`.
+    /// The unsigned 16-bit type `u16`.
     U16,
-    /// `u32`.
+    /// The unsigned 32-bit type `u32`.
     U32,
-    /// `u64`.
+    /// The unsigned 64-bit type `u64`.
     U64,
     /// `i32`; `int` of the header.
     I32,
     /// `i64`; `long` of the header.
     I64,
-    /// `*void`: memory, or a context of several kinds.
+    /// `*void`: memory, or a context of any of several kinds.
     Memory,
-    /// `*u8`: text.
+    /// `*u8`: text with a terminator.
     Text,
-    /// `*bpf_perf_event_data`.
+    /// `*bpf_perf_event_data`, the context of a perf program.
     PerfContext,
-    /// `*xdp_md`.
+    /// `*xdp_md`, the context of an xdp program.
     Xdp,
-    /// `*__sk_buff`.
+    /// `*__sk_buff`, the context of programs on packets.
     Skb,
-    /// `*task_struct`.
+    /// `*task_struct`, a task of the kernel.
     Task,
-    /// `*pt_regs`.
+    /// `*pt_regs`, the registers of a task.
     Registers,
 }
 
 use HelperType::{I32, I64, Memory, PerfContext, Registers, Skb, Task, Text, U16, U32, U64, Void, Xdp};
 
-/// A helper.
+/// A helper and its signature.
 #[derive(Debug)]
 pub struct Helper {
-    /// Its name, with `bpf_`.
+    /// The name, with the prefix `bpf_`.
     pub name: &'static str,
-    /// Its parameters.
+    /// The parameter types in order.
     pub params: &'static [HelperType],
-    /// Its result.
+    /// The result type; `Void` if there is none.
     pub ret: HelperType,
     kinds: Kinds,
 }
 
-/// What calls a helper, as the kernel tells its callers apart.
+/// The callers of helpers that the kernel distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Caller {
-    /// A program, but for [`Caller::CgroupPacket`].
+    /// A program other than [`Caller::CgroupPacket`].
     Program(ProgramKind),
     /// An `@cgroup` program at `ingress` or `egress`: it sees packets, and no task.
     CgroupPacket,
-    /// A method of a struct of the kernel. The kernel may give some structs more than all have.
+    /// A method of a struct of the kernel. The kernel may allow the methods of some structs more helpers than
+    /// this.
     Method,
 }
 
 impl Caller {
-    /// What a function is to the kernel; none if the kernel does not enter functions of its kind.
+    /// Returns the caller that a function is to the kernel; none if the kernel does not call functions of its
+    /// kind.
     pub fn of(function: &HirFunction) -> Option<Caller> {
         match (function.kind, &function.target) {
             (FunctionKind::Program(ProgramKind::Cgroup), Target::Name(hook))
@@ -78,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// Several of them, as a message says it.
+    /// Returns the plural, for messages.
     pub fn plural(self) -> String {
         match self {
             Caller::Program(kind) => format!("`@{}` programs", kind.name()),
@@ -128,12 +130,12 @@ const XDP: Kinds = Kinds::of(&[ProgramKind::Xdp]);
 const TC: Kinds = Kinds::of(&[ProgramKind::Tc]);
 const CGROUP: Kinds = Kinds::of(&[ProgramKind::Cgroup]);
 const TIMER: Kinds = Kinds::of(&[ProgramKind::Timer]);
-/// What can move a packet on.
+/// Programs that can forward a packet.
 const PACKET: Kinds = XDP.and(TC);
 const TC_CGROUP: Kinds = TC.and(CGROUP_SKB);
-/// What sees a `__sk_buff`.
+/// Programs whose context is a `__sk_buff`.
 const SKB: Kinds = TC_CGROUP.and(Kinds::of(&[ProgramKind::SocketFilter]));
-/// What belongs to the network, whole or in part.
+/// Programs of the network, including those that are so only in part.
 const NET: Kinds = PACKET.and(SKB).and(CGROUP).and(METHODS);
 const PROBES: Kinds =
     Kinds::of(&[ProgramKind::Probe, ProgramKind::Retprobe, ProgramKind::Uprobe, ProgramKind::Uretprobe]);
@@ -144,14 +146,15 @@ const TRACING: Kinds = PROBES.and(PERF).and(Kinds::of(&[
     ProgramKind::SyscallExit,
     ProgramKind::Lsm,
 ]));
-/// What may run for a task that caused it.
+/// Programs that may run for the task that caused them.
 const TASK: Kinds = TRACING.and(CGROUP).and(CGROUP_SKB).and(METHODS);
 const TRACING_METHODS: Kinds = TRACING.and(METHODS);
 const LSM: Kinds = Kinds::of(&[ProgramKind::Lsm]);
-/// What is given the parameters of the kernel's own functions and events as they are, but for hooks of LSM.
+/// Programs that receive the parameters of the kernel's functions and events unchanged, without the hooks of
+/// LSM.
 const TRAMPOLINES: Kinds =
     Kinds::of(&[ProgramKind::Probe, ProgramKind::Retprobe, ProgramKind::RawTracepoint]);
-/// What may have a socket: as `__sk_buff`, or as the kernel's own struct.
+/// Programs that may have a socket: in a `__sk_buff`, or as the kernel's own struct.
 const SOCKETS: Kinds = SKB.and(Kinds::of(&[
     ProgramKind::Cgroup,
     ProgramKind::Probe,
@@ -164,7 +167,7 @@ const fn row(name: &'static str, params: &'static [HelperType], ret: HelperType,
     Helper { name, params, ret, kinds }
 }
 
-/// Helpers whose parameters a script can give: no maps, no callbacks, no objects of the kernel.
+/// Helpers whose parameters a script can pass: no maps, no callbacks, no kernel objects.
 pub const HELPERS: &[Helper] = &[
     row("bpf_ktime_get_ns", &[], U64, ANY),
     row("bpf_ktime_get_boot_ns", &[], U64, ANY),
@@ -247,7 +250,7 @@ pub const HELPERS: &[Helper] = &[
     row("bpf_set_retval", &[I32], I32, CGROUP),
 ];
 
-/// A helper by name, such as `bpf_ktime_get_ns`.
+/// Returns the helper of a name, such as `bpf_ktime_get_ns`.
 pub fn named(name: &str) -> Option<&'static Helper> {
     HELPERS.iter().find(|helper| helper.name == name)
 }
@@ -256,26 +259,28 @@ fn numbered(number: u32) -> Option<&'static Helper> {
     HELPERS.iter().find(|helper| helper_number(helper.name) == Some(number))
 }
 
-/// Whether a caller may have a helper, on a kernel that is new enough. Of a helper that is not in the table nothing is
-/// known: the kernel decides at load.
+/// Whether a caller may call a helper, on a new enough kernel. For a helper that is not in the table this
+/// returns true: the kernel decides at load time.
 pub fn allowed(number: u32, caller: Caller) -> bool {
     let of_builtin = BUILTIN_HELPERS.iter().find(|(name, _)| helper_number(name) == Some(number));
     let kinds = numbered(number).map(|helper| helper.kinds).or(of_builtin.map(|(_, kinds)| *kinds));
     kinds.is_none_or(|kinds| kinds.has(caller))
 }
 
-/// Helpers that builtins and local storage call with what a script cannot give, and who may have them.
+/// Helpers that builtins and local storage call with arguments that a script cannot pass, with their
+/// permitted callers.
 const BUILTIN_HELPERS: &[(&str, Kinds)] = &[
     ("bpf_perf_event_read_value", TRACING),
     ("bpf_sk_storage_get", TC_CGROUP.and(CGROUP).and(TRAMPOLINES).and(LSM).and(METHODS)),
     ("bpf_inode_storage_get", LSM),
 ];
 
-/// Helpers that some callers have not had as long as the helper is there: the first kernel that gives it to them.
+/// Helpers that some callers may only call on later kernels than the one that introduced the helper: the
+/// first such kernel.
 ///
 /// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c, of `bpf_tracing_func_proto` and
-/// `tracing_prog_func_proto` in kernel/trace/bpf_trace.c and of `sock_addr_func_proto` in net/core/filter.c; what 6.1,
-/// 6.12 and 6.18 answer to a program of each kind with the call.
+/// `tracing_prog_func_proto` in kernel/trace/bpf_trace.c and of `sock_addr_func_proto` in net/core/filter.c;
+/// the answers of 6.1, 6.12 and 6.18 to a program of each kind with the call.
 const LATER: &[(&str, Kinds, KernelVersion)] = &[
     ("bpf_get_current_pid_tgid", NO_TASK, KernelVersion::new(6, 10)),
     ("bpf_get_ns_current_pid_tgid", NO_TASK.and(CGROUP), KernelVersion::new(6, 10)),
@@ -299,10 +304,11 @@ const LATER: &[(&str, Kinds, KernelVersion)] = &[
     ("bpf_cgrp_storage_get", ANY, KernelVersion::new(6, 2)),
 ];
 
-/// What need not run for a task.
+/// Programs that need not run for a task.
 const NO_TASK: Kinds = PACKET.and(SKB).and(TIMER).and(METHODS);
 
-/// The first kernel that gives a caller a helper that others had before; none if it came to all at once.
+/// Returns the first kernel that allows a caller a helper which others could call before; none if it came to
+/// all at once.
 pub fn later(number: u32, caller: Caller) -> Option<KernelVersion> {
     let row = LATER.iter().find(|(name, kinds, _)| helper_number(name) == Some(number) && kinds.has(caller));
     row.map(|(.., since)| *since)
@@ -331,7 +337,7 @@ mod tests {
         assert!(!allowed("bpf_skb_store_bytes", ProgramKind::Xdp));
         assert!(!allowed("bpf_xdp_adjust_head", ProgramKind::Tc));
         assert!(!allowed("bpf_get_current_comm", ProgramKind::SocketFilter));
-        // Not in the table.
+        // This helper is not in the table.
         assert!(allowed("bpf_sysctl_get_name", ProgramKind::Xdp));
     }
 

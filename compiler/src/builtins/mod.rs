@@ -1,4 +1,4 @@
-//! Tables of what the language predeclares.
+//! Tables of predeclared items of the language.
 
 pub mod context;
 pub mod context_members;

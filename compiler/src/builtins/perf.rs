@@ -1,14 +1,14 @@
 //! Performance events: the enumerators of `enum perf_event` and the structs of the perf builtins.
 
-/// An event that the language names.
+/// An event that the language has a name for.
 pub struct EventName {
-    /// The enumerator.
+    /// The name of the enumerator.
     pub name: &'static str,
-    /// `perf_event_attr.type << 32 | perf_event_attr.config`.
+    /// The event as `perf_event_attr.type << 32 | perf_event_attr.config`.
     pub value: u64,
-    /// A script's own name hides it.
+    /// Whether a script's own name hides it.
     pub weak: bool,
-    /// Happens in the kernel only: with `exclude_kernel` it would count a silent 0.
+    /// Whether it only happens in the kernel: with `exclude_kernel` it would always count 0.
     pub kernel_only: bool,
 }
 
@@ -23,9 +23,10 @@ const fn weak(name: &'static str, ty: u64, config: u64) -> EventName {
 const HARDWARE: u64 = 0;
 const SOFTWARE: u64 = 1;
 
-/// Every enumerator of `enum perf_event`.
+/// All enumerators of `enum perf_event`.
 ///
-/// Source: `include/uapi/linux/perf_event.h`, `enum perf_type_id`, `enum perf_hw_id`, `enum perf_sw_ids`, v6.12.
+/// Source: `include/uapi/linux/perf_event.h`, `enum perf_type_id`, `enum perf_hw_id`, `enum perf_sw_ids`,
+/// v6.12.
 pub const EVENTS: &[EventName] = &[
     event("cpu_cycles", HARDWARE, 0),
     event("instructions", HARDWARE, 1),
@@ -51,7 +52,7 @@ pub const EVENTS: &[EventName] = &[
     EventName { kernel_only: true, ..weak("cgroup_switches", SOFTWARE, 11) },
 ];
 
-/// The name of an event by its value.
+/// Returns the name of an event's value; none for other events.
 pub fn event_name(value: u64) -> Option<&'static str> {
     EVENTS.iter().find(|event| event.value == value).map(|event| event.name)
 }
@@ -59,10 +60,10 @@ pub fn event_name(value: u64) -> Option<&'static str> {
 /// `perf_event_attr.type` of cache events: PERF_TYPE_HW_CACHE.
 pub const HW_CACHE: u64 = 3;
 
-/// `PERF_TYPE_TRACEPOINT`.
+/// `perf_event_attr.type` of tracepoints: `PERF_TYPE_TRACEPOINT`.
 pub const TRACEPOINT: u64 = 2;
 
-/// `PERF_TYPE_BREAKPOINT`.
+/// `perf_event_attr.type` of breakpoints: `PERF_TYPE_BREAKPOINT`.
 pub const BREAKPOINT: u64 = 5;
 
 /// Caches by name, with `enum perf_hw_cache_id`.
@@ -72,83 +73,84 @@ pub const CACHES: &[(&str, u64)] =
 /// Operations on a cache, with `enum perf_hw_cache_op_id`.
 pub const CACHE_OPS: &[(&str, u64)] = &[("read", 0), ("write", 1), ("prefetch", 2)];
 
-/// What comes of an operation, with `enum perf_hw_cache_op_result_id`.
+/// Results of an operation on a cache, with `enum perf_hw_cache_op_result_id`.
 pub const CACHE_RESULTS: &[(&str, u64)] = &[("access", 0), ("miss", 1)];
 
-/// Most entries of `perf_read.values` and `.ids`.
+/// Length of `perf_read.values` and `.ids`.
 pub const SNAPSHOT_ENTRIES: u64 = 16;
 
 /// Positions of the fields of `perf_attachment`. `i32`, `i32`, `i32`, `u64`.
 pub mod attachment {
-    /// `perf_fd: i32`: the handle of the `attachment` resource, not a descriptor; [`INVALID`] or [`NONE`] if there is none.
+    /// `perf_fd: i32`: the handle of the `attachment` resource, not a descriptor; [`INVALID`] or [`NONE`] if
+    /// there is none.
     pub const PERF_FD: usize = 0;
     /// `link_id: i32`: the handle again if a program is linked, else 0.
     pub const LINK_ID: usize = 1;
     /// `prog_fd: i32`: the program handle, or 0.
     pub const PROG_FD: usize = 2;
-    /// `generation: u64`: `attachment.id()`.
+    /// `generation: u64`: the result of `attachment.id()`.
     pub const GENERATION: usize = 3;
-    /// `perf_fd` of what `attach` gives on failure (`link_id` -1, `prog_fd` -1, `generation` 0).
+    /// `perf_fd` of the result of a failed `attach` (`link_id` -1, `prog_fd` -1, `generation` 0).
     pub const INVALID: i32 = -1;
-    /// `perf_fd` of the default of `perf_options.group`: no leader was named.
+    /// `perf_fd` of the default of `perf_options.group`: no leader is named.
     pub const NONE: i32 = -2;
 }
 
-/// Size of the fields of `perf_options` that are text.
+/// Size in bytes of the string fields of `perf_options`, terminator included.
 pub const OPTION_TEXT: u32 = 256;
 
 /// Positions of the fields of `perf_options`, with their types and defaults.
 pub mod options {
-    /// `event: perf_event`, required.
+    /// `event: perf_event`, required: the event that is counted.
     pub const EVENT: usize = 0;
-    /// `pid: i32`, -1.
+    /// `pid: i32`, -1: -1 all tasks, 0 the thread that runs the script, else that task.
     pub const PID: usize = 1;
-    /// `cpu: i32`, 0.
+    /// `cpu: i32`, 0: -1 any CPU, else that CPU.
     pub const CPU: usize = 2;
-    /// `period: u64`, 1000000.
+    /// `period: u64`, 1000000: events between two samples.
     pub const PERIOD: usize = 3;
-    /// `wakeup: u32`, 1.
+    /// `wakeup: u32`, 1: samples between two wake-ups of a reader.
     pub const WAKEUP: usize = 4;
-    /// `inherit: bool`, false.
+    /// `inherit: bool`, false: also counts children that are created later.
     pub const INHERIT: usize = 5;
-    /// `exclude_kernel: bool`, false.
+    /// `exclude_kernel: bool`, false: does not count in the kernel.
     pub const EXCLUDE_KERNEL: usize = 6;
-    /// `exclude_user: bool`, false.
+    /// `exclude_user: bool`, false: does not count in user mode.
     pub const EXCLUDE_USER: usize = 7;
-    /// `group: perf_attachment`, [`super::attachment::NONE`].
+    /// `group: perf_attachment`, [`super::attachment::NONE`]: the group's leader.
     pub const GROUP: usize = 8;
-    /// The first of the fields that version 0.1.1 of the language has not.
+    /// The position of the first field that version 0.1.1 of the language does not have.
     pub const OURS: usize = 9;
-    /// `freq: u64`, 0.
+    /// `freq: u64`, 0: samples per second in place of `period`; 0 for none.
     pub const FREQ: usize = 9;
-    /// `exclude_idle: bool`, false.
+    /// `exclude_idle: bool`, false: does not count while the CPU is idle.
     pub const EXCLUDE_IDLE: usize = 10;
-    /// `exclude_hv: bool`, false.
+    /// `exclude_hv: bool`, false: does not count in the hypervisor.
     pub const EXCLUDE_HV: usize = 11;
-    /// `exclude_host: bool`, false.
+    /// `exclude_host: bool`, false: does not count outside of guests.
     pub const EXCLUDE_HOST: usize = 12;
-    /// `exclude_guest: bool`, false.
+    /// `exclude_guest: bool`, false: does not count in guests.
     pub const EXCLUDE_GUEST: usize = 13;
-    /// `every_cpu: bool`, false; no field of the language: `cpu: all` sets it.
+    /// `every_cpu: bool`, false; not a field of the language: `cpu: all` sets it.
     pub const EVERY_CPU: usize = 14;
-    /// `process: str(256)`, empty.
+    /// `process: str(256)`, empty: the path of an executable or a command name.
     pub const PROCESS: usize = 15;
-    /// `command: bool`, false.
+    /// `command: bool`, false: counts the command that the host starts with `--exec`.
     pub const COMMAND: usize = 16;
-    /// `cgroup: str(256)`, empty.
+    /// `cgroup: str(256)`, empty: a path below the mount of the cgroups.
     pub const CGROUP: usize = 17;
-    /// `pinned: bool`, false.
+    /// `pinned: bool`, false: a leader that is always on a counter, or fails.
     pub const PINNED: usize = 18;
-    /// `exclusive: bool`, false.
+    /// `exclusive: bool`, false: a leader whose group is alone on its counters.
     pub const EXCLUSIVE: usize = 19;
-    /// `precise: u32`, 0.
+    /// `precise: u32`, 0: how near a sample lies to its instruction, 0 to 3.
     pub const PRECISE: usize = 20;
-    /// `follow: bool`, false.
+    /// `follow: bool`, false: counts all threads of `pid`, also later ones.
     pub const FOLLOW: usize = 21;
-    /// `weak: bool`, false.
+    /// `weak: bool`, false: opens the member alone if the group does not fit.
     pub const WEAK: usize = 22;
-    /// `event_type: u32`, 0. This and what follows is no field of the language: it describes an event that the packed
-    /// form cannot hold, whose `event` is one of [`super::form`].
+    /// `event_type: u32`, 0. This field and those after it are not fields of the language: they describe an
+    /// event that the packed form cannot hold, whose `event` is one of [`super::form`].
     pub const EVENT_TYPE: usize = 23;
     /// `event_config: u64`, 0: `config`, or the address of a breakpoint.
     pub const EVENT_CONFIG: usize = 24;
@@ -156,47 +158,47 @@ pub mod options {
     pub const EVENT_CONFIG1: usize = 25;
     /// `event_config2: u64`, 0: `config2`, or the accesses of a breakpoint.
     pub const EVENT_CONFIG2: usize = 26;
-    /// `event_text: str(256)`, empty: a name or a place.
+    /// `event_text: str(256)`, empty: a name or location.
     pub const EVENT_TEXT: usize = 27;
 
-    /// Whether a script cannot name a field.
+    /// Whether a field cannot be named in a script.
     pub fn is_hidden(field: usize) -> bool {
         field == EVERY_CPU || field >= EVENT_TYPE
     }
 }
 
-/// What `perf_options.event` holds if the fields behind it describe the event: no PMU has such a type.
+/// Values of `perf_options.event` if the fields after it describe the event: no PMU has such a type.
 pub mod form {
     /// `raw_event(type, config, config1, config2)`.
     pub const RAW: u64 = 0xffff_ffff_0000_0000;
-    /// `tracepoint(text)`.
+    /// `tracepoint(text)`: a tracepoint of the kernel.
     pub const TRACEPOINT: u64 = RAW + 1;
-    /// `breakpoint(address, len, access)`.
+    /// `breakpoint(address, len, access)` at an address.
     pub const BREAKPOINT: u64 = RAW + 2;
-    /// `breakpoint(text, len, access)`.
+    /// `breakpoint(text, len, access)` at a symbol.
     pub const BREAKPOINT_AT: u64 = RAW + 3;
-    /// `pmu(text)`.
+    /// `pmu(text)`: an event of a PMU.
     pub const PMU: u64 = RAW + 4;
-    /// `kprobe_event(text)`.
+    /// `kprobe_event(text)`: a kernel function.
     pub const KPROBE: u64 = RAW + 5;
-    /// `uprobe_event(text)`.
+    /// `uprobe_event(text)`: a function of a program.
     pub const UPROBE: u64 = RAW + 6;
 }
 
 /// Positions of the fields of `perf_read`.
 pub mod reading {
-    /// `raw: i64`.
+    /// `raw: i64`: the count of this attachment; -1 on failure.
     pub const RAW: usize = 0;
-    /// `scaled: i64`.
+    /// `scaled: i64`: `raw * time_enabled / time_running`; -1 if the event never ran.
     pub const SCALED: usize = 1;
-    /// `time_enabled: u64`, nanoseconds.
+    /// `time_enabled: u64`: nanoseconds for which the group was enabled.
     pub const TIME_ENABLED: usize = 2;
-    /// `time_running: u64`, nanoseconds.
+    /// `time_running: u64`: nanoseconds for which it was on the counters.
     pub const TIME_RUNNING: usize = 3;
-    /// `count: u32`.
+    /// `count: u32`: number of filled entries of `values` and `ids`, at most 16.
     pub const COUNT: usize = 4;
-    /// `values: i64[16]`.
+    /// `values: i64[16]`: scaled counts of the whole group, leader first.
     pub const VALUES: usize = 5;
-    /// `ids: u64[16]`.
+    /// `ids: u64[16]`: the kernel's numbers of the events, in the same order.
     pub const IDS: usize = 6;
 }

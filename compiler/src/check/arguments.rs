@@ -1,5 +1,5 @@
-//! Programs whose parameters are those of a function of the kernel: compared with the kernel's own types where they are
-//! known (language reference, 4.5, 4.9, 11.8).
+//! Checks programs whose parameters are those of a kernel function against the kernel's own types, where
+//! these are known (language reference, 4.5, 4.9, 11.8).
 
 use super::signatures::expected;
 use super::{Checker, Signature};
@@ -10,22 +10,23 @@ use crate::kernel_types::{ArgumentPassing, KernelLookupError, KernelType, Param,
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// The kernel's struct of registers, and the context of a probe within a function.
+/// The kernel's struct of registers, also the context of a probe at an offset in a function.
 const REGISTERS: &str = "pt_regs";
-/// Registers that hold arguments.
+/// Number of registers that hold arguments.
 const MAX_PARAMS: usize = 6;
-/// Most arguments of a tracepoint, each a word of the context. Source: include/linux/bpf.h, `MAX_BPF_FUNC_ARGS`, v6.12.
+/// Maximum number of arguments of a tracepoint, each a 64-bit word of the context. Source:
+/// include/linux/bpf.h, `MAX_BPF_FUNC_ARGS`, v6.12.
 const MAX_EVENT_PARAMS: usize = 12;
 
-/// What a program's parameters may be.
+/// The parameters that a program may take.
 struct Arguments {
-    /// What is called, for messages.
+    /// The traced function or event, for messages.
     what: String,
-    /// The parameters, as far as they are known.
+    /// The parameters of the traced function, as far as they are known.
     params: Vec<Param>,
-    /// How many of them a program may take.
+    /// The number of them that a program may take.
     usable: usize,
-    /// A register holds each, of any width: a system call's.
+    /// Whether each is a register of any scalar type: the arguments of a system call.
     any_scalar: bool,
 }
 
@@ -75,7 +76,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether each parameter fits a register, and there are enough.
+    /// Checks that each parameter fits a register, and that there are not too many.
     fn check_registers(
         &mut self,
         kind: ProgramKind,
@@ -123,14 +124,14 @@ impl Checker<'_> {
         signature.params.iter().any(|ty| self.is_registers(*ty))
     }
 
-    /// Whether this is the `*pt_regs` that a probe within a function has as context.
+    /// Whether this is the `*pt_regs` that is the context of a probe at an offset in a function.
     fn is_registers(&self, ty: TypeId) -> bool {
         let TypeKind::Ptr(to) = *self.types.kind(ty) else { return false };
         self.types.is_context_pointer(ty) && self.struct_name(to).is_some_and(|name| name == REGISTERS)
     }
 
-    /// Registers that the kernel passes as an argument, such as those that a system call was entered with, are a struct of
-    /// the kernel like any other.
+    /// Converts `pt_regs` that the kernel passes as an argument, such as the registers of a system call, to a
+    /// struct of the kernel like any other.
     pub(super) fn find_passed_registers(
         &mut self,
         kind: FunctionKind,
@@ -142,7 +143,7 @@ impl Checker<'_> {
             return;
         }
         let real = match (kind, target) {
-            // Nothing else could be meant.
+            // In these programs `pt_regs` can only be an argument.
             (ProgramKind::RawTracepoint | ProgramKind::Lsm, _) => None,
             (ProgramKind::Probe | ProgramKind::Retprobe, Target::Function { name, offset: None }) => {
                 match self.kernel().function(name) {
@@ -164,7 +165,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The parameters that a program may take; `None` if nothing is known of them.
+    /// Returns the parameters that a program may take; `None` if they are unknown.
     fn arguments(
         &mut self,
         kind: ProgramKind,
@@ -186,7 +187,7 @@ impl Checker<'_> {
             (Target::Name(hook), ProgramKind::Lsm) => {
                 let what = format!("hook `{hook}`");
                 match self.kernel().lsm_hook(hook) {
-                    // What the programs before this one decided is the last.
+                    // The last argument is the result of the programs before this one.
                     Ok(mut proto) => {
                         proto.params.push(Param { name: "ret".into(), ty: KernelType::int(4, true) });
                         let usable = proto.params.len();
@@ -224,7 +225,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        // Within a function the registers may hold anything.
+        // At an offset in a function the registers may hold anything.
         let any_scalar = offset.is_some() || matches!(found.entry, ArgumentPassing::Syscall { .. });
         if found.entry == (ArgumentPassing::Syscall { known: false }) {
             return None;
@@ -237,7 +238,7 @@ impl Checker<'_> {
         Some(Arguments { what, params, usable, any_scalar })
     }
 
-    /// The function behind the target of a probe if that is a system call.
+    /// Returns the kernel function that a probe attaches to if its target is a system call.
     pub(super) fn system_call(&self, target: &Target) -> Option<SystemCall> {
         let Target::Function { name, .. } = target else { return None };
         let found = self.kernel().function(name);
@@ -248,7 +249,7 @@ impl Checker<'_> {
                 }
                 ArgumentPassing::Direct => return None,
             },
-            // Without types of a kernel the name is all there is.
+            // Without the kernel's types only the name is known.
             Err(KernelLookupError::NoBtf) if name.starts_with("sys_") => (format!("__x64_{name}"), None),
             Err(_) => return None,
         };
@@ -278,7 +279,7 @@ impl Checker<'_> {
         Some(Arguments { what, usable: params.len(), params, any_scalar: true })
     }
 
-    /// Reports that a target is not there, or that nobody can tell.
+    /// Reports a target that does not exist, or that cannot be checked.
     pub(super) fn report_unfound(
         &mut self,
         function: &ast::AstFunction,
@@ -305,7 +306,7 @@ impl Checker<'_> {
         self.report(diagnostic);
     }
 
-    /// Whether a parameter of type `ty` takes what the kernel passes.
+    /// Whether a parameter of type `ty` accepts the kernel's argument.
     pub(super) fn accepts(&self, ty: TypeId, real: &KernelType, any_scalar: bool) -> bool {
         let pointer = matches!(self.types.kind(ty), TypeKind::Ptr(_) | TypeKind::Fn(..));
         match real {
@@ -319,7 +320,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Points out a place in a signature.
+    /// Returns the source range of a signature's parameters, or of the function's name if it has none.
     pub(super) fn params_span(function: &ast::AstFunction) -> Span {
         match (function.params.first(), function.params.last()) {
             (Some(first), Some(last)) => first.name.span.to(last.ty.span),
@@ -328,7 +329,7 @@ impl Checker<'_> {
     }
 }
 
-/// The form of a program's signature.
+/// The expected form of a program's signature, for messages.
 fn form(found: Option<&Arguments>) -> String {
     match found {
         Some(found) => parameters(&found.params[..found.usable.min(found.params.len())], "i32"),
@@ -336,14 +337,14 @@ fn form(found: Option<&Arguments>) -> String {
     }
 }
 
-/// Parameters and result as a script writes them.
+/// Parameters and result in the syntax of a script.
 pub(super) fn parameters(params: &[Param], result: &str) -> String {
     let params: Vec<_> =
         params.iter().map(|param| format!("{}: {}", param.name, spelling(&param.ty))).collect();
     format!("({}) -> {result}", params.join(", "))
 }
 
-/// A type of the kernel as a script writes it.
+/// A type of the kernel in the syntax of a script.
 pub(super) fn spelling(ty: &KernelType) -> String {
     match ty {
         KernelType::Enum { bytes, signed, .. } => format!("{}{}", if *signed { 'i' } else { 'u' }, bytes * 8),
@@ -352,7 +353,7 @@ pub(super) fn spelling(ty: &KernelType) -> String {
     }
 }
 
-/// A pointer to numbers, structs or pointers to such; `*u8` stands for all others.
+/// A pointer to integers, structs or further pointers; `*u8` stands for all others.
 fn pointer_spelling(to: &Pointee) -> String {
     match to {
         Pointee::Struct(_) | Pointee::Int { .. } => format!("*{to}"),

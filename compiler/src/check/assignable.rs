@@ -1,4 +1,4 @@
-//! What may stand on the left of an assignment.
+//! The left side of an assignment.
 
 use super::function::Body;
 use super::prescan::strip;
@@ -9,7 +9,7 @@ use crate::source::Span;
 use crate::types::TypeKind;
 
 impl Body<'_, '_> {
-    /// A place that may be written; `None` if it was reported.
+    /// Returns the lvalue that is assigned; `None` if it was reported.
     pub(super) fn target(&mut self, expr: &ast::Expr) -> Option<Lvalue> {
         if self.perf_member(expr) {
             self.report(

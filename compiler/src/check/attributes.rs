@@ -1,4 +1,5 @@
-//! Attributes of functions: what calls a function, and where a program is attached (language reference, 4.1, 11.8).
+//! Attributes of functions: the caller of a function, and the attach point of a program (language reference,
+//! 4.1, 11.8).
 
 use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
@@ -8,16 +9,16 @@ use crate::diag::Diagnostic;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::hir::{FunctionKind, ProgramKind, Target};
 
-/// What an attribute makes of a function, with the form of its argument.
+/// The kind of function that an attribute declares, with the form of the attribute's argument.
 struct AttributeSpec {
     name: &'static str,
     kind: FunctionKind,
     argument: Argument,
-    /// KernelScript 0.1.1 has it.
+    /// Whether KernelScript 0.1.1 has it.
     old: bool,
 }
 
-/// What stands in the parentheses of an attribute.
+/// The form of an attribute's argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Argument {
     None,
@@ -61,7 +62,7 @@ const ATTRIBUTES: &[AttributeSpec] = &[
     ours(ProgramKind::Timer, "timer", Argument::Period),
 ];
 
-/// Words of other tools, and what they are here.
+/// Attribute names of other tools, and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
     ("kprobe", "@probe(\"function\")"),
     ("fentry", "@probe(\"function\")"),
@@ -79,7 +80,8 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 impl Checker<'_> {
-    /// What a function's attributes make of it; none if they cannot be used, which is reported.
+    /// Returns the kind and target that a function's attributes declare; none if they are invalid, which is
+    /// reported.
     pub(super) fn attributes(&mut self, function: &ast::AstFunction) -> Option<(FunctionKind, Target)> {
         let Some((first, others)) = function.attributes.split_first() else {
             return Some((FunctionKind::Plain, Target::None));
@@ -127,7 +129,7 @@ impl Checker<'_> {
         self.report(error);
     }
 
-    /// Where a program is attached; `None` if it was reported.
+    /// Returns the attach point of a program; `None` if it was reported.
     fn target(&mut self, spec: &AttributeSpec, attribute: &Attribute) -> Option<Target> {
         let name = spec.name;
         let argument = match (&attribute.argument, spec.argument) {
@@ -255,15 +257,15 @@ fn parse(form: Argument, argument: &StrLit) -> Option<Target> {
     }
 }
 
-/// A symbol of the kernel; those of the compiler's copies hold a `.`.
+/// Whether a text is a symbol of the kernel; symbols of the compiler's copies of functions contain a `.`.
 fn is_name(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     !text.is_empty() && text.bytes().all(inside) && !text.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Decimal, or hexadecimal behind `0x`.
+/// Parses a number: decimal, or hexadecimal after `0x`.
 fn number(text: &str) -> Option<u64> {
-    // `parse` takes a sign, which is none here.
+    // `parse` accepts a sign, which is not allowed here.
     if text.starts_with(['+', '-']) {
         return None;
     }
@@ -274,7 +276,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// A place in a program, or the reason why the text is none that can be probed.
+/// Parses a location in a program, or returns the reason why it cannot be probed.
 fn user_location(text: &str) -> Result<Target, String> {
     let UprobeTarget { path, spot } = UprobeTarget::parse(text).map_err(|error| error.to_string())?;
     let (symbol, offset) = match spot {
@@ -288,11 +290,11 @@ fn user_location(text: &str) -> Result<Target, String> {
     Ok(Target::User { path: path.to_owned(), symbol, offset })
 }
 
-/// Nanoseconds between two runs of a timer: a turn may take as long as any run of a program, some milliseconds at worst, and
-/// nothing runs beside it on its CPU.
+/// The allowed periods of a timer in nanoseconds, 1 ms to 1 day. A run may take as long as any run of a
+/// program, some milliseconds at worst, and nothing else runs on its CPU meanwhile.
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
 
-/// Nanoseconds; more than can be counted are the most that can.
+/// Parses a period into nanoseconds; saturates on overflow.
 fn period(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let scale = match &text[digits..] {

@@ -9,16 +9,16 @@ use crate::hir::{Block, Expr, ExprKind, MapId, Stmt, StmtKind, TakeOp};
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// What binds a variable to a map.
+/// The expression that binds a variable to a map.
 pub(super) enum Source<'e> {
-    /// `m[k]`.
+    /// `m[k]`: an entry of a map.
     Element(MapId, &'e ast::Expr),
-    /// `q.pop()`, `q.peek()`.
+    /// `q.pop()` or `q.peek()` of a queue or stack.
     Take(MapId, TakeOp),
 }
 
 impl Body<'_, '_> {
-    /// What binds a variable to a map, if an expression does.
+    /// Returns the source of a binding if an expression is one.
     pub(super) fn source<'e>(&self, expr: &'e ast::Expr) -> Option<Source<'e>> {
         if let Some((map, key)) = self.map_element(expr) {
             return Some(Source::Element(map, key));
@@ -35,7 +35,7 @@ impl Body<'_, '_> {
         matches!(self.checker.maps[map].kind, Queue | Stack).then_some(Source::Take(map, op))
     }
 
-    /// The statement that sets a variable of the map's value type from the map.
+    /// Returns the statement that sets a variable of the map's value type from the map.
     pub(super) fn bind(&mut self, local: crate::hir::LocalId, source: Source<'_>) -> StmtKind {
         match source {
             Source::Element(map, key) => {
@@ -55,11 +55,11 @@ impl Body<'_, '_> {
         self.checker.maps[*map].value
     }
 
-    /// `var name = m[k]`.
+    /// Declares a variable that is bound to a map: `var name = m[k]`.
     pub(super) fn bind_new(&mut self, name: &ast::Ident, ty: TypeId, source: Source<'_>) -> StmtKind {
         match source {
             Source::Element(map, key) => {
-                // The key is worked out before the name exists.
+                // The key is evaluated before the name is declared.
                 let key = self.map_key(map, key);
                 StmtKind::Bind { local: self.declare_local(name, ty), map, key }
             }
@@ -67,7 +67,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `var name: ty = m[k]` where the map's values have another type: the presence is that of a hidden variable.
+    /// Declares `var name: ty = m[k]` where the map's values have another type: a hidden variable has the
+    /// presence bit.
     pub(super) fn bind_converted(
         &mut self,
         name: &ast::Ident,
@@ -88,7 +89,7 @@ impl Body<'_, '_> {
         StmtKind::Let { local, init: Some(value) }
     }
 
-    /// `if (var name = value)`: declares the variable before the `if` and asks for it.
+    /// Lowers `if (var name = value)`: declares the variable before the `if` and tests it.
     pub(super) fn bound_condition(&mut self, name: &ast::Ident, value: &ast::Expr, out: &mut Block) -> Expr {
         let span = name.span;
         let bool = self.checker.types.common().bool;

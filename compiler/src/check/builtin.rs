@@ -1,5 +1,5 @@
-//! The builtin functions: their names, halves and forms, and the way to what checks each (language reference,
-//! chapter 6 and 11).
+//! The builtin functions: their names, halves and forms, and the function that checks a call of each
+//! (language reference, chapters 6 and 11).
 
 use super::count;
 use super::expr::Typed;
@@ -12,16 +12,17 @@ use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, SharedBuiltin, UserBuiltin
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Checks the arguments of a call, whose number fits one of the forms.
+/// Checks the arguments of a call whose number of arguments fits one of the forms.
 type Call = fn(&mut Body<'_, '_>, &[ast::Expr], Span) -> Typed;
 
-/// A builtin function.
+/// A builtin function and its forms.
 struct Builtin {
     name: &'static str,
-    /// KernelScript 0.1.1 has it: a call of this name always means the builtin. The script's own names hide the others.
+    /// Whether KernelScript 0.1.1 has it: a call of this name then always means the builtin. The script's own
+    /// names hide the others.
     strong: bool,
     halves: &'static [Half],
-    /// How it is called, with a name for each argument.
+    /// The forms of a call, with a name for each argument.
     forms: &'static [&'static str],
     call: Call,
 }
@@ -120,22 +121,22 @@ pub(super) fn is_builtin(name: &str) -> bool {
     !forms(name).is_empty()
 }
 
-/// The builtins of a half.
+/// Returns the names of a half's builtins.
 pub(super) fn names(half: Half) -> impl Iterator<Item = &'static str> {
     BUILTINS.iter().filter(move |builtin| builtin.halves.contains(&half)).map(|builtin| builtin.name)
 }
 
-/// The builtins whose names no script can take for itself.
+/// Whether no script may declare the builtin's name.
 pub(super) fn is_strong(name: &str) -> bool {
     BUILTINS.iter().any(|builtin| builtin.strong && builtin.name == name)
 }
 
-/// How a builtin is called, with a name for each argument.
+/// Returns the forms of a call, with a name for each argument.
 pub(super) fn forms(name: &str) -> &'static [&'static str] {
     BUILTINS.iter().find(|builtin| builtin.name == name).map_or(&[], |builtin| builtin.forms)
 }
 
-/// How many arguments a form takes; none if it takes any number.
+/// Returns the number of arguments of a form; none if it takes any number.
 fn arity(form: &str) -> Option<usize> {
     let inner = form.split_once('(').map_or("", |(_, inner)| inner);
     match inner {
@@ -146,7 +147,8 @@ fn arity(form: &str) -> Option<usize> {
 }
 
 impl Body<'_, '_> {
-    /// A call of a builtin; `None` if `name` is not one here, or if the script's own function hides it.
+    /// Checks a call of a builtin; `None` if `name` is not a builtin of this half, or if the script's own
+    /// function hides it.
     pub(super) fn builtin_call(
         &mut self,
         name: &str,
@@ -222,7 +224,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Shared(builtin), ty, span)
     }
 
-    /// An argument that takes any integer: a type that does not combine is widened by its own sign.
+    /// Checks an argument that may be any integer: a type that does not combine is widened by its own sign.
     pub(super) fn number(&mut self, arg: &ast::Expr, to: TypeId) -> Expr {
         let value = self.expr(arg, Some(to));
         match self.checker.types.kind(value.expr.ty) {
@@ -241,7 +243,7 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty: to, span }
     }
 
-    /// An argument that takes a string of any size; `None` if it was reported.
+    /// Checks an argument that is a string of any size; `None` if it was reported.
     pub(super) fn text_arg(&mut self, arg: &ast::Expr) -> Option<Expr> {
         let value = self.expr(arg, None).expr;
         match self.checker.types.kind(value.ty) {
@@ -255,7 +257,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// What a name at top level, or `module.name`, means; `None` for every other expression.
+    /// Returns the meaning of a name at top level, or of `module.name`; `None` for every other expression.
     pub(super) fn top_symbol(&self, expr: &ast::Expr) -> Option<Symbol> {
         match &strip(expr).kind {
             ast::ExprKind::Name(name) if self.lookup(name).is_none() => self.checker.names.get(name),

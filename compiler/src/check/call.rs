@@ -1,4 +1,4 @@
-//! Calls: of the script's own functions, of the kernel's, through values, and tail calls.
+//! Calls: of the script's own functions, of kernel functions, through values, and tail calls.
 
 use super::expr::Typed;
 use super::function::{Body, Scoped};
@@ -12,7 +12,7 @@ use crate::kernel_types::KernelLookupError;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// What other languages call `print`.
+/// Names of `print` in other languages.
 const PRINTS: &[&str] = &["printf", "println", "printk", "bpf_printk", "echo", "puts"];
 
 impl Body<'_, '_> {
@@ -87,10 +87,10 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Looks at the arguments of a call that was refused, for what else may be wrong in them.
+    /// Checks the arguments of a rejected call, to report further errors in them.
     fn arguments_of_unknown(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         for arg in args {
-            // What has no value may be just what the function meant takes.
+            // An argument without a value may be right for the function that was meant.
             let meant = matches!(
                 self.named_symbol(arg),
                 Some(
@@ -108,7 +108,7 @@ impl Body<'_, '_> {
         self.error_expr(span)
     }
 
-    /// The method of the impl block at hand that has this name.
+    /// Returns the method of this name in the current impl block.
     pub(super) fn method_named(&self, name: &str) -> Option<FuncId> {
         let FunctionKind::Method(block) = self.kind else { return None };
         self.checker.methods[block].get(name).copied()
@@ -136,7 +136,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Call { func: id, args }, ret, span)
     }
 
-    /// Whether the function at hand may call one of this kind; reports why not.
+    /// Whether the current function may call one of this kind; reports why not.
     fn may_call(&mut self, kind: FunctionKind, name: &str, name_span: Span, declared: Span) -> bool {
         if kind.half() != self.half() {
             let help = match kind {
@@ -168,7 +168,8 @@ impl Body<'_, '_> {
         refusal.is_none()
     }
 
-    /// Arguments of the parameters' types; `None` if they were refused. `loose`: the kernel's rules for pointers.
+    /// Checks arguments against the parameters' types; `None` if they were rejected. `loose` applies the
+    /// kernel's rules for pointers.
     fn checked_args(
         &mut self,
         name: &str,
@@ -194,7 +195,8 @@ impl Body<'_, '_> {
         Some(checked.collect())
     }
 
-    /// An argument of a helper, kfunc or method: byte pointers go with every pointer, text with byte pointers.
+    /// Checks an argument of a helper, kfunc or method: byte pointers are accepted for every pointer, text
+    /// for byte pointers.
     fn kernel_argument(&mut self, arg: &ast::Expr, to: TypeId) -> Expr {
         let found = self.not_last(|body| body.expr(arg, Some(to)));
         let types = &self.checker.types;
@@ -242,14 +244,14 @@ impl Body<'_, '_> {
         self.make(ExprKind::CallExtern { function: id, args }, one.ret, span)
     }
 
-    /// Reports a kfunc that the kernel at hand does not have.
+    /// Reports a kfunc that the target kernel does not have.
     fn check_kfunc(&mut self, name: &str, name_span: Span) {
         let kernel = self.checker.kernel();
         let Err(KernelLookupError::Missing { near }) = kernel.kfunc(name) else { return };
         let text = format!("this kernel has no kfunc `{name}`");
         let mut error = match kernel.is_chosen() {
             true => Diagnostic::error(520, name_span, text),
-            // Kfuncs come with what a kernel was built with, and the script may be for another kernel.
+            // A kernel has the kfuncs that it was built with, and the script may be for another kernel.
             false => Diagnostic::warning(520, name_span, text),
         };
         for one in near {
@@ -261,7 +263,7 @@ impl Body<'_, '_> {
         );
     }
 
-    /// A call through a variable, a field, or any other function value.
+    /// Checks a call through a variable, a field, or any other function value.
     fn value_call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Typed {
         let value = self.not_last(|body| body.expr(callee, None)).expr;
         let (params, ret) = match self.checker.types.kind(value.ty) {
@@ -284,7 +286,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::CallValue { callee: Box::new(value), args }, ret, span)
     }
 
-    /// A call of a program: a tail call, or nothing.
+    /// Checks a call of a program: a tail call, or an error.
     fn program_call(
         &mut self,
         id: FuncId,
@@ -330,7 +332,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::TailCall(id), signature.ret, span)
     }
 
-    /// `module.f(..)`.
+    /// Checks a call of `module.f(..)`.
     fn module_call(
         &mut self,
         unit: usize,
@@ -348,7 +350,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A call of a Python module.
+    /// Checks a call of a Python module's function.
     fn python_call(&mut self, file: usize, name: &ast::Ident, args: &[ast::Expr], span: Span) -> Typed {
         use crate::hir::UserBuiltin;
         if self.half() == Half::Kernel {

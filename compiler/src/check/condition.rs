@@ -10,7 +10,7 @@ use crate::source::Span;
 use crate::types::TypeKind;
 
 impl Body<'_, '_> {
-    /// What `if` and `while` ask.
+    /// Checks the condition of an `if` or `while`.
     pub(super) fn condition(&mut self, cond: &ast::Expr) -> Expr {
         if let Some(present) = self.presence(cond) {
             return present;
@@ -20,7 +20,7 @@ impl Body<'_, '_> {
         self.truth(value)
     }
 
-    /// The presence that a bare map element or binding asks for.
+    /// Returns the presence test that a bare map element or binding stands for.
     fn presence(&mut self, cond: &ast::Expr) -> Option<Expr> {
         let bool = self.checker.types.common().bool;
         if let Some((map, key)) = self.map_element(cond) {
@@ -37,7 +37,8 @@ impl Body<'_, '_> {
         only_elements.then_some(Expr { kind: ExprKind::Bound(carrier), ty: bool, span: cond.span })
     }
 
-    /// The variable whose presence bit tells whether the entry was there that a variable was set from.
+    /// Returns the variable with the presence bit of a binding: whether the entry existed when the variable
+    /// was set.
     fn presence_carrier(&self, local: LocalId) -> Option<LocalId> {
         match self.presence.get(&local) {
             Some(hidden) => Some(*hidden),
@@ -57,7 +58,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A value as a condition.
+    /// Converts a value to a condition.
     pub(super) fn truth(&mut self, value: Typed) -> Expr {
         let common = self.checker.types.common();
         let Expr { ty, span, .. } = value.expr;
@@ -84,7 +85,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `x == null` or `x != null`.
+    /// Checks `x == null` or `x != null`.
     pub(super) fn null_comparison(&mut self, op: ast::BinaryOp, value: &ast::Expr, span: Span) -> Typed {
         let bool = self.checker.types.common().bool;
         let (asked, true_if_null) = self.null_test(value, span);
@@ -94,7 +95,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Unary(UnaryOp::Not, Box::new(asked)), bool, span)
     }
 
-    /// False, once the value was worked out: what it does on the way still happens.
+    /// Returns false after evaluating the value for its side effects.
     fn evaluated_false(&mut self, value: Expr, span: Span) -> Expr {
         let bool = self.checker.types.common().bool;
         let no = Expr { kind: ExprKind::Const(0), ty: bool, span };
@@ -109,7 +110,7 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Logic(LogicOp::And, Box::new(asked), Box::new(no)), ty: bool, span }
     }
 
-    /// A bool and whether it is true for null (else it is true for what is there).
+    /// Returns a bool, and whether that bool is true for null (otherwise it is true for a present value).
     fn null_test(&mut self, value: &ast::Expr, span: Span) -> (Expr, bool) {
         let common = self.checker.types.common();
         let ask = |kind| Expr { kind, ty: common.bool, span };

@@ -83,7 +83,7 @@ impl Checker<'_> {
     }
 }
 
-/// The part of an expression that is no literal.
+/// Returns the part of an expression that is not a literal.
 pub(super) fn not_literal(expr: &Expr) -> Option<Span> {
     match &expr.kind {
         ExprKind::Int(_) | ExprKind::Str(_) | ExprKind::Char(_) | ExprKind::Bool(_) | ExprKind::Null => None,

@@ -10,7 +10,8 @@ use crate::hir::{Expr, ExprKind, FunctionKind};
 use crate::types::{TypeId, TypeKind, Types};
 
 impl Checker<'_> {
-    /// The type of a global and its initial value without the zeros at the end; the error type if that is reported.
+    /// Returns the type of a global and its initial value without trailing zeros; the error type if an error
+    /// was reported.
     pub(super) fn global_init(&mut self, global: &ast::Global, written: Option<TypeId>) -> (TypeId, Vec<u8>) {
         let error = (self.types.common().error, Vec::new());
         let Some(init) = &global.init else {
@@ -23,7 +24,7 @@ impl Checker<'_> {
                 _ => error,
             };
         }
-        // A pointer to nothing that is said.
+        // `null` without a type: a pointer to bytes.
         let u8 = self.types.common().u8;
         let written = match written {
             None if is_null(init) => Some(self.types.intern(TypeKind::Ptr(u8))),
@@ -51,7 +52,8 @@ impl Checker<'_> {
         vec![0; usize::try_from(size).unwrap_or(0)]
     }
 
-    /// A value of type `ty` as both halves keep it; `None` if it is reported, or too large to keep.
+    /// Returns a value of type `ty` in the memory layout of both halves; `None` if an error was reported, or
+    /// if it is too large.
     pub(super) fn constant_bytes(&mut self, value: &Expr, ty: TypeId) -> Option<Vec<u8>> {
         if self.types.is_error(value.ty) || self.types.is_error(ty) {
             return None;
@@ -78,7 +80,7 @@ impl Checker<'_> {
     }
 }
 
-/// Stores a constant as the halves keep it. `None` if it is not one.
+/// Stores a constant in the memory layout of both halves. `None` if it is not one.
 fn store(types: &Types, value: &Expr, out: &mut [u8]) -> Option<()> {
     if let Some(text) = constant_text(types, value) {
         out.get_mut(..text.len())?.copy_from_slice(&text);

@@ -1,4 +1,4 @@
-//! Aliases and constants: each may be made of others, in any order.
+//! Aliases and constants: each may refer to others, in any order.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::diag::Diagnostic;
 use crate::hir::FunctionKind;
 use crate::source::Span;
 
-/// An alias or a constant.
+/// An alias or constant that is declared after those it refers to.
 #[derive(Clone, Copy)]
 enum Late<'a> {
     Alias(&'a TypeExpr),
@@ -20,7 +20,7 @@ enum Late<'a> {
 }
 
 impl Checker<'_> {
-    /// Declares aliases and constants, what they are made of first.
+    /// Declares aliases and constants in dependency order.
     pub(super) fn declare_in_order(&mut self, items: &[Item]) {
         let mut late = Vec::new();
         for item in items {
@@ -66,7 +66,7 @@ impl Checker<'_> {
                     }
                     Some(_) => {}
                     None => {
-                        // One that contains itself has been declared as an error.
+                        // A declaration that refers to itself has already been declared as an error.
                         if state[at] == State::Open {
                             state[at] = State::Done;
                             self.declare_late(late[at]);
@@ -130,7 +130,7 @@ impl Checker<'_> {
             return Symbol::Error;
         };
         body.coerce(found, ty);
-        // Without a type of its own a complement stays as wide as its destination.
+        // Without a declared type, a complement takes the width of its destination.
         let value = if declared.is_some() { int.value(constant as u64) } else { constant };
         Symbol::Const(value, ty)
     }
@@ -139,7 +139,7 @@ impl Checker<'_> {
         self.report(Diagnostic::error(619, span, "initial value must be constant").help(help));
     }
 
-    /// The first part of an expression that is known at run time only: a variable, a call.
+    /// Returns the first part of an expression whose value is only known at run time: a variable, a call.
     pub(super) fn variable_in(&self, expr: &Expr) -> Option<Span> {
         match &expr.kind {
             ExprKind::Name(name) => {
@@ -188,7 +188,7 @@ impl Checker<'_> {
     }
 }
 
-/// Builtins whose value the compiler works out if it knows the arguments.
+/// Builtins that the compiler evaluates if it knows the arguments.
 const CONSTANT_CALLS: &[&str] = &[
     "sizeof",
     "ntohs",
@@ -206,7 +206,7 @@ const CONSTANT_CALLS: &[&str] = &[
     "uprobe_event",
 ];
 
-/// How far one declaration is.
+/// The progress of one declaration; `Open` means that its dependencies are being declared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,
@@ -214,7 +214,7 @@ enum State {
     Done,
 }
 
-/// The names that a type as written mentions.
+/// Collects the names that a type mentions.
 fn type_names<'t>(ty: &'t TypeExpr, out: &mut Vec<&'t str>) {
     match &ty.kind {
         TypeExprKind::Name(name) => out.push(name),
@@ -238,7 +238,7 @@ fn type_names<'t>(ty: &'t TypeExpr, out: &mut Vec<&'t str>) {
     }
 }
 
-/// The names that a constant expression mentions.
+/// Collects the names that a constant expression mentions.
 fn expr_names<'e>(expr: &'e Expr, out: &mut Vec<&'e str>) {
     match &expr.kind {
         ExprKind::Name(name) => out.push(name),

@@ -22,7 +22,7 @@ impl Body<'_, '_> {
         self.context_pointer(base).is_some()
     }
 
-    /// `ctx->member` or `ctx->regs.register`; `None` if the expression is something else.
+    /// Checks `ctx->member` or `ctx->regs.register`; `None` if the expression is something else.
     pub(super) fn context_member(&mut self, expr: &ast::Expr) -> Option<Typed> {
         let ast::ExprKind::Field { base, arrow, name } = &strip(expr).kind else { return None };
         if let ast::ExprKind::Field { base: ctx, arrow: true, name: regs } = &strip(base).kind
@@ -88,7 +88,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Context { ctx: Box::new(ctx), member }, u64, span)
     }
 
-    /// The value of a variable that points to a context.
+    /// Returns the value of a variable that points to a context.
     fn context_pointer(&mut self, expr: &ast::Expr) -> Option<Expr> {
         let local = self.named_local(expr)?;
         let pointer: TypeId = self.checker.types.intern(TypeKind::Ptr(self.checker.known.perf_context));

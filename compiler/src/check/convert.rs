@@ -1,4 +1,4 @@
-//! Which types combine, and what may go where (language reference, 3.3 and 3.4).
+//! Conversions: which types combine, and which values are accepted where (language reference, 3.3 and 3.4).
 
 use super::expr::Typed;
 use super::function::Body;
@@ -6,11 +6,11 @@ use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, Lvalue, LvalueKind};
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// Why a context cannot come from elsewhere.
+/// Why a context cannot come from elsewhere; a note of several errors.
 pub(super) const CONTEXT: &str =
     "a context is what the kernel gave the program: never null, and made of nothing else";
 
-/// The type in which two integers are worked out; `None` where the language refuses the pair.
+/// Returns the type of arithmetic on two integers; `None` where the language rejects the pair.
 pub(super) fn combine(a: IntType, b: IntType) -> Option<IntType> {
     if a.signed == b.signed {
         return Some(if a.bits >= b.bits { a } else { b });
@@ -29,7 +29,7 @@ impl Body<'_, '_> {
         self.checker.types.intern(TypeKind::Int(int))
     }
 
-    /// Makes a value of type `to`, or reports that there is none.
+    /// Converts a value to type `to`, or reports that this is impossible.
     pub(super) fn coerce(&mut self, from: Typed, to: TypeId) -> Expr {
         let types = &self.checker.types;
         let error = types.is_error(from.expr.ty) || types.is_error(to);
@@ -77,7 +77,7 @@ impl Body<'_, '_> {
         ty == common.u8 || ty == common.char
     }
 
-    /// Reports that another type is wanted.
+    /// Reports a value of another type than `to`.
     pub(super) fn mismatch(&mut self, from: &Typed, to: TypeId) -> Expr {
         let (wanted, found) = (self.type_name(to), self.type_name(from.expr.ty));
         let mut diagnostic =
@@ -113,7 +113,7 @@ impl Body<'_, '_> {
         self.convert_int(from, to)
     }
 
-    /// Converts between integers and enums; a constant that does not fit is cut, with a warning.
+    /// Converts between integers and enums; a constant that does not fit is truncated, with a warning.
     pub(super) fn convert_int(&mut self, from: Typed, to: TypeId) -> Expr {
         let int = self.checker.types.scalar(to).expect("integers and enums are scalars");
         let span = from.expr.span;
@@ -126,7 +126,7 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Const(bits), ty: to, span }
     }
 
-    /// Warns of a constant that another type does not hold.
+    /// Warns of a constant that does not fit another type.
     pub(super) fn warn_cut(&mut self, from: &Typed, to: TypeId, becomes: i128) {
         let text = format!("value is cut to fit `{}`", self.type_name(to));
         let value = from.number(&self.checker.types).unwrap_or_default();

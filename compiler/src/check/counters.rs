@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::hir::{Counter, CounterId, FunctionKind};
 
 impl Checker<'_> {
-    /// A leader stands above its members.
+    /// Declares a counter. Its leader must be declared above it.
     pub(super) fn declare_counter(&mut self, name: &ast::Ident, event: &Expr, leader: Option<&ast::Ident>) {
         self.strict(name.span, "counters");
         if let Some(span) = self.variable_in(event) {

@@ -1,4 +1,4 @@
-//! Where a script starts: `main`, programs, tests (language reference, 4.12, 4.13, 7).
+//! Entry points of a script: `main`, programs, tests (language reference, 4.12, 4.13, 7).
 
 use super::{Checker, count_of};
 use crate::ast;
@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::types::{StructId, TypeKind};
 
 impl Checker<'_> {
-    /// `main`, if the file can run at all.
+    /// Returns `main`, and reports a file without any entry point.
     pub(super) fn check_entries(
         &mut self,
         file: &ast::File,
@@ -18,7 +18,7 @@ impl Checker<'_> {
         let is_method = |id: &FuncId| matches!(kind(id), Some(FunctionKind::Method(_)));
         let main = functions.iter().find(|(id, function)| function.name.name == "main" && !is_method(id));
         let plain = functions.iter().find(|(id, _)| kind(id) == Some(FunctionKind::Plain));
-        // A function whose attributes were refused may have been a program.
+        // A function whose attributes were rejected may have been a program.
         let program = functions.iter().any(|(id, _)| kind(id).is_none_or(FunctionKind::is_program))
             || !self.impls.is_empty();
         let test = functions.iter().any(|(id, _)| kind(id) == Some(FunctionKind::Test));

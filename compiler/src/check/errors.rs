@@ -39,7 +39,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A code as `throw` makes one of the value.
+    /// Converts a value to a code as `throw` does.
     fn code(&mut self, value: i128, span: Span) -> i32 {
         let code = value as i32;
         if i128::from(code) != value {
@@ -136,7 +136,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `new T()`, `new T(FLAG)`.
+    /// Checks `new T()` or `new T(FLAG)`.
     pub(super) fn new_object(
         &mut self,
         ty: &ast::TypeExpr,

@@ -17,16 +17,16 @@ use crate::source::Span;
 const CONSTRUCTORS: &[&str] =
     &["raw_event", "hw_cache", "tracepoint", "breakpoint", "pmu", "kprobe_event", "uprobe_event"];
 
-/// The kinds of access a breakpoint waits for, with the kernel's bits.
+/// The accesses that a breakpoint waits for, with the kernel's bits.
 ///
 /// Source: include/uapi/linux/hw_breakpoint.h, HW_BREAKPOINT_R 1, _W 2, _X 4.
 const ACCESSES: &[(&str, u8)] = &[("r", ACCESS_LOADS), ("w", 2), ("rw", 3), ("x", ACCESS_FETCHES)];
 const ACCESS_LOADS: u8 = 1;
 const ACCESS_FETCHES: u8 = 4;
 
-/// What a constructor makes of its arguments.
+/// The value of an event constructor.
 enum EventValue {
-    /// `type << 32 | config`.
+    /// The packed form, `type << 32 | config`.
     Packed(u64),
     /// An event that the packed form cannot hold.
     Spec(Box<EventSpec>),
@@ -37,7 +37,7 @@ fn spec(spec: EventSpec) -> EventValue {
 }
 
 impl Body<'_, '_> {
-    /// The value of `event:` or of a counter: an enumerator or a constructor.
+    /// Checks the value of `event:` or of a counter: an enumerator or a constructor.
     pub(super) fn event_value(&mut self, value: &ast::Expr) -> Expr {
         let bare = strip(value);
         match &bare.kind {
@@ -73,7 +73,7 @@ impl Body<'_, '_> {
         self.error_expr(value.span).expr
     }
 
-    /// The value of a variable of type `perf_event`: what the packed form can hold.
+    /// Checks the value of a variable of type `perf_event`: it must fit the packed form.
     pub(super) fn event_variable(&mut self, value: &ast::Expr) -> Expr {
         let found = self.event_value(value);
         if let ExprKind::Event(_) = found.kind {
@@ -83,7 +83,7 @@ impl Body<'_, '_> {
         found
     }
 
-    /// A value assigned to a place of type `perf_event`: a member of options takes every event.
+    /// Checks a value assigned to an lvalue of type `perf_event`: a member of options takes every event.
     pub(super) fn assigned_event(&mut self, target: &Lvalue, value: &ast::Expr) -> Expr {
         match &target.kind {
             LvalueKind::Field { base, .. } if base.ty == self.checker.known.perf_options => {
@@ -101,7 +101,7 @@ impl Body<'_, '_> {
         );
     }
 
-    /// The constructor that a call names, unless the script took its name.
+    /// Returns the constructor that a call names, unless the script declares that name.
     fn constructor(&self, callee: &ast::Expr) -> Option<&'static str> {
         let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
         let hidden = self.lookup(name).is_some() || self.checker.names.own(name).is_some();
@@ -119,7 +119,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A constructor that stands elsewhere: it must fit the packed form, which a variable can hold.
+    /// Checks a constructor in any other expression: it must fit the packed form, which a variable can hold.
     pub(super) fn packed_event(&mut self, name: &'static str, args: &[ast::Expr], span: Span) -> Typed {
         match self.construct(name, args, span) {
             Some(EventValue::Packed(bits)) => {
@@ -217,7 +217,7 @@ impl Body<'_, '_> {
         Some(EventValue::Packed(HW_CACHE << 32 | cache? | op? << 8 | result? << 16))
     }
 
-    /// The number behind a string literal that is one of a few words.
+    /// Returns the number of a string literal that is one of a few keywords.
     fn keyword(&mut self, arg: &ast::Expr, what: &str, keywords: &[(&'static str, u64)]) -> Option<u64> {
         let text = self.event_text(arg)?;
         if let Some((_, number)) = keywords.iter().find(|(keyword, _)| *keyword == text) {
@@ -286,11 +286,11 @@ impl Body<'_, '_> {
             .then(|| spec(EventSpec::Breakpoint { at, len, access: *access }))
     }
 
-    /// Reports a breakpoint that no machine has.
+    /// Reports a breakpoint that no machine supports.
     ///
     /// Source: arch/x86/kernel/hw_breakpoint.c, `arch_build_bp_info` and `hw_breakpoint_arch_parse`, v6.12;
-    /// arch/arm64/kernel/hw_breakpoint.c, v6.12, which takes the length of a long for instructions and moves what does not
-    /// begin at a multiple of 8 into the bytes behind it.
+    /// arch/arm64/kernel/hw_breakpoint.c, v6.12, which takes the length of a long for instructions, and moves
+    /// a breakpoint that does not begin at a multiple of 8 into the following bytes.
     fn breakpoint_can_be(
         &mut self,
         at: &BreakpointAddress,
@@ -340,10 +340,10 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A string literal: names are checked now, or found when the event is attached.
+    /// Returns the text of a string literal. Names are checked now, or looked up when the event is attached.
     fn event_text(&mut self, arg: &ast::Expr) -> Option<String> {
         match literal_text(arg) {
-            // A zero ends the text.
+            // A zero byte ends the text.
             Some(bytes) if bytes.len() >= OPTION_TEXT as usize => {
                 let text =
                     format!("this text is longer than the {} bytes that name an event", OPTION_TEXT - 1);

@@ -1,4 +1,4 @@
-//! Expressions.
+//! Checks expressions and computes their constant values.
 
 use super::function::{Body, Scoped};
 use super::names::Symbol;
@@ -9,7 +9,7 @@ use crate::hir::{Expr, ExprKind, Half};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// Words of other languages for what this one has.
+/// Words of other languages and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
     ("NULL", "null"),
     ("nullptr", "null"),
@@ -25,13 +25,14 @@ const FOREIGN: &[(&str, &str)] = &[
     ("nsecs", "time_ns()"),
 ];
 
-/// An expression and what is known of it at compile time.
+/// A checked expression and its value at compile time.
 #[derive(Debug, Clone)]
 pub(super) struct Typed {
     pub(super) expr: Expr,
-    /// Its value, if it is an integer or enumerator that is known; see [`super::fold`] for complements.
+    /// The value of an integer or enumerator that is known at compile time; see [`super::fold`] for
+    /// complements.
     pub(super) constant: Option<i128>,
-    /// It is made of literals only: it fits every integer type.
+    /// Whether it consists of literals only: it then fits every integer type.
     pub(super) literal: bool,
 }
 
@@ -42,13 +43,13 @@ impl Typed {
 }
 
 impl Body<'_, '_> {
-    /// An expression of type `to`.
+    /// Checks an expression and converts it to type `to`.
     pub(super) fn value(&mut self, expr: &ast::Expr, to: TypeId) -> Expr {
         let found = self.expr(expr, Some(to));
         self.coerce(found, to)
     }
 
-    /// An expression that has been reported.
+    /// Returns the placeholder for an expression whose error was reported.
     pub(super) fn error_expr(&self, span: Span) -> Typed {
         Typed::of(Expr { kind: ExprKind::Const(0), ty: self.checker.types.common().error, span })
     }
@@ -57,13 +58,15 @@ impl Body<'_, '_> {
         Typed::of(Expr { kind, ty, span })
     }
 
-    /// Checks an expression. `wanted` is the type of its destination, if it has one: it gives literals their shape.
+    /// Checks an expression. `wanted` is the type of its destination, if it has one: it determines the types
+    /// of literals.
     pub(super) fn expr(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Typed {
         let found = self.unsettled(expr, wanted);
         self.settle(found)
     }
 
-    /// The same where the expression may be part of a constant one: it may be a number that no type holds.
+    /// Like [`Body::expr`] for an expression that may be part of a constant one: its value may exceed every
+    /// type.
     pub(super) fn unsettled(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Typed {
         let common = self.checker.types.common();
         let span = expr.span;
@@ -99,14 +102,14 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A constant. It fits `ty`, or is a mask or larger than every type, see [`super::fold`].
+    /// Returns a constant. It fits `ty`, or is a mask or larger than every type, see [`super::fold`].
     pub(super) fn integer(&mut self, value: i128, ty: TypeId, literal: bool, span: Span) -> Typed {
         let int = self.checker.types.scalar(ty).expect("a constant is a scalar");
         let expr = Expr { kind: ExprKind::Const(int.truncate(value as u64)), ty, span };
         Typed { expr, constant: Some(value), literal }
     }
 
-    /// A string literal as the bytes of an array: zeros in it count, a terminator does not.
+    /// Converts a string literal to the bytes of an array: it may contain zeros, and has no terminator.
     fn byte_literal(&mut self, bytes: &[u8], array: TypeId, span: Span) -> Typed {
         if bytes.len() as u64 > self.checker.types.size(array) {
             let text = format!("{} bytes do not fit `{}`", bytes.len(), self.type_name(array));
@@ -121,7 +124,7 @@ impl Body<'_, '_> {
     }
 
     fn string(&mut self, bytes: &[u8], span: Span) -> Typed {
-        // The text ends at the first zero byte, wherever it is kept.
+        // The text ends at the first zero byte, wherever it is stored.
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let Ok(size) = u32::try_from(text.len() + 1) else {
             self.report(Diagnostic::error(430, span, "string size must be 1 to 65535"));
@@ -166,7 +169,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A name that stands for something without a value.
+    /// Reports a name that has no value.
     fn no_value(&mut self, name: &str, symbol: Symbol, span: Span) -> Typed {
         let (code, help) = match symbol {
             Symbol::Map(_) => (608, Some(format!("an element is: `{name}[key]`"))),
@@ -185,7 +188,7 @@ impl Body<'_, '_> {
         self.error_expr(span)
     }
 
-    /// A function without a call.
+    /// Checks a function used as a value.
     fn function_value(&mut self, id: crate::hir::FuncId, span: Span) -> Typed {
         let signature = self.checker.signatures[id].clone();
         let Some(kind) = signature.kind else { return self.error_expr(span) };
@@ -297,15 +300,16 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether a cast makes a context of something else, or something else of a context whose members the verifier
-    /// translates: the kernel keeps them elsewhere. Records of tracepoints lie in memory as they are.
+    /// Whether a cast creates a context from something else, or something else from a context whose members
+    /// the verifier translates: the kernel stores them elsewhere. Records of tracepoints lie in memory as
+    /// declared.
     fn loses_context(&self, from: TypeId, to: TypeId) -> bool {
         let types = &self.checker.types;
         let is_translated = matches!(types.kind(from), TypeKind::Ptr(to) if self.is_context(*to));
         from != to && (types.is_context_pointer(to) || is_translated)
     }
 
-    /// An integer type's id, from an enum its underlying integer.
+    /// Returns the integer type, for an enum its underlying integer.
     pub(super) fn integer_of(&self, ty: TypeId) -> Option<IntType> {
         match self.checker.types.kind(ty) {
             TypeKind::Int(int) => Some(*int),
@@ -314,7 +318,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The map behind `m[k]`, if this is an element of one.
+    /// Returns the map and key if an expression is `m[k]`.
     pub(super) fn map_element<'e>(&self, expr: &'e ast::Expr) -> Option<(crate::hir::MapId, &'e ast::Expr)> {
         let ast::ExprKind::Index(base, key) = &strip(expr).kind else { return None };
         let ast::ExprKind::Name(name) = &strip(base).kind else { return None };
@@ -324,7 +328,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The variable behind a name, if this is one.
+    /// Returns the variable that an expression names, if it names one.
     pub(super) fn named_local(&self, expr: &ast::Expr) -> Option<crate::hir::LocalId> {
         let ast::ExprKind::Name(name) = &strip(expr).kind else { return None };
         match self.lookup(name) {

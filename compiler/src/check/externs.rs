@@ -42,7 +42,7 @@ impl Checker<'_> {
         self.declare_name(name, Symbol::Extern(id));
     }
 
-    /// Two parameters of one name: for what has no body, where they would be found.
+    /// Reports two parameters of the same name. Where there is a body, declaring its variables finds them.
     fn check_param_names(&mut self, params: &[Param]) {
         let mut seen: std::collections::HashMap<&str, Span> = std::collections::HashMap::new();
         for param in params {

@@ -1,9 +1,10 @@
-//! Constant folding. Expressions of literals are computed as whole numbers without a width, and must fit where they go
-//! (language reference, 3.3 and 3.4); constants with a type of their own, such as casts, are computed in their type.
+//! Constant folding. Expressions of literals are computed as whole numbers without a width, and must fit
+//! their destination (language reference, 3.3 and 3.4). Constants with a type of their own, such as casts,
+//! are computed in their type.
 //!
-//! `~` of a literal that is not negative has no whole number that everybody means: `~7` is all ones but the last three
-//! bits, as wide as its destination. Such a *mask* is a constant below zero whose expression has an unsigned type. `& | ^`
-//! and `<<` keep masks; other operators take the number that the mask is in its own type.
+//! `~` of a literal that is not negative has no single whole number as value: `~7` is all ones but the last
+//! three bits, as wide as its destination. Such a *mask* is a constant below zero whose expression has an
+//! unsigned type. `& | ^` and `<<` keep masks; other operators use the value of the mask in its own type.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,12 +20,12 @@ const U32: IntType = IntType { bits: 32, signed: false };
 const U64: IntType = IntType { bits: 64, signed: false };
 const I64: IntType = IntType { bits: 64, signed: true };
 
-/// The type that a literal with this value has; `None` if no type holds it.
+/// Returns the type of a literal with this value; `None` if no type holds it.
 pub(super) fn literal_type(value: i128) -> Option<IntType> {
     [U32, U64, I64].into_iter().find(|int| holds(*int, value))
 }
 
-/// Whether a type has a value.
+/// Whether a type can represent a value.
 pub(super) fn holds(int: IntType, value: i128) -> bool {
     int.value(value as u64) == value
 }
@@ -36,7 +37,7 @@ impl Typed {
         self.literal && unsigned && self.constant.is_some_and(|value| value < 0)
     }
 
-    /// The number that is known of this: of a mask, the number that it is in its own type.
+    /// Returns the value if it is known; for a mask, its value in its own type.
     pub(super) fn number(&self, types: &Types) -> Option<i128> {
         match self.constant {
             Some(value) if self.is_mask(types) => Some(types.scalar(self.expr.ty)?.value(value as u64)),
@@ -44,7 +45,7 @@ impl Typed {
         }
     }
 
-    /// The bits that this constant has in a type, and whether they mean the same there.
+    /// Returns the bits of this constant in a type, and whether they have the same value there.
     pub(super) fn bits_in(&self, int: IntType, types: &Types) -> Option<(u64, bool)> {
         let value = self.constant?;
         let same =
@@ -54,7 +55,7 @@ impl Typed {
 }
 
 impl Body<'_, '_> {
-    /// Reports a constant that no type holds. While an expression is worked out its parts may be larger.
+    /// Reports a constant that no type holds. During the evaluation of an expression its parts may be larger.
     pub(super) fn settle(&mut self, found: Typed) -> Typed {
         match found.constant {
             Some(value)
@@ -74,21 +75,23 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Both operands of an operator. Two literals are computed exactly, whatever holds them.
+    /// Settles both operands of an operator, unless both are literals: those are computed exactly, whatever
+    /// their size.
     pub(super) fn settle_unless_literals(&mut self, left: Typed, right: Typed) -> (Typed, Typed) {
         if left.literal && right.literal { (left, right) } else { (self.settle(left), self.settle(right)) }
     }
 
-    /// A constant made of literals. Its type is `preferred` if that holds it, else that of a literal of this value.
+    /// Returns a constant computed from literals. Its type is `preferred` if that holds it, else that of a
+    /// literal of this value.
     fn exact(&mut self, value: i128, preferred: Option<IntType>, span: Span) -> Typed {
         let int = preferred.filter(|int| holds(*int, value)).or_else(|| literal_type(value));
-        // Too large so far; see `settle`.
+        // Too large at this point; see `settle`.
         let int = int.unwrap_or(if value < 0 { I64 } else { U64 });
         let ty = self.int_type(int);
         self.integer(value, ty, true, span)
     }
 
-    /// The complement of a literal that is not negative.
+    /// Returns the complement of a literal that is not negative.
     fn mask(&mut self, value: i128, span: Span) -> Typed {
         let ty = self.int_type(if holds(U32, !value) { U32 } else { U64 });
         self.integer(value, ty, true, span)
@@ -100,7 +103,7 @@ impl Body<'_, '_> {
         self.error_expr(span)
     }
 
-    /// `-` before a literal; `None` if the operand is none.
+    /// Folds `-` before a literal; `None` if the operand is not a literal.
     pub(super) fn negated_literal(&mut self, value: &Typed, int: IntType, span: Span) -> Option<Typed> {
         let number = value.number(&self.checker.types).filter(|_| value.literal)?;
         let wide = IntType { bits: if int.signed { int.bits } else { (int.bits * 2).min(64) }, signed: true };
@@ -110,7 +113,8 @@ impl Body<'_, '_> {
         })
     }
 
-    /// `~` before a literal; `None` if the operand is none, or has a width of its own that is less than a literal's.
+    /// Folds `~` before a literal; `None` if the operand is not a literal, or is narrower than a literal's
+    /// type.
     pub(super) fn complemented_literal(&mut self, value: &Typed, int: IntType, span: Span) -> Option<Typed> {
         let constant = value.constant.filter(|_| value.literal)?;
         if int.signed || value.is_mask(&self.checker.types) {
@@ -122,7 +126,8 @@ impl Body<'_, '_> {
         if holds(U64, constant) { Some(self.mask(!constant, span)) } else { Some(self.too_large(span)) }
     }
 
-    /// An arithmetic operator on two literals; `None` if an operand is none. A divisor of zero is reported elsewhere.
+    /// Folds an arithmetic operator on two literals; `None` if an operand is not a literal. A divisor of zero
+    /// is reported elsewhere.
     pub(super) fn folded_literals(
         &mut self,
         op: BinaryOp,
@@ -155,7 +160,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A comparison of two literals; `None` if an operand is none.
+    /// Folds a comparison of two literals; `None` if an operand is not a literal.
     pub(super) fn compared_literals(
         &self,
         op: BinaryOp,
@@ -174,7 +179,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// A value as whole numbers have it; `None` if it is too large to compute with.
+/// Returns the result in whole numbers; `None` if it is too large to compute with.
 fn exact_value(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     match op {
         BinaryOp::Add => a.checked_add(b),
@@ -195,12 +200,12 @@ fn exact_value(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     }
 }
 
-/// The value of an operation in a type, not yet cut to it: of constants that have a type of their own. `None` where it is
+/// Returns the result of an operation on typed constants, not yet truncated to the type. `None` where it is
 /// left to run time.
 pub(super) fn typed_value(op: BinaryOp, a: i128, b: i128, int: IntType) -> Option<i128> {
     let (a, b) = match op {
         BinaryOp::Shl | BinaryOp::Shr => (a, b.rem_euclid(i128::from(int.bits))),
-        // Operands meet in the type of the result: -1 beside a u64 is worked out in i64.
+        // Operands are converted to the type of the result: -1 with a u64 is computed in i64.
         _ => (int.value(a as u64), int.value(b as u64)),
     };
     match op {
@@ -221,8 +226,8 @@ fn holds_for(op: BinaryOp, order: Ordering) -> bool {
     }
 }
 
-/// The bits of a scalar that an initial value is: of literals, casts and comparisons of constants. `None` if it is known at
-/// run time only.
+/// Returns the bits of a scalar initial value: of literals, casts and comparisons of constants. `None` if it
+/// is only known at run time.
 pub(super) fn constant_scalar(types: &Types, expr: &Expr) -> Option<u64> {
     let truth = |expr: &Expr| match constant_text(types, expr) {
         Some(text) => Some(!text.is_empty()),
@@ -254,7 +259,7 @@ pub(super) fn constant_scalar(types: &Types, expr: &Expr) -> Option<u64> {
     })
 }
 
-/// The text of a constant string, without what cannot fit its type.
+/// Returns the text of a constant string, without the bytes that cannot fit its type.
 pub(super) fn constant_text<'e>(types: &Types, expr: &'e Expr) -> Option<Cow<'e, [u8]>> {
     let TypeKind::Str(size) = *types.kind(expr.ty) else { return None };
     let mut text = match &expr.kind {

@@ -1,4 +1,4 @@
-//! `print`: the format against its values (language reference, 6.1).
+//! Checks the format of `print` against its values (language reference, 6.1).
 
 use super::expr::Typed;
 use super::function::Body;
@@ -10,7 +10,7 @@ use crate::hir::{Expr, ExprKind, Half, SharedBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Most values of a `print` in the kernel half.
+/// Maximum number of values of a `print` in the kernel half.
 const MAX_KERNEL_VALUES: usize = 12;
 
 impl Body<'_, '_> {
@@ -36,7 +36,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Shared(SharedBuiltin::Print { format, args: values }), u32, span)
     }
 
-    /// A program has room for so many values.
+    /// Reports more than [`MAX_KERNEL_VALUES`] values in the kernel half.
     fn check_value_count(&mut self, values: &[Expr]) {
         if self.half() == Half::Kernel
             && let Some(first) = values.get(MAX_KERNEL_VALUES)
@@ -50,7 +50,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The format as the host takes it: one conversion for each value.
+    /// Returns the format for the host: one conversion for each value.
     fn check_format(&mut self, format: &[u8], format_span: Span, values: &[Expr]) -> Vec<u8> {
         let mut out = Vec::with_capacity(format.len());
         let mut left = values.iter();
@@ -87,7 +87,7 @@ impl Body<'_, '_> {
                 },
             }
         }
-        // A line end that the text has stays the end.
+        // A line end in the text stays at the end.
         let ended = left.len() > 0 && out.pop_if(|last| *last == b'\n').is_some();
         for value in left {
             self.check_natural(value);
@@ -140,7 +140,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Reports a program handle: it is no number.
+    /// Reports a program handle, which is not a number.
     fn is_handle(&mut self, value: &Expr) -> bool {
         let handle = *self.checker.types.kind(value.ty) == TypeKind::Program;
         if handle {
@@ -177,7 +177,7 @@ impl Body<'_, '_> {
         matches!(self.checker.types.kind(ty), TypeKind::Int(_) | TypeKind::Enum(_))
     }
 
-    /// A pointer to text in memory.
+    /// Whether a type is a pointer to text in memory.
     fn is_text_pointer(&self, ty: TypeId) -> bool {
         let common = self.checker.types.common();
         matches!(self.checker.types.kind(ty), TypeKind::Ptr(to) if *to == common.u8 || *to == common.char)

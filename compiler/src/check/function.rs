@@ -1,4 +1,4 @@
-//! Functions: the walk over a body.
+//! Functions: the check of a body.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,18 +12,18 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// What a name inside a function means.
+/// The meaning of a name inside a function.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scoped {
-    /// A variable.
+    /// A variable or parameter.
     Local(LocalId),
-    /// A constant: its value and type.
+    /// A constant, with its value and type.
     Const(i128, TypeId),
     /// A variable that stands for a program: `var p = watch`.
     Program(FuncId),
 }
 
-/// The state of the walk over one body.
+/// The state while one body is checked.
 pub(super) struct Body<'c, 'a> {
     pub(super) checker: &'c mut Checker<'a>,
     pub(super) kind: FunctionKind,
@@ -32,25 +32,25 @@ pub(super) struct Body<'c, 'a> {
     pub(super) locals: IndexVec<LocalId, Local>,
     /// Variables that are never assigned: loop variables.
     pub(super) fixed: Vec<LocalId>,
-    /// The hidden variable that carries the presence of one whose type is not the map's.
+    /// For a binding whose type is not the map's, the hidden variable with its presence bit.
     pub(super) presence: HashMap<LocalId, LocalId>,
     pub(super) prescan: Prescan,
     pub(super) loops: u32,
-    /// Where the variable is declared that is being set, while its value is checked.
+    /// While the value of a variable is checked, the source range of the variable's declaration.
     pub(super) target: Option<Span>,
-    /// Which program a variable holds the handle of; none if it may be one of several.
+    /// The program whose handle a variable holds; none if it may be one of several.
     pub(super) handles: HashMap<LocalId, Option<FuncId>>,
-    /// A call of a program here replaces this one.
+    /// Whether a call of a program here is a tail call.
     pub(super) tail_call: bool,
-    /// What stands here is the last thing the function does.
+    /// Whether the current expression is the last operation of the function.
     pub(super) tail: bool,
-    /// What stands here is the value of a constant: enumerators are numbers in it.
+    /// Whether the current expression is the value of a constant: enumerators are numbers there.
     pub(super) in_constant: bool,
-    /// Variables that are declared by `null` alone, with the place of their name.
+    /// Variables that are declared by `null` alone, with the source range of their name.
     pub(super) null_locals: HashMap<LocalId, Span>,
-    /// Their types, as far as what is assigned to them, or what they are passed to, shows.
+    /// Types of these variables, as inferred from assignments and calls.
     pub(super) null_types: HashMap<Span, TypeId>,
-    /// A type has come to `null_types`.
+    /// Whether a type was added to `null_types`.
     null_type_found: bool,
     scopes: Vec<HashMap<String, (Scoped, Span)>>,
     named_result: Option<LocalId>,
@@ -62,7 +62,7 @@ impl Checker<'_> {
         self.function_with(id, function, HashMap::new())
     }
 
-    /// Checks a function whose variables that `null` declares, at these places, have these types.
+    /// Checks a function, with these types for the variables that are declared by `null` alone.
     fn function_with(
         &mut self,
         id: FuncId,
@@ -90,13 +90,14 @@ impl Checker<'_> {
             body.named_result = Some(local);
             block.push(hir::Stmt { kind: StmtKind::Let { local, init: None }, span: name.span });
         }
-        // Parameters and the body's own variables share a scope: neither may repeat the other.
+        // Parameters and the body's own variables share a scope: neither may repeat a name of the other.
         body.tail = body.returns_tail();
         body.statements(&function.body, &mut block);
         body.finish(function, &mut block);
         let Body { locals, params, null_types, null_type_found, .. } = body;
         if let (Some((diagnostics, dispatched)), true) = (before, null_type_found) {
-            // Once more, now that the type is known: this time each type that is found is that of another variable.
+            // Checks again, now that the type is known. Each repetition infers the type of another variable,
+            // so this ends.
             *self.diagnostics = diagnostics;
             self.dispatched.truncate(dispatched);
             return self.function_with(id, function, null_types);
@@ -121,7 +122,7 @@ impl Checker<'_> {
     }
 }
 
-/// Stands for a function whose attributes were refused.
+/// Returns the placeholder for a function whose attributes were rejected.
 fn unusable(name: String, span: Span, ret: TypeId) -> hir::HirFunction {
     hir::HirFunction {
         name,
@@ -139,7 +140,7 @@ fn unusable(name: String, span: Span, ret: TypeId) -> hir::HirFunction {
 }
 
 impl<'c, 'a> Body<'c, 'a> {
-    /// The state before a body, or before an expression outside any function.
+    /// Creates the state before a body, or before an expression outside any function.
     pub(super) fn new(
         checker: &'c mut Checker<'a>,
         kind: FunctionKind,
@@ -184,7 +185,7 @@ impl Body<'_, '_> {
         self.checker.types.name(ty)
     }
 
-    /// A new variable that no name reaches.
+    /// Creates a variable that no name refers to.
     pub(super) fn hidden_local(&mut self, name: &str, ty: TypeId, span: Span) -> LocalId {
         self.locals.push(Local { name: name.into(), ty, span, binding: false })
     }
@@ -196,14 +197,16 @@ impl Body<'_, '_> {
         local
     }
 
-    /// The type of a variable that is declared by `null` alone: of any pointer until one meets it.
+    /// Returns the type of a variable that is declared by `null` alone: a byte pointer until a type is
+    /// inferred.
     pub(super) fn null_type(&mut self, declared: Span) -> TypeId {
         let u8 = self.checker.types.common().u8;
         let any = self.checker.types.intern(TypeKind::Ptr(u8));
         self.null_types.get(&declared).copied().unwrap_or(any)
     }
 
-    /// Notes the type that a variable meets, if `null` alone declares it and none has met it before.
+    /// Infers the type of a variable from a use, if it is declared by `null` alone and this is the first use
+    /// with a type.
     pub(super) fn find_null_type(&mut self, local: LocalId, met: TypeId) {
         let Some(declared) = self.null_locals.get(&local) else { return };
         let is_nullable =
@@ -228,7 +231,7 @@ impl Body<'_, '_> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).map(|(meaning, _)| *meaning)
     }
 
-    /// The names of all variables in reach, for near matches.
+    /// Returns the names of all variables in scope, for suggestions.
     pub(super) fn scoped_names(&self) -> Vec<&str> {
         let mut names: Vec<_> = self.scopes.iter().flat_map(HashMap::keys).map(String::as_str).collect();
         names.sort_unstable();
@@ -243,7 +246,7 @@ impl Body<'_, '_> {
         result
     }
 
-    /// What `return` without a value gives.
+    /// Returns the value of a `return` without an expression.
     pub(super) fn bare_return(&mut self, span: Span) -> Option<Expr> {
         let common = self.checker.types.common();
         if let Some(local) = self.named_result {
@@ -265,12 +268,12 @@ impl Body<'_, '_> {
         Expr { kind: hir::ExprKind::Load(lvalue), ty, span }
     }
 
-    /// Whether the value of the last statement is what the function returns.
+    /// Whether the function returns the value of its last statement.
     fn returns_tail(&self) -> bool {
         self.written_ret && self.named_result.is_none() && self.ret != self.checker.types.common().void
     }
 
-    /// Makes every path end in a return, or reports the path that gives no value.
+    /// Ends every path in a return, or reports the path without a value.
     fn finish(&mut self, function: &ast::AstFunction, block: &mut hir::Block) {
         let common = self.checker.types.common();
         if self.ret == common.void || self.checker.types.is_error(self.ret) || hir::flow::ends(block) {
@@ -299,11 +302,12 @@ impl Body<'_, '_> {
         );
     }
 
-    /// Turns the value of the last statement into the result, in both branches of an `if` and in all clauses of a `try`.
+    /// Converts the value of the last statement into the result, in both branches of an `if` and in all
+    /// clauses of a `try`.
     fn return_tail(&mut self, block: &mut hir::Block) {
         let Some(last) = block.last_mut() else { return };
         match &mut last.kind {
-            // What `print` gives is no result that anyone means.
+            // A script does not mean the result of `print` as its own.
             StmtKind::Expr(Expr {
                 kind: hir::ExprKind::Shared(hir::SharedBuiltin::Print { .. }), ..
             }) => {}

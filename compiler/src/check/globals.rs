@@ -47,12 +47,12 @@ impl Checker<'_> {
         self.declare_name(&global.name, Symbol::Global(id));
     }
 
-    /// Whether a value of a type holds an address.
+    /// Whether a value of a type contains an address.
     pub(super) fn has_pointer(&self, ty: TypeId) -> bool {
         self.any_part(ty, |kind| matches!(kind, TypeKind::Ptr(_) | TypeKind::Fn(..)))
     }
 
-    /// An address means something in one half only: a variable that holds one belongs to the userspace half.
+    /// An address is only valid in one half: a variable that contains one belongs to the userspace half.
     pub(super) fn check_pointer_globals(&mut self, functions: &IndexVec<FuncId, HirFunction>) {
         struct Uses(Vec<GlobalId>);
         impl Visitor for Uses {

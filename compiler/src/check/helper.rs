@@ -1,5 +1,5 @@
-//! Helpers of the kernel: those that are called without `extern` (language reference, 6.12). Which programs may call
-//! them: `safety`.
+//! Helpers of the kernel that need no `extern` (language reference, 6.12). `safety` checks which programs may
+//! call them.
 
 use super::function::Body;
 use super::names::Symbol;
@@ -11,7 +11,8 @@ use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 impl Body<'_, '_> {
-    /// The helper of this name, declared on first use; `None` outside the kernel half, and for a name that is none.
+    /// Returns the helper of this name, declared on first use; `None` outside the kernel half, and for an
+    /// unknown name.
     pub(super) fn helper_named(&mut self, name: &str) -> Option<ExternId> {
         if self.half() != Half::Kernel {
             return None;
@@ -35,7 +36,7 @@ impl Body<'_, '_> {
         }))
     }
 
-    /// Reports a call of a helper that cannot be made here: in userspace, or without a declaration.
+    /// Reports a call of a helper that is not allowed here: in userspace, or without a declaration.
     pub(super) fn misplaced_helper(&mut self, name: &str, span: Span) -> bool {
         if helper_number(name).is_none() {
             return false;
@@ -72,7 +73,7 @@ impl Body<'_, '_> {
 }
 
 impl Body<'_, '_> {
-    /// A struct of the kernel: as the script declares it, or as it is there.
+    /// Returns a struct of the kernel: as the script declares it, else as the kernel does.
     fn kernel_type(&mut self, name: &str) -> TypeId {
         match self.checker.names.get(name) {
             Some(Symbol::Type(ty)) => ty,

@@ -1,4 +1,4 @@
-//! Histograms: the slot of a value, and printing of what was counted in slots.
+//! Histograms: the slot of a value, and printing the counts of slots.
 
 use super::expr::Typed;
 use super::function::Body;
@@ -8,9 +8,9 @@ use crate::hir::{Expr, SharedBuiltin, UserBuiltin};
 use crate::source::Span;
 use crate::types::TypeKind;
 
-/// Slots of a log2 histogram: one for 0, and one for each number of bits.
+/// Slots of a log2 histogram: one for 0, and one for each number of significant bits, 1 to 64.
 const LOG2_SLOTS: u64 = 65;
-/// The most slots that the contract's `console.histogram` takes.
+/// Maximum number of slots that the contract's `console.histogram` accepts.
 const MAX_SLOTS: u64 = 4096;
 
 impl Body<'_, '_> {
@@ -52,7 +52,7 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::Histogram { title, counts, linear }, self.common().void, span)
     }
 
-    /// An argument that takes an array of counts with at most so many slots; `None` if it was reported.
+    /// Checks an argument that is an array of at most `most` counts; `None` if it was reported.
     fn counts_arg(&mut self, arg: &ast::Expr, most: u64) -> Option<Expr> {
         let u64 = self.common().u64;
         let value = self.expr(arg, None).expr;

@@ -18,19 +18,19 @@ use crate::kernel_types::{KernelType, OpsMemberKind, Proto, Spelling, StructOps}
 use crate::source::Span;
 use crate::types::{IntType, StructDef, TypeId, TypeKind};
 
-/// Most bytes of a default name, without the terminator.
+/// Maximum length of a default name in bytes, without the terminator.
 const NAME_BYTES: usize = 15;
-/// Those that 0.1.1 registers whatever the kernel; BTF knows of others.
+/// The structs that 0.1.1 registers on every kernel; the kernel's BTF may have others.
 const KNOWN_TABLES: &[&str] = &["tcp_congestion_ops", "bpf_iter_ops", "bpf_struct_ops_test", "sched_ext_ops"];
 
-/// Members that are functions, and of which the kernel takes no program.
+/// Members that are functions, but which the kernel does not accept as programs.
 ///
 /// Source: net/ipv4/bpf_tcp_ca.c, `unsupported_ops`, v6.12.
 const KERNEL_ONLY: &[(&str, &str)] = &[("tcp_congestion_ops", "get_info")];
 
 const U8: IntType = IntType { bits: 8, signed: false };
 
-/// Registers that hold arguments of a BPF function.
+/// Number of registers that hold arguments of a BPF function.
 const MAX_PARAMS: usize = 5;
 
 impl Checker<'_> {
@@ -60,7 +60,7 @@ impl Checker<'_> {
             functions.push((function, method));
         }
         self.static_fields(id, fields, table.as_ref(), declared.as_ref());
-        // Of a struct that nobody describes every method may be a member: the kernel will say.
+        // If the struct has no declaration, every method may be a member: the kernel decides.
         let is_member = |name: &str| match (&table, &declared) {
             (None, None) => true,
             (table, declared) => {
@@ -72,7 +72,7 @@ impl Checker<'_> {
         self.impls[id].entries = methods.map(|(name, function)| (*function, name.clone())).collect();
     }
 
-    /// The name in `@struct_ops("name")`.
+    /// Returns the name in `@struct_ops("name")`.
     fn impl_attribute(&mut self, attributes: &[Attribute], name: Span) -> Option<(String, Span)> {
         let Some((first, others)) = attributes.split_first() else {
             self.report(
@@ -121,7 +121,7 @@ impl Checker<'_> {
         table
     }
 
-    /// Reports an impl block of a struct of which the kernel takes no tables.
+    /// Reports an impl block of a struct that the kernel does not register.
     pub(super) fn check_registrable(&mut self, block: ImplId, span: Span) {
         let ops = self.impls[block].ops.as_str();
         let known = KNOWN_TABLES.contains(&ops)
@@ -139,7 +139,7 @@ impl Checker<'_> {
         self.report(error);
     }
 
-    /// The struct of a name as the script or a header declares it.
+    /// Returns the struct of a name as the script or a header declares it.
     fn declared_struct(&self, name: &str) -> Option<StructDef> {
         let Some(Symbol::Type(ty)) = self.names.own(name) else { return None };
         match self.types.kind(ty) {
@@ -158,7 +158,7 @@ impl Checker<'_> {
         let signature = self.signature(method, Some((FunctionKind::Method(id), Target::None)));
         let name = &method.name;
         if self.methods[id].contains_key(&name.name) {
-            // Reported below; one of them is enough to compare.
+            // Duplicates are reported below; only the first is compared.
         } else if let Some(param) = method.params.get(MAX_PARAMS) {
             let text = format!("a method takes at most {MAX_PARAMS} parameters");
             self.report(Diagnostic::error(515, param.name.span, text));
@@ -188,7 +188,7 @@ impl Checker<'_> {
         function
     }
 
-    /// A method against the member of the kernel's struct.
+    /// Compares a method with the member of the kernel's struct.
     fn compare_method(&mut self, method: &ast::AstFunction, signature: &Signature, proto: &Proto) {
         let name = &method.name.name;
         let form =
@@ -223,7 +223,7 @@ impl Checker<'_> {
     ) {
         let name = &method.name.name;
         let span = method.ret.as_ref().map_or(method.name.span, |returns| returns.ty.span);
-        // Without `->` nothing was promised.
+        // Without `->` the script declares no result, so the kernel's may be void.
         let void = method.ret.is_none() || signature.ret == self.types.common().void;
         if self.types.is_error(signature.ret) || (void && *real == KernelType::Void) {
             return;
@@ -240,8 +240,9 @@ impl Checker<'_> {
         }
     }
 
-    /// The kernel takes a pointer only if it is null or owns an object of the member's own type, and a script cannot own
-    /// one. Source: kernel/bpf/verifier.c, `check_return_code`, v6.18.
+    /// Rejects a method that returns a pointer. The kernel accepts a pointer only if it is null or owns an
+    /// object of the member's own type, and a script cannot own one. Source: kernel/bpf/verifier.c,
+    /// `check_return_code`, v6.18.
     fn refuse_pointer_result(&mut self, method: &ast::AstFunction, signature: &Signature) {
         let TypeKind::Ptr(_) = self.types.kind(signature.ret) else { return };
         let span = method.ret.as_ref().map_or(method.name.span, |returns| returns.ty.span);
@@ -253,7 +254,7 @@ impl Checker<'_> {
         );
     }
 
-    /// A method against the member as the script declares it, where it declares a function.
+    /// Compares a method with the member as the script declares it, where it declares a function.
     fn compare_declared(
         &mut self,
         method: &ast::AstFunction,
@@ -357,7 +358,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the struct has such a member.
+    /// Checks that the struct has the member, and that the value fits it.
     fn check_static_field(
         &mut self,
         ops: &str,
@@ -399,7 +400,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Methods that nobody calls: neither the kernel nor another method.
+    /// Reports methods that neither the kernel nor another method calls.
     pub(super) fn check_unused_methods(&mut self, functions: &IndexVec<FuncId, HirFunction>) {
         for id in self.impls.ids() {
             let Some(table) = self.kernel().struct_ops(&self.impls[id].ops) else { continue };
@@ -422,7 +423,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `@struct_ops("name") struct S`: only to compare it with the kernel's.
+    /// Compares `@struct_ops("name") struct S` with the kernel's struct.
     pub(super) fn check_struct_attributes(
         &mut self,
         attributes: &[Attribute],
@@ -487,7 +488,7 @@ fn number(expr: &Expr) -> Option<i128> {
     }
 }
 
-/// What a member is made of; none if it is nothing that a literal stands for.
+/// Returns the layout of a member; none if no literal can initialise it.
 fn static_layout(ty: &KernelType) -> Option<StaticLayout> {
     let int = |ty: &KernelType| {
         let (bytes, signed) = ty.scalar().filter(|(bytes, _)| *bytes <= 8)?;
@@ -501,7 +502,7 @@ fn static_layout(ty: &KernelType) -> Option<StaticLayout> {
     })
 }
 
-/// What a member would be made of that nobody describes.
+/// Returns the layout of a member without a declaration, derived from its value.
 fn layout_of_value(value: &StaticValue) -> StaticLayout {
     let len = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
     let u64 = IntType { bits: 64, signed: false };
@@ -513,9 +514,9 @@ fn layout_of_value(value: &StaticValue) -> StaticLayout {
     }
 }
 
-/// Whether a value has room in a member.
+/// Whether a value fits a member.
 fn has_room(layout: StaticLayout, value: &StaticValue) -> bool {
-    // A negative number may stand for the bits of an unsigned one: `-1` for all.
+    // A negative number may denote the bits of an unsigned one: `-1` for all.
     let fits = |int: IntType, number: i128| {
         let int = IntType { signed: int.signed || number < 0, ..int };
         int.value(number as u64) == number
@@ -524,7 +525,7 @@ fn has_room(layout: StaticLayout, value: &StaticValue) -> bool {
         (StaticLayout::Number(int) | StaticLayout::Enum(int), StaticValue::Number(number)) => {
             fits(int, *number)
         }
-        // With the final zero.
+        // The terminator needs a byte, too.
         (StaticLayout::Array { len, .. }, StaticValue::Text(text)) => text.len() < len as usize,
         (StaticLayout::Array { element, len }, StaticValue::Numbers(numbers)) => {
             numbers.len() <= len as usize && numbers.iter().all(|number| fits(element, *number))
@@ -533,7 +534,7 @@ fn has_room(layout: StaticLayout, value: &StaticValue) -> bool {
     }
 }
 
-/// What a member takes, if it does not take this value.
+/// Returns a description of the values that a member accepts, if it does not accept this one.
 fn misfit(member: &OpsMemberKind, value: &StaticValue) -> Option<&'static str> {
     let ty = match member {
         OpsMemberKind::Function(_) => return (*value != StaticValue::Null).then_some("a method, or `null`"),

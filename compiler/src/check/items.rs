@@ -1,4 +1,4 @@
-//! Declarations: types first, then all else but the bodies of functions, which come later.
+//! Declarations: types first, then all others but the bodies of functions, which are checked later.
 
 use super::Checker;
 use super::names::{Symbol, Taken};
@@ -8,11 +8,11 @@ use crate::hir::{FuncId, Half};
 use crate::kernel_types::KernelTypes;
 use crate::source::Span;
 
-/// Most bytes of a global or of a value in a map: far above what makes sense, far below what overflows.
+/// Maximum size in bytes of a global or of a map value: far above any useful size, far below overflow.
 pub(super) const MAX_OBJECT_BYTES: u64 = 16 << 20;
 
 impl<'a> Checker<'a> {
-    /// Declares all items. Gives the functions whose bodies are to be checked.
+    /// Declares all items and returns the functions whose bodies have to be checked.
     pub(super) fn declare<'f>(&mut self, file: &'f ast::File) -> Vec<(FuncId, &'f ast::AstFunction)> {
         self.half = Half::Kernel;
         self.not_constant = file.items.iter().filter_map(run_time_name).collect();
@@ -38,7 +38,7 @@ impl<'a> Checker<'a> {
         functions
     }
 
-    /// A variable, map or ring buffer.
+    /// Declares a variable, map or ring buffer at top level.
     fn declare_shared(&mut self, global: &ast::Global) {
         match global.ty.as_ref().map(|ty| &ty.kind) {
             Some(TypeExprKind::Map { kind, key, value, size }) => {
@@ -52,17 +52,17 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What is known of the kernel; opened at the first question.
+    /// Returns the kernel's types, which are read at the first query.
     pub(super) fn kernel(&self) -> &'a KernelTypes {
         &self.options.kernel
     }
 
-    /// Whether a place lies in a header.
+    /// Whether a source range is in a header.
     pub(super) fn in_header(&self, span: Span) -> bool {
         self.file.is_some_and(|file| file != span.file)
     }
 
-    /// Declares what a header of another unit has declared before: it is the same thing here.
+    /// Declares an item of a header that another unit includes, too: it is the same item here.
     pub(super) fn declared_by_header(&mut self, name: &ast::Ident) -> bool {
         let Some(symbol) = self.from_headers.get(&name.span).copied() else { return false };
         self.declare_name(name, symbol);
@@ -79,7 +79,7 @@ impl<'a> Checker<'a> {
                 Diagnostic::error(310, name.span, format!("`{}` is predeclared", name.name))
                     .help("choose another name"),
             ),
-            // Generated headers repeat each other: the same meaning again is no second one.
+            // Generated headers repeat each other: repeating a declaration with the same meaning is no error.
             Err(Taken::At(first))
                 if self.names.own(&name.name) == Some(symbol)
                     && (self.in_header(name.span) || self.in_header(first)) => {}
@@ -88,7 +88,7 @@ impl<'a> Checker<'a> {
     }
 
     pub(super) fn report_duplicate(&mut self, name: &ast::Ident, other: Span) {
-        // Declarations are not met in their order.
+        // Declarations are not visited in source order.
         let later = other.file == name.span.file && other.start > name.span.start;
         let (first, second) = if later { (name.span, other) } else { (other, name.span) };
         self.report(
@@ -98,7 +98,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The name of a declaration that has no value before the script runs.
+/// Returns the name of a declaration whose value is only known at run time.
 fn run_time_name(item: &Item) -> Option<String> {
     match &item.kind {
         ItemKind::Global(global) => Some(global.name.name.clone()),

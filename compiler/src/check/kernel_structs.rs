@@ -1,8 +1,8 @@
-//! Structs of the kernel: their members come from its BTF, when they are asked for (language reference, 4.7).
+//! Structs of the kernel: their members come from its BTF when they are used (language reference, 4.7).
 //!
-//! A struct that the script declares is the kernel's (origin `Kernel`) once a pointer of the kernel leads to it. One that
-//! the script has values of, and no pointers to in the kernel half, stays the script's own: a value of the kernel's struct
-//! of that name converts to it, member by member.
+//! A struct that the script declares becomes the kernel's (origin `Kernel`) once a pointer of the kernel
+//! points to it. If the script has values of it, and no pointers to it in the kernel half, it stays the
+//! script's own: a value of the kernel's struct of that name converts to it, member by member.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::source::Span;
 use crate::types::{Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
 
 impl Checker<'_> {
-    /// The struct of the kernel of this name, which the script does not declare.
+    /// Returns the struct of the kernel of this name, which the script does not declare.
     pub(super) fn kernel_struct(&mut self, name: &str) -> TypeId {
         let id = match self.kernel_structs.get(name) {
             Some(id) => *id,
@@ -35,7 +35,7 @@ impl Checker<'_> {
 
     /// Warns of values of structs that look like the kernel's.
     pub(super) fn check_values_of_kernel_structs(&mut self) {
-        // A script without anything of a kernel that nobody named is no reason to read the kernel's types.
+        // If nobody chose a kernel and the script uses none of its structs, its types are not worth reading.
         let named = self.kernel().is_chosen() || self.types.has_kernel_structs();
         let mut found: Vec<_> = self.by_value.drain().collect();
         found.sort_by_key(|(_, span)| *span);
@@ -43,9 +43,9 @@ impl Checker<'_> {
             let def = self.types.struct_def(id);
             let meant = match def.origin {
                 _ if self.copied.contains(&id) => false,
-                // As a part of another struct of the kernel it is described, no more.
+                // A part of another struct of the kernel is only a description.
                 StructOrigin::Kernel => self.own_values.contains(&id),
-                // One that has nothing but the name in common is another thing.
+                // A struct that has no member in common with the kernel's is unrelated to it.
                 StructOrigin::Script => {
                     named
                         && def
@@ -65,8 +65,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The position of a member of a struct of the kernel, to read it; `None` if it was reported. What the script does
-    /// not declare comes from BTF.
+    /// Returns the position of a member of a struct of the kernel that is read; `None` if an error was
+    /// reported. Members that the script does not declare come from BTF.
     pub(super) fn kernel_member(&mut self, id: StructId, name: &ast::Ident) -> Option<usize> {
         let def = self.types.struct_def(id);
         let (structure, declared) = (def.name.clone(), def.field(&name.name));
@@ -92,8 +92,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Looks at every member of a struct that is copied out of the kernel: a copy reads those too that the script only
-    /// declares.
+    /// Checks every member of a struct that is copied from the kernel: a copy also reads members that the
+    /// script only declares.
     fn copied_struct(&mut self, id: StructId, span: Span) {
         if !self.copied.insert(id) {
             return;
@@ -117,8 +117,8 @@ impl Checker<'_> {
             && def.fields.iter().all(|field| self.kernel().member(&def.name, &field.name).is_some())
     }
 
-    /// Makes a struct that the script declares the kernel's, and with it those that its members are or lead to where the
-    /// kernel's members of these names are or lead to the kernel's structs of their names.
+    /// Makes a struct that the script declares a struct of the kernel. The same applies to the structs of its
+    /// members and their pointees, where the kernel's members have structs of the same names.
     pub(super) fn give_to_kernel(&mut self, id: StructId) {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -132,7 +132,7 @@ impl Checker<'_> {
                 let Some(inner) = self.underlying_struct(field.ty) else { continue };
                 let is_kernels = match self.kernel().member(&def.name, &field.name) {
                     Some(real) => struct_name(&real.ty) == Some(&self.types.struct_def(inner).name),
-                    // Without the kernel's types the declaration is all that is known.
+                    // Without the kernel's types only the declaration is known.
                     None => !self.kernel().has_btf(),
                 };
                 if is_kernels {
@@ -142,7 +142,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The struct that a type is, an array of, or leads to.
+    /// Returns the struct of a type, through arrays and pointers.
     fn underlying_struct(&self, mut ty: TypeId) -> Option<StructId> {
         loop {
             match self.types.kind(ty) {
@@ -153,7 +153,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether what the script says of a member fits what it is.
+    /// Checks that the script's declaration of a member fits the kernel's.
     fn declared_member(&mut self, id: StructId, index: usize, real: &Member, span: Span) -> bool {
         let ty = self.types.struct_def(id).fields[index].ty;
         let scalar = self.types.scalar(ty).is_some();
@@ -190,7 +190,8 @@ impl Checker<'_> {
         Some(index)
     }
 
-    /// `int`: what it is if the script may have declared another integer.
+    /// Records the kernel's type of a member. `int` is its integer type if the script may have declared
+    /// another.
     fn keep_member(&mut self, id: StructId, index: usize, real: &Member, int: Option<IntType>) {
         let mut element = &real.ty;
         while let KernelType::Array { element: inner, .. } = element {
@@ -227,7 +228,7 @@ impl Checker<'_> {
         self.report(error);
     }
 
-    /// The language's type for a member of a struct of the kernel; `None` if it has none.
+    /// Returns the language's type for a member of a struct of the kernel; `None` if it has none.
     fn member_type(&mut self, ty: &KernelType) -> Option<TypeId> {
         let common = self.types.common();
         match ty {
@@ -256,8 +257,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What a pointer of the kernel leads to. Where the language has no type for it, it leads to nothing that can be read:
-    /// elements of a guessed type would be wrong values.
+    /// Returns the pointee type of a pointer of the kernel. Where the language has no type for it, it is void
+    /// and cannot be read: elements of a guessed type would be wrong values.
     fn pointee_type(&mut self, to: &Pointee) -> TypeId {
         let common = self.types.common();
         match to {
@@ -287,8 +288,8 @@ impl Checker<'_> {
         Some(self.types.intern(TypeKind::Int(IntType { bits, signed })))
     }
 
-    /// The kernel's struct of a name: the one that a header or the script declares, if one does and the script has no
-    /// values of it.
+    /// Returns the kernel's struct of a name: the one that a header or the script declares, if there is one
+    /// and the script has no values of it.
     fn struct_named(&mut self, name: &str) -> TypeId {
         if let Some(Symbol::Type(ty)) = self.names.get(name)
             && let TypeKind::Struct(id) = *self.types.kind(ty)
@@ -305,7 +306,7 @@ impl Checker<'_> {
         self.kernel_struct(name)
     }
 
-    /// Whether a struct that the script declares is for values of its own, which pointers lead to as well.
+    /// Whether a struct that the script declares is used for values of its own, even if pointers point to it.
     fn is_own(&self, id: StructId, ty: TypeId) -> bool {
         let is_record = self.rings.iter().any(|ring| ring.record == ty);
         is_record || (self.own_values.contains(&id) && !self.pointed_to.contains(&id))
@@ -313,7 +314,7 @@ impl Checker<'_> {
 }
 
 impl Body<'_, '_> {
-    /// Looks at the members of a struct whose value is read out of the kernel's memory.
+    /// Checks the members of a struct whose value is copied from the kernel's memory.
     pub(super) fn check_copy(&mut self, lvalue: &Lvalue) {
         let TypeKind::Struct(id) = *self.checker.types.kind(lvalue.ty) else { return };
         let mut root = lvalue;
@@ -332,7 +333,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Makes a value of the script's struct out of one of the kernel's struct of the same name; none if it is none.
+    /// Converts a value of the kernel's struct to the script's struct of the same name; none if there is no
+    /// such pair.
     pub(super) fn convert_kernels(&mut self, from: &Typed, to: TypeId) -> Option<Expr> {
         let types = &self.checker.types;
         let (&TypeKind::Struct(source), &TypeKind::Struct(target)) =
@@ -358,7 +360,8 @@ impl Body<'_, '_> {
 }
 
 impl Checker<'_> {
-    /// Whether every member that the script's struct declares can be made of the kernel's; reports those that cannot.
+    /// Whether every member that the script's struct declares can be converted from the kernel's; reports
+    /// those that cannot.
     fn members_convert(
         &mut self,
         kernels: StructId,
@@ -397,15 +400,15 @@ impl Checker<'_> {
     }
 }
 
-/// The first member of a tracepoint's record, which programs cannot read.
-/// Source: kernel/trace/bpf_trace.c, `tp_prog_is_valid_access`, v6.12.
+/// Reports the first member of a tracepoint's record, which programs cannot read. Source:
+/// kernel/trace/bpf_trace.c, `tp_prog_is_valid_access`, v6.12.
 fn hidden_entry(name: &ast::Ident) -> Diagnostic {
     Diagnostic::error(304, name.span, "`ent` cannot be read here")
         .note("the kernel keeps the first 8 bytes of a record to itself")
         .help("the thread is `tid()`, the process `pid()`")
 }
 
-/// The struct that a type of the kernel is, an array of, or leads to.
+/// Returns the struct name of a kernel type, through arrays and pointers.
 fn struct_name(ty: &KernelType) -> Option<&String> {
     match ty {
         KernelType::Struct { name, .. } | KernelType::Union { name, .. } => Some(name),
@@ -424,7 +427,7 @@ fn pointee_name(to: &Pointee) -> Option<&String> {
     }
 }
 
-/// What a member is, in words.
+/// Describes a member, for messages.
 fn describe(member: &Member) -> String {
     match &member.bitfield {
         Some(bits) => format!("a bit-field of {}", super::count_of(usize::from(bits.bits), "bit")),

@@ -1,4 +1,5 @@
-//! Programs from userspace: `load`, `attach` to a target, `detach`, `test` (language reference, 6.2 to 6.5, 6.10).
+//! Programs from userspace: `load`, `attach` to a target, `detach`, `test` (language reference, 6.2 to 6.5,
+//! 6.10).
 
 use super::expr::Typed;
 use super::function::{Body, Scoped};
@@ -12,11 +13,11 @@ use crate::hir::{
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// The members of a struct that describes the input of a test run, besides `data`.
+/// Members besides `data` of a struct that describes the input of a test run.
 const TEST_NUMBERS: &[&str] = &["packet_size", "ingress_ifindex", "mark"];
 
 impl Body<'_, '_> {
-    /// Keeps in mind which program a variable holds the handle of, after every assignment to it.
+    /// Records the program whose handle a variable holds, after every assignment to it.
     pub(super) fn remember_handle(&mut self, local: LocalId, value: &Expr) {
         if self.locals[local].ty != self.common().program {
             return;
@@ -26,7 +27,7 @@ impl Body<'_, '_> {
         self.handles.entry(local).or_insert(program);
     }
 
-    /// The program that a handle is of, where one can tell.
+    /// Returns the program of a handle, if it can be determined.
     pub(super) fn program_of(&self, handle: &Expr) -> Option<FuncId> {
         match &handle.kind {
             ExprKind::User(UserBuiltin::Load { program, .. }) => Some(*program),
@@ -45,7 +46,7 @@ impl Body<'_, '_> {
         self.user_builtin(builtin, self.common().program, span)
     }
 
-    /// An argument that names a program, itself or through a variable; `None` if it was reported.
+    /// Checks an argument that names a program, itself or through a variable; `None` if it was reported.
     fn program_arg(&mut self, call: &str, arg: &ast::Expr) -> Option<FuncId> {
         let span = arg.span;
         let name = match &strip(arg).kind {
@@ -107,7 +108,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// `attach(handle, target, flags)` with a string as target.
+    /// Checks `attach(handle, target, flags)` with a string as target.
     pub(super) fn attach_target(
         &mut self,
         program: Expr,
@@ -155,7 +156,8 @@ impl Body<'_, '_> {
         self.user_builtin(builtin, common.u32, span)
     }
 
-    /// The target of the attribute wins: another one in the call is a mistake. An empty string means the attribute's.
+    /// Reports a target in the call other than the attribute's, which takes precedence. An empty string means
+    /// the attribute's.
     fn check_target(&mut self, program: FuncId, target: &Expr) {
         let ExprKind::Bytes(given) = &target.kind else { return };
         if given.is_empty() {
@@ -207,7 +209,7 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let program = self.program_arg("test", &args[0]);
-        // Every byte of a literal is one of the packet: a text would end at the first zero.
+        // Every byte of a literal belongs to the packet: a text would end at the first zero.
         let byte = self.common().u8;
         let bytes = match &args[1].kind {
             ast::ExprKind::Str(bytes) => {
@@ -236,7 +238,7 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::Test { program, input: Box::new(input) }, self.common().u32, span)
     }
 
-    /// The input of a test run: a packet, or a struct that describes it.
+    /// Checks the input of a test run: a packet, or a struct that describes it.
     fn check_input(&mut self, input: &Expr) -> bool {
         let fields = match self.checker.types.kind(input.ty) {
             TypeKind::Error => return false,
@@ -292,16 +294,16 @@ impl Body<'_, '_> {
     }
 }
 
-/// The target of an attribute, if a string in `attach` means another one.
+/// Returns the target of an attribute, if the string in `attach` names another one.
 fn other_target(target: &Target, kind: Option<FunctionKind>, given: &str) -> Option<String> {
     let own = match target {
         Target::Function { name, offset: None } => name.clone(),
         Target::Function { name, offset: Some(offset) } => format!("{name}+{offset:#x}"),
         Target::Tracepoint { event, .. } if given == event => return None,
         Target::Tracepoint { category, event } => format!("{category}/{event}"),
-        // A cgroup's program is attached to a cgroup: its attribute names the hook.
+        // A cgroup program is attached to a cgroup: its attribute only names the hook.
         Target::Name(_) if kind == Some(FunctionKind::Program(ProgramKind::Cgroup)) => return None,
-        // The events that the kernel has for a system call.
+        // The kernel's tracepoints of a system call.
         Target::Name(name)
             if [format!("syscalls/sys_enter_{name}"), format!("syscalls/sys_exit_{name}")]
                 .iter()
@@ -327,7 +329,7 @@ fn other_target(target: &Target, kind: Option<FunctionKind>, given: &str) -> Opt
     (!same).then_some(own)
 }
 
-/// `16` or `0x10`.
+/// Parses an offset such as `16` or `0x10`.
 fn parse_offset(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -28,14 +28,14 @@ impl Body<'_, '_> {
         }
         let mut values: Vec<Expr> = elements.iter().map(|one| self.value(one, element)).collect();
         let kind = match (values.len(), len) {
-            // One element stands for all.
+            // One element fills the array.
             (1, 2..) => ExprKind::Repeat(Box::new(values.remove(0))),
             _ => ExprKind::Array(values),
         };
         self.make(kind, ty, span)
     }
 
-    /// A literal without a declared type: at least two elements give it one.
+    /// Checks a literal without a declared type: at least two elements determine the type.
     fn unshaped_array(&mut self, elements: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
         if wanted.is_some_and(|ty| self.checker.types.is_error(ty)) {
             return self.error_expr(span);
@@ -88,7 +88,7 @@ impl Body<'_, '_> {
         let declared = self.checker.types.struct_def(id).fields.clone();
         let errors = self.checker.diagnostics.error_count();
         let mut given = self.given_fields(name, id, &declared, fields);
-        // A field that was misspelt is not missing as well.
+        // A misspelt field is not reported as missing, too.
         if self.checker.diagnostics.error_count() > errors {
             return self.error_expr(span);
         }
@@ -105,7 +105,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Struct(values), ty, span)
     }
 
-    /// The values that a literal gives, by the position of their field.
+    /// Returns the values of a literal by the position of their field.
     fn given_fields(
         &mut self,
         name: &ast::Ident,
@@ -141,7 +141,7 @@ impl Body<'_, '_> {
         self.report(Diagnostic::error(303, name.span, text).maybe_help(help));
     }
 
-    /// The value that a field has where a literal gives none.
+    /// Returns the value of a field that a literal leaves out.
     fn default_field(&mut self, field: &Field, span: Span) -> Option<Expr> {
         let bytes = field.default.as_ref()?;
         let kind = match self.checker.types.scalar(field.ty) {

@@ -22,8 +22,8 @@ impl Body<'_, '_> {
         Some(StmtKind::While { cond, body })
     }
 
-    /// The condition of a `while`: `true` itself if it is a constant that is true, whatever its form. In the kernel half
-    /// that is refused, but for integers: `while (1)` is a loop up to the limit (8.1).
+    /// Returns the condition of a `while`: `true` itself if it is a constant that is true, whatever its form.
+    /// In the kernel half that is an error, but for integers: `while (1)` is a loop up to the limit (8.1).
     fn loop_condition(&mut self, cond: &ast::Expr) -> Expr {
         let found = self.condition(cond);
         let types = &self.checker.types;
@@ -86,7 +86,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The wider type of the two ends; a literal takes the other's.
+    /// Returns the wider type of the two ends; a literal takes the type of the other end.
     fn range_type(&mut self, first: &Typed, last: &Typed) -> Option<TypeId> {
         let (a, b) = (first.expr.ty, last.expr.ty);
         if self.checker.types.is_error(a) || self.checker.types.is_error(b) {
@@ -109,7 +109,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// `for (key, value in over)`.
+    /// Checks `for (key, value in over)`.
     pub(super) fn for_each(
         &mut self,
         key: &ast::Ident,
@@ -132,7 +132,7 @@ impl Body<'_, '_> {
         Some(StmtKind::ForEach { key, value, iteration, body })
     }
 
-    /// What is walked, with the types of its keys and values.
+    /// Returns the map or array of the loop, with the types of its keys and values.
     fn iteration(&mut self, over: &ast::Expr) -> Option<(MapIteration, TypeId, TypeId)> {
         let u32 = self.checker.types.common().u32;
         if let Some(Symbol::Map(map)) = self.named_symbol(over) {

@@ -1,4 +1,4 @@
-//! Places: what can be read, and what can be written.
+//! Lvalues: expressions that can be read or written.
 
 use super::expr::Typed;
 use super::function::{Body, Scoped};
@@ -15,7 +15,7 @@ const RDONLY: u32 = 8;
 const WRONLY: u32 = 16;
 
 impl Body<'_, '_> {
-    /// The value of a name, member or element.
+    /// Returns the value of a name, member or element.
     pub(super) fn load(&mut self, expr: &ast::Expr) -> Typed {
         if let Some(member) = self.context_member(expr) {
             return member;
@@ -29,13 +29,13 @@ impl Body<'_, '_> {
         self.make(ExprKind::Load(lvalue), ty, expr.span)
     }
 
-    /// What a name at top level means here; none if a variable hides it or the expression is no name.
+    /// Returns the meaning of a name at top level; none if a variable hides it or the expression is no name.
     pub(super) fn named_symbol(&self, expr: &ast::Expr) -> Option<Symbol> {
         let ast::ExprKind::Name(name) = &strip(expr).kind else { return None };
         if self.lookup(name).is_some() { None } else { self.checker.names.get(name) }
     }
 
-    /// The same for what stands before a `.`: a module that stands there is used.
+    /// Like [`Body::named_symbol`], for an operand before a `.`: marks a module there as used.
     pub(super) fn owner_symbol(&mut self, expr: &ast::Expr) -> Option<Symbol> {
         let symbol = self.named_symbol(expr)?;
         if let (Symbol::Module(_) | Symbol::Python(_), ast::ExprKind::Name(name)) =
@@ -46,7 +46,7 @@ impl Body<'_, '_> {
         Some(symbol)
     }
 
-    /// The place an expression names; `None` if it was reported.
+    /// Returns the lvalue of an expression; `None` if an error was reported.
     pub(super) fn lvalue(&mut self, expr: &ast::Expr) -> Option<Lvalue> {
         let span = expr.span;
         match &strip(expr).kind {
@@ -146,7 +146,7 @@ impl Body<'_, '_> {
         Some(Lvalue { kind: LvalueKind::Index { base: Box::new(base), index }, ty, span })
     }
 
-    /// `p[i]`, which is `*(p + i)`.
+    /// Checks `p[i]`, which is `*(p + i)`.
     fn pointer_element(&mut self, base: Lvalue, index: Typed, span: Span) -> Option<Lvalue> {
         self.checker.strict(span, "indexing of a pointer");
         if self.checker.types.is_error(index.expr.ty) {
@@ -169,7 +169,7 @@ impl Body<'_, '_> {
         self.follow(moved.expr, span)
     }
 
-    /// A key of a map's key type. A constant beyond the end of an array is an error.
+    /// Checks a key of a map. A constant beyond the end of an array is an error.
     pub(super) fn map_key(&mut self, map: MapId, key: &ast::Expr) -> Expr {
         let ty = self.checker.maps[map].key;
         let found = self.not_last(|body| body.expr(key, Some(ty)));
@@ -193,7 +193,8 @@ impl Body<'_, '_> {
         self.coerce(found, ty)
     }
 
-    /// A key of local storage: a pointer to a struct of this name, whoever declares it, or a socket that a context has.
+    /// Checks a key of local storage: a pointer to a struct of this name, whoever declares it, or a socket
+    /// from a context.
     fn object_key(&mut self, map: MapId, owner: &str, key: Typed) -> Expr {
         let one = &self.checker.maps[map];
         let (wanted, declared) = (one.key, one.span);
@@ -250,7 +251,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// The map whose element, or part of one, a place is.
+/// Returns the map if an lvalue is its element or a part of one.
 fn element_map(lvalue: &Lvalue) -> Option<MapId> {
     match &lvalue.kind {
         LvalueKind::Element { map, .. } => Some(*map),

@@ -1,5 +1,5 @@
-//! What is done with a map by name: methods of queues, stacks and bloom filters, and the builtins `per_cpu`, `clear`
-//! and `count` (language reference, 5.5, 11.7 and 11.8).
+//! Operations on a map by name: methods of queues, stacks and bloom filters, and the builtins `per_cpu`,
+//! `clear` and `count` (language reference, 5.5, 11.7 and 11.8).
 
 use super::count;
 use super::expr::Typed;
@@ -11,7 +11,7 @@ use crate::diag::Diagnostic;
 use crate::hir::{ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
 use crate::source::Span;
 
-/// The methods of a kind of map, with the number of their arguments.
+/// Returns the methods of a kind of map, with the number of their arguments.
 fn methods(kind: MapKind) -> &'static [(&'static str, usize)] {
     match kind {
         MapKind::Queue | MapKind::Stack => &[("push", 1), ("pop", 0), ("peek", 0)],
@@ -21,7 +21,7 @@ fn methods(kind: MapKind) -> &'static [(&'static str, usize)] {
 }
 
 impl Body<'_, '_> {
-    /// `m.method(args)`.
+    /// Checks a call of `m.method(args)`.
     pub(super) fn map_method(
         &mut self,
         map: MapId,
@@ -79,7 +79,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// An argument that names a map; `None` if it was reported.
+    /// Checks an argument that names a map; `None` if it was reported.
     pub(super) fn map_arg(&mut self, arg: &ast::Expr) -> Option<MapId> {
         match self.top_symbol(arg) {
             Some(Symbol::Map(map)) => return Some(map),
@@ -101,7 +101,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// `per_cpu(m, k, cpu)`.
+    /// Checks `per_cpu(m, k, cpu)`.
     pub(super) fn per_cpu_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let Some(map) = self.per_cpu_map(&args[0]) else { return self.error_expr(span) };
         self.check_readable(map, span);
@@ -111,7 +111,7 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::PerCpu { map, key, cpu }, value, span)
     }
 
-    /// An argument that names a map with a value per CPU; `None` if it was reported.
+    /// Checks an argument that names a map with a value per CPU; `None` if it was reported.
     pub(super) fn per_cpu_map(&mut self, arg: &ast::Expr) -> Option<MapId> {
         let map = self.map_arg(arg)?;
         let one = &self.checker.maps[map];
@@ -124,7 +124,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// `clear(m)`.
+    /// Checks a call of `clear(m)`.
     pub(super) fn clear_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let Some(map) = self.iterable_map("clear", &args[0]) else { return self.error_expr(span) };
         let one = &self.checker.maps[map];
@@ -141,7 +141,7 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::Clear(map), self.common().void, span)
     }
 
-    /// `count(m)`.
+    /// Checks a call of `count(m)`.
     pub(super) fn count_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         match self.iterable_map("count", &args[0]) {
             Some(map) => {
@@ -152,7 +152,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A map whose entries can be walked from userspace.
+    /// Checks an argument that names a map whose entries userspace can iterate.
     fn iterable_map(&mut self, call: &str, arg: &ast::Expr) -> Option<MapId> {
         let map = self.map_arg(arg)?;
         let one = &self.checker.maps[map];

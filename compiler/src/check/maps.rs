@@ -10,16 +10,17 @@ use crate::hir::{Map, MapKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Most bytes of a map's key (kernel/bpf/hashtab.c, MAX_BPF_STACK).
+/// Maximum size of a map's key in bytes (kernel/bpf/hashtab.c, MAX_BPF_STACK).
 const MAX_KEY_BYTES: u64 = 512;
-/// Most bytes of a value in per-CPU kinds (mm/percpu.c, PCPU_MIN_UNIT_SIZE).
+/// Maximum size of a value in per-CPU kinds, in bytes (mm/percpu.c, PCPU_MIN_UNIT_SIZE).
 const MAX_PER_CPU_VALUE_BYTES: u64 = 32 << 10;
-/// Most bytes of a value of local storage: 64 KiB but for what the kernel keeps beside it
+/// Maximum size of a value of local storage in bytes: 64 KiB minus the kernel's own header
 /// (include/linux/bpf_local_storage.h, BPF_LOCAL_STORAGE_MAX_VALUE_SIZE).
 const MAX_STORED_BYTES: u64 = (64 << 10) - 512;
-/// Addresses in one stack (include/uapi/linux/perf_event.h, PERF_MAX_STACK_DEPTH).
+/// Number of addresses in one stack (include/uapi/linux/perf_event.h, PERF_MAX_STACK_DEPTH).
 const STACK_DEPTH: u64 = 127;
-/// Most bytes behind the prefix in the key of an lpm_trie (kernel/bpf/lpm_trie.c, LPM_DATA_SIZE_MAX).
+/// Maximum number of bytes after the prefix length in the key of an lpm_trie (kernel/bpf/lpm_trie.c,
+/// LPM_DATA_SIZE_MAX).
 const MAX_PREFIX_BYTES: u64 = 256;
 
 const NO_PREALLOC: u32 = 1;
@@ -27,14 +28,14 @@ const BPF_F_NUMA_NODE: u32 = 4;
 const RDONLY: u32 = 8;
 const WRONLY: u32 = 16;
 
-/// A flag of a map.
+/// A flag that a map declaration may have.
 struct MapFlag {
     keyword: &'static str,
-    /// Its bit (`include/uapi/linux/bpf.h`, BPF_F_...).
+    /// The flag's bit (`include/uapi/linux/bpf.h`, BPF_F_...).
     bit: u32,
-    /// A number in parentheses follows.
+    /// Whether a number in parentheses follows.
     numbered: bool,
-    /// The kinds that take it.
+    /// Whether a map kind accepts the flag.
     fits: fn(MapKind) -> bool,
 }
 
@@ -84,7 +85,8 @@ impl Checker<'_> {
         self.add_map(global, kind, (key_ty, value_ty), entries);
     }
 
-    /// A map whose keys the script does not choose: `queue<V>(N)`, `stack_trace(N)`, `task_storage<V>`.
+    /// Declares a map whose keys the script does not choose: `queue<V>(N)`, `stack_trace(N)`,
+    /// `task_storage<V>`.
     pub(super) fn declare_keyless(
         &mut self,
         global: &ast::Global,
@@ -133,7 +135,7 @@ impl Checker<'_> {
         self.check_map_modifiers(global);
         let (mut flags, numa_node) = self.map_flags(global.flags.as_ref(), kind);
         if kind == MapKind::LpmTrie || kind.is_storage() {
-            // The kernel takes these kinds with this flag only.
+            // The kernel accepts these kinds only with this flag.
             flags |= NO_PREALLOC;
         }
         if self.types.is_error(types.0) || self.types.is_error(types.1) {
@@ -164,14 +166,14 @@ impl Checker<'_> {
         }
     }
 
-    /// The number of entries; `None` if it was reported.
+    /// Returns the number of entries; `None` if an error was reported.
     fn entries(&mut self, size: &Size) -> Option<u32> {
         let size = self.literal_size(size)?;
         let entries = if size.negative { 0 } else { u32::try_from(size.value).unwrap_or(0) };
         if entries == 0 {
             self.report(Diagnostic::error(606, size.span, format!("size must be 1 to {}", u32::MAX)));
         }
-        // What refers to the map makes sense all the same.
+        // The map is declared all the same, so that its uses are not reported, too.
         Some(entries.max(1))
     }
 
@@ -211,7 +213,8 @@ impl Checker<'_> {
     }
 
     fn check_value(&mut self, kind: MapKind, ty: TypeId, span: Span) {
-        // A pointer owns its object, which lies in the map; a pointer within a struct is a number to userspace.
+        // A pointer owns its object, which lies in the map; a pointer within a struct is a plain number in
+        // userspace.
         let held = match self.types.kind(ty) {
             TypeKind::Ptr(to) => *to,
             _ => ty,
@@ -239,7 +242,7 @@ impl Checker<'_> {
         self.check_size(held, limit, span);
     }
 
-    /// Whether a map of this kind can own objects, and these.
+    /// Reports a map of pointers whose kind cannot own objects, or whose objects cannot be owned.
     fn check_owned(&mut self, kind: MapKind, pointer: TypeId, object: TypeId, span: Span) -> bool {
         let name = self.types.name(pointer);
         let reason = match kind {
@@ -316,7 +319,7 @@ fn is_data(kind: &TypeKind) -> bool {
     !matches!(kind, TypeKind::Ptr(_) | TypeKind::Fn(..) | TypeKind::Program | TypeKind::Null | TypeKind::Void)
 }
 
-/// How a map of a kind is declared.
+/// Returns the form of a kind's declaration, for messages.
 fn shape(kind: MapKind) -> String {
     let name = kind.name();
     match kind {

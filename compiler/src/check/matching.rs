@@ -13,19 +13,20 @@ use crate::hir::{
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// How a block or branch ends.
+/// The end of a block or branch.
 enum Tail {
-    /// With a value.
+    /// It ends with a value.
     Value(Typed),
-    /// Never: it returns, throws or leaves the loop.
+    /// Control never reaches the end: it returns, throws or leaves the loop.
     Leaves,
-    /// With an `if` whose branches have tails of their own; the `if` is the last statement of the block.
+    /// It ends with an `if` whose branches have tails of their own; the `if` is the last statement of the
+    /// block.
     Branches(Box<Branch>, Box<Branch>),
-    /// Without a value, here.
+    /// It ends without a value, at this source range.
     Nothing(Span),
 }
 
-/// What is known of the value of an arm.
+/// The type and constant value of an arm.
 #[derive(Clone, Copy)]
 struct ArmValue {
     ty: TypeId,
@@ -33,21 +34,21 @@ struct ArmValue {
     span: Span,
 }
 
-/// A block and how it ends. The value is not in the block.
+/// A block and its end. The value is not in the block.
 struct Branch {
     block: Block,
     tail: Tail,
 }
 
-/// An arm as checked so far.
+/// An arm after its check.
 struct Checked {
-    /// None for `default`.
+    /// The pattern with its source range; none for `default`.
     pattern: Option<(Pattern, Span)>,
     branch: Branch,
 }
 
 impl Body<'_, '_> {
-    /// A `match` whose value is used.
+    /// Checks a `match` whose value is used.
     pub(super) fn match_value(
         &mut self,
         value: &ast::Expr,
@@ -67,7 +68,7 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let Some(ty) = self.unify(&arms) else { return self.error_expr(span) };
-        // The arms meet the destination one by one, so that literals take its type.
+        // Each arm converts to the type of the destination by itself, so that literals take that type.
         let ty = match wanted {
             Some(wanted) if !self.checker.types.is_error(wanted) => wanted,
             _ => ty,
@@ -75,8 +76,8 @@ impl Body<'_, '_> {
         self.assemble(value, arms, ty, span)
     }
 
-    /// A `match` that may have a value or not: as a statement, or as the end of an arm. It has the value that the function
-    /// returns where it is the last thing that the function does.
+    /// Checks a `match` that may have a value or not: as a statement, or as the end of an arm. Its value is
+    /// the function's result if it is the last operation of the function.
     pub(super) fn match_statement(
         &mut self,
         value: &ast::Expr,
@@ -89,7 +90,7 @@ impl Body<'_, '_> {
         let mut missing = None;
         arms.iter().for_each(|arm| first_missing(&arm.branch.tail, &mut missing));
         let void = self.checker.types.common().void;
-        // What `print` gives is no result that anyone means.
+        // A script does not mean the result of `print` as its own.
         let prints = wanted.is_some() && arms.iter().any(|arm| prints(&arm.branch.tail));
         let used = may_be_used || wanted.is_some();
         if used && missing.is_none() && !prints && arms.iter().any(|arm| has_value(&arm.branch.tail)) {
@@ -127,7 +128,7 @@ impl Body<'_, '_> {
         (value, checked)
     }
 
-    /// The type that patterns are held against; the error type if it was reported.
+    /// Returns the type in which patterns are compared; the error type if an error was reported.
     fn matched_type(&mut self, value: &Expr) -> TypeId {
         let fits = matches!(
             self.checker.types.kind(value.ty),
@@ -149,7 +150,7 @@ impl Body<'_, '_> {
         self.checker.types.common().error
     }
 
-    /// A pattern for values of a type; `None` if it was reported.
+    /// Checks a pattern for values of a type; `None` if it was reported.
     fn pattern(&mut self, pattern: &ast::Expr, ty: TypeId) -> Option<Pattern> {
         if let ast::ExprKind::Name(name) = &strip(pattern).kind {
             let variable =
@@ -209,7 +210,7 @@ impl Body<'_, '_> {
         Some(Pattern::Const(bits))
     }
 
-    /// Reports arms that are never reached and values that no arm takes.
+    /// Reports arms that are never reached, and values that no arm matches.
     fn check_arms(&mut self, arms: &[Checked], written: &[ast::Arm], ty: TypeId, matched: Span) {
         let mut seen: Vec<(&Pattern, Span)> = Vec::new();
         for (pattern, span) in arms.iter().filter_map(|arm| arm.pattern.as_ref()) {
@@ -256,7 +257,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The expression at the end of an arm; one without a value still happens.
+    /// Checks the expression at the end of an arm; one without a value is evaluated as a statement.
     fn last_expr(&mut self, expr: &ast::Expr, out: &mut Block) -> Tail {
         let value = match &strip(expr).kind {
             ast::ExprKind::Match { value, arms } => {
@@ -275,7 +276,7 @@ impl Body<'_, '_> {
         Tail::Value(value)
     }
 
-    /// A block whose last expression is its value.
+    /// Checks a block whose last expression is its value.
     fn arm_block(&mut self, block: &ast::Block) -> Branch {
         self.scoped(|scope| {
             let Some((last, others)) = block.stmts.split_last() else {
@@ -331,7 +332,7 @@ impl Body<'_, '_> {
         Tail::Branches(Box::new(then), Box::new(otherwise))
     }
 
-    /// The type in which all arms meet; `None` if it was reported.
+    /// Returns the common type of all arms; `None` if an error was reported.
     fn unify(&mut self, arms: &[Checked]) -> Option<TypeId> {
         let mut values = Vec::new();
         arms.iter().for_each(|arm| collect_values(&arm.branch.tail, &mut values));
@@ -352,7 +353,7 @@ impl Body<'_, '_> {
         Some(common.ty)
     }
 
-    /// The type of two arms together.
+    /// Returns the common type of two arms.
     fn meet(&mut self, a: ArmValue, b: ArmValue) -> Option<TypeId> {
         let types = &self.checker.types;
         let (left, right) = (a.ty, b.ty);

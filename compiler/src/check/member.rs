@@ -1,4 +1,4 @@
-//! Members: of structs, behind pointers, of config blocks (language reference, 3.7, 3.10, 4.4, 5.9).
+//! Members: of structs, through pointers, of config blocks (language reference, 3.7, 3.10, 4.4, 5.9).
 
 use super::function::Body;
 use super::names::Symbol;
@@ -60,7 +60,7 @@ impl Body<'_, '_> {
         self.member(base, structure, name, span)
     }
 
-    /// `pointer->name`.
+    /// Checks `pointer->name` as an lvalue.
     fn arrow_lvalue(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Option<Lvalue> {
         let pointer = self.expr(base, None).expr;
         if self.checker.types.is_error(pointer.ty) {
@@ -90,7 +90,7 @@ impl Body<'_, '_> {
         self.member(lvalue, structure, name, span)
     }
 
-    /// A member of a struct.
+    /// Returns a member of a struct as an lvalue.
     fn member(&mut self, base: Lvalue, structure: StructId, name: &ast::Ident, span: Span) -> Option<Lvalue> {
         if self.checker.types.struct_def(structure).origin == StructOrigin::Context {
             self.check_context_member(structure, name)?;
@@ -108,7 +108,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// The position of a member; the outer `None` if it was reported.
+    /// Returns the position of a member; the outer `None` if an error was reported.
     fn struct_member(&mut self, structure: StructId, name: &ast::Ident) -> Option<Option<usize>> {
         if self.checker.types.struct_def(structure).origin == StructOrigin::Kernel {
             return self.checker.kernel_member(structure, name).map(Some);
@@ -116,7 +116,7 @@ impl Body<'_, '_> {
         Some(self.checker.types.struct_def(structure).field(&name.name))
     }
 
-    /// Refuses members of a socket buffer that the kernel does not show to this kind of program.
+    /// Rejects members of a socket buffer that the kernel does not expose to this kind of program.
     fn check_context_member(&mut self, structure: StructId, name: &ast::Ident) -> Option<()> {
         let def = self.checker.types.struct_def(structure);
         let access = match (def.name.as_str(), self.kind) {
@@ -167,7 +167,7 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A member of a map or ring that is not called, or does not exist.
+    /// Reports a member of a map or ring that is not called, or does not exist.
     pub(super) fn no_member(&mut self, base: &ast::Expr, symbol: Symbol, name: &ast::Ident) {
         let ast::ExprKind::Name(owner) = &strip(base).kind else { return };
         let text = format!("{} has no member `{}`", symbol.what(), name.name);
@@ -178,7 +178,7 @@ impl Body<'_, '_> {
         self.report(Diagnostic::error(304, name.span, text).help(help));
     }
 
-    /// A member of a module as a value.
+    /// Reports a member of a module that is used as a value.
     fn module_value(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) {
         let ast::ExprKind::Name(module) = &strip(base).kind else { return };
         self.report(

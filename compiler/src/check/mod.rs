@@ -1,8 +1,8 @@
 //! The checker: syntax trees to typed tree, one file per construct.
 //!
-//! Names are resolved, types checked and conversions written out in one walk per function, after all declarations are
-//! known; so order at top level does not matter. One cause gives one diagnostic: what depends on a name or type that
-//! was reported has the error type, which fits everywhere.
+//! Names are resolved, types checked and conversions made explicit in one traversal per function, after all
+//! declarations are known; so order at top level does not matter. One cause results in one diagnostic: an
+//! expression that depends on a name or type with an error has the error type, which fits everywhere.
 
 mod arguments;
 mod assignable;
@@ -72,57 +72,58 @@ use crate::source::{FileId, Span};
 use crate::types::{StructId, TypeId, Types};
 use names::{Symbol, SymbolTable};
 
-/// What a function looks like from outside.
+/// The interface of a function.
 #[derive(Debug, Clone)]
 struct Signature {
-    /// With its module's before a `.`.
+    /// The name; with its module's before a `.` if it belongs to one.
     name: String,
     params: Vec<TypeId>,
     ret: TypeId,
-    /// None if its attributes cannot be used, which is reported.
+    /// None if its attributes are invalid, which was reported.
     kind: Option<FunctionKind>,
     target: Target,
     span: Span,
 }
 
-/// The state of one check.
+/// The state of one check of a program.
 struct Checker<'a> {
     options: &'a Options,
     types: Types,
     known: KnownTypes,
-    /// The names of the unit at hand.
+    /// Names declared in the current unit.
     names: SymbolTable,
-    /// The name of the unit at hand, if it is a module.
+    /// The name of the current unit; none for the script itself.
     module: Option<String>,
-    /// The names of units that are done, by their position in the program.
+    /// The names of finished units, by their position in the program.
     modules: Vec<SymbolTable>,
-    /// Paths of imported Python files.
+    /// The paths of imported Python files.
     python: Vec<String>,
-    /// Imports of the unit at hand that were used, by name.
+    /// Names of the current unit's imports that were used.
     used_imports: HashSet<String>,
-    /// The file of the unit at hand: what lies in others comes from headers.
+    /// The file of the current unit: declarations in other files come from headers.
     file: Option<FileId>,
-    /// What headers declare, by the place of its name: the same for all units.
+    /// Declarations of headers, by the source range of their name: the same for all units.
     from_headers: HashMap<Span, Symbol>,
-    /// Names of the unit at hand that have no value at compile time.
+    /// Names of the current unit that have no value at compile time.
     not_constant: HashSet<String>,
-    /// The half that types are written for: in the kernel's, a pointer may lead to a struct that nobody declares.
+    /// The half in which types are being resolved: in the kernel half, a pointer may point to a struct
+    /// without a declaration.
     half: Half,
-    /// Structs that the script has values of, and where first.
+    /// Structs that the script has values of, with the first source range.
     by_value: HashMap<StructId, Span>,
-    /// The types at hand are those of a struct's fields.
+    /// Whether the current types are those of a struct's fields.
     in_fields: bool,
     /// Structs that functions of the kernel half take or return pointers to.
     pointed_to: HashSet<StructId>,
     /// Structs that the script has values of which are not only parts of other structs.
     own_values: HashSet<StructId>,
-    /// Structs whose values are made of the kernel's.
+    /// Structs whose values are converted from the kernel's.
     copied: HashSet<StructId>,
     /// Structs of the kernel that no script declares.
     kernel_structs: HashMap<String, StructId>,
-    /// What is known of their members besides.
+    /// Facts about their members that the types do not contain.
     kernel_members: crate::hir::KernelStructs,
-    /// How many parts types are made of, if more than one.
+    /// The number of parts of each type, if more than one.
     weights: HashMap<TypeId, u32>,
     /// The methods of each impl block by name.
     methods: IndexVec<ImplId, HashMap<String, FuncId>>,
@@ -134,14 +135,15 @@ struct Checker<'a> {
     counters: IndexVec<CounterId, Counter>,
     externs: IndexVec<ExternId, Extern>,
     impls: IndexVec<ImplId, Impl>,
-    /// Rings with an `on_event` somewhere.
+    /// Rings that some `on_event` has a handler for.
     handled: HashSet<RingId>,
-    /// Rings in calls of `dispatch`, and where.
+    /// Rings in calls of `dispatch`, with the source range of the argument.
     dispatched: Vec<(RingId, Span)>,
     diagnostics: &'a mut Diagnostics,
 }
 
-/// Checks a program. None if anything is wrong; the reasons are in `diagnostics`, which may hold warnings otherwise.
+/// Checks a program. None if there is an error; the reasons are in `diagnostics`, which otherwise may contain
+/// warnings.
 pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics) -> Option<Hir> {
     let (types, known, predeclared) = predeclared::declare();
     let mut checker = Checker {
@@ -215,7 +217,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     if checker.diagnostics.has_errors() {
         return None;
     }
-    // Members that were used last are parts of structs that hold structs of the kernel.
+    // Members that were added last may belong to structs that contain structs of the kernel.
     checker.types.seal_again();
     let Checker {
         types, known, kernel_members, globals, maps, rings, configs, counters, externs, impls, ..
@@ -248,7 +250,7 @@ impl Checker<'_> {
         self.diagnostics.report(diagnostic);
     }
 
-    /// Refuses what 0.1.1 does not have, if the script must be portable to it.
+    /// Reports a construct that 0.1.1 does not have, if the script must be portable to it.
     fn strict(&mut self, span: Span, what: &str) {
         if self.options.strict_011 {
             self.report(
@@ -258,7 +260,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns about imports of the unit at hand that nothing uses.
+    /// Warns about unused imports of the current unit.
     fn check_imports(&mut self, imports: &[Import]) {
         let used = std::mem::take(&mut self.used_imports);
         for import in imports.iter().filter(|import| !matches!(import.target, ImportTarget::Missing)) {
@@ -270,7 +272,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The name of a declaration as the whole program knows it: with its module's before a `.`.
+    /// Returns the name of a declaration in the whole program: with its module's before a `.`.
     fn full_name(&self, name: &ast::Ident) -> String {
         match &self.module {
             Some(module) => format!("{module}.{}", name.name),
@@ -279,12 +281,12 @@ impl Checker<'_> {
     }
 }
 
-/// `1 argument`, `2 arguments`.
+/// Formats a number of arguments: `1 argument`, `2 arguments`.
 fn count(arguments: usize) -> String {
     count_of(arguments, "argument")
 }
 
-/// `1 parameter`, `2 parameters`.
+/// Formats a number of things: `1 parameter`, `2 parameters`.
 fn count_of(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! What a script reaches of the modules that it imports.
+//! Items that a script uses from the modules that it imports.
 
 use super::Checker;
 use super::names::Symbol;
@@ -8,7 +8,8 @@ use crate::hir::FunctionKind;
 use crate::types::TypeId;
 
 impl Checker<'_> {
-    /// `module.name` as what is called: an exported function; `None` if it was reported. `unit` is that of the module.
+    /// Resolves the callee `module.name`, an exported function; `None` if an error was reported. `unit` is
+    /// that of the module.
     pub(super) fn module_member(&mut self, unit: usize, module: &str, name: &ast::Ident) -> Option<Symbol> {
         let names = &self.modules[unit];
         let error = match names.own(&name.name) {
@@ -45,7 +46,7 @@ impl Checker<'_> {
         None
     }
 
-    /// `module.Type`.
+    /// Resolves the type `module.Type`.
     pub(super) fn module_type(&mut self, module: &ast::Ident, name: &ast::Ident) -> TypeId {
         let error = self.types.common().error;
         self.used_imports.insert(module.name.clone());

@@ -1,4 +1,5 @@
-//! The names of a file: one space for types, enumerators, functions, maps and all else at top level.
+//! The names of a file: one namespace for types, enumerators, functions, maps and everything else at top
+//! level.
 
 use crate::index::FastMap;
 use std::rc::Rc;
@@ -7,7 +8,7 @@ use crate::hir::{ConfigId, CounterId, ExternId, FuncId, GlobalId, ImplId, MapId,
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// What a name at top level means.
+/// The meaning of a name at top level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Symbol {
     /// A type or alias.
@@ -16,32 +17,32 @@ pub(super) enum Symbol {
     Enumerator(TypeId, u64),
     /// A constant: its value and type.
     Const(i128, TypeId),
-    /// A function.
+    /// A function with its id.
     Function(FuncId),
-    /// A global variable.
+    /// A variable at top level.
     Global(GlobalId),
-    /// A map.
+    /// A map with its id.
     Map(MapId),
-    /// A ring buffer.
+    /// A ring buffer with its id.
     Ring(RingId),
-    /// A config block.
+    /// A config block with its id.
     Config(ConfigId),
-    /// A counter.
+    /// A counter with its id.
     Counter(CounterId),
-    /// An `extern`.
+    /// A helper or kfunc of an `extern`.
     Extern(ExternId),
-    /// An impl block.
+    /// An impl block with its id.
     Impl(ImplId),
     /// An imported module: by its position in `Checker::modules`.
     Module(usize),
     /// An imported Python file: by its position in `Checker::python`.
     Python(usize),
-    /// Something whose declaration was refused: fits everywhere.
+    /// An item whose declaration was rejected: fits everywhere.
     Error,
 }
 
 impl Symbol {
-    /// The word in messages.
+    /// Returns the kind of the symbol as a word for messages.
     pub(super) fn what(self) -> &'static str {
         match self {
             Symbol::Type(_) => "a type",
@@ -61,11 +62,11 @@ impl Symbol {
     }
 }
 
-/// A name the compiler declares.
+/// A name that the compiler declares.
 #[derive(Debug, Clone, Copy)]
 struct Predeclared {
     symbol: Symbol,
-    /// A script's own name hides it.
+    /// Whether a script's own name hides it.
     weak: bool,
 }
 
@@ -76,11 +77,11 @@ pub(super) struct SymbolTable {
     own: FastMap<String, (Symbol, Span)>,
 }
 
-/// Why a name cannot be declared.
+/// The reason why a name cannot be declared.
 pub(super) enum Taken {
     /// The compiler declares it.
     Predeclared,
-    /// The script does, there.
+    /// The script declares it, at this source range.
     At(Span),
 }
 
@@ -89,7 +90,7 @@ impl SymbolTable {
         Rc::make_mut(&mut self.predeclared).insert(name, Predeclared { symbol, weak });
     }
 
-    /// The names of another unit: predeclared ones only.
+    /// Returns the names that another unit starts with: predeclared ones only.
     pub(super) fn fresh(&self) -> SymbolTable {
         SymbolTable { predeclared: Rc::clone(&self.predeclared), own: FastMap::default() }
     }
@@ -110,12 +111,12 @@ impl SymbolTable {
         own.or_else(|| self.predeclared.get(name).map(|one| one.symbol))
     }
 
-    /// The symbol that the script itself declares under this name.
+    /// Returns the symbol that the script itself declares under this name.
     pub(super) fn own(&self, name: &str) -> Option<Symbol> {
         self.own.get(name).map(|(symbol, _)| *symbol)
     }
 
-    /// The symbol that the compiler declares under this name.
+    /// Returns the symbol that the compiler declares under this name.
     pub(super) fn predeclared(&self, name: &str) -> Option<Symbol> {
         self.predeclared.get(name).map(|one| one.symbol)
     }
@@ -125,12 +126,12 @@ impl SymbolTable {
         self.predeclared.get(name).is_some_and(|one| !one.weak)
     }
 
-    /// Where the script declares a name.
+    /// Returns the source range of the script's declaration of a name.
     pub(super) fn declared_at(&self, name: &str) -> Option<Span> {
         self.own.get(name).map(|(_, span)| *span)
     }
 
-    /// The script's own names of symbols that `wanted` accepts, in a fixed order.
+    /// Returns the script's own names of symbols that `wanted` accepts, in a fixed order.
     pub(super) fn all_own(&self, wanted: impl Fn(Symbol) -> bool) -> Vec<&str> {
         let own = self.own.iter().filter(|(_, (symbol, _))| wanted(*symbol)).map(|(name, _)| name.as_str());
         let mut names: Vec<_> = own.collect();
@@ -138,7 +139,7 @@ impl SymbolTable {
         names
     }
 
-    /// All names of symbols that `wanted` accepts, in a fixed order.
+    /// Returns all names of symbols that `wanted` accepts, in a fixed order.
     pub(super) fn all(&self, wanted: impl Fn(Symbol) -> bool) -> Vec<&str> {
         let predeclared = self.predeclared.iter().map(|(name, one)| (*name, one.symbol));
         let own = self.own.iter().map(|(name, (symbol, _))| (name.as_str(), *symbol));

@@ -1,8 +1,10 @@
-//! Which parameters of a program point to objects of the kernel that the verifier lets it read like its own memory (3.7).
+//! Finds the parameters of a program that point to kernel objects which the verifier lets it read directly
+//! (3.7).
 //!
-//! These are pointers to structs in the arguments of raw tracepoints and of methods of struct_ops, if the script gives them
-//! the types that the kernel's BTF does. Arguments of other functions of the kernel may point into a process: BTF does not
-//! tell, unless clang built the kernel. Such an address is looked at in each run.
+//! These are pointers to structs in the arguments of raw tracepoints and of methods of struct_ops, if the
+//! script declares them with the types of the kernel's BTF. Arguments of other kernel functions may point
+//! into a process: BTF does not distinguish them, unless clang built the kernel. Such an address is checked
+//! on each access.
 //!
 //! Source: kernel/bpf/btf.c, `btf_ctx_access`, net/ipv4/bpf_tcp_ca.c, `bpf_tcp_ca_is_valid_access` (v6.12).
 
@@ -11,12 +13,12 @@ use crate::hir::{FunctionKind, ProgramKind, Target};
 use crate::kernel_types::{KernelType, Pointee};
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
-/// Arguments that the verifier takes for pointers to a larger struct, which begins with the one that BTF says: in methods
-/// of the first, the second for the third.
+/// Arguments that the verifier treats as pointers to a larger struct, which begins with the one in BTF. Each
+/// line: in methods of the first struct, the second instead of the third.
 const LARGER: [(&str, &str, &str); 1] = [("tcp_congestion_ops", "tcp_sock", "sock")];
 
 impl Checker<'_> {
-    /// For each parameter of a function of a name, whether it is such a pointer.
+    /// For each parameter of a function, whether it is a pointer that the verifier reads directly.
     pub(super) fn given_objects(
         &self,
         kind: FunctionKind,

@@ -11,7 +11,7 @@ use crate::hir::{BinaryOp, Expr, ExprKind, LogicOp, UnaryOp};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// Most bytes of a string (language reference, 3.6).
+/// Maximum size of a string in bytes (language reference, 3.6).
 const MAX_STR_BYTES: u32 = 65535;
 
 impl Body<'_, '_> {
@@ -61,7 +61,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Load(lvalue), ty, span)
     }
 
-    /// Refuses operators that 0.1.1 does not have.
+    /// Rejects operators that 0.1.1 does not have.
     pub(super) fn strict_operator(&mut self, op: ast::BinaryOp, span: Span) {
         use ast::BinaryOp::{And, Or, Shl, Shr, Xor};
         if matches!(op, And | Or | Xor | Shl | Shr) {
@@ -80,21 +80,21 @@ impl Body<'_, '_> {
         self.error_expr(span)
     }
 
-    /// The result of a minus is signed and wide enough: u8 gives i16, u16 i32, u32 i64.
+    /// Negates a value. The result is signed and one size wider: i16 for u8, i32 for u16, i64 for u32.
     fn negate(&mut self, value: Typed, int: IntType, span: Span) -> Typed {
         let result = if int.signed { int } else { IntType { bits: int.bits * 2, signed: true } };
         let ty = self.int_type(result);
         match value.constant {
             Some(constant) => self.fold(-constant, result, ty, span),
             None => {
-                // Not an assignment: u8 and i16 do not combine, but a minus goes from one to the other.
+                // Not an assignment: u8 and i16 do not combine, but a minus converts from one to the other.
                 let operand = self.convert_int(value, ty);
                 self.make(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), ty, span)
             }
         }
     }
 
-    /// A constant that has a type of its own.
+    /// Returns a constant with a type of its own.
     fn fold(&mut self, value: i128, int: IntType, ty: TypeId, span: Span) -> Typed {
         if int.value(value as u64) != value {
             let text = format!("constant arithmetic overflows `{}`", self.type_name(ty));
@@ -191,7 +191,7 @@ impl Body<'_, '_> {
         self.make(ExprKind::Binary(hir_op, Box::new(left), Box::new(right)), ty, span)
     }
 
-    /// `a + b` on strings: as long as both together.
+    /// Concatenates strings: the size is the sum of both.
     fn concat(&mut self, left: Typed, right: Typed, span: Span) -> Typed {
         let size = |ty| match self.checker.types.kind(ty) {
             TypeKind::Str(size) => *size,
@@ -211,8 +211,8 @@ impl Body<'_, '_> {
         self.make(ExprKind::Concat(Box::new(left.expr), Box::new(right.expr)), ty, span)
     }
 
-    /// An operand in the type of the arithmetic, into which it always fits or wraps by the language's rule. Where wrapping
-    /// changes the result, a literal that does not fit is reported.
+    /// Converts an operand to the type of the arithmetic, into which it always fits or wraps by the
+    /// language's rule. Reports a literal that does not fit where wrapping changes the result.
     fn operand(&mut self, value: Typed, ty: TypeId, op: BinaryOp) -> Expr {
         let int = self.checker.types.scalar(ty).expect("arithmetic is done in integers");
         let span = value.expr.span;
@@ -229,8 +229,8 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Const(bits), ty, span }
     }
 
-    /// The type in which two operands are worked out. A literal that the type of the pair does not hold widens it, unless
-    /// the operator is one on bits.
+    /// Returns the type of arithmetic on two operands. A literal that the common type does not hold widens
+    /// it, unless the operator is bitwise.
     fn result_int(
         &self,
         op: ast::BinaryOp,
@@ -289,7 +289,8 @@ impl Body<'_, '_> {
         self.make(ExprKind::Binary(op, Box::new(left), Box::new(right)), bool, span)
     }
 
-    /// The type in which two values are compared; `Some(None)` if they are compared as they are.
+    /// Returns the type in which two values are compared; `Some(None)` if they are compared without
+    /// conversion.
     fn common_type(&mut self, op: ast::BinaryOp, left: &Typed, right: &Typed) -> Option<Option<TypeId>> {
         let types = &self.checker.types;
         let equality = matches!(op, ast::BinaryOp::Eq | ast::BinaryOp::Ne);
@@ -302,7 +303,7 @@ impl Body<'_, '_> {
                 let (int_a, int_b) = (types.scalar(a)?, types.scalar(b)?);
                 let enumerator = types.int(a).is_none() || types.int(b).is_none();
                 let int = match self.result_int(op, (left, int_a), (right, int_b)) {
-                    // An enum is compared with any integer, if need be in the widest type.
+                    // An enum is compared with any integer, in the widest type if necessary.
                     None if enumerator => IntType { bits: 64, signed: true },
                     other => other?,
                 };

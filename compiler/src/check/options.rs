@@ -10,21 +10,21 @@ use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
 use crate::types::{Field, TypeId, TypeKind};
 
-/// Fields that `perf_options` had.
+/// Fields of `perf_options` in older versions.
 const OLD_FIELDS: &[&str] = &["perf_type", "perf_config", "group_fd"];
-/// What `cpu:` takes besides numbers: one event for every CPU.
+/// The keyword that `cpu:` accepts besides numbers: one event for every CPU.
 const ALL: &str = "all";
 
-/// What a literal gives, by the position of the field.
+/// The values of a literal, by the position of the field.
 struct GivenOptions {
     values: Vec<Option<Expr>>,
     spans: Vec<Option<Span>>,
-    /// Nothing was reported.
+    /// Whether no error was reported.
     sound: bool,
 }
 
 impl Body<'_, '_> {
-    /// `perf_options { .. }`.
+    /// Checks `perf_options { .. }`.
     pub(super) fn options_literal(
         &mut self,
         name: &ast::Ident,
@@ -48,7 +48,7 @@ impl Body<'_, '_> {
         }
         self.check_combinations(&given, span);
         if names_a_task(&given) && given.values[options::CPU].is_none() {
-            // CPU 0, the default, would be a part of what these tasks do, and nobody asked for it.
+            // CPU 0, the default, would only count a part of the work of these tasks.
             given.values[options::CPU] = Some(self.any_cpu(span));
         }
         let values = (0..declared.len())
@@ -105,7 +105,7 @@ impl Body<'_, '_> {
         given
     }
 
-    /// The word `all`, unless the script has something of that name.
+    /// Whether a value is the keyword `all`, unless the script declares that name.
     fn is_every_cpu(&self, value: &ast::Expr) -> bool {
         match &strip(value).kind {
             ast::ExprKind::Name(name) => {
@@ -115,7 +115,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The value given for a field of `perf_options`.
+    /// Checks the value of a field of `perf_options`.
     pub(super) fn option_value(&mut self, field: usize, value: &ast::Expr, ty: TypeId) -> Expr {
         match field {
             options::EVENT => self.event_value(value),
@@ -124,7 +124,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The default of a field of `perf_options`; that of `event`, which has none, is never used.
+    /// Returns the default of a field of `perf_options`; that of `event`, which has none, is never used.
     fn default_option(&mut self, field: usize, span: Span) -> Expr {
         let common = self.common();
         let (value, ty) = match field {
@@ -146,7 +146,7 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Const(value), ty, span }
     }
 
-    /// What the event of a counter is opened with: every task on every CPU.
+    /// Returns the options of a counter's event: every task on every CPU.
     pub(super) fn counter_options(&mut self, event: Expr, span: Span) -> Expr {
         let ty = self.checker.known.perf_options;
         let TypeKind::Struct(id) = *self.checker.types.kind(ty) else { return self.error_expr(span).expr };
@@ -172,7 +172,7 @@ impl Body<'_, '_> {
     fn group_value(&mut self, value: &ast::Expr) -> Expr {
         let known = self.checker.known;
         if matches!(strip(value).kind, ast::ExprKind::Null) {
-            // Not the number of one that failed: of that the reason is known.
+            // `null` is not a failed attachment, whose error would already be reported.
             return self.attachment_constant(0, value.span);
         }
         let found = self.expr(value, Some(known.perf_attachment)).expr;
@@ -188,7 +188,7 @@ impl Body<'_, '_> {
         self.error_expr(value.span).expr
     }
 
-    /// Reports options that cannot work whatever the machine.
+    /// Reports combinations of options that cannot work on any machine.
     fn check_combinations(&mut self, given: &GivenOptions, span: Span) {
         let constant = |field: usize, default: i32| match &given.values[field] {
             Some(Expr { kind: ExprKind::Const(bits), .. }) => Some(*bits as u32 as i32),
@@ -215,7 +215,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Reports the fields of older versions, with what to write now.
+    /// Reports the fields of older versions, with their replacement.
     fn old_fields(&mut self, fields: &[(ast::Ident, ast::Expr)]) -> bool {
         let position = |name: &str| fields.iter().position(|(field, _)| field.name == name);
         let (ty, config) = (position("perf_type"), position("perf_config"));
@@ -253,12 +253,12 @@ impl Body<'_, '_> {
     }
 }
 
-/// Whether tasks are named by something else than `pid`.
+/// Whether tasks are selected by a field other than `pid`.
 fn names_a_task(given: &GivenOptions) -> bool {
     [options::PROCESS, options::COMMAND].iter().any(|field| given.values[*field].is_some())
 }
 
-/// The event that a value names.
+/// Returns the event that a value names.
 fn event_name(value: &ast::Expr) -> Option<&str> {
     let ast::ExprKind::Name(name) = &strip(value).kind else { return None };
     EVENTS.iter().any(|event| event.name == *name).then_some(name)

@@ -1,4 +1,5 @@
-//! `attach` with options, `read` and what else takes an attachment (language reference, chapter 10).
+//! `attach` with options, `read`, and the other builtins that take an attachment (language reference, chapter
+//! 10).
 
 use super::expr::Typed;
 use super::function::Body;
@@ -13,7 +14,7 @@ use crate::types::TypeKind;
 pub(super) const ATTACH_FORM: &str = "write `attach(handle, perf_options { event: page_faults, pid: 0, cpu: -1 }, 0)`, or `attach(perf_options { .. })` to count without a program";
 const TARGET_FORM: &str = "write `attach(handle, \"eth0\", 0)` for a program with a target";
 
-/// What a read of the old perf interface is called now: what stands before the argument and behind it.
+/// Reads of the old perf interface, each with the text after the argument in its replacement.
 const OLD_CALLS: &[(&str, &str)] = &[("read_raw", ".raw"), ("read_details", ""), ("read_group", ".values")];
 
 impl Body<'_, '_> {
@@ -61,7 +62,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `attach(options)`: the event is only counted.
+    /// Checks `attach(options)`: the event is only counted.
     fn attach_counting(&mut self, options: &ast::Expr, span: Span) -> Typed {
         let known = self.checker.known;
         let options = self.expr(options, None).expr;
@@ -81,7 +82,7 @@ impl Body<'_, '_> {
         self.user_builtin(builtin, known.perf_attachment, span)
     }
 
-    /// `attach(handle, options, flags)`.
+    /// Checks `attach(handle, options, flags)`.
     fn attach_event(&mut self, program: Expr, options: Expr, flags: &ast::Expr, span: Span) -> Typed {
         if program.ty != self.common().program {
             let text = format!("expected a program handle, found `{}`", self.type_name(program.ty));
@@ -164,7 +165,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `enable`, `disable` and `reset`.
+    /// Checks `enable`, `disable` and `reset`.
     pub(super) fn switch_call(
         &mut self,
         name: &str,

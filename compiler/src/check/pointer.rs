@@ -1,4 +1,4 @@
-//! Pointers: taking addresses, following them, arithmetic (language reference, 3.7).
+//! Pointers: addresses, dereferences, arithmetic (language reference, 3.7).
 
 use super::expr::Typed;
 use super::function::{Body, Scoped};
@@ -14,7 +14,7 @@ use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 const I64: IntType = IntType { bits: 64, signed: true };
 
 impl Body<'_, '_> {
-    /// The place that a pointer points to; `None` if it was reported.
+    /// Returns the pointee as an lvalue; `None` if an error was reported.
     pub(super) fn follow(&mut self, pointer: Expr, span: Span) -> Option<Lvalue> {
         if self.checker.types.is_error(pointer.ty) {
             return None;
@@ -34,11 +34,11 @@ impl Body<'_, '_> {
         Some(Lvalue { kind: LvalueKind::Deref(Box::new(pointer)), ty: to, span })
     }
 
-    /// `*p` as a place.
+    /// Checks `*p` as an lvalue.
     pub(super) fn deref_lvalue(&mut self, operand: &ast::Expr, span: Span) -> Option<Lvalue> {
         let pointer = self.expr(operand, None).expr;
         let lvalue = self.follow(pointer, span)?;
-        // A struct of the kernel is copied member by member; of a context only members can be read.
+        // A struct of the kernel is copied member by member; a context can only be read by members.
         if self.is_opaque(lvalue.ty) && (!self.is_kernels_struct(lvalue.ty) || self.is_record(lvalue.ty)) {
             let text = format!("`{}` cannot be read as a whole", self.type_name(lvalue.ty));
             self.report(Diagnostic::error(407, span, text).help("read its members with `->`"));
@@ -47,7 +47,7 @@ impl Body<'_, '_> {
         Some(lvalue)
     }
 
-    /// A struct that is only ever behind a pointer.
+    /// Whether a struct only ever appears as a pointee.
     fn is_opaque(&self, ty: TypeId) -> bool {
         match self.checker.types.kind(ty) {
             TypeKind::Struct(id) => matches!(
@@ -58,7 +58,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A record of a tracepoint.
+    /// Whether a type is the record of a tracepoint.
     fn is_record(&self, ty: TypeId) -> bool {
         match self.checker.types.kind(ty) {
             TypeKind::Struct(id) => self.checker.types.struct_def(*id).name.starts_with("trace_event_raw_"),
@@ -66,7 +66,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `&place`.
+    /// Checks `&lvalue`, the address of an lvalue.
     pub(super) fn address_of(&mut self, operand: &ast::Expr, span: Span) -> Typed {
         let reason = match &strip(operand).kind {
             ast::ExprKind::Name(name) => match (self.lookup(name), self.checker.names.get(name)) {
@@ -140,7 +140,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// `pointer ± integer`, `pointer - pointer`; `None` if no operand is a pointer.
+    /// Checks `pointer ± integer` and `pointer - pointer`; `None` if no operand is a pointer.
     pub(super) fn pointer_arithmetic(
         &mut self,
         op: ast::BinaryOp,
@@ -156,7 +156,8 @@ impl Body<'_, '_> {
                 let kind = ExprKind::Distance(Box::new(left.expr.clone()), Box::new(right.expr.clone()));
                 Some(self.make(kind, u64, span))
             }
-            // In tc programs packet pointers are numbers too (4.4): the distance from one that was kept as a number.
+            // In tc programs packet pointers are numbers, too (4.4): the distance from a pointer that is
+            // stored as a number.
             (ast::BinaryOp::Sub, (TypeKind::Ptr(_), TypeKind::Int(_)))
                 if self.packet_numbers() && right.constant.is_none() && right.expr.ty == u64 =>
             {
@@ -205,20 +206,20 @@ impl Body<'_, '_> {
         self.make(kind, pointer.expr.ty, span)
     }
 
-    /// A pointer as a number.
+    /// Converts a pointer to a number.
     pub(super) fn address(&mut self, pointer: Expr) -> Expr {
         let (ty, span) = (self.checker.types.common().u64, pointer.span);
         Expr { kind: ExprKind::Convert(Box::new(pointer)), ty, span }
     }
 
-    /// Whether packet pointers may be used as `u64` here: 0.1.1 types them so in tc programs.
+    /// Whether packet pointers may be used as `u64` here, as 0.1.1 types them in tc programs.
     pub(super) fn packet_numbers(&mut self) -> bool {
         let context = self.checker.known.skb_context;
         let pointer = self.checker.types.intern(TypeKind::Ptr(context));
         self.params.iter().any(|param| self.locals[*param].ty == pointer)
     }
 
-    /// Compares a pointer with a pointer or a number; `None` if neither operand is a pointer.
+    /// Checks the comparison of a pointer with a pointer or a number; `None` if neither operand is a pointer.
     pub(super) fn pointer_comparison(
         &mut self,
         op: BinaryOp,
@@ -267,7 +268,8 @@ impl Body<'_, '_> {
         (address, number)
     }
 
-    /// Whether a pointer is one that the kernel gave: a parameter of a program that is no context, or what lies behind one.
+    /// Whether a pointer comes from the kernel: a parameter of a program other than the context, or a pointer
+    /// read through one.
     pub(super) fn is_kernel_pointer(&self, pointer: &Expr) -> bool {
         match &pointer.kind {
             ExprKind::Load(lvalue) => self.is_kernel_lvalue(lvalue),
@@ -295,7 +297,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Whether what a pointer leads to may be written; reports why not.
+    /// Whether the pointee of a pointer may be written; reports why not.
     pub(super) fn check_write_through(&mut self, lvalue: &Lvalue, span: Span) -> bool {
         let LvalueKind::Field { base, field } = &lvalue.kind else { return true };
         let LvalueKind::Deref(_) = base.kind else { return true };

@@ -1,4 +1,4 @@
-//! The types and enumerators that every script finds declared.
+//! The types and enumerators that are declared in every script.
 
 use super::names::{Symbol, SymbolTable};
 use crate::builtins::context::REGISTERS;
@@ -66,7 +66,7 @@ const TC_ACTIONS: &[(&str, i32)] = &[
     ("TC_ACT_TRAP", 8),
 ];
 
-/// The language's own numbers.
+/// The flags of `new`, with the language's own numbers.
 const GFP_FLAGS: &[(&str, i32)] = &[("GFP_KERNEL", 1), ("GFP_ATOMIC", 2)];
 
 fn enumeration(
@@ -86,7 +86,7 @@ fn enumeration(
     ty
 }
 
-/// `pt_regs`: the registers by the names that `builtins::context` gives them.
+/// Declares `pt_regs`: the registers by their names in `builtins::context`.
 fn registers(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let u64 = types.common().u64;
     let fields: Vec<_> = REGISTERS.iter().map(|register| (register.name, u64)).collect();
@@ -95,7 +95,7 @@ fn registers(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     ty
 }
 
-/// The context of programs on packets and sockets.
+/// Declares the context of programs on packets and sockets.
 fn packet_context(types: &mut Types, names: &mut SymbolTable, found: &ContextStruct, weak: bool) -> TypeId {
     let fields: Vec<_> =
         found.fields.iter().map(|field| (field.name, member_type(types, field.ty))).collect();
@@ -113,7 +113,7 @@ fn member_type(types: &mut Types, ty: MemberType) -> TypeId {
         MemberType::U64 => common.u64,
         MemberType::I32 => common.i32,
         MemberType::I64 => common.i64,
-        // Kernel structs behind a context are opaque: programs pass them to helpers.
+        // Kernel structs that a context points to are opaque: programs pass them to helpers.
         MemberType::PacketStart
         | MemberType::PacketEnd
         | MemberType::PacketMeta
@@ -136,7 +136,7 @@ fn perf_event(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     ty
 }
 
-/// The order of the fields is that of `builtins::perf::options`.
+/// Declares `perf_options`. The order of the fields is that of `builtins::perf::options`.
 fn options(types: &mut Types, names: &mut SymbolTable, known: KnownTypes) -> TypeId {
     let common = types.common();
     let text = types.str_type(OPTION_TEXT);
@@ -173,7 +173,7 @@ fn options(types: &mut Types, names: &mut SymbolTable, known: KnownTypes) -> Typ
     structure(types, names, "perf_options", &fields)
 }
 
-/// The order of the fields is that of `builtins::perf::reading`.
+/// Declares `perf_read`. The order of the fields is that of `builtins::perf::reading`.
 fn reading(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let common = types.common();
     let values = types.intern(TypeKind::Array(common.i64, SNAPSHOT_ENTRIES));

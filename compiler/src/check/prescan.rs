@@ -1,5 +1,6 @@
-//! What must be known of a variable before its first use: whether it is set from map elements only, and whether it is
-//! compared with `null`; and which types a body names. One walk over a body before it is checked, with the language's scopes.
+//! Facts about a variable that are needed before its first use: whether it is set from map elements only, and
+//! whether it is compared with `null`; and the types that a body names. One traversal of a body before it is
+//! checked, with the language's scopes.
 
 use std::collections::HashMap;
 
@@ -9,20 +10,20 @@ use crate::ast::{
 };
 use crate::source::Span;
 
-/// How a variable is used.
+/// The uses of a variable.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Uses {
-    /// Set from `x[k]`, or from a queue, at least once.
+    /// Whether it is set from `x[k]`, or from a queue, at least once.
     pub(super) from_element: bool,
-    /// Set from something else at least once.
+    /// Whether it is set from another expression at least once.
     pub(super) from_other: bool,
-    /// Compared with `null` at least once.
+    /// Whether it is compared with `null` at least once.
     pub(super) null_tested: bool,
-    /// Assigned at least once after its declaration.
+    /// Whether it is assigned at least once after its declaration.
     pub(super) assigned: bool,
 }
 
-/// The variables of one function, by the place of their name in their declaration.
+/// The variables of one function, by the source range of their name in their declaration.
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
     uses: HashMap<Span, Uses>,
@@ -34,12 +35,12 @@ pub(super) struct Prescan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamedType {
     pub(super) name: String,
-    /// The name stands behind `*`.
+    /// Whether the name stands after `*`.
     pub(super) is_pointee: bool,
 }
 
 impl Prescan {
-    /// `is_map` tells whether a name at top level is a map.
+    /// Scans a body. `is_map` returns whether a name at top level is a map.
     pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
         let mut visitor = PrescanVisitor {
             uses: HashMap::new(),
@@ -53,7 +54,7 @@ impl Prescan {
         Prescan { uses: visitor.uses, has_nulls: visitor.has_nulls, named: visitor.named }
     }
 
-    /// The types that the body names.
+    /// Returns the types that the body names.
     pub(super) fn named(&self) -> &[NamedType] {
         &self.named
     }
@@ -63,7 +64,7 @@ impl Prescan {
         self.has_nulls
     }
 
-    /// How the variable declared here is used.
+    /// Returns the uses of the variable declared at this source range.
     pub(super) fn uses(&self, declared: Span) -> Uses {
         self.uses.get(&declared).copied().unwrap_or_default()
     }
@@ -84,7 +85,7 @@ impl<'a> PrescanVisitor<'a> {
         }
     }
 
-    /// The uses of the variable that a name means here.
+    /// Returns the uses of the variable that a name means in the current scope.
     fn variable(&mut self, name: &str) -> Option<&mut Uses> {
         let declared = self.scopes.iter().rev().find_map(|scope| scope.get(name))?;
         Some(self.uses.entry(*declared).or_default())
@@ -219,7 +220,7 @@ impl<'a> PrescanVisitor<'a> {
                 self.expr(right);
             }
             ExprKind::Unary(UnaryOp::AddrOf, inner) => {
-                // Whoever has the address may set it.
+                // Any holder of the address may set the variable.
                 if let ExprKind::Name(name) = &strip(inner).kind {
                     self.variable(name).into_iter().for_each(|uses| uses.assigned = true);
                 }
@@ -296,12 +297,12 @@ impl<'a> PrescanVisitor<'a> {
     }
 }
 
-/// Whether this is `null`.
+/// Whether an expression is `null`, with or without parentheses.
 pub(super) fn is_null(expr: &Expr) -> bool {
     matches!(strip(expr).kind, ExprKind::Null)
 }
 
-/// An expression without the parentheses around it.
+/// Returns an expression without the parentheses around it.
 pub(super) fn strip(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Paren(inner) => strip(inner),

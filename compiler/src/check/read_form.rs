@@ -1,4 +1,5 @@
-//! Chooses how each `read` is done: one counter where the script looks at nothing else, the whole group otherwise.
+//! Chooses the form of each `read`: one counter where the script uses nothing else, the whole group
+//! otherwise.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ pub(super) fn choose(block: &mut Block) {
     visit_mut::block(&mut Narrow { whole: uses.whole }, block);
 }
 
-/// Collects locals of which more is used than the scalar fields of a `perf_read`.
+/// Collects locals of which other fields than the scalar ones of a `perf_read` are used.
 struct WholeUses {
     whole: HashSet<LocalId>,
 }
@@ -29,7 +30,7 @@ impl Visitor for WholeUses {
     }
 }
 
-/// The local of a place that is not one of the scalar fields of it.
+/// Returns the local of an lvalue that is not one of the local's scalar fields.
 fn used_beyond_scalars(lvalue: &Lvalue) -> Option<LocalId> {
     match &lvalue.kind {
         LvalueKind::Local(local) => Some(*local),
@@ -70,7 +71,7 @@ impl VisitorMut for Narrow {
         }
     }
 
-    /// `read(x).raw` wherever it stands.
+    /// `read(x).raw` in any expression.
     fn lvalue(&mut self, lvalue: &mut Lvalue) {
         if let LvalueKind::Field { base, field } = &mut lvalue.kind
             && let (LvalueKind::Value(value), true) = (&mut base.kind, is_scalar(*field))

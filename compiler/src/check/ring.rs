@@ -19,7 +19,7 @@ const METHODS: &[(&str, Half, usize)] = &[
 ];
 
 impl Body<'_, '_> {
-    /// `r.method(args)`.
+    /// Checks a call of `r.method(args)`.
     pub(super) fn ring_method(
         &mut self,
         ring: RingId,
@@ -69,7 +69,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A function of the userspace half that takes a record.
+    /// Checks an argument that names a userspace function which takes a record.
     fn handler(&mut self, arg: &ast::Expr, record: TypeId) -> Option<FuncId> {
         if self.checker.types.is_error(record) {
             return None;
@@ -106,7 +106,7 @@ impl Body<'_, '_> {
         Some(id)
     }
 
-    /// `dispatch(r1, r2, timeout_ms)`.
+    /// Checks `dispatch(r1, r2, timeout_ms)`.
     pub(super) fn dispatch_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         if args.is_empty() {
             self.report(
@@ -141,7 +141,7 @@ impl Body<'_, '_> {
         self.user_builtin(UserBuiltin::Dispatch { rings, timeout_ms }, self.common().i32, span)
     }
 
-    /// The last argument, if it is no ring: milliseconds.
+    /// Checks the last argument if it is not a ring: milliseconds.
     fn timeout(&mut self, arg: &ast::Expr) -> Option<Expr> {
         let symbol = self.top_symbol(arg);
         if matches!(symbol, Some(Symbol::Map(_) | Symbol::Config(_) | Symbol::Counter(_) | Symbol::Type(_))) {
@@ -177,7 +177,7 @@ impl Body<'_, '_> {
 }
 
 impl Checker<'_> {
-    /// Reports rings that are dispatched and have no handler, once all bodies were looked at.
+    /// Reports rings that are dispatched but have no handler, after all bodies were checked.
     pub(super) fn check_handlers(&mut self) {
         for (ring, span) in std::mem::take(&mut self.dispatched) {
             let one = &self.rings[ring];

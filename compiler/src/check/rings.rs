@@ -56,7 +56,8 @@ impl Checker<'_> {
         self.declare_name(&global.name, Symbol::Ring(id));
     }
 
-    /// A userspace function `NAME_callback` takes the records of the ring `NAME`. `first`: the first ring of this unit.
+    /// Makes a userspace function `NAME_callback` the handler of the ring `NAME`. `first` is the first ring
+    /// of this unit.
     pub(super) fn find_default_handlers(&mut self, first: usize) {
         let i32 = self.types.common().i32;
         for id in self.rings.ids().skip(first) {

@@ -1,4 +1,4 @@
-//! Signatures: what each kind of function takes and gives (language reference, 4.2 to 4.12, 11.8).
+//! Signatures: the parameters and results of each kind of function (language reference, 4.2 to 4.12, 11.8).
 
 use super::names::Symbol;
 use super::prescan::Prescan;
@@ -24,7 +24,7 @@ impl Checker<'_> {
         id
     }
 
-    /// The signature as written.
+    /// Resolves the signature as written.
     pub(super) fn signature(
         &mut self,
         function: &ast::AstFunction,
@@ -33,7 +33,7 @@ impl Checker<'_> {
         let span = function.name.span;
         let name = self.full_name(&function.name);
         let Some((kind, target)) = found else {
-            // Its types may be ones that only its kind knows.
+            // Without a kind, its types may be ones that only a certain kind of program has.
             let ret = self.types.common().error;
             return Signature { name, params: Vec::new(), ret, kind: None, target: Target::None, span };
         };
@@ -51,7 +51,7 @@ impl Checker<'_> {
         Signature { name, params, ret, kind: Some(kind), target, span }
     }
 
-    /// Notes the structs that pointers in a body of the kernel half lead to, as far as it names types.
+    /// Records the structs that pointers in a body of the kernel half point to, as far as it names types.
     fn find_pointees(&mut self, function: &ast::AstFunction) {
         let prescan = Prescan::of(&function.params, &function.body, &|_| false);
         for named in prescan.named() {
@@ -68,7 +68,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The declared result. Without one, as in 0.1.1, a call has a value: 0 if none is returned.
+    /// Returns the declared result. Without one, as in 0.1.1, a call has a value: 0 if the function returns
+    /// none.
     fn result_type(&mut self, function: &ast::AstFunction) -> TypeId {
         match &function.ret {
             Some(returns) => self.type_expr(&returns.ty, Position::Result),
@@ -144,7 +145,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A program with one parameter that points to its context.
+    /// Checks a program with one parameter that points to its context.
     fn check_context(
         &mut self,
         function: &ast::AstFunction,
@@ -175,7 +176,7 @@ impl Checker<'_> {
         self.report(Diagnostic::error(503, span, expected(kind, form)));
     }
 
-    /// `(ctx: *trace_event_raw_X)`, an integer or nothing as result.
+    /// Checks `(ctx: *trace_event_raw_X)`, with an integer or no result.
     fn check_tracepoint(&mut self, function: &ast::AstFunction, signature: &Signature) {
         let Target::Tracepoint { category, event } = &signature.target else { return };
         let declared = match signature.params.as_slice() {
@@ -217,7 +218,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The name of a struct.
+    /// Returns the name of a struct.
     pub(super) fn struct_name(&self, ty: TypeId) -> Option<String> {
         match self.types.kind(ty) {
             TypeKind::Struct(id) => Some(self.types.struct_def(*id).name.clone()),
@@ -225,7 +226,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A kfunc takes structs by pointer.
+    /// Checks a kfunc: it takes structs by pointer.
     fn check_kfunc(&mut self, function: &ast::AstFunction, signature: &Signature) {
         for (param, ty) in function.params.iter().zip(&signature.params) {
             if let TypeKind::Struct(_) = self.types.kind(*ty) {
@@ -258,7 +259,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A struct that a program's parameter points to: if the kernel has one of this name, it is that one.
+    /// Marks a struct that a program's parameter points to: if the kernel has one of this name, it is that
+    /// one.
     pub(super) fn point_to_kernel(&mut self, ty: TypeId, span: Span) {
         let TypeKind::Ptr(to) = self.types.kind(ty) else { return };
         let &TypeKind::Struct(id) = self.types.kind(*to) else { return };
@@ -285,7 +287,7 @@ impl Checker<'_> {
 }
 
 pub(super) fn expected(kind: ProgramKind, form: &str) -> String {
-    // The letters of these are spoken one by one.
+    // These names are spelled letter by letter when spoken, so they take "an".
     let article = if matches!(kind, ProgramKind::Xdp | ProgramKind::Lsm) { "an" } else { "a" };
     format!("{article} {} program must look like `fn name{form}`", kind.name())
 }

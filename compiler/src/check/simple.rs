@@ -1,5 +1,5 @@
-//! Builtins whose arguments are plain values: clocks, tasks, texts, byte order (language reference, 6.11, 11.9, 11.10
-//! and 11.13).
+//! Builtins whose arguments are plain values: clocks, tasks, strings, byte order (language reference, 6.11,
+//! 11.9, 11.10 and 11.13).
 
 use super::builtin::literal_text;
 use super::expr::Typed;
@@ -13,9 +13,9 @@ use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, MapId, MapKind, SharedBuil
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Size of the name of a task, terminator included.
+/// Size in bytes of the name of a task, terminator included.
 const COMM: u32 = 16;
-/// Size of what `symbol` gives.
+/// Size in bytes of the result of `symbol`, terminator included.
 const SYMBOL: u32 = 128;
 
 impl Body<'_, '_> {
@@ -97,7 +97,7 @@ impl Body<'_, '_> {
         self.shared_builtin(SharedBuiltin::Rate(Box::new(readings)), self.common().u64, span)
     }
 
-    /// `ntohs` and the like. A constant is turned at once.
+    /// Checks `ntohs` and the like. A constant is converted at compile time.
     pub(super) fn swap_bytes_call(&mut self, ty: TypeId, args: &[ast::Expr], span: Span) -> Typed {
         let value = self.value(&args[0], ty);
         if self.checker.types.is_error(value.ty) {
@@ -146,7 +146,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// The context of a program that runs on an event: packets have neither stack nor attachment.
+    /// Checks the context argument of a program that runs on an event: programs on packets have neither stack
+    /// nor attachment.
     fn event_context(&mut self, arg: &ast::Expr) -> Option<Expr> {
         let value = self.expr(arg, None).expr;
         let types = &self.checker.types;
@@ -189,7 +190,7 @@ impl Body<'_, '_> {
         None
     }
 
-    /// `exec("script.py")`: the host decides whether it does anything.
+    /// Checks `exec("script.py")`: the host decides whether it has an effect.
     pub(super) fn exec_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let Some(path) = literal_text(&args[0]).filter(|path| path.ends_with(b".py")) else {
             self.report(Diagnostic::error(
@@ -231,7 +232,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// A type that the parser could only take for an expression: `T`, `module.T`, `T[4]`.
+/// Returns the type if an expression is one that the parser took for an expression: `T`, `module.T`, `T[4]`.
 fn as_type(expr: &ast::Expr) -> Option<ast::TypeExpr> {
     let span = expr.span;
     let kind = match &expr.kind {

@@ -13,11 +13,11 @@ use crate::hir::{Block, Expr, ExprKind, FunctionKind, Lvalue, LvalueKind, Stmt, 
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Most elements of a local array (language reference, 3.8).
+/// Maximum number of elements of a local array (language reference, 3.8).
 const MAX_LOCAL_ELEMENTS: u64 = 1000;
 
 impl Body<'_, '_> {
-    /// A block in a scope of its own.
+    /// Checks a block in a scope of its own.
     pub(super) fn block(&mut self, block: &ast::Block) -> Block {
         self.scoped(|body| {
             let mut stmts = Vec::new();
@@ -26,12 +26,12 @@ impl Body<'_, '_> {
         })
     }
 
-    /// A block after which more follows.
+    /// Checks a block that is not the end of the function.
     pub(super) fn inner_block(&mut self, block: &ast::Block) -> Block {
         self.not_last(|body| body.block(block))
     }
 
-    /// Runs `inner` where the function goes on afterwards.
+    /// Runs `inner` for code that is not the end of the function.
     pub(super) fn not_last<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> T {
         let tail = std::mem::take(&mut self.tail);
         let result = inner(self);
@@ -124,7 +124,7 @@ impl Body<'_, '_> {
         Some(StmtKind::Let { local, init: Some(value) })
     }
 
-    /// `var p = watch` with a program: the name stands for the program from now on.
+    /// Checks `var p = watch` with a program: the name stands for the program from now on.
     fn program_alias(&mut self, name: &ast::Ident, init: &ast::Expr) -> bool {
         let Some(Symbol::Function(id)) = self.named_symbol(init) else { return false };
         if !self.checker.signatures[id].kind.is_some_and(FunctionKind::is_program) {
@@ -145,7 +145,7 @@ impl Body<'_, '_> {
         value
     }
 
-    /// The type of a variable that is declared by its value alone.
+    /// Returns the type of a variable that is declared without a type.
     pub(super) fn variable_type(&mut self, value: &Expr) -> TypeId {
         let common = self.checker.types.common();
         match self.checker.types.kind(value.ty) {
@@ -200,7 +200,7 @@ impl Body<'_, '_> {
             return;
         };
         self.coerce(found, ty);
-        // Without a type of its own a complement stays as wide as its destination.
+        // Without a declared type, a complement takes the width of its destination.
         let value = if declared.is_some() { int.value(constant as u64) } else { constant };
         self.declare(name, Scoped::Const(value, ty));
     }
@@ -240,7 +240,7 @@ impl Body<'_, '_> {
         Some(StmtKind::Assign { lvalue, value })
     }
 
-    /// Refuses constants and names of programs on the left.
+    /// Rejects constants and names of programs on the left side.
     fn assignable_name(&mut self, lvalue: &ast::Expr) -> bool {
         let ast::ExprKind::Name(name) = &strip(lvalue).kind else { return true };
         let what = match (self.lookup(name), self.named_symbol(lvalue)) {
@@ -290,7 +290,7 @@ impl Body<'_, '_> {
             let value = self.coerce(moved, target.ty);
             return Some(StmtKind::Assign { lvalue: target, value });
         }
-        // The operator is checked as if it were written out; its right operand is what the statement keeps.
+        // The operator is checked as if it were written out; the statement keeps the right operand.
         let result = self.arithmetic(op, current, value, span);
         let result_span = result.expr.span;
         let ExprKind::Binary(_, _, value) = result.expr.kind else { return None };
@@ -373,7 +373,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// Whether an expression has the shape of a tail call, or of a `match` whose arms may be ones.
+/// Whether an expression has the form of a tail call, or of a `match` whose arms may be tail calls.
 pub(super) fn may_be_tail_call(expr: &ast::Expr) -> bool {
     matches!(strip(expr).kind, ast::ExprKind::Call { .. } | ast::ExprKind::Match { .. })
 }

@@ -10,10 +10,10 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::types::{EnumDef, Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
 
-/// Most structs of which each holds the one before: far above what a person writes.
+/// Maximum nesting of structs in each other: far above any handwritten script.
 const MAX_NESTING: usize = 64;
 
-/// A struct whose name is declared.
+/// A struct whose name is declared, and whose fields are not yet resolved.
 struct Declared<'a> {
     id: StructId,
     name: &'a ast::Ident,
@@ -44,7 +44,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Declares the name of a struct; none if the struct is known already.
+    /// Declares the name of a struct; none if the struct is already declared.
     fn declare_struct<'a>(&mut self, name: &'a ast::Ident, fields: &'a [FieldDecl]) -> Option<Declared<'a>> {
         if self.declared_by_header(name) || self.repeats_struct(name, fields) {
             return None;
@@ -58,8 +58,8 @@ impl Checker<'_> {
         Some(Declared { id, name, fields })
     }
 
-    /// Whether a struct says the same as the predeclared one of its name. Of a context only the names of the members
-    /// count: its types are those of the language.
+    /// Whether a struct has the same meaning as the predeclared one of its name. In a context only the names
+    /// of the members count: its types are those of the language.
     fn repeats_struct(&mut self, name: &ast::Ident, fields: &[FieldDecl]) -> bool {
         let Some(Symbol::Type(ty)) = self.names.predeclared(&name.name) else { return false };
         let &TypeKind::Struct(id) = self.types.kind(ty) else { return false };
@@ -112,7 +112,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether an enum says the same as the predeclared one of its name; a header may leave enumerators out.
+    /// Whether an enum has the same meaning as the predeclared one of its name; a header may leave
+    /// enumerators out.
     fn repeats_enum(&self, name: &ast::Ident, values: &[(&ast::Ident, i128)]) -> bool {
         let Some(Symbol::Type(ty)) = self.names.predeclared(&name.name) else { return false };
         let &TypeKind::Enum(id) = self.types.kind(ty) else { return false };
@@ -124,7 +125,7 @@ impl Checker<'_> {
         values.iter().all(known) && (self.in_header(name.span) || values.len() == def.enumerators.len())
     }
 
-    /// The value of a predeclared enumerator that no script can declare anew.
+    /// Returns the value of a predeclared enumerator that no script can redeclare.
     fn predeclared_value(&self, name: &str) -> Option<i128> {
         match self.names.predeclared(name)? {
             Symbol::Enumerator(ty, bits) if self.names.is_reserved(name) => {
@@ -169,11 +170,11 @@ impl Checker<'_> {
         self.types.struct_mut(one.id).fields = filled;
     }
 
-    /// Reports structs that contain themselves; of the others, works out the layout.
+    /// Reports structs that contain themselves; computes the layout of the others.
     fn check_nesting(&mut self, structs: &[Declared<'_>]) {
         let positions: HashMap<StructId, usize> =
             structs.iter().enumerate().map(|(at, one)| (one.id, at)).collect();
-        // How deep a struct is; 0 while it is being looked at.
+        // The nesting depth of each struct; 0 while it is being visited.
         let mut depths: HashMap<StructId, usize> = HashMap::new();
         for one in structs {
             let mut open = vec![(one.id, 0, 0)];
@@ -222,11 +223,11 @@ impl Checker<'_> {
             error = error.note(format!("`{outer}` contains it"));
         }
         self.report(error.help(format!("a pointer to it is fine: `*{}`", name.name)));
-        // Layout must end although the program is refused.
+        // Computing the layout must terminate although the program is rejected.
         self.types.struct_mut(holder).fields[field].ty = self.types.common().error;
     }
 
-    /// The struct that a value of a type consists of, alone or in an array.
+    /// Returns the struct that a value of a type consists of, alone or in an array.
     fn struct_within(&self, mut ty: TypeId) -> Option<StructId> {
         loop {
             match self.types.kind(ty) {
@@ -250,7 +251,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether any part of a value of a type is such that `wanted` holds.
+    /// Whether `wanted` accepts the kind of any part of a value of a type.
     pub(super) fn any_part(&self, ty: TypeId, wanted: impl Fn(&TypeKind) -> bool) -> bool {
         let (mut open, mut seen) = (vec![ty], HashSet::new());
         while let Some(ty) = open.pop() {

@@ -1,4 +1,4 @@
-//! Types as written to types.
+//! Resolves types: from the syntax tree to type ids.
 
 use super::Checker;
 use super::names::Symbol;
@@ -8,18 +8,18 @@ use crate::hir::{Half, MapKind};
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
-/// Where a type stands, as far as it decides what may stand there.
+/// The use of a type, as far as it restricts the allowed types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     /// A variable, field, parameter, key or value.
     Value,
-    /// A result.
+    /// The result of a function.
     Result,
-    /// Behind `*`.
+    /// The pointee of `*`.
     Pointee,
 }
 
-/// Most parts that a type may be made of: far above what a person writes, far below what fills the stack.
+/// Maximum number of parts of a type: far above any handwritten script, far below a stack overflow.
 const MAX_PARTS: u32 = 500;
 
 const OLD_SPELLINGS: &[(&str, &str)] = &[("PerfAttachment", "perf_attachment"), ("PerfRead", "perf_read")];
@@ -69,7 +69,7 @@ impl Checker<'_> {
         self.composite(TypeKind::Fn(params, ret), &parts, span)
     }
 
-    /// A type made of others, unless it is made of too many.
+    /// Creates a type from others, unless it has too many parts.
     fn composite(&mut self, kind: TypeKind, parts: &[TypeId], span: Span) -> TypeId {
         let weight = |part: &TypeId| self.weights.get(part).copied().unwrap_or(1);
         let total = parts.iter().map(weight).fold(1, u32::saturating_add);
@@ -99,7 +99,7 @@ impl Checker<'_> {
             "void" => return self.void_type(span, position),
             _ => return self.declared_type(name, span, position),
         };
-        // A scalar's word is reserved, so nothing can hide it.
+        // The names of scalars are reserved, so no declaration can hide them.
         scalar
     }
 
@@ -131,7 +131,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A context has no value; a struct of the kernel is laid out by the kernel.
+    /// Returns the type of a value. Rejects a context, which has no value, and records structs whose layout
+    /// may be the kernel's.
     fn type_by_value(&mut self, name: &str, ty: TypeId, span: Span) -> TypeId {
         let &TypeKind::Struct(id) = self.types.kind(ty) else { return ty };
         match self.types.struct_def(id).origin {
@@ -171,7 +172,7 @@ impl Checker<'_> {
         self.report(error);
     }
 
-    /// The number of a size: a literal, or a constant of the top level.
+    /// Returns the number of a size: a literal, or a constant at top level.
     pub(super) fn literal_size(&mut self, size: &Size) -> Option<IntLit> {
         let name = match size {
             Size::Int(literal) => return Some(*literal),
@@ -224,7 +225,7 @@ impl Checker<'_> {
         self.composite(TypeKind::Array(element, len.value), &[element], len.span)
     }
 
-    /// A kind of map by its word.
+    /// Returns the map kind of a keyword.
     pub(super) fn map_kind(&mut self, keyword: &ast::Ident) -> Option<MapKind> {
         if let Some(kind) = MapKind::ALL.iter().copied().find(|kind| kind.name() == keyword.name) {
             const OF_011: &[MapKind] =
@@ -244,7 +245,7 @@ impl Checker<'_> {
 
 const SCALARS: &[&str] = &["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "bool", "char"];
 
-/// Words of other languages.
+/// Type names of other languages, and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
     ("int", "i32"),
     ("long", "i64"),

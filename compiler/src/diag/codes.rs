@@ -1,4 +1,5 @@
-//! The register of codes: one page for each, in `codes/`, with the rule, its reason and two examples.
+//! The register of diagnostic codes: one page for each, in `codes/`, with the rule, its reason and two
+//! examples.
 //!
 //! A page is Markdown that people read as it is:
 //!
@@ -10,7 +11,7 @@
 //! The rule and its reason, a few lines.
 //!
 //! ```ks wrong
-//! a file that gives this code
+//! a file that causes this code
 //! ```
 //!
 //! ```ks right
@@ -18,16 +19,17 @@
 //! ```
 //! ````
 //!
-//! Words behind `wrong` and `right`: `strict` (as KernelScript 0.1.1), `build` (what only the back ends find), `test`
-//! (as `ks test` reads it), `module` (with a kernel module), `file=NAME` (the file's name, else `main.ks`). A block with only `file=NAME` is a further
-//! file of the example before it. Tests hold every example to what it says.
+//! Words after `wrong` and `right`: `strict` (as KernelScript 0.1.1), `build` (reported only by the back
+//! ends), `test` (compiled as by `ks test`), `module` (with a kernel module), `file=NAME` (the file's name,
+//! else `main.ks`). A block with only `file=NAME` is a further file of the example before it. Tests compile
+//! every example and compare the codes.
 
 use super::DiagnosticCode;
 
-/// What is known about one code.
+/// The page of one code.
 #[derive(Debug)]
 pub struct Page {
-    /// The code.
+    /// The code that the page explains.
     pub code: DiagnosticCode,
     text: &'static str,
 }
@@ -35,30 +37,30 @@ pub struct Page {
 /// One file of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExampleFile {
-    /// Its name, relative to the main file's folder.
+    /// The path relative to the main file's folder.
     pub name: String,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
 }
 
-/// A small script that gives the code, or one that does not.
+/// A small script that causes the code, or one that does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// Whether it gives the code.
+    /// Whether it causes the code.
     pub wrong: bool,
-    /// The words behind `wrong` or `right`, but `file=`.
+    /// The words after `wrong` or `right`, without `file=`.
     pub flags: Vec<String>,
-    /// The main file, then what it imports and includes.
+    /// The main file, then the files that it imports and includes.
     pub files: Vec<ExampleFile>,
 }
 
 impl Page {
-    /// The page as it stands in its file.
+    /// Returns the whole page as Markdown.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// What the first line says behind the code.
+    /// Returns the text of the first line after the code.
     pub fn title(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.split_once(": ").map_or(first, |(_, title)| title)
@@ -69,13 +71,13 @@ impl Page {
         self.text.lines().any(|line| line == "Warning.")
     }
 
-    /// The page without title and examples.
+    /// Returns the page without title and examples.
     pub fn prose(&self) -> &'static str {
         let body = self.text.split_once('\n').map_or("", |(_, body)| body);
         body.find("```").map_or(body, |at| &body[..at]).trim()
     }
 
-    /// The examples in order.
+    /// Returns the examples in their order on the page.
     pub fn examples(&self) -> Vec<Example> {
         let mut examples: Vec<Example> = Vec::new();
         let mut lines = self.text.lines();
@@ -101,17 +103,17 @@ impl Page {
     }
 }
 
-/// The page of a code.
+/// Returns the page of a code; none for an unknown code.
 pub fn page(code: DiagnosticCode) -> Option<&'static Page> {
     PAGES.binary_search_by_key(&code, |page| page.code).ok().map(|at| &PAGES[at])
 }
 
-/// All pages in the order of their codes.
+/// Returns all pages in the order of their codes.
 pub fn pages() -> &'static [Page] {
     PAGES
 }
 
-/// Reads a code as people write it: `KS0123`, `ks123`, `123`.
+/// Parses a code as people write it: `KS0123`, `ks123`, `123`.
 pub fn parse(text: &str) -> Option<DiagnosticCode> {
     let digits = match text.get(..2) {
         Some(prefix) if prefix.eq_ignore_ascii_case("ks") => &text[2..],
@@ -169,7 +171,7 @@ mod tests {
     fn every_page_teaches_with_both_examples() {
         for one in pages() {
             let kinds: Vec<bool> = one.examples().iter().map(|example| example.wrong).collect();
-            // What the compiler gets wrong itself has no lasting example.
+            // No example of an internal error stays valid: each is a defect that will be fixed.
             let wanted: &[bool] = if one.code.0 >= 9900 { &[] } else { &[true, false] };
             assert_eq!(kinds, wanted, "{}: a wrong example, then a right one", one.code);
             let lines: Vec<_> = one.prose().lines().filter(|line| !line.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Diagnostics: data until the end. Stages make them, [`render`] turns them into text.
+//! Diagnostics are plain data. The stages create them, [`render`] formats them as text.
 
 pub mod codes;
 mod near;
@@ -8,12 +8,13 @@ pub use near::{near, nears};
 
 use crate::source::Span;
 
-/// Errors above this number are counted and not kept; warnings likewise. Nobody reads more, and a file of rubbish must
-/// not fill the memory.
+/// Number of errors that are kept; further ones are only counted. The same limit applies to warnings. Nobody
+/// reads more, and a file of rubbish must not fill the memory.
 pub const MAX_KEPT: usize = 100;
 
-/// The number of a diagnostic, `KS0417`. The first two digits are the stage: 01 scanner, 02 grammar, 03 names,
-/// 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99 mistakes of the compiler.
+/// The number of a diagnostic, `KS0417`. The first two digits are the stage: 01 scanner, 02 grammar, 03
+/// names, 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99
+/// mistakes of the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiagnosticCode(pub u16);
 
@@ -23,59 +24,59 @@ impl std::fmt::Display for DiagnosticCode {
     }
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Compilation goes on.
+    /// Compilation continues after it.
     Warning,
-    /// No plugin is made.
+    /// No plugin is produced.
     Error,
 }
 
-/// A place with a few words.
+/// A source range with a short text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// The source range that is marked.
     pub span: Span,
-    /// What is there; may be empty.
+    /// The text next to it; may be empty.
     pub text: String,
 }
 
-/// A change of the text that a tool can make.
+/// A change of the source text that a tool can apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
-    /// What is replaced; empty where something is put in.
+    /// The range that is replaced; empty for an insertion.
     pub span: Span,
-    /// The new text; empty where something is taken out.
+    /// The new text; empty for a deletion.
     pub replacement: String,
     /// The change in words, without the new text: "a similar name exists".
     pub message: String,
 }
 
-/// One thing that is wrong, or questionable.
+/// One error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a diagnostic that nobody reports is lost"]
 pub struct Diagnostic {
-    /// Its number.
+    /// The code of its page.
     pub code: DiagnosticCode,
-    /// Error or warning.
+    /// Whether it stops the compilation.
     pub severity: Severity,
-    /// The headline: makes sense alone, in one line.
+    /// The headline: understandable alone, on one line.
     pub message: String,
     /// The smallest text the author would change.
     pub primary: Label,
-    /// Where the other end is.
+    /// Further source ranges that explain it.
     pub secondary: Vec<Label>,
-    /// Rules and reasons, a line each.
+    /// Rules and reasons, one line each.
     pub notes: Vec<String>,
-    /// What to do, a line each.
+    /// Advice, one line each.
     pub help: Vec<String>,
-    /// What to do, as changes of the text. Each alone is enough; several are a choice.
+    /// Advice in the form of changes. Each alone is enough; several are alternatives.
     pub suggestions: Vec<Suggestion>,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Creates an error at a source range.
     pub fn error(code: u16, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code: DiagnosticCode(code),
@@ -89,43 +90,44 @@ impl Diagnostic {
         }
     }
 
-    /// A warning at a place.
+    /// Creates a warning at a source range.
     pub fn warning(code: u16, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// A promise of the compiler's own that is broken: no fault of the script, but its author is the one who must hear of it.
+    /// Creates an internal error: a broken invariant of the compiler. The script is not at fault, but its
+    /// author has to report it.
     pub fn mistake(span: Span, what: impl Into<String>) -> Diagnostic {
         Diagnostic::error(9902, span, "ks made a mistake while compiling this")
             .note(what)
             .help("please report it with the script")
     }
 
-    /// Words beside the primary place.
+    /// Sets the text at the primary source range.
     pub fn label(mut self, text: impl Into<String>) -> Diagnostic {
         self.primary.text = text.into();
         self
     }
 
-    /// Another place.
+    /// Adds a further source range with a text.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.secondary.push(Label { span, text: text.into() });
         self
     }
 
-    /// A rule or reason.
+    /// Adds a rule or reason.
     pub fn note(mut self, text: impl Into<String>) -> Diagnostic {
         self.notes.push(text.into());
         self
     }
 
-    /// What to do.
+    /// Adds a line of advice.
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.help.push(text.into());
         self
     }
 
-    /// What to do, as a change of the text: `span` becomes `replacement`.
+    /// Adds advice in the form of a change: `span` becomes `replacement`.
     pub fn suggest(
         mut self,
         span: Span,
@@ -136,8 +138,8 @@ impl Diagnostic {
         self
     }
 
-    /// Suggests the names among `candidates` that are near to `wanted`, which stands at `span`. `what` they are names
-    /// of, in the singular: "function".
+    /// Suggests the names among `candidates` that are similar to `wanted`, which stands at `span`. `what` is
+    /// the kind of name in the singular: "function".
     pub fn suggest_near<'a>(
         self,
         span: Span,
@@ -153,15 +155,15 @@ impl Diagnostic {
         names.into_iter().fold(self, |diagnostic, name| diagnostic.suggest(span, name, message.as_str()))
     }
 
-    /// Adds a help if there is one.
+    /// Adds a line of advice if there is one.
     pub fn maybe_help(mut self, text: Option<String>) -> Diagnostic {
         self.help.extend(text);
         self
     }
 }
 
-/// The diagnostics of one compilation, in the order in which they were found: the first [`MAX_KEPT`] errors and as many
-/// warnings, and how many more there were.
+/// The diagnostics of one compilation, in the order in which they were reported: the first [`MAX_KEPT`]
+/// errors and as many warnings, and the number of further ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     all: Vec<Diagnostic>,
@@ -171,7 +173,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Adds one.
+    /// Adds a diagnostic, or only counts it above [`MAX_KEPT`].
     pub fn report(&mut self, diagnostic: Diagnostic) {
         let (kept, omitted) = match diagnostic.severity {
             Severity::Error => (&mut self.kept_errors, &mut self.omitted.errors),
@@ -185,45 +187,45 @@ impl Diagnostics {
         }
     }
 
-    /// Whether one of them is an error.
+    /// Whether at least one of them is an error.
     pub fn has_errors(&self) -> bool {
         self.kept_errors > 0
     }
 
-    /// How many errors there are, those not kept included.
+    /// Returns the number of errors, including those that were not kept.
     pub fn error_count(&self) -> usize {
         self.kept_errors + self.omitted.errors
     }
 
-    /// How many warnings there are, those not kept included.
+    /// Returns the number of warnings, including those that were not kept.
     pub fn warning_count(&self) -> usize {
         self.kept_warnings + self.omitted.warnings
     }
 
-    /// How many errors and warnings were counted and not kept; nothing if all were kept.
+    /// Returns the numbers of errors and warnings that were counted but not kept; none if all were kept.
     pub fn omitted(&self) -> Option<Omitted> {
         (self.omitted != Omitted::default()).then_some(self.omitted)
     }
 
-    /// All that were kept, by place.
+    /// Returns the kept diagnostics, sorted by source range.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut sorted: Vec<_> = self.all.iter().collect();
         sorted.sort_by_key(|one| (one.primary.span, one.code));
         sorted
     }
 
-    /// All that were kept, as found.
+    /// Returns the kept diagnostics in the order of their reports.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.all.iter()
     }
 }
 
-/// What was counted and not kept.
+/// Numbers of diagnostics that were counted but not kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Omitted {
-    /// Errors above [`MAX_KEPT`].
+    /// Number of errors above [`MAX_KEPT`].
     pub errors: usize,
-    /// Warnings above [`MAX_KEPT`].
+    /// Number of warnings above [`MAX_KEPT`].
     pub warnings: usize,
 }
 

@@ -1,27 +1,30 @@
-//! Names that a person may have meant: few letters differ, two swapped neighbours count as one.
+//! Finds similar names for suggestions: few letters differ; two swapped neighbours count as one difference.
 
-/// Names longer than this are not compared: nobody mistypes them by a letter.
+/// Maximum length of a compared name in bytes: longer ones are not typing errors of each other.
 const LONGEST: usize = 128;
 
-/// However long a name is, this many mistakes in it are too many.
+/// Maximum number of differences, however long a name is.
 const MOST_MISTAKES: usize = 5;
 
-/// How many names [`nears`] gives.
+/// Maximum number of names that [`nears`] returns.
 const MOST_NAMES: usize = 3;
 
-/// The name among `candidates` that a person may have meant by `wanted`: at most a third of its letters differ.
+/// Returns the name among `candidates` that is most similar to `wanted`: at most a third of its letters
+/// differ.
 ///
-/// Of several equally near ones the first in the order of the alphabet, whatever the order of `candidates`.
+/// Among equally similar ones it is the first in alphabetical order, whatever the order of `candidates`.
 pub fn near<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     best(wanted, candidates, 1).first().copied()
 }
 
-/// Up to three names among `candidates` that may be meant by `wanted`, the nearest first, none twice.
+/// Returns up to three names among `candidates` that are similar to `wanted`, the most similar first, without
+/// duplicates.
 pub fn nears<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     best(wanted, candidates, MOST_NAMES)
 }
 
-/// The `most` best names; what cannot get among them any more is given up early, so many candidates are no burden.
+/// Returns the `most` best names. A candidate that cannot be among them is abandoned early, so many
+/// candidates cost little.
 fn best<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>, most: usize) -> Vec<&'a str> {
     let mut found: Vec<((usize, usize), &str)> = Vec::with_capacity(most + 1);
     let mut rows = Rows::default();
@@ -43,17 +46,18 @@ fn best<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>, most: u
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How many mistakes still make a name near.
+/// Returns the number of differences up to which a name is similar.
 fn allowed(wanted: &str, name: &str) -> usize {
     (wanted.len().max(name.len()) / 3).min(MOST_MISTAKES)
 }
 
-/// Letters at the same place that differ in case only: of names equally near, the one in the same case is nearer.
+/// Returns the number of positions that differ in case only: among equally similar names, the one in the same
+/// case is preferred.
 fn other_case(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).filter(|(x, y)| x != y && x.eq_ignore_ascii_case(y)).count()
 }
 
-/// The rows of the table of distances that are still needed, kept from name to name.
+/// The rows of the distance table that are in use, allocated once for all names.
 #[derive(Default)]
 struct Rows {
     before_last: Vec<usize>,
@@ -62,8 +66,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// The optimal string alignment distance (Damerau's, no letter touched twice), ASCII letters of either case being
-    /// equal; `None` above `bound`. Only the band of the table that `bound` can reach is worked out.
+    /// Returns the optimal string alignment distance (Damerau's, no letter edited twice), ignoring the case
+    /// of ASCII letters; `None` above `bound`. Only the band of the table that `bound` can reach is computed.
     fn distance(&mut self, a: &[u8], b: &[u8], bound: usize) -> Option<usize> {
         if a.len().abs_diff(b.len()) > bound {
             return None;
@@ -148,7 +152,7 @@ mod tests {
         assert_eq!(near("kernel_fnuction_31415", all()), Some("kernel_function_31415"));
     }
 
-    /// The whole table, without a band.
+    /// Computes the whole table, without a band.
     fn plain_distance(a: &[u8], b: &[u8]) -> usize {
         let border = |i: usize| (0..=b.len()).map(|j| i + j).collect::<Vec<_>>();
         let mut table: Vec<_> = (0..=a.len()).map(border).collect();

@@ -1,4 +1,4 @@
-//! What [`Diagnostics`] keeps, counts and gives back.
+//! Tests of [`Diagnostics`]: the kept diagnostics, their number and their order.
 
 use super::{Diagnostic, Diagnostics, MAX_KEPT};
 use crate::source::{SourceMap, Span};

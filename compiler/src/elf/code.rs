@@ -1,4 +1,4 @@
-//! Functions: their places in the code sections, and their references turned into relocations.
+//! Functions: their positions in the code sections, and the relocations for their symbolic operands.
 
 use super::{CodeSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, ObjectFunction, to_u32};
 use crate::bpf::{
@@ -7,7 +7,7 @@ use crate::bpf::{
 };
 use crate::btf::{BtfBuilder, CoreReloKind, FuncLinkage, Line, TypeId, ext};
 
-/// The code sections as they will be in the file, in the order in which they were first used.
+/// The final code sections, in the order of first use.
 pub(super) struct CodeLayout {
     pub sections: Vec<Section>,
     /// For each function, its section's index, and its offset and size in bytes.
@@ -28,21 +28,21 @@ pub(super) struct FunctionPlacement {
     pub bytes: u32,
 }
 
-/// An instruction that waits for an address.
+/// A relocation of an instruction.
 pub(super) struct Relocation {
-    /// Bytes from the section's start to the instruction.
+    /// Offset in bytes of the instruction from the section's start.
     pub offset: u32,
     pub target: Target,
 }
 
-/// What a relocation is against.
+/// Target of a relocation.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     Map(MapRef),
     Global(GlobalRef),
-    /// A call.
+    /// A called function of the object.
     Function(FunctionRef),
-    /// The address of a function.
+    /// A function whose address is taken.
     Callback(FunctionRef),
     Kfunc(KfuncRef),
 }
@@ -82,7 +82,7 @@ fn body(function: &ObjectFunction) -> Result<&FunctionBody, ElfError> {
     }
 }
 
-/// The kernel wants line information at the start of every function of a program, or nowhere
+/// Checks that all functions of a program have line information at their start, or none has
 /// (kernel/bpf/verifier.c, `check_btf_line`, v6.12).
 fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), ElfError> {
     let lines = |function: &ObjectFunction| function.body.as_ref().is_some_and(|body| !body.lines.is_empty());
@@ -98,7 +98,7 @@ fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), ElfError> {
     }
 }
 
-/// Gives every function its place; the sections are still empty.
+/// Assigns a position to every function; the sections are still empty.
 fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, ElfError> {
     let mut code =
         CodeLayout { sections: Vec::new(), placements: Vec::with_capacity(functions.len()), ext: Vec::new() };
@@ -148,7 +148,7 @@ fn section_name(decl: &FunctionDecl) -> Result<&str, ElfError> {
     Err(ElfError::Function { name: decl.name.clone(), reason })
 }
 
-/// Turns one function's references into relocations.
+/// Lowers one function's symbolic operands to relocations.
 struct Lowering<'a> {
     name: &'a str,
     placement: FunctionPlacement,
@@ -157,7 +157,7 @@ struct Lowering<'a> {
     globals: &'a [GlobalDef],
 }
 
-/// A relocated call carries -1, so that the loader's "target + constant + 1" is the target.
+/// Constant of a relocated call: -1, so that the loader's "target + constant + 1" is the target.
 const CALL_PLACEHOLDER: i32 = -1;
 
 impl Lowering<'_> {
@@ -183,7 +183,7 @@ impl Lowering<'_> {
         Ok((bytes, relocations))
     }
 
-    /// The instruction without its reference, and what the reference was.
+    /// Returns the instruction without its symbolic operand, and the operand.
     fn replace(&self, at: InsnIndex, insn: &Insn) -> Result<(Insn, Option<Target>), ElfError> {
         match *insn {
             Insn::LoadImm64 { dst, value } => {
@@ -223,7 +223,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `offset`, if the variable is that long.
+    /// Returns `offset` if it is inside the variable.
     fn offset_in(&self, at: InsnIndex, global: GlobalRef, offset: u32) -> Result<u32, ElfError> {
         match self.globals.get(global.0 as usize) {
             None => Err(ElfError::Foreign(Symbol::Global(global))),
@@ -232,7 +232,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The offset of a callback in `.text`.
+    /// Returns the offset of a callback in `.text`.
     fn callback(&self, at: InsnIndex, function: FunctionRef) -> Result<u32, ElfError> {
         let (decl, placement) = self.function(function)?;
         match (&decl.section, decl.linkage) {
@@ -256,7 +256,7 @@ impl Lowering<'_> {
 
 const LOADED_FORM: &str = "names a descriptor, a BTF id or a position; an object needs a symbol";
 
-/// Makes a call of the slot a call to another function whose place the loader fills in.
+/// Marks the call in a slot as a call of another function, whose position the loader fills in.
 ///
 /// Source: Documentation/bpf/llvm_reloc.rst, `R_BPF_64_32`; the source register is `BPF_PSEUDO_CALL`.
 fn mark_call(bytes: &mut [u8], slot: usize) {
@@ -268,12 +268,12 @@ fn mark_call(bytes: &mut [u8], slot: usize) {
     }
 }
 
-/// Slots are at most a quarter of the largest offset: places were checked before.
+/// Returns the offset of a slot. It does not overflow, because the layout was checked before.
 fn byte_offset(slot: u32) -> u32 {
     slot.saturating_mul(8)
 }
 
-/// Enters a function's type, lines and CO-RE relocations into its section's `.BTF.ext` tables.
+/// Adds a function's type, lines and CO-RE relocations to its section's `.BTF.ext` tables.
 fn describe(
     ext: &mut ext::Section,
     name: &str,
@@ -325,7 +325,7 @@ fn check_line(line: &Line, name: &str) -> Result<(), ElfError> {
     })
 }
 
-/// The first index that is smaller than the one before it.
+/// Returns the first index that is smaller than its predecessor as an error.
 fn check_order(indices: impl Iterator<Item = InsnIndex>) -> Result<(), InsnIndex> {
     let mut last = InsnIndex(0);
     for index in indices {

@@ -1,14 +1,14 @@
-//! Global variables: their places in `.data`, `.bss` and `.rodata`.
+//! Global variables: their offsets in `.data`, `.bss` and `.rodata`.
 
 use std::collections::BTreeMap;
 
 use super::{DataSection, ElfError, GlobalDef, to_u32};
 use crate::btf::{BtfBuilder, DatasecEntry, VarLinkage};
 
-/// The data sections as they will be in the file.
+/// The final data sections.
 pub(super) struct Data {
     pub sections: BTreeMap<DataSection, Section>,
-    /// For each variable, its offset in its section.
+    /// Offset of each variable in its section, in bytes.
     pub offsets: Vec<u32>,
 }
 

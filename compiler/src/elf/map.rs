@@ -1,59 +1,59 @@
-//! BTF-defined maps: each is a variable of `.maps` whose struct type says everything.
+//! BTF-defined maps: each is a variable of `.maps` whose struct type describes the map.
 //!
-//! Numbers are written as in libbpf's `bpf_helpers.h`: `__uint(max_entries, 16)` is a member `int (*max_entries)[16]`, and
-//! `__type(key, T)` is a member `T *key`.
+//! Numbers are encoded as in libbpf's `bpf_helpers.h`: `__uint(max_entries, 16)` is a member `int
+//! (*max_entries)[16]`, and `__type(key, T)` is a member `T *key`.
 
 use super::{ElfError, to_u32};
 use crate::bpf::FunctionRef;
 use crate::btf::{BtfBuilder, DatasecEntry, IntEncoding, Member, TypeId, VarLinkage};
 
-/// What a map's keys or values are.
+/// Type of a map's keys or values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MapSide {
     /// The map has none (ring buffers).
     None,
     /// A type of the object's BTF.
     Type(TypeId),
-    /// Only a size in bytes (map kinds that the kernel refuses types for, such as stack traces).
+    /// Only a size in bytes, for map kinds that the kernel rejects types for, such as stack traces.
     Bytes(u32),
 }
 
 /// Whether a map outlives the object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pinning {
-    /// It does not.
+    /// The map is destroyed with the object.
     None,
-    /// The loader pins it under its name in its pin folder, and uses the pinned one if it is there.
+    /// The loader pins the map under its name in its pin directory, and reuses an existing pin.
     #[doc(alias = "LIBBPF_PIN_BY_NAME")]
     ByName,
 }
 
-/// A map.
+/// A map to be added to an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapDef {
-    /// A C identifier, unique in the object. The kernel shows its first 15 bytes.
+    /// Name: a C identifier, unique in the object. The kernel shows its first 15 bytes.
     pub name: String,
-    /// The kind. Source: include/uapi/linux/bpf.h, `enum bpf_map_type` (1 is a hash, 2 an array).
+    /// Map kind. Source: include/uapi/linux/bpf.h, `enum bpf_map_type` (1 is a hash, 2 an array).
     pub map_type: u32,
-    /// The keys.
+    /// Type of the keys.
     pub key: MapSide,
-    /// The values.
+    /// Type of the values.
     pub value: MapSide,
-    /// Most entries; bytes for a ring buffer; 0 where the loader chooses.
+    /// Maximum number of entries; the size in bytes of a ring buffer; 0 if the loader chooses.
     pub max_entries: u32,
     /// `BPF_F_*` flags of map creation.
     pub flags: u32,
-    /// The NUMA node that its memory comes from; `flags` must have BPF_F_NUMA_NODE.
+    /// NUMA node of its memory; requires the flag BPF_F_NUMA_NODE.
     pub numa_node: Option<u32>,
-    /// Whether it is pinned.
+    /// Whether the map outlives the object.
     pub pinning: Pinning,
-    /// The programs that the loader puts into an array of programs, in order.
+    /// Initial values of an array of programs, which the loader stores in order.
     pub programs: Vec<FunctionRef>,
 }
 
-/// `.maps` as it will be in the file.
+/// The final `.maps` section.
 pub(super) struct Maps {
-    /// Offset and size of each map's variable.
+    /// Offset and size in bytes of each map's variable.
     pub placements: Vec<(u32, u32)>,
     pub bytes: u32,
 }
@@ -66,7 +66,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, Elf
     let mut end = 0u32;
     for map in maps {
         let (ty, bytes) = describe(btf, map)?;
-        // Behind the struct lies what fills its last member, which has no length.
+        // The elements of the flexible last member follow the struct.
         let filled = to_u32(map.programs.len())?.checked_mul(POINTER_BYTES).ok_or(ElfError::TooLarge)?;
         let size = bytes.checked_add(filled).ok_or(ElfError::TooLarge)?;
         let var = btf.var(&map.name, ty, VarLinkage::Global);
@@ -80,7 +80,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, Elf
     Ok(Maps { placements, bytes: end })
 }
 
-/// The struct type of a map's variable, and its size.
+/// Returns the struct type of a map's variable, and its size.
 fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), ElfError> {
     let mut members = vec![("type", number(btf, map.map_type))];
     members.extend(side(btf, map.key, "key", "key_size"));
@@ -126,7 +126,7 @@ fn side(
     }
 }
 
-/// A pointer to an array of `value` integers.
+/// Returns a pointer to an array of `value` integers.
 fn number(btf: &mut BtfBuilder, value: u32) -> TypeId {
     let int = btf.int("int", 4, IntEncoding::Signed);
     let array = btf.array(int, value);

@@ -4,10 +4,11 @@
 //! MapDef, GlobalDef, kfuncs, functions -> ObjectBuilder -> sections, symbols, relocations, .BTF, .BTF.ext -> bytes
 //! ```
 //!
-//! Whoever fills the builder names maps, variables and functions by the references it hands out; relocations, symbols and
-//! offsets are made here and nowhere else. The result is what libbpf expects of a compiler: BTF-defined maps in `.maps`, one
-//! section per program, static functions in `.text`, kernel functions as externs of `.ksyms`, licence GPL. What libbpf or the
-//! kernel would refuse for its shape (names, line tables, call targets) is an error here.
+//! Callers refer to maps, variables and functions by the references that the builder returns; only this
+//! module computes relocations, symbols and offsets. The result has the form that libbpf expects of a
+//! compiler: BTF-defined maps in `.maps`, one section per program, static functions in `.text`, kernel
+//! functions as externs of `.ksyms`, licence GPL. Content whose form libbpf or the kernel would reject
+//! (names, line tables, call targets) is an error here.
 //!
 //! Not here: maps of maps, program arrays with static content, and reading objects.
 //!
@@ -26,15 +27,15 @@ use crate::btf::{BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntE
 pub use map::{MapDef, MapSide, Pinning};
 pub use struct_ops::{StructOpsDef, StructOpsMember, StructOpsValue};
 
-/// Why no object can be made. All of them are mistakes of the caller, except for sizes.
+/// Reasons for the failure to build an object. All are errors of the caller, except for sizes.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// The kernel takes C identifiers only.
+    /// A name that is not a C identifier, as the kernel requires.
     #[error("{name:?} is not an identifier, so it cannot name a {what}")]
     Name {
-        /// The name.
+        /// The rejected name.
         name: String,
-        /// What it should have named.
+        /// Kind of the named item.
         what: &'static str,
     },
     /// Two maps, variables or functions have the same name.
@@ -43,112 +44,114 @@ pub enum ElfError {
     /// A variable's description contradicts itself.
     #[error("variable {name:?}: {reason}")]
     Global {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What is wrong.
+        /// The contradiction.
         reason: &'static str,
     },
     /// A function's description contradicts itself.
     #[error("function {name:?}: {reason}")]
     Function {
-        /// The function.
+        /// Name of the function.
         name: String,
-        /// What is wrong.
+        /// The contradiction.
         reason: &'static str,
     },
-    /// An instruction cannot stand where it stands.
+    /// An instruction that is invalid at its position.
     #[error("function {name:?}, instruction {}: {reason}", at.0)]
     Insn {
-        /// The function.
+        /// Name of the function.
         name: String,
-        /// The instruction.
+        /// Index of the instruction in the function.
         at: InsnIndex,
-        /// What is wrong.
+        /// The violated rule.
         reason: &'static str,
     },
     /// A function's instructions have no encoding.
     #[error("function {name:?}: {source}")]
     Encode {
-        /// The function.
+        /// Name of the function.
         name: String,
-        /// Why.
+        /// Why the encoder failed.
         source: EncodeError,
     },
-    /// A reference that this builder did not hand out.
+    /// A reference that another builder returned.
     #[error("reference to {0:?}, which is not of this object")]
     Foreign(Symbol),
-    /// The type information cannot be written.
+    /// The BTF builder reported an error.
     #[error(transparent)]
     Btf(#[from] BtfError),
-    /// More than the format's offsets can express.
+    /// A size or count exceeds the format's 32-bit fields.
     #[error("the object is too large")]
     TooLarge,
-    /// The ELF file cannot be written.
+    /// The ELF library failed.
     #[error("cannot write the ELF file: {0}")]
     Write(object::write::Error),
 }
 
-/// Where a global variable lives; each section becomes one array map of one value.
+/// Section of a global variable; each section becomes one array map of one value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DataSection {
-    /// `.data`: written by both sides, with initial values.
+    /// `.data`: written by both halves, with initial values.
     Data,
-    /// `.bss`: written by both sides, zero at first.
+    /// `.bss`: written by both halves, initially zero.
     Bss,
-    /// `.data.pinned`: as `.data`, in a map that outlives the plugin.
+    /// `.data.pinned`: like `.data`, in a map that outlives the plugin.
     Pinned,
     /// `.rodata`: frozen once loaded; the verifier knows the values.
     Rodata,
 }
 
-/// A global variable.
+/// A global variable to be added to an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GlobalDef {
-    /// A C identifier, unique in the object.
+    /// Name: a C identifier, unique in the object.
     pub name: String,
-    /// Where it lives.
+    /// Section that holds the variable.
     pub section: DataSection,
-    /// Its type, of [`ObjectBuilder::btf`].
+    /// Type, an id of [`ObjectBuilder::btf`].
     pub ty: TypeId,
-    /// Its size in bytes, equal to that of the type; not 0.
+    /// Size in bytes, equal to that of the type; not 0.
     pub bytes: u32,
-    /// A power of two.
+    /// Alignment in bytes, a power of two.
     pub align: u32,
-    /// The first bytes of its initial value; the rest is zero. Empty in `.bss`.
+    /// First bytes of the initial value; the rest is zero. Empty in `.bss`.
     pub initial: Vec<u8>,
 }
 
-/// Which section a function belongs to.
+/// Section of a function.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum CodeSection {
     /// `.text`: functions that programs call.
     Text,
-    /// A program, in the section that tells libbpf its type (`perf_event`, `tracepoint/sched/sched_switch`).
+    /// A program, in the section whose name determines its type (`perf_event`,
+    /// `tracepoint/sched/sched_switch`).
     Program(String),
 }
 
-/// What is known of a function before its body.
+/// Declaration of a function, before its body is defined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionDecl {
-    /// A C identifier, unique in the object.
+    /// Name: a C identifier, unique in the object.
     pub name: String,
-    /// Where it goes.
+    /// Section of the function.
     pub section: CodeSection,
-    /// Programs are [`FuncLinkage::Global`]; functions of `.text` are global (verified alone) or static (verified at each call).
+    /// Linkage. Programs are [`FuncLinkage::Global`]; functions of `.text` are global (verified alone) or
+    /// static (verified at each call).
     pub linkage: FuncLinkage,
-    /// Its signature: a `FUNC_PROTO` of [`ObjectBuilder::btf`] with every parameter named.
+    /// Signature: a `FUNC_PROTO` of [`ObjectBuilder::btf`] with every parameter named.
     pub proto: TypeId,
 }
 
-/// A function's body.
+/// Instructions and metadata of a function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FunctionBody {
-    /// The instructions, with references to this object's symbols.
+    /// Instructions, with references to this object's symbols.
     pub code: Vec<Insn>,
-    /// The script's lines, ascending by instruction, the first at instruction 0; of several at one instruction the last
-    /// counts. Empty in all functions of the object or in none (the kernel refuses a mixture).
+    /// Script lines, ascending by instruction, the first at instruction 0; the last of several at one
+    /// instruction counts. Empty in all functions of the object or in none (the kernel rejects a mixture).
     pub lines: Vec<Line>,
-    /// What the loader adjusts to the running kernel's types, ascending by instruction.
+    /// CO-RE relocations, ascending by instruction.
     pub relos: Vec<CoreRelo>,
 }
 
@@ -166,16 +169,16 @@ struct Kfunc {
     presence: KfuncPresence,
 }
 
-/// What happens if the running kernel lacks a kernel function.
+/// Behaviour if the running kernel lacks a kernel function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KfuncPresence {
-    /// The object does not load.
+    /// Loading fails.
     Required,
-    /// The object loads if no call to it can be reached.
+    /// Loading succeeds if no call of it is reachable.
     Optional,
 }
 
-/// Collects the parts of an object. Same calls, same bytes.
+/// Builder of an object. The same calls give the same bytes.
 pub struct ObjectBuilder {
     btf: BtfBuilder,
     maps: Vec<MapDef>,
@@ -194,7 +197,7 @@ impl Default for ObjectBuilder {
 }
 
 impl ObjectBuilder {
-    /// An object without content.
+    /// Creates a builder without content.
     #[must_use]
     pub fn new() -> Self {
         ObjectBuilder {
@@ -209,12 +212,12 @@ impl ObjectBuilder {
         }
     }
 
-    /// The object's types.
+    /// Returns the builder of the object's types.
     pub fn btf(&mut self) -> &mut BtfBuilder {
         &mut self.btf
     }
 
-    /// Adds a map.
+    /// Adds a map and returns its reference.
     pub fn add_map(&mut self, map: MapDef) -> MapRef {
         self.maps.push(map);
         MapRef(last_index(self.maps.len()))
@@ -235,35 +238,35 @@ impl ObjectBuilder {
         })
     }
 
-    /// Adds a global variable.
+    /// Adds a global variable and returns its reference.
     pub fn add_global(&mut self, global: GlobalDef) -> GlobalRef {
         self.globals.push(global);
         GlobalRef(last_index(self.globals.len()))
     }
 
-    /// Adds a kernel function that programs call, with its signature in this object's types.
+    /// Adds a kernel function that programs call; `proto` is its signature in this object's types.
     pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: KfuncPresence) -> KfuncRef {
         self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
         KfuncRef(last_index(self.kfuncs.len()))
     }
 
-    /// Adds a struct of the kernel that programs fill in.
+    /// Adds a kernel struct that programs fill in.
     pub fn add_struct_ops(&mut self, def: StructOpsDef) {
         self.struct_ops.push(def);
     }
 
-    /// Adds a section that the loader passes over, for whoever reads the file otherwise.
+    /// Adds a section that the loader skips, for other readers of the file.
     pub fn add_section(&mut self, name: &'static str, content: Vec<u8>) {
         self.sections.push((name, content));
     }
 
-    /// Adds a function whose body follows, so that functions can refer to each other.
+    /// Declares a function whose body is defined later, so that functions can refer to each other.
     pub fn declare_function(&mut self, decl: FunctionDecl) -> FunctionRef {
         self.functions.push(ObjectFunction { decl, body: None });
         FunctionRef(last_index(self.functions.len()))
     }
 
-    /// Gives a declared function its body. [`ObjectBuilder::finish`] reports a second body.
+    /// Defines the body of a declared function. [`ObjectBuilder::finish`] reports a second body.
     pub fn define_function(&mut self, function: FunctionRef, body: FunctionBody) {
         let Some(declared) = self.functions.get_mut(function.0 as usize) else {
             self.error.get_or_insert(ElfError::Foreign(Symbol::Function(function)));
@@ -275,7 +278,7 @@ impl ObjectBuilder {
         }
     }
 
-    /// The name of a symbol of this object, as [`crate::bpf::disasm`] takes it.
+    /// Returns the name of a symbol of this object, for [`crate::bpf::disasm`].
     #[must_use]
     pub fn symbol_name(&self, symbol: Symbol) -> Option<String> {
         let name = match symbol {
@@ -287,10 +290,10 @@ impl ObjectBuilder {
         Some(name.clone())
     }
 
-    /// The ELF file.
+    /// Builds the ELF file.
     ///
     /// # Errors
-    /// The first mistake found, see [`ElfError`].
+    /// The first error found, see [`ElfError`].
     pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -322,12 +325,13 @@ impl ObjectBuilder {
         Ok(())
     }
 
-    /// The `.ksyms` section of BTF, by which libbpf tells kernel functions from other externs.
+    /// Adds the BTF section `.ksyms`, by which libbpf distinguishes kernel functions from other externs.
     fn describe_kfuncs(&mut self) {
         if self.kfuncs.is_empty() {
             return;
         }
-        // libbpf turns the externs into variables of a four-byte integer that it looks for in the object's types.
+        // libbpf converts the externs to variables of a four-byte integer type, which it looks up in the
+        // object's types.
         self.btf.int("int", 4, IntEncoding::Signed);
         let mut entries = Vec::with_capacity(self.kfuncs.len());
         for kfunc in &self.kfuncs {
@@ -338,7 +342,7 @@ impl ObjectBuilder {
     }
 }
 
-/// The index of the last of `len` things; more than 32 bits count cannot be had in memory.
+/// Returns the index of the last of `len` items; memory cannot hold more than 32 bits count.
 fn last_index(len: usize) -> u32 {
     u32::try_from(len).map_or(u32::MAX, |len| len.saturating_sub(1))
 }
@@ -347,8 +351,8 @@ fn to_u32(value: usize) -> Result<u32, ElfError> {
     u32::try_from(value).map_err(|_| ElfError::TooLarge)
 }
 
-/// Source: kernel/bpf/btf.c, `btf_name_valid_identifier` (v6.12); the kernel counts the final NUL into its 128 bytes
-/// (include/linux/kallsyms.h, `KSYM_NAME_LEN`, before v6.1).
+/// Source: kernel/bpf/btf.c, `btf_name_valid_identifier` (v6.12); the kernel counts the final NUL into its
+/// 128 bytes (include/linux/kallsyms.h, `KSYM_NAME_LEN`, before v6.1).
 fn is_identifier(name: &str) -> bool {
     let head = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.len() < 128 && name.starts_with(head) && name.chars().all(|c| head(c) || c.is_ascii_digit())

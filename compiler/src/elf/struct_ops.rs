@@ -1,58 +1,60 @@
-//! Structs of the kernel that programs fill in: their places in `.struct_ops.link`.
+//! Kernel structs that programs fill in: their offsets in `.struct_ops.link`.
 //!
-//! libbpf makes a map of each variable there. It looks for the struct and its members by name in the running kernel's
-//! types, compares kinds and sizes, and puts the programs that the relocations name in the places of the members.
+//! libbpf creates a map from each variable there. It looks up the struct and its members by name in the
+//! running kernel's types, compares kinds and sizes, and stores the programs of the relocations in the
+//! members.
 //!
-//! Source: libbpf v1.7 libbpf.c, `init_struct_ops_maps`, `bpf_object__collect_st_ops_relos`, `bpf_map__init_kern_struct_ops`.
+//! Source: libbpf v1.7 libbpf.c, `init_struct_ops_maps`, `bpf_object__collect_st_ops_relos`,
+//! `bpf_map__init_kern_struct_ops`.
 
 use super::{ElfError, FunctionRef, to_u32};
 use crate::btf::{BtfBuilder, DatasecEntry, Member, TypeId, VarLinkage};
 
-/// The section: what is registered from it is a link.
+/// Section whose structs are registered by a link.
 pub(super) const SECTION: &str = ".struct_ops.link";
-/// No member has more.
+/// Alignment in bytes; no member needs more.
 pub(super) const ALIGN: u32 = 8;
 
-/// A struct of the kernel that programs fill in.
+/// A kernel struct that programs fill in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOpsDef {
-    /// A C identifier, unique in the object.
+    /// Name: a C identifier, unique in the object.
     pub name: String,
-    /// The kernel's name of the struct.
+    /// Kernel name of the struct.
     pub ops: String,
-    /// The members that are filled in.
+    /// Members that are set.
     pub members: Vec<StructOpsMember>,
 }
 
-/// A member that is filled in.
+/// A member that is set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOpsMember {
-    /// Its name.
+    /// Kernel name of the member.
     pub name: String,
-    /// Its type, of [`super::ObjectBuilder::btf`]: of the kind and size that the kernel's has. A pointer to a `FUNC_PROTO` for a
-    /// program.
+    /// Type, an id of [`super::ObjectBuilder::btf`], with the kind and size of the kernel's; a pointer to a
+    /// `FUNC_PROTO` for a program.
     pub ty: TypeId,
-    /// A power of two.
+    /// Alignment in bytes, a power of two.
     pub align: u32,
-    /// What is in it.
+    /// Bytes or program.
     pub value: StructOpsValue,
 }
 
-/// What is in a member.
+/// Value of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StructOpsValue {
-    /// All bytes.
+    /// All bytes of the member.
     Bytes(Vec<u8>),
     /// A program, in a section that begins with `struct_ops`.
     Program(FunctionRef),
 }
 
-/// The section as it will be in the file.
+/// The final section.
 pub(super) struct StructOps {
     pub content: Vec<u8>,
-    /// For each struct, its offset and size in bytes.
+    /// Offset and size of each struct in bytes.
     pub placements: Vec<(u32, u32)>,
-    /// Which program's address goes where.
+    /// Offset of each member that holds a program's address.
     pub programs: Vec<(u32, FunctionRef)>,
 }
 
@@ -74,7 +76,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<Str
             }
         }
         if def.members.is_empty() {
-            // libbpf refuses a map without a value.
+            // libbpf rejects a map without a value.
             laid_out.content.extend_from_slice(&[0; 8]);
         }
         let bytes = laid_out.align_to(ALIGN)? - offset;
@@ -90,7 +92,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<Str
 }
 
 impl StructOps {
-    /// Fills up with zeros, and gives the size then.
+    /// Pads with zeros, and returns the size afterwards.
     fn align_to(&mut self, align: u32) -> Result<u32, ElfError> {
         let len = to_u32(self.content.len())?.checked_next_multiple_of(align).ok_or(ElfError::TooLarge)?;
         self.content.resize(len as usize, 0);

@@ -14,17 +14,18 @@ use super::{DataSection, ElfError, FunctionDecl, KfuncPresence, ObjectBuilder};
 use crate::bpf::{FunctionRef, Symbol};
 use crate::btf::{FuncLinkage, ext};
 
-/// The licence that lets programs call every helper. Source: include/linux/license.h, `license_is_gpl_compatible`.
+/// The licence that lets programs call every helper. Source: include/linux/license.h,
+/// `license_is_gpl_compatible`.
 const LICENSE: &[u8] = b"GPL\0";
 
-/// Instructions and pointers are eight bytes.
+/// Alignment in bytes of instructions and pointers.
 const SLOT_ALIGN: u64 = 8;
 /// An address of eight bytes in data. Source: Documentation/bpf/llvm_reloc.rst.
 const R_BPF_64_ABS64: u32 = 2;
-/// Fields of BTF are four bytes.
+/// Alignment in bytes of the fields of BTF.
 const BTF_ALIGN: u64 = 4;
 
-/// What was laid out.
+/// All laid-out parts of an object.
 pub(super) struct Parts {
     pub data: Data,
     pub maps: Maps,
@@ -34,7 +35,7 @@ pub(super) struct Parts {
 
 pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>, ElfError> {
     let Parts { data, maps, struct_ops, code } = parts;
-    // The strings of .BTF.ext lie in .BTF.
+    // The strings of .BTF.ext are in .BTF.
     let btf_ext = ext::write(&mut builder.btf, &code.ext)?;
     let btf = builder.btf.finish()?;
 
@@ -164,7 +165,7 @@ impl File {
         Ok(())
     }
 
-    /// The address of a program in data.
+    /// Adds a relocation for the address of a program in data.
     fn add_address(&mut self, section: SectionId, offset: u64, program: FunctionRef) -> Result<(), ElfError> {
         let found = self.functions.get(program.0 as usize).copied();
         let symbol = found.ok_or(ElfError::Foreign(Symbol::Function(program)))?;
@@ -202,7 +203,7 @@ impl File {
         })
     }
 
-    /// The addends are in the instructions already, in the form libbpf reads them.
+    /// Adds the relocations. The addends are in the instructions already, in the form that libbpf reads.
     fn relocate(&mut self, code: &CodeLayout) -> Result<(), ElfError> {
         for (section, &id) in code.sections.iter().zip(&self.code_sections.clone()) {
             for relocation in &section.relocations {
@@ -219,7 +220,7 @@ impl File {
         Ok(())
     }
 
-    /// The symbol and type of a relocation.
+    /// Returns the symbol and type of a relocation.
     fn resolve(&mut self, code: &CodeLayout, target: Target) -> Result<(SymbolId, u32), ElfError> {
         let symbol = |ids: &[SymbolId], index: u32| ids.get(index as usize).copied();
         let (found, r_type, named) = match target {

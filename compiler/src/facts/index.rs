@@ -1,4 +1,4 @@
-//! Sorted copies of what was recorded, made at the first question.
+//! Sorted copies of the recorded facts, built at the first query.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use crate::source::{FileId, Span};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
-    /// By place.
+    /// References, sorted by source range.
     pub(super) refs: Vec<FoundSymbol>,
-    /// By definition, then place.
+    /// References, sorted by definition, then by source range.
     pub(super) by_def: Vec<FoundSymbol>,
-    /// By place.
+    /// Types, sorted by source range.
     pub(super) types: Vec<(Span, String)>,
     pub(super) children: HashMap<DefId, Vec<DefId>>,
     by_name: HashMap<String, Vec<DefId>>,
 }
 
-/// An alias of an alias of an alias: longer chains are cycles.
+/// Maximum length of a chain of aliases; longer ones are cycles.
 const MAX_ALIASES: u32 = 32;
 
 impl Index {
-    /// How many recorded expressions are looked at for the smallest one around a place.
+    /// Number of recorded expressions that are searched for the smallest one around a byte.
     pub(super) const NESTING: usize = 256;
 
     pub(super) fn of(facts: &Facts) -> Index {
@@ -77,7 +77,7 @@ impl Index {
     fn plain_type(&self, facts: &Facts, name: &str) -> Option<DefId> {
         let same = self.by_name.get(name)?;
         let is_type = |id: &&DefId| facts.definition(**id).is_some_and(|one| one.kind.is_type());
-        // The script's own declaration comes before what is predeclared under its name.
+        // The script's own declaration takes precedence over a predeclared one of the same name.
         let own = |id: &&DefId| facts.definition(**id).is_some_and(|one| one.span.is_some());
         same.iter().filter(is_type).find(own).or_else(|| same.iter().find(is_type)).copied()
     }
@@ -92,12 +92,12 @@ impl Index {
 }
 
 impl DefKind {
-    /// Whether a type may be written with this name.
+    /// Whether the name denotes a type.
     pub fn is_type(self) -> bool {
         matches!(self, DefKind::Type | DefKind::Struct | DefKind::Enum)
     }
 
-    /// Whether it is called, so that its type is that of its result.
+    /// Whether it is callable: its type is then that of its result.
     pub fn is_function(self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl DefKind {
     }
 }
 
-/// Whether the name can stand alone: not behind `.`, `@` or a module's name.
+/// Whether the name can stand alone: not after `.`, `@` or a module's name.
 fn named_alone(defs: &[Definition], definition: &Definition) -> bool {
     let parent = definition.parent.and_then(|parent| defs.get(parent.0 as usize));
     match definition.kind {
@@ -121,8 +121,8 @@ fn named_alone(defs: &[Definition], definition: &Definition) -> bool {
     }
 }
 
-/// Of definitions with one name, the one that is meant at a place: the innermost, then the latest, then the script's
-/// own before a predeclared one.
+/// Returns the definition that a name means at a byte, among those of that name: the innermost, then the
+/// latest, then the script's own before a predeclared one.
 fn nearest(defs: &[Definition], same: &[DefId], file: FileId, offset: u32) -> Option<DefId> {
     let visible = |id: &&DefId| match defs.get(id.0 as usize).map(|one| one.scope) {
         Some(Some(scope)) => scope.file == file && scope.start <= offset && offset <= scope.end,

@@ -1,9 +1,9 @@
-//! What can be looked up in a type.
+//! Queries about types: aliases, fields and methods.
 
 use super::{DefId, DefKind, Facts, Ty};
 
 impl Facts {
-    /// A type with its alias replaced.
+    /// Returns the type with its alias replaced.
     pub fn unalias(&self, ty: &Ty) -> Ty {
         let Ty::Named(name) = ty else { return ty.clone() };
         match self.type_named(name).and_then(|id| self.definition(id)) {
@@ -12,7 +12,8 @@ impl Facts {
         }
     }
 
-    /// What may stand behind `.` or `->` of a value, or of a pointer to it: fields, or the methods of a map.
+    /// Returns the names that may follow `.` or `->` after a value, or a pointer to it: fields, or the
+    /// methods of a map.
     pub fn fields(&self, ty: &Ty) -> &[DefId] {
         match self.unalias(ty) {
             Ty::Ring(..) => self.methods_of("ringbuf"),
@@ -26,7 +27,7 @@ impl Facts {
         }
     }
 
-    /// The field or method of a value.
+    /// Returns the field or method of a value by name.
     pub fn field(&self, ty: &Ty, name: &str) -> Option<DefId> {
         let named = |id: &&DefId| self.definition(**id).is_some_and(|one| one.name == name);
         self.fields(ty).iter().find(named).copied()

@@ -1,9 +1,9 @@
-//! What an editor asks about a text: what is declared where, what a name refers to, what is visible at a place, which
-//! type an expression has.
+//! Facts for an editor: where names are declared, what a name refers to, which names are visible at a byte,
+//! and which type an expression has.
 //!
-//! In: the syntax tree ([`syntactic`]), which works with errors in the text too; the typed tree of a text without errors
-//! adds the types that only the checker knows ([`typed`]). Out: answers by place. Recording costs nothing where it is switched off
-//! ([`Facts::off`]): every text is made by a closure that then never runs.
+//! In: the syntax tree ([`syntactic`]), also of a text with errors; the typed tree of a text without errors
+//! adds the types that only the checker knows ([`typed`]). Out: answers by byte offset. Recording costs
+//! nothing where it is switched off ([`Facts::off`]): a closure builds every text, and then never runs.
 
 mod index;
 mod lookup;
@@ -20,21 +20,21 @@ pub use ty::Ty;
 use crate::source::{FileId, Span};
 use index::Index;
 
-/// A definition, by its number.
+/// The id of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefId(u32);
 
 impl DefId {
-    /// What [`Facts::define`] gives where nothing is recorded; no query finds it.
+    /// The id that [`Facts::define`] returns where nothing is recorded; no query returns it.
     const NOTHING: DefId = DefId(u32::MAX);
 }
 
-/// What is defined.
+/// The kinds of definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DefKind {
-    /// A plain function: userspace.
+    /// A plain function of the userspace half.
     Function,
-    /// A function that the kernel enters.
+    /// A function that the kernel calls.
     Program,
     /// A function of the kernel half that programs call.
     Helper,
@@ -42,35 +42,35 @@ pub enum DefKind {
     Method,
     /// A type alias or a type that the language predeclares.
     Type,
-    /// A struct.
+    /// A struct, of the script or predeclared.
     Struct,
-    /// An enum.
+    /// An enum, of the script or predeclared.
     Enum,
-    /// A value of an enum.
+    /// An enumerator of an enum.
     Enumerator,
     /// A field of a struct, config or impl block.
     Field,
-    /// A variable at top level.
+    /// A global variable, shared or local.
     Global,
-    /// A map.
+    /// A map at top level.
     Map,
-    /// A ring buffer.
+    /// A ring buffer at top level.
     Ring,
-    /// A config block.
+    /// A config block at top level.
     Config,
     /// A counter that both halves read.
     Counter,
-    /// An impl block.
+    /// An impl block at top level.
     Impl,
     /// A function that the kernel provides.
     Extern,
-    /// An imported module.
+    /// A module that the file imports.
     Module,
-    /// A parameter.
+    /// A parameter of a function.
     Param,
     /// A variable of a function.
     Variable,
-    /// A constant.
+    /// A constant, at top level or in a function.
     Constant,
     /// A function that the language provides.
     Builtin,
@@ -82,33 +82,33 @@ pub enum DefKind {
     MapKind,
 }
 
-/// Something with a name.
+/// A named item and its declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// The name.
+    /// The name as spelled in the source.
     pub name: String,
-    /// What it is.
+    /// The kind of item.
     pub kind: DefKind,
-    /// Where its name stands; none if the language predeclares it.
+    /// The source range of its name; none if the language predeclares it.
     pub span: Option<Span>,
-    /// The whole declaration, with attributes and body.
+    /// The source range of the whole declaration, with attributes and body.
     pub extent: Option<Span>,
-    /// One line as it is written in the language: a signature, or `var x: u32`.
+    /// The declaration on one line, as in the language: a signature, or `var x: u32`.
     pub detail: String,
-    /// What its author or the language says about it; lines of Markdown.
+    /// The documentation by its author or the language; lines of Markdown.
     pub docs: String,
-    /// Where it is visible; none for the whole file.
+    /// The source range in which it is visible; none for the whole file.
     pub scope: Option<Span>,
-    /// What it is a field, enumerator, method or member of.
+    /// The struct, enum, impl block or module that it is a part of.
     pub parent: Option<DefId>,
-    /// Its type is not written: the checker may know better ([`Facts::typed`]).
+    /// Whether its type is not written: the checker may then know better ([`Facts::typed`]).
     pub inferred: bool,
-    /// Its type; of a function the type of its result, of an alias what it stands for.
+    /// Its type; for a function the type of its result, for an alias the aliased type.
     pub ty: Ty,
 }
 
 impl Definition {
-    /// A definition with a name and nothing else.
+    /// Creates a definition that only has a name and a kind.
     pub fn new(name: impl Into<String>, kind: DefKind) -> Definition {
         Definition {
             name: name.into(),
@@ -125,16 +125,16 @@ impl Definition {
     }
 }
 
-/// What stands at a place.
+/// A reference to a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundSymbol {
-    /// The name's bytes.
+    /// The source range of the name.
     pub span: Span,
-    /// What it means.
+    /// The definition that the name refers to.
     pub def: DefId,
 }
 
-/// Definitions, references and types of a script and of what it includes and imports.
+/// Definitions, references and types of a script and of the files that it includes and imports.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     recording: bool,
@@ -145,12 +145,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Records nothing.
+    /// Creates facts that record nothing.
     pub fn off() -> Facts {
         Facts::default()
     }
 
-    /// Records.
+    /// Creates facts that record everything.
     pub fn on() -> Facts {
         Facts { recording: true, ..Facts::default() }
     }
@@ -160,7 +160,7 @@ impl Facts {
         self.recording
     }
 
-    /// Adds a definition. The place of its name counts as a reference to it.
+    /// Adds a definition. Its name counts as a reference to it.
     pub fn define(&mut self, make: impl FnOnce() -> Definition) -> DefId {
         if !self.recording {
             return DefId::NOTHING;
@@ -174,7 +174,7 @@ impl Facts {
         id
     }
 
-    /// Says that the name at `span` means `def`.
+    /// Records that the name at `span` refers to `def`.
     pub fn refer(&mut self, span: Span, def: DefId) {
         if self.recording && def != DefId::NOTHING {
             self.refs.push(FoundSymbol { span, def });
@@ -182,7 +182,7 @@ impl Facts {
         }
     }
 
-    /// Says which type the expression, or the declared name, at `span` has.
+    /// Records the type of the expression, or the declared name, at `span`.
     pub fn typed(&mut self, span: Span, text: impl FnOnce() -> String) {
         if self.recording {
             self.types.push((span, text()));
@@ -190,7 +190,7 @@ impl Facts {
         }
     }
 
-    /// Changes a definition that was made before all of it was known.
+    /// Changes a definition that was added before all of it was known.
     pub(crate) fn amend(&mut self, id: DefId, change: impl FnOnce(&mut Definition)) {
         if let Some(definition) = self.defs.get_mut(id.0 as usize) {
             change(definition);
@@ -198,70 +198,71 @@ impl Facts {
         }
     }
 
-    /// All definitions with their numbers, as they were made.
+    /// Returns all definitions with their ids, in the order in which they were added.
     pub fn definitions(&self) -> impl Iterator<Item = (DefId, &Definition)> {
         self.defs.iter().enumerate().map(|(at, definition)| (DefId(at as u32), definition))
     }
 
-    /// A definition.
+    /// Returns the definition of an id; none for an unknown id.
     pub fn definition(&self, id: DefId) -> Option<&Definition> {
         self.defs.get(id.0 as usize)
     }
 
-    /// The name at a byte, or that ends there, and what it means.
+    /// Returns the name that covers a byte or ends there, and its definition.
     pub fn at(&self, file: FileId, offset: u32) -> Option<FoundSymbol> {
         let refs = &self.index().refs;
         let after = refs.partition_point(|found| (found.span.file, found.span.start) <= (file, offset));
-        // Names do not overlap: the last one that starts here or before is the only one that can reach.
+        // Names do not overlap: only the last one that starts here or before can cover the byte.
         let found = refs.get(after.checked_sub(1)?)?;
         (found.span.file == file && offset <= found.span.end).then_some(*found)
     }
 
-    /// The places that mean `def`, its own included, by place.
+    /// Returns the source ranges of all references to `def`, its own name included, in order.
     pub fn references(&self, def: DefId) -> Vec<Span> {
         let by_def = &self.index().by_def;
         let start = by_def.partition_point(|found| found.def < def);
         by_def[start..].iter().take_while(|found| found.def == def).map(|found| found.span).collect()
     }
 
-    /// The type of the smallest recorded expression, or declared name, that holds a byte.
+    /// Returns the type of the smallest recorded expression, or declared name, that covers a byte.
     pub fn type_at(&self, file: FileId, offset: u32) -> Option<(Span, &str)> {
         let types = &self.index().types;
         let end = types.partition_point(|(span, _)| (span.file, span.start) <= (file, offset));
         let holding = types[..end].iter().rev().take_while(|(span, _)| span.file == file);
-        // Of nested expressions the inner starts last; a small window holds all that start on one line.
+        // In nested expressions the inner one starts last; a small window covers all that start on one line.
         let nearest = holding.take(Index::NESTING).filter(|(span, _)| offset < span.end);
         nearest.min_by_key(|(span, _)| span.end - span.start).map(|(span, text)| (*span, text.as_str()))
     }
 
-    /// The type recorded for exactly these bytes.
+    /// Returns the type recorded for exactly this source range.
     pub fn type_of(&self, span: Span) -> Option<&str> {
         let types = &self.index().types;
         let at = types.binary_search_by_key(&span, |(span, _)| *span).ok()?;
         types.get(at).map(|(_, text)| text.as_str())
     }
 
-    /// The definitions that a name at a byte can mean, each name once: what is declared nearest hides the rest.
+    /// Returns the definitions that a name at a byte can refer to, each name once: the nearest declaration
+    /// hides the others.
     pub fn visible_at(&self, file: FileId, offset: u32) -> Vec<DefId> {
         self.index().visible(&self.defs, file, offset)
     }
 
-    /// The definition that `name` means at a byte.
+    /// Returns the definition that `name` refers to at a byte.
     pub fn resolve(&self, file: FileId, offset: u32, name: &str) -> Option<DefId> {
         self.index().resolve(&self.defs, file, offset, name)
     }
 
-    /// Fields, enumerators, methods or members of a definition.
+    /// Returns the fields, enumerators, methods or members of a definition.
     pub fn children(&self, id: DefId) -> &[DefId] {
         self.index().children.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The definition of a type by its name, `module.name` for one of a module; aliases are followed.
+    /// Returns the definition of a type by its name, `module.name` for one of a module; aliases are followed.
     pub fn type_named(&self, name: &str) -> Option<DefId> {
         self.index().type_named(self, name)
     }
 
-    /// Fields or enumerators of a type.
+    /// Returns the fields or enumerators of a type.
     pub fn members_of(&self, name: &str) -> &[DefId] {
         self.type_named(name).map_or(&[], |id| self.children(id))
     }

@@ -1,22 +1,22 @@
-//! Types as far as the text alone shows them.
+//! Types as far as they follow from the text alone.
 
 use std::fmt;
 
 use crate::ast::{Size, TypeExpr, TypeExprKind};
 
-/// A type as an editor shows it and looks into it.
+/// A type for display in an editor, and for queries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Ty {
-    /// The text alone does not show it.
+    /// The type does not follow from the text alone.
     #[default]
     Unknown,
     /// A scalar, struct, enum or alias; `module.name` for one of a module.
     Named(String),
-    /// `str(N)`; without the size if it is not known.
+    /// `str(N)`; none if the size is unknown.
     Str(Option<u64>),
-    /// `T[N]`; the length as it is written.
+    /// `T[N]`; the length as spelled in the source.
     Array(Box<Ty>, String),
-    /// `*T`.
+    /// A pointer `*T` to a type.
     Ptr(Box<Ty>),
     /// A function by its parameters and its result.
     Fn(Vec<Ty>, Box<Ty>),
@@ -24,20 +24,20 @@ pub enum Ty {
     Map(String, Box<Ty>, Box<Ty>, String),
     /// A map without a key: kind, value, entries, where it has them.
     Keyless(String, Option<Box<Ty>>, Option<String>),
-    /// A ring buffer.
+    /// A ring buffer: record type, size in bytes as spelled in the source.
     Ring(Box<Ty>, String),
-    /// What `load` gives.
+    /// The result of `load`.
     Handle,
 }
 
 impl Ty {
-    /// A type by its name.
+    /// Creates a type from its name.
     pub fn named(name: impl Into<String>) -> Ty {
         Ty::Named(name.into())
     }
 
-    /// The type that was written. `module` is put before the names for which `own` holds: those of the module's own
-    /// types, as its importer writes them.
+    /// Creates the type of a type expression. `own` returns the qualified name of a type that the module
+    /// itself declares, as its importer writes it; none for other names.
     pub fn of(written: &TypeExpr, own: &dyn Fn(&str) -> Option<String>) -> Ty {
         let inner = |one: &TypeExpr| Box::new(Ty::of(one, own));
         match &written.kind {
@@ -61,12 +61,12 @@ impl Ty {
         }
     }
 
-    /// The type that was written, every name as it stands.
+    /// Creates the type of a type expression, with every name as it is.
     pub fn written(written: &TypeExpr) -> Ty {
         Ty::of(written, &|_| None)
     }
 
-    /// What `x[i]` is.
+    /// Returns the type of `x[i]`.
     pub fn element(&self) -> Ty {
         match self {
             Ty::Array(element, _) | Ty::Ptr(element) => (**element).clone(),
@@ -79,7 +79,7 @@ impl Ty {
         }
     }
 
-    /// What `*x` is.
+    /// Returns the type of `*x`.
     pub fn pointee(&self) -> Ty {
         match self {
             Ty::Ptr(to) => (**to).clone(),
@@ -87,7 +87,7 @@ impl Ty {
         }
     }
 
-    /// What `x(..)` is.
+    /// Returns the type of a call `x(..)`.
     pub fn result(&self) -> Ty {
         match self {
             Ty::Fn(_, ret) => (**ret).clone(),
@@ -95,7 +95,7 @@ impl Ty {
         }
     }
 
-    /// The name behind any pointers, if there is one.
+    /// Returns the name after removing all pointers, if there is one.
     pub fn name(&self) -> Option<&str> {
         match self {
             Ty::Named(name) => Some(name),
@@ -104,7 +104,7 @@ impl Ty {
         }
     }
 
-    /// Whether it is known.
+    /// Whether the type is known.
     pub fn is_known(&self) -> bool {
         *self != Ty::Unknown
     }

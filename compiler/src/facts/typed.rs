@@ -8,7 +8,7 @@ use crate::hir::{Expr, Hir};
 use crate::source::{FileId, Span};
 use crate::types::TypeId;
 
-/// The types of what stands in a file, of a script without errors.
+/// Returns the types of expressions and names in a file, for a script without errors.
 pub fn types_of(hir: &Hir, file: FileId) -> Facts {
     let mut seen = Seen { file, types: BTreeMap::new() };
     for function in hir.functions.iter().filter(|function| function.span.file == file) {
@@ -37,7 +37,8 @@ impl Seen {
 }
 
 impl Visitor for Seen {
-    /// A conversion stands where its operand does and comes first: the type that was written wins.
+    /// A conversion has the source range of its operand and comes first: the type that was written takes
+    /// precedence.
     fn expr(&mut self, one: &Expr) {
         self.add(one.span, one.ty);
     }

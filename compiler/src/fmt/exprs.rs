@@ -1,4 +1,4 @@
-//! Expressions.
+//! Formats expressions, including calls, literals and matches.
 
 use super::writer::Writer;
 use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
@@ -50,7 +50,7 @@ impl Writer<'_> {
             ExprKind::Match { value, arms } => self.match_expr(value, arms),
             ExprKind::Unary(op, operand) => self.unary(*op, operand),
             ExprKind::Binary(op, left, right) => {
-                // A comment before it is no reason to break it.
+                // A comment before the group is written first, so that it does not break the group.
                 self.comments();
                 self.group(false, |writer| writer.chain(*op, left, right, true));
             }
@@ -65,7 +65,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Operators of one level in a row are one group.
+    /// Writes a chain of operators of one precedence as one group.
     fn chain(&mut self, op: BinaryOp, left: &Expr, right: &Expr, last: bool) {
         match &left.kind {
             ExprKind::Binary(inner, first, second) if inner.level() == op.level() => {
@@ -98,13 +98,13 @@ impl Writer<'_> {
             UnaryOp::BitNot => "~",
         });
         if op == UnaryOp::AddrOf && matches!(operand.kind, ExprKind::Unary(UnaryOp::AddrOf, _)) {
-            // Two of them together are another operator.
+            // Two `&` together are another operator.
             self.space();
         }
         self.expr(operand);
     }
 
-    /// As many elements in a line as fit.
+    /// Fills lines with as many elements as fit.
     fn array(&mut self, elements: &[Expr]) {
         self.token("[");
         self.group(false, |writer| {
@@ -128,7 +128,7 @@ impl Writer<'_> {
     }
 
     fn args(&mut self, args: &[Expr]) {
-        // One that breaks well by itself needs no line of its own.
+        // An argument that breaks well by itself stays on the line of the parenthesis.
         let hugs = args.iter().filter(|arg| !is_short(arg)).count() == 1
             && args.iter().all(|arg| is_short(arg) || breaks_itself(arg))
             && !self.comments_in_brackets();
@@ -194,7 +194,7 @@ impl Writer<'_> {
     }
 }
 
-/// Fits anywhere.
+/// Whether an expression is short enough for any line.
 fn is_short(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Int(_) | ExprKind::Char(_) | ExprKind::Bool(_) | ExprKind::Null | ExprKind::Name(_) => true,
@@ -207,7 +207,7 @@ fn breaks_itself(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Struct { .. } | ExprKind::Match { .. })
 }
 
-/// A literal of these bytes.
+/// Quotes the bytes of a literal.
 pub(super) fn quoted(quote: u8, bytes: &[u8]) -> Vec<u8> {
     let mut text = vec![quote];
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Declarations.
+//! Formats declarations at top level and their members.
 
 use super::exprs::quoted;
 use super::writer::Writer;
@@ -122,7 +122,7 @@ impl Writer<'_> {
         });
     }
 
-    /// At top level a space stands on both sides of the colon.
+    /// Writes a type at top level, where a space stands on both sides of the colon.
     fn top_type(&mut self, ty: &TypeExpr) {
         self.space();
         self.of_type(ty);
@@ -218,7 +218,7 @@ impl Writer<'_> {
         self.block(&function.body);
     }
 
-    /// The tree keeps fields and methods apart; they are written in the order of the source.
+    /// Writes the members of an impl block in source order; the tree stores fields and methods separately.
     fn members(&mut self, methods: &[AstFunction], fields: &[(Ident, Expr)]) {
         let mut members: Vec<Member> = fields.iter().map(Member::Field).collect();
         members.extend(methods.iter().map(Member::Method));

@@ -1,51 +1,52 @@
-//! A text with places where lines may break, and where they do.
+//! Line breaking: text with optional line breaks, and the choice among them.
 //!
-//! A group stands on one line if it fits and nothing in it needs a line of its own; else all its [`Op::Line`]s are line
-//! ends. Decided from the outside in, from left to right, so that the same operations always give the same text.
+//! A group stands on one line if it fits and nothing in it needs a line of its own; else all its
+//! [`Op::Line`]s are line ends. Decided from the outermost group inwards, from left to right, so that the
+//! same operations always result in the same text.
 
 use std::borrow::Cow;
 
-/// Lines are broken, where they can be, to be at most this long.
+/// Maximum length of a line in columns, where it can be broken.
 const WIDTH: usize = 100;
 
 /// Columns per level of indentation.
 const INDENT: usize = 4;
 
-/// One step of a text.
+/// One operation of the output.
 #[derive(Debug, Clone)]
 pub(super) enum Op<'a> {
-    /// Bytes.
+    /// Text that is written as it is.
     Text(Cow<'a, [u8]>),
-    /// Bytes only where the group breaks.
+    /// Text that is written only where the group breaks.
     IfBroken(&'static str),
-    /// A space.
+    /// A space on the same line.
     Space,
     /// A space, or a line end where the group breaks.
     Line,
     /// Nothing, or a line end where the group breaks.
     Soft,
-    /// A line end.
+    /// A line end in any case.
     Hard,
     /// An empty line before the next line.
     Blank,
     /// A comment: nothing else follows it on its line.
     Comment {
-        /// With `//`.
+        /// The comment including `//`.
         text: &'a [u8],
-        /// It has a line of its own.
+        /// Whether it has a line of its own.
         own_line: bool,
     },
-    /// The start of a group; whether it breaks in any case.
+    /// The start of a group; true if it breaks in any case.
     Open(bool),
     /// The end of a group.
     Close,
-    /// One level deeper.
+    /// Indents the following lines one level deeper.
     Indent,
-    /// One level back.
+    /// Undoes the last [`Op::Indent`].
     Dedent,
 }
 
-/// Lays the text out.
+/// Chooses the line breaks and returns the text.
 pub(super) fn layout(ops: &mut [Op<'_>]) -> Vec<u8> {
     break_around_lines(ops);
     let mut page = Page::default();
@@ -73,7 +74,7 @@ pub(super) fn layout(ops: &mut [Op<'_>]) -> Vec<u8> {
     page.bytes
 }
 
-/// A group breaks if something in it needs a line end.
+/// Marks every group that contains a forced line end as broken.
 fn break_around_lines(ops: &mut [Op<'_>]) {
     let mut breaks = vec![false];
     for op in ops.iter_mut().rev() {
@@ -95,7 +96,8 @@ fn break_around_lines(ops: &mut [Op<'_>]) {
     }
 }
 
-/// Whether the group that begins here fits into its line, with what follows it up to the next place for a line end.
+/// Whether the group that begins here fits into its line, with the text after it up to the next optional line
+/// break.
 fn fits(ops: &[Op<'_>], column: usize) -> bool {
     let mut left = WIDTH.saturating_sub(column);
     let mut depth = 0usize;
@@ -128,18 +130,18 @@ fn fits(ops: &[Op<'_>], column: usize) -> bool {
     true
 }
 
-/// The text so far.
+/// The output so far.
 #[derive(Debug, Default)]
 struct Page {
     bytes: Vec<u8>,
-    /// Where the last line starts.
+    /// Byte offset of the last line's start.
     line: usize,
     indent: usize,
-    /// A space is due before the next text on this line.
+    /// Whether a space precedes the next text on this line.
     space: bool,
-    /// An empty line is due before the next line.
+    /// Whether an empty line precedes the next line.
     blank: bool,
-    /// The line ends in a comment.
+    /// Whether the line ends in a comment.
     commented: bool,
 }
 
@@ -148,7 +150,7 @@ impl Page {
         self.bytes.len() == self.line
     }
 
-    /// Where the next text would stand.
+    /// Returns the column of the next text.
     fn column(&self) -> usize {
         if self.at_line_start() || self.commented {
             return self.indent * INDENT;
@@ -179,7 +181,7 @@ impl Page {
         self.commented = true;
     }
 
-    /// At the start of a line: the empty line that is due, and the indentation.
+    /// Writes, at the start of a line, the pending empty line and the indentation.
     fn start_line(&mut self) {
         let blank = std::mem::take(&mut self.blank);
         if !self.at_line_start() {

@@ -1,10 +1,10 @@
-//! Lists in braces and blocks.
+//! Formats lists in braces, and blocks.
 
 use super::writer::Writer;
 use crate::ast::{Block, Stmt, StmtKind};
 
 impl Writer<'_> {
-    /// `{ a, b, }`: on one line if the author had it so and it fits. `long` breaks it where there is no author.
+    /// Writes `{ a, b, }`: on one line if the author did so and it fits. Without a source, `long` breaks it.
     pub(super) fn braces<T>(&mut self, elements: &[T], long: bool, write: impl FnMut(&mut Self, &T)) {
         self.same_line("{");
         let broken = !elements.is_empty() && self.breaks_here(long);
@@ -14,7 +14,7 @@ impl Writer<'_> {
         });
     }
 
-    /// `{ ... }`: a single plain statement stays on the line if the author had it there.
+    /// Writes `{ ... }`: a single plain statement stays on the line if the author wrote it there.
     pub(super) fn block(&mut self, block: &Block) {
         self.same_line("{");
         if block.stmts.is_empty() {
@@ -47,7 +47,7 @@ impl Writer<'_> {
     }
 }
 
-/// Holds no block of its own.
+/// Whether a statement contains no block.
 fn is_plain(stmt: &Stmt) -> bool {
     !matches!(
         stmt.kind,

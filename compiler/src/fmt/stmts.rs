@@ -1,4 +1,4 @@
-//! Statements.
+//! Formats statements and their blocks.
 
 use super::writer::Writer;
 use crate::ast::{BinaryOp, Catch, CatchPattern, Cond, Else, Expr, Ident, If, Stmt, StmtKind, TypeExpr};
@@ -63,7 +63,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `var name: type = value`.
+    /// Writes `var name: type = value`.
     pub(super) fn binding(
         &mut self,
         keyword: &'static str,
@@ -78,7 +78,7 @@ impl Writer<'_> {
         value.into_iter().for_each(|value| self.value(value));
     }
 
-    /// ` = value`.
+    /// Writes ` = value`.
     pub(super) fn value(&mut self, value: &Expr) {
         self.space();
         self.same_line("=");
@@ -86,7 +86,7 @@ impl Writer<'_> {
         self.expr(value);
     }
 
-    /// The operators on bits and `=` are tokens of their own that stand together.
+    /// Writes an assignment operator. Some are several tokens, which must stay together.
     fn assign_op(&mut self, op: Option<BinaryOp>) {
         let tokens: &[&'static str] = match op {
             None => &["="],
@@ -108,7 +108,7 @@ impl Writer<'_> {
         self.expr(expr);
     }
 
-    /// `word (inner) `.
+    /// Writes `keyword (inner) `.
     fn head(&mut self, keyword: &'static str, inner: impl FnOnce(&mut Self)) {
         self.token(keyword);
         self.space();

@@ -1,4 +1,4 @@
-//! Types.
+//! Formats types of all forms.
 
 use super::writer::Writer;
 use crate::ast::{IntLit, Size, TypeExpr, TypeExprKind};
@@ -58,7 +58,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The tree has no names for the parameters of a function type; the source may.
+    /// Writes a function type. The tree has no names for its parameters; the source may.
     fn fn_type(&mut self, params: &[TypeExpr], ret: &TypeExpr) {
         self.token("fn");
         self.same_line("(");
@@ -99,7 +99,7 @@ impl Writer<'_> {
         self.verbatim(|| int.value.to_string().into_bytes());
     }
 
-    /// `: type`.
+    /// Writes a type after a colon: `: type`.
     pub(super) fn of_type(&mut self, ty: &TypeExpr) {
         self.same_line(":");
         self.space();

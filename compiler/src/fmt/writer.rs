@@ -1,4 +1,5 @@
-//! Token by token from the source to the new text. Comments stay between the tokens where they were written.
+//! Copies the source to the new text token by token. Comments stay between the tokens where they were
+//! written.
 
 use std::borrow::Cow;
 
@@ -6,24 +7,24 @@ use super::layout::Op;
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind, UnaryOp};
 use crate::lex::{Punct, Token, TokenKind};
 
-/// What the tokens of the tree are written to.
+/// The output of the tree's tokens.
 pub(super) struct Writer<'a> {
     pub ops: Vec<Op<'a>>,
-    /// The text that the tree was read from; none if the tree alone is printed.
+    /// The text that the tree was parsed from; none if only the tree is printed.
     source: Option<Source<'a>>,
-    /// Comments to be written behind the next token instead of before it.
+    /// Comments that are written after the next token instead of before it.
     pending: Vec<Comment<'a>>,
-    /// What becomes of empty lines before the next token and its comments.
+    /// The treatment of empty lines before the next token and its comments.
     blanks: Blanks,
-    /// The source does not say what the tree says.
+    /// Whether the source has a token other than the tree's.
     lost: bool,
 }
 
-/// What becomes of empty lines, of which at most one in a row is kept.
+/// The treatment of empty lines, of which at most one in a row is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blanks {
     Drop,
-    /// Those at the start of a block go.
+    /// Drops those at the start of a block.
     KeepAfterComment,
     Keep,
 }
@@ -33,15 +34,15 @@ struct Source<'a> {
     at: usize,
 }
 
-/// A token of the source.
+/// A token of the source, with its layout.
 struct Written<'a> {
     kind: TokenKind,
     text: &'a [u8],
-    /// The comments before it.
+    /// The comments between the token before it and this one.
     comments: Vec<Comment<'a>>,
     starts_line: bool,
     blank_before: bool,
-    /// A `;` stands before it.
+    /// Whether a `;` stands before it.
     separated: bool,
 }
 
@@ -53,19 +54,19 @@ struct Comment<'a> {
 }
 
 impl Comment<'_> {
-    /// A doc comment means something where it stands.
+    /// Whether it is a doc comment, which must keep its position.
     fn is_doc(&self) -> bool {
         self.text.starts_with(b"///")
     }
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a tree alone.
+    /// Creates a writer for a tree without a source.
     pub fn plain() -> Writer<'a> {
         Writer { ops: Vec::new(), source: None, pending: Vec::new(), blanks: Blanks::Drop, lost: false }
     }
 
-    /// Writes a tree as it stands in a text.
+    /// Creates a writer for a tree and its source.
     pub fn of_source(tokens: &[Token], text: &'a [u8]) -> Writer<'a> {
         Writer { source: Some(Source { tokens: written(tokens, text), at: 0 }), ..Writer::plain() }
     }
@@ -85,7 +86,7 @@ impl<'a> Writer<'a> {
         source.tokens.get(source.at + count)
     }
 
-    /// Whether the next token of the source is this one.
+    /// Whether the next token of the source has this text.
     pub fn next_is(&self, text: &str) -> bool {
         self.ahead_is(0, text)
     }
@@ -94,7 +95,8 @@ impl<'a> Writer<'a> {
         self.ahead(count).is_some_and(|token| token.text == text.as_bytes())
     }
 
-    /// Between two statements: a `;` of the source stays where the second would continue the first without it.
+    /// Writes the separator of two statements: a `;` of the source stays where the second statement would
+    /// otherwise continue the first.
     pub fn separator(&mut self, first: &Stmt, second: &Stmt) {
         let Some(next) = self.ahead(0).filter(|token| token.separated) else { return };
         let is_store =
@@ -107,12 +109,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the next token stands on a line after the last one, as the author chose; `otherwise` without a source.
+    /// Whether the next token starts a line, as the author chose; `otherwise` without a source.
     pub fn breaks_here(&self, otherwise: bool) -> bool {
         self.ahead(0).map_or(otherwise, |token| token.starts_line)
     }
 
-    /// Whether a comment stands somewhere up to the bracket that closes the next one.
+    /// Whether there is a comment up to the bracket that closes the next one.
     pub fn comments_in_brackets(&self) -> bool {
         let mut open = 0usize;
         let tokens = self.source.iter().flat_map(|source| &source.tokens[source.at..]);
@@ -132,20 +134,20 @@ impl<'a> Writer<'a> {
         !self.pending.is_empty()
     }
 
-    /// A token, with the comments before it.
+    /// Writes a token, with the comments before it.
     pub fn token(&mut self, text: &'static str) {
         self.comments();
         self.advance(text);
     }
 
-    /// A token that stands on the line of the one before: comments between the two go behind it.
+    /// Writes a token on the line of the one before: comments between the two follow it.
     pub fn same_line(&mut self, text: &'static str) {
         let doc = |comments: &[Comment]| comments.iter().any(Comment::is_doc);
         let docs = doc(&self.pending) || self.ahead(0).is_some_and(|token| doc(&token.comments));
         if docs { self.token(text) } else { self.stick(text) }
     }
 
-    /// A token that would mean something else on a line of its own.
+    /// Writes a token that would have another meaning on a line of its own.
     pub fn stick(&mut self, text: &'static str) {
         if let Some(token) = self.ahead(0) {
             let comments = token.comments.clone();
@@ -166,7 +168,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A name or literal: as written, or `canonical` without a source.
+    /// Writes a name or literal: as in the source, or `canonical` without one.
     pub fn verbatim(&mut self, canonical: impl FnOnce() -> Vec<u8>) {
         self.comments();
         let text = match self.ahead(0) {
@@ -193,7 +195,7 @@ impl<'a> Writer<'a> {
         self.verbatim(|| name.as_bytes().to_vec());
     }
 
-    /// A comma that the source may have here; then [`Op::IfBroken`] writes it if it is wanted.
+    /// Writes a comma that the source may have here; otherwise [`Op::IfBroken`] writes it if it is wanted.
     pub fn trailing_comma(&mut self, wanted: bool) {
         if self.next_is(",") {
             let comments = self.ahead(0).map(|token| token.comments.clone()).unwrap_or_default();
@@ -205,12 +207,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An element of a block or list begins: its empty lines are kept, but not before the first.
+    /// Begins an element of a block or list: empty lines before it are kept, except before the first.
     pub fn element(&mut self, first: bool) {
         self.blanks = if first { Blanks::KeepAfterComment } else { Blanks::Keep };
     }
 
-    /// A comma that is always written, whether the source has it or not.
+    /// Writes a comma in any case, whether the source has it or not.
     pub fn comma(&mut self) {
         if self.has_source() && !self.next_is(",") {
             self.ops.push(Op::Text(Cow::Borrowed(b",")));
@@ -219,7 +221,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Documentation that the tree holds; in a source it stands among the comments.
+    /// Writes the documentation in the tree; with a source it is among the comments.
     pub fn docs(&mut self, docs: Option<&str>) {
         if self.has_source() {
             return;
@@ -231,14 +233,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An empty line that no author had a say in.
+    /// Writes an empty line unless there is a source, in which the author chooses.
     pub fn blank_without_source(&mut self) {
         if !self.has_source() {
             self.ops.push(Op::Blank);
         }
     }
 
-    /// All comments before the next token.
+    /// Writes all comments before the next token.
     pub fn comments(&mut self) {
         self.some_comments(|_| true);
         let blank = self.ahead(0).is_some_and(|token| token.blank_before);
@@ -247,13 +249,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The comments before a closing bracket, which still belong inside.
+    /// Writes the comments before a closing bracket, which still belong inside.
     pub fn last_comments(&mut self) {
         self.some_comments(|_| true);
         self.blanks = Blanks::Drop;
     }
 
-    /// The comments on the line of the token before.
+    /// Writes the comments on the line of the token before.
     fn trailing_comments(&mut self) {
         self.some_comments(|comment| !comment.own_line);
     }
@@ -267,7 +269,7 @@ impl<'a> Writer<'a> {
             None => None,
         };
         let mut own = own.unwrap_or_default();
-        // On a line of its own it would be documentation of what follows; another comment can go there.
+        // On a line of its own it would document the next item. Another comment may stand there.
         let stays = own.first().is_some_and(|first| first.is_doc() && !first.own_line);
         waiting.splice(0..0, own.drain(..usize::from(stays)));
         waiting.append(&mut own);
@@ -318,8 +320,8 @@ impl<'a> Writer<'a> {
         self.ops.push(Op::Close);
     }
 
-    /// Elements separated by commas between brackets that are written already: broken all or not at all. `edge` is the
-    /// step behind the opening and before the closing bracket.
+    /// Writes elements separated by commas; the caller writes the brackets. Either every element has a line
+    /// or none. `edge` is the operation after the opening and before the closing bracket.
     pub fn list<T>(
         &mut self,
         elements: &[T],
@@ -354,7 +356,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// `*p`, or a part of what it leads to.
+/// Whether an lvalue is `*p` or a part of a pointee.
 fn is_deref(lvalue: &Expr) -> bool {
     match &lvalue.kind {
         ExprKind::Unary(UnaryOp::Deref, _) => true,
@@ -363,11 +365,11 @@ fn is_deref(lvalue: &Expr) -> bool {
     }
 }
 
-/// The tokens that mean something, each with the comments before it.
+/// Returns the tokens other than blanks and comments, each with the comments before it.
 fn written<'a>(tokens: &[Token], text: &'a [u8]) -> Vec<Written<'a>> {
     let mut found = Vec::with_capacity(tokens.len() / 2 + 1);
     let mut comments = Vec::new();
-    // Line ends since the last token or comment, and whether a comment or token stands on this line.
+    // The number of line ends since the last token or comment, and whether none of these stands on this line.
     let (mut line_ends, mut starts_line) = (0u32, true);
     let mut separated = false;
     for token in tokens {

@@ -1,6 +1,6 @@
-//! Counters in the userspace half: attachments that nobody detaches.
+//! Lowers counters of the userspace half to attachments that are never detached.
 //!
-//! What the checker made of them is rewritten into what the back end knows of attachments:
+//! The checker's nodes are rewritten into the attachments that the back end knows:
 //!
 //! ```text
 //! counter cycles : cpu_cycles              a variable of type perf_attachment, and in a function that runs before `main`:
@@ -13,7 +13,7 @@
 //! read_cpu(cycles, n)  -> read_cpu(the variable, n)
 //! ```
 //!
-//! The kernel half reads a counter as it is ([`super::KernelBuiltin::ReadCounter`]).
+//! The kernel half reads a counter directly ([`super::KernelBuiltin::ReadCounter`]).
 
 use std::collections::BTreeSet;
 
@@ -27,10 +27,10 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// What no name of a script starts with.
+/// Prefix of generated names; no name in a script can start with it.
 const PREFIX: &str = "ks:counter";
 
-/// Rewrites the functions of the userspace half, and makes the one that opens the counters.
+/// Rewrites the functions of the userspace half, and adds the function that opens the counters.
 pub fn rewrite(hir: &mut Hir) {
     let Some(first) = hir.counters.iter().next() else { return };
     let span = first.span;
@@ -71,7 +71,7 @@ pub fn rewrite(hir: &mut Hir) {
     }));
 }
 
-/// The attachments, by counter.
+/// The variable of each counter's attachment.
 struct Variables<'a> {
     globals: &'a [GlobalId],
     ty: TypeId,
@@ -88,7 +88,7 @@ impl Variables<'_> {
     }
 }
 
-/// Opens a counter and shows it to programs.
+/// Returns the statements that open a counter and make it readable by programs.
 fn opening(id: CounterId, counter: &Counter, variables: &Variables<'_>, hir: &Hir) -> [Stmt; 2] {
     let span = counter.span;
     let mut options = counter.options.clone();
@@ -108,7 +108,7 @@ struct Rewriter<'a> {
 }
 
 impl VisitorMut for Rewriter<'_> {
-    /// `read(NAME).raw` and the like need no group.
+    /// `read(NAME).raw` and similar need no group.
     fn lvalue(&mut self, lvalue: &mut Lvalue) {
         if let LvalueKind::Field { base, field } = &mut lvalue.kind
             && let LvalueKind::Value(value) = &mut base.kind

@@ -1,4 +1,4 @@
-//! Which ways lead through statements.
+//! Control flow of statements.
 
 use super::visit::{self, Visitor};
 use super::{ArmBody, Block, Expr, ExprKind, Match, Stmt, StmtKind, UserBuiltin};
@@ -8,7 +8,8 @@ pub fn ends(block: &Block) -> bool {
     block.iter().any(stops)
 }
 
-/// Whether no path leads from a statement to the next: it jumps, leaves the function or never ends.
+/// Whether control never reaches the statement after this one: it jumps, leaves the function or loops
+/// forever.
 pub fn stops(stmt: &Stmt) -> bool {
     match &stmt.kind {
         StmtKind::Return(_) | StmtKind::Throw(_) | StmtKind::Break | StmtKind::Continue => true,
@@ -20,7 +21,7 @@ pub fn stops(stmt: &Stmt) -> bool {
     }
 }
 
-/// Whether an expression that stands alone is never done.
+/// Whether an expression statement never finishes.
 fn diverges(expr: &Expr) -> bool {
     let arm = |body: &ArmBody| ends(&body.block) || body.value.as_ref().is_some_and(diverges);
     match &expr.kind {
@@ -30,7 +31,7 @@ fn diverges(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a loop's body leaves that loop by `break`.
+/// Whether a `break` in a loop's body leaves that loop.
 pub fn breaks(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break => true,
@@ -43,7 +44,7 @@ pub fn breaks(block: &Block) -> bool {
     })
 }
 
-/// Whether an arm of a match breaks out of the loop around it.
+/// Whether an arm of a `match` breaks out of the loop around it.
 struct Arms(bool);
 
 impl Visitor for Arms {

@@ -1,17 +1,17 @@
-//! Formats of `print`: what they consist of.
+//! Parses the formats of `print`.
 
 /// A part of a format.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'t> {
-    /// Text without conversions.
+    /// Text that is printed unchanged.
     Text(&'t [u8]),
-    /// `%%`.
+    /// `%%`, which prints `%`.
     Percent,
     /// `%5u` and the like: the whole text and its letter.
     Conversion(&'t [u8], u8),
-    /// `%` and what is no conversion.
+    /// A `%` that begins no known conversion.
     Unknown(&'t [u8]),
-    /// `{}`.
+    /// `{}`: printed in the form that fits the value's type.
     Natural,
 }
 
@@ -36,7 +36,7 @@ pub fn pieces(format: &[u8]) -> Vec<Piece<'_>> {
     found
 }
 
-/// The conversion at the start of `rest`, which begins with `%`.
+/// Parses the conversion at the start of `rest`, which begins with `%`, and returns its length in bytes.
 fn conversion(rest: &[u8]) -> (Piece<'_>, usize) {
     let skip = |from: usize, belongs: fn(&u8) -> bool| {
         from + rest[from..].iter().take_while(|byte| belongs(byte)).count()
@@ -55,7 +55,7 @@ fn conversion(rest: &[u8]) -> (Piece<'_>, usize) {
     }
 }
 
-/// The letter of the conversion of each value; `{` for `{}`.
+/// Returns the letter of each value's conversion; `{` for `{}`.
 pub fn letters(format: &[u8]) -> Vec<u8> {
     let letter = |piece| match piece {
         Piece::Natural => Some(b'{'),

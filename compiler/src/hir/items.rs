@@ -1,4 +1,4 @@
-//! What is declared at top level.
+//! Declarations at top level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
 
-/// Which half a function belongs to.
+/// The half that a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Half {
-    /// BPF.
+    /// The kernel half, compiled to BPF.
     Kernel,
-    /// Wasm.
+    /// The userspace half, compiled to WebAssembly.
     User,
 }
 
 impl Half {
-    /// The other one.
+    /// Returns the other half.
     pub fn other(self) -> Half {
         match self {
             Half::Kernel => Half::User,
@@ -25,7 +25,7 @@ impl Half {
         }
     }
 
-    /// The word in messages.
+    /// Returns the name of the half in messages.
     pub fn name(self) -> &'static str {
         match self {
             Half::Kernel => "kernel",
@@ -34,27 +34,27 @@ impl Half {
     }
 }
 
-/// What calls a function.
+/// The callers of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
-    /// Userspace functions.
+    /// Called by userspace functions.
     Plain,
-    /// The test runner: `@test`. Userspace.
+    /// `@test`: called by the test runner, in userspace.
     Test,
-    /// Kernel functions: `@helper`.
+    /// `@helper`: called by kernel functions.
     Helper,
-    /// Kernel functions, or BPF programs if it is built as a module: `@kfunc`.
+    /// `@kfunc`: called by kernel functions, or by BPF programs if it is built as a module.
     Kfunc,
-    /// `@kfunc` functions: `@private`.
+    /// `@private`: called by `@kfunc` functions.
     Private,
-    /// The kernel, through a struct_ops table, or other methods of the impl block.
+    /// Called by the kernel through a struct_ops table, or by other methods of the impl block.
     Method(ImplId),
-    /// The kernel.
+    /// A BPF program, called by the kernel.
     Program(ProgramKind),
 }
 
 impl FunctionKind {
-    /// The half it belongs to.
+    /// Returns the half that the function belongs to.
     pub fn half(self) -> Half {
         match self {
             FunctionKind::Plain | FunctionKind::Test => Half::User,
@@ -62,13 +62,13 @@ impl FunctionKind {
         }
     }
 
-    /// Whether the kernel enters it by an attachment of its own.
+    /// Whether the kernel calls it through an attachment of its own.
     pub fn is_program(self) -> bool {
         matches!(self, FunctionKind::Program(_))
     }
 }
 
-/// What makes the kernel run a program.
+/// The event that makes the kernel run a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProgramKind {
     /// An overflow of a perf event: `@perf_event`.
@@ -99,12 +99,12 @@ pub enum ProgramKind {
     Cgroup,
     /// A packet that reaches a socket: `@socket_filter`.
     SocketFilter,
-    /// Time: `@timer`.
+    /// A timer expires: `@timer`.
     Timer,
 }
 
 impl ProgramKind {
-    /// Every kind.
+    /// All kinds of programs.
     pub const ALL: &[ProgramKind] = &[
         ProgramKind::PerfEvent,
         ProgramKind::Xdp,
@@ -123,7 +123,7 @@ impl ProgramKind {
         ProgramKind::Timer,
     ];
 
-    /// The attribute's word.
+    /// Returns the name of the attribute, without `@`.
     pub fn name(self) -> &'static str {
         match self {
             ProgramKind::PerfEvent => "perf_event",
@@ -144,159 +144,160 @@ impl ProgramKind {
         }
     }
 
-    /// Whether the kernel can run it on given input (BPF_PROG_TEST_RUN with a packet).
+    /// Whether the kernel can run it on test input (BPF_PROG_TEST_RUN with a packet).
     pub fn has_test_run(self) -> bool {
         matches!(self, ProgramKind::Xdp | ProgramKind::Tc | ProgramKind::SocketFilter | ProgramKind::Cgroup)
     }
 }
 
-/// Where a program is attached, as its attribute says.
+/// The attach point of a program, as its attribute names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Said at the attachment: xdp, perf events, socket filters; and no program at all.
+    /// No attach point in the attribute: xdp, perf events and socket filters name it when attaching. Also for
+    /// functions that are not programs.
     None,
-    /// `@tc("egress")`; else ingress.
+    /// `@tc("egress")` if true, else ingress.
     Egress(bool),
     /// A kernel function, and a byte offset in it.
     Function {
-        /// The function, as written.
+        /// The name of the function, as written.
         name: String,
-        /// `+offset`.
+        /// `+offset` in bytes; none if not written.
         offset: Option<u64>,
     },
-    /// `@tracepoint("category/event")`.
+    /// A tracepoint: `@tracepoint("category/event")`.
     Tracepoint {
-        /// The category.
+        /// The part before the `/`.
         category: String,
-        /// The event.
+        /// The part after the `/`.
         event: String,
     },
     /// An event, hook or system call by name.
     Name(String),
-    /// A place in a user program.
+    /// A location in a user program.
     User {
-        /// The program or library.
+        /// The path of the program or library.
         path: String,
-        /// A function of it, if it is named.
+        /// The name of its function; none if only an offset is written.
         symbol: Option<String>,
-        /// Bytes from the symbol, or from the start of the file.
+        /// Offset in bytes from the symbol, or from the start of the file.
         offset: u64,
     },
-    /// `@timer("10ms")`.
+    /// The period of a timer: `@timer("10ms")`.
     Period {
-        /// Between two runs.
+        /// The time between two runs, in nanoseconds.
         nanoseconds: u64,
     },
 }
 
-/// A function.
+/// A function of either half.
 #[derive(Debug, Clone)]
 pub struct HirFunction {
-    /// Its name; with its module's before a `.` if it belongs to one. Methods: unique in their impl block.
+    /// The name; with its module's before a `.` if it belongs to one. Methods: unique in their impl block.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// What calls it.
+    /// The callers of the function.
     pub kind: FunctionKind,
-    /// Where a program is attached.
+    /// The attach point; `Target::None` unless it is a program.
     pub target: Target,
-    /// Parameters, in order; they are locals.
+    /// The parameters in order, as locals.
     pub params: Vec<LocalId>,
-    /// The result; void if there is none.
+    /// The result type; void if there is no result.
     pub ret: TypeId,
-    /// Parameters and variables.
+    /// Parameters and variables; hidden ones have an empty name.
     pub locals: IndexVec<LocalId, Local>,
     /// The body. If `ret` is not void, every path through it ends in `Return` with a value or in `Throw`.
     pub body: Block,
-    /// A throw may leave it: it has a hidden result.
+    /// Whether a throw may leave the function: it then has a hidden result.
     pub throws: bool,
-    /// What a probe on `sys_NAME` is really put on.
+    /// The kernel function that a probe on `sys_NAME` attaches to; none for other functions.
     pub system_call: Option<SystemCall>,
-    /// Parameters that point to objects of the kernel, of exactly the types that it says.
+    /// Parameters that point to kernel objects of exactly their declared types.
     pub objects: BTreeSet<LocalId>,
 }
 
-/// The function of the kernel behind `sys_NAME` in a probe.
+/// The kernel function that implements `sys_NAME`, for a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemCall {
-    /// Its name, for the architecture of the kernel whose types were read.
+    /// The name of the kernel function, for the architecture of the kernel whose types were read.
     pub target: String,
-    /// It is the architecture's wrapper: its one argument leads to the registers of the call.
+    /// Whether it is the architecture's wrapper: its one argument points to the registers of the call.
     pub wrapped: bool,
-    /// How many arguments the call has, if that is known.
+    /// The number of arguments of the call, if that is known.
     pub arguments: Option<usize>,
 }
 
 /// A local variable or parameter.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// Its name; not unique.
+    /// The name in the source; not unique, empty for hidden locals.
     pub name: String,
-    /// Its type.
+    /// The type of the variable; for a binding, the map's value type.
     pub ty: TypeId,
-    /// Where it is declared.
+    /// The source range of the declaration.
     pub span: Span,
-    /// It may be bound to a map element (`Stmt::Bind`), and so carries a presence bit, true until a `Bind` finds no
-    /// entry. Every other assignment sets it to true.
+    /// Whether it may be bound to a map element (`Stmt::Bind`). It then has a presence bit, true until a
+    /// `Bind` finds no entry. Every other assignment sets it to true.
     pub binding: bool,
 }
 
 /// A global variable: one copy, visible from both halves.
 #[derive(Debug, Clone)]
 pub struct Global {
-    /// Its name.
+    /// The name, unique among globals.
     pub name: String,
-    /// Its type.
+    /// The declared or inferred type.
     pub ty: TypeId,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
     /// `local`: not visible from the userspace half.
     pub kernel_only: bool,
-    /// `pin`: lives in the pinned map of all such globals.
+    /// `pin`: stored in the pinned map of all pinned globals.
     pub pinned: bool,
-    /// Nobody writes it but the host, before the object is loaded. Made by [`super::module`].
+    /// Only the host writes it, before the object is loaded. Set by [`super::module`].
     pub constant: bool,
-    /// The first bytes of the initial value, up to the last that is not zero; all others are.
+    /// The initial value without trailing zero bytes.
     pub init: Vec<u8>,
 }
 
-/// A map's kind.
+/// The kinds of maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapKind {
-    /// BPF_MAP_TYPE_HASH.
+    /// Hash table `hash`: BPF_MAP_TYPE_HASH.
     Hash,
-    /// BPF_MAP_TYPE_ARRAY.
+    /// Array `array`, indexed from 0: BPF_MAP_TYPE_ARRAY.
     Array,
-    /// BPF_MAP_TYPE_PERCPU_HASH.
+    /// Hash table with a value per CPU, `percpu_hash`: BPF_MAP_TYPE_PERCPU_HASH.
     PercpuHash,
-    /// BPF_MAP_TYPE_PERCPU_ARRAY.
+    /// Array with a value per CPU, `percpu_array`: BPF_MAP_TYPE_PERCPU_ARRAY.
     PercpuArray,
-    /// BPF_MAP_TYPE_LRU_HASH.
+    /// Hash table that evicts the least recently used entries, `lru_hash`: BPF_MAP_TYPE_LRU_HASH.
     LruHash,
-    /// BPF_MAP_TYPE_LRU_PERCPU_HASH.
+    /// LRU hash with values per CPU: BPF_MAP_TYPE_LRU_PERCPU_HASH.
     LruPercpuHash,
-    /// BPF_MAP_TYPE_LPM_TRIE.
+    /// Trie with longest-prefix match: BPF_MAP_TYPE_LPM_TRIE.
     LpmTrie,
-    /// BPF_MAP_TYPE_QUEUE.
+    /// First in, first out: BPF_MAP_TYPE_QUEUE.
     Queue,
-    /// BPF_MAP_TYPE_STACK.
+    /// Last in, first out: BPF_MAP_TYPE_STACK.
     Stack,
-    /// BPF_MAP_TYPE_STACK_TRACE.
+    /// Stack traces by id, `stack_trace`: BPF_MAP_TYPE_STACK_TRACE.
     StackTrace,
-    /// BPF_MAP_TYPE_BLOOM_FILTER.
+    /// Bloom filter `bloom`: BPF_MAP_TYPE_BLOOM_FILTER.
     Bloom,
-    /// BPF_MAP_TYPE_TASK_STORAGE.
+    /// Local storage of tasks, `task_storage`: BPF_MAP_TYPE_TASK_STORAGE.
     TaskStorage,
-    /// BPF_MAP_TYPE_INODE_STORAGE.
+    /// Local storage of inodes, `inode_storage`: BPF_MAP_TYPE_INODE_STORAGE.
     InodeStorage,
-    /// BPF_MAP_TYPE_SK_STORAGE.
+    /// Local storage of sockets, `sk_storage`: BPF_MAP_TYPE_SK_STORAGE.
     SkStorage,
-    /// BPF_MAP_TYPE_CGRP_STORAGE.
+    /// Local storage of cgroups, `cgroup_storage`: BPF_MAP_TYPE_CGRP_STORAGE.
     CgroupStorage,
 }
 
 impl MapKind {
-    /// Every kind.
+    /// All kinds of maps.
     pub const ALL: &[MapKind] = &[
         MapKind::Hash,
         MapKind::Array,
@@ -315,7 +316,7 @@ impl MapKind {
         MapKind::CgroupStorage,
     ];
 
-    /// The language's spelling.
+    /// Returns the kind as spelled in a script.
     pub fn name(self) -> &'static str {
         match self {
             MapKind::Hash => "hash",
@@ -336,17 +337,17 @@ impl MapKind {
         }
     }
 
-    /// Indexed by a number below the size; every index is present.
+    /// Whether it is indexed by a number below the size; every index is present.
     pub fn is_array(self) -> bool {
         matches!(self, MapKind::Array | MapKind::PercpuArray)
     }
 
-    /// One value per CPU.
+    /// Whether it has one value per CPU.
     pub fn is_per_cpu(self) -> bool {
         matches!(self, MapKind::PercpuHash | MapKind::PercpuArray | MapKind::LruPercpuHash)
     }
 
-    /// Indexed by a pointer to the kernel's object that owns the value.
+    /// Whether it is indexed by a pointer to the kernel object that owns the value.
     pub fn is_storage(self) -> bool {
         matches!(
             self,
@@ -354,7 +355,7 @@ impl MapKind {
         )
     }
 
-    /// The struct of the object that owns a value of local storage.
+    /// Returns the struct of the kernel object that owns a value of local storage; none for other kinds.
     pub fn owner(self) -> Option<&'static str> {
         match self {
             MapKind::TaskStorage => Some("task_struct"),
@@ -365,7 +366,7 @@ impl MapKind {
         }
     }
 
-    /// Has keys and values, written `kind<K, V>(N)`.
+    /// Whether it has keys and values, written `kind<K, V>(N)`.
     pub fn is_keyed(self) -> bool {
         matches!(
             self,
@@ -380,128 +381,128 @@ impl MapKind {
     }
 }
 
-/// A map.
+/// A BPF map that the script declares.
 #[derive(Debug, Clone)]
 pub struct Map {
-    /// Its name; with its module's before a `.` if it belongs to one.
+    /// The name; with its module's before a `.` if it belongs to one.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// Its kind.
+    /// The BPF map type.
     pub kind: MapKind,
-    /// The key as the script declares it; void if the kind has none; a pointer to the owner for local storage; `i64` for
-    /// stacks. An array kind's BPF map has a 4-byte key whatever this is.
+    /// The key as the script declares it; void if the kind has none; a pointer to the owner for local
+    /// storage; `i64` for stacks. An array kind's BPF map has a 4-byte key whatever this is.
     pub key: TypeId,
-    /// The value. A pointer, until [`super::objects`] has made it the object: that lies in the map, and an element is
-    /// its address.
+    /// The value type. A pointer until [`super::objects`] replaces it by the object type: the object then
+    /// lies in the map, and the pointer is the entry's address.
     pub value: TypeId,
-    /// The script has pointers to the values.
+    /// Whether the script holds pointers to the values.
     pub objects: bool,
-    /// Most entries; 0 for local storage.
+    /// Maximum number of entries; 0 for local storage.
     pub max_entries: u32,
-    /// BPF_F_... bits.
+    /// BPF_F_... bits of the map's creation.
     pub flags: u32,
     /// The NUMA node, if `flags` has BPF_F_NUMA_NODE (4).
     pub numa_node: u32,
-    /// `pin`: it outlives the plugin.
+    /// `pin`: whether it outlives the plugin.
     pub pinned: bool,
 }
 
-/// A ring buffer.
+/// A BPF ring buffer that the script declares.
 #[derive(Debug, Clone)]
 pub struct Ring {
-    /// Its name; with its module's before a `.` if it belongs to one.
+    /// The name; with its module's before a `.` if it belongs to one.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// What its records are: a struct.
+    /// The type of its records, a struct.
     pub record: TypeId,
-    /// Its size, a power of two from 4096.
+    /// Its size in bytes, a power of two from 4096.
     pub bytes: u32,
-    /// `pin`: it outlives the plugin.
+    /// `pin`: whether it outlives the plugin.
     pub pinned: bool,
-    /// The userspace function `NAME_callback`, which takes the records unless `on_event` names another.
+    /// The userspace function `NAME_callback`, which receives the records unless `on_event` names another.
     pub default_handler: Option<FuncId>,
 }
 
 /// A config block: an array map of one entry, written by userspace only.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Its name.
+    /// The name, also of its struct type.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// A struct of its fields, of the same name.
+    /// The struct type of its fields, of the same name.
     pub ty: TypeId,
-    /// The defaults: as many bytes as the type has.
+    /// The default values; as many bytes as the type has.
     pub init: Vec<u8>,
 }
 
-/// A function of the kernel.
+/// A helper or kfunc.
 #[derive(Debug, Clone)]
 pub struct Extern {
-    /// Its name.
+    /// The name by which the script calls it.
     pub name: String,
-    /// The name in the source; none for helpers that need no `extern`.
+    /// The source range of the name; none for helpers that need no `extern`.
     pub span: Option<Span>,
-    /// Its parameters.
+    /// The parameter types in order.
     pub params: Vec<TypeId>,
-    /// Its result.
+    /// The result type; void if there is no result.
     pub ret: TypeId,
-    /// The number of a helper; a kfunc has none and is found by name.
+    /// The number of a helper; none for a kfunc, which is looked up by name.
     pub helper: Option<u32>,
-    /// The kernel may not have it; then no call of it can be reached. Made by [`super::module`].
+    /// Whether the kernel may lack it; then no call of it can be reached. Set by [`super::module`].
     pub optional: bool,
 }
 
 /// An impl block: a struct_ops table of the kernel.
 #[derive(Debug, Clone)]
 pub struct Impl {
-    /// Its name.
+    /// The name of the impl block.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// The kernel's struct.
+    /// The name of the kernel's struct.
     pub ops: String,
     /// The methods, in source order: those that are members of the struct, and helpers of the block.
     pub methods: Vec<FuncId>,
-    /// Those of the methods that are members of the struct, by the members' names: the kernel enters them.
+    /// The methods that are members of the struct, by the members' names: the kernel calls them.
     pub entries: BTreeMap<FuncId, String>,
-    /// Members that are data, with their constant values. `name` is among them if the struct has one.
+    /// Data members with their constant values; includes `name` if the struct has one.
     pub fields: Vec<StaticField>,
 }
 
 /// A static field of an impl block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticField {
-    /// The member's name.
+    /// The name of the member.
     pub name: String,
-    /// Its value.
+    /// The constant value of the member.
     pub value: StaticValue,
-    /// What the member is made of.
+    /// The layout of the member in memory.
     pub layout: StaticLayout,
 }
 
-/// What a member of a struct of the kernel is made of, as far as a value needs it.
+/// The layout of a member of a kernel struct, as far as a value needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaticLayout {
-    /// A number.
+    /// An integer of this type.
     Number(IntType),
-    /// A number that the kernel's type information calls an enum.
+    /// An integer that the kernel's BTF declares as an enum.
     Enum(IntType),
-    /// An array of numbers or characters.
+    /// An array of integers or characters.
     Array {
-        /// What it holds.
+        /// The type of an element.
         element: IntType,
-        /// How many.
+        /// The number of elements.
         len: u32,
     },
-    /// An address, which is null.
+    /// A pointer; its only value is null.
     Pointer,
 }
 
 impl StaticLayout {
-    /// Bytes in memory, which are also the alignment of all but arrays.
+    /// Returns the size in bytes, which is also the alignment of all but arrays.
     pub fn bytes(self) -> u64 {
         match self {
             StaticLayout::Number(int) | StaticLayout::Enum(int) => int.bytes(),
@@ -511,40 +512,40 @@ impl StaticLayout {
     }
 }
 
-/// The value of a static field of an impl block.
+/// The constant value of a static field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticValue {
     /// A number, bool or character.
     Number(i128),
-    /// A string.
+    /// A string without terminator.
     Text(Vec<u8>),
-    /// `null`.
+    /// The null pointer, for pointer members.
     Null,
-    /// `[a, b]`.
+    /// An array: `[a, b]`.
     Numbers(Vec<i128>),
 }
 
 /// `counter NAME : EVENT group LEADER`: a perf event on every CPU that programs can read.
 #[derive(Debug, Clone)]
 pub struct Counter {
-    /// Its name.
+    /// The name by which both halves read it.
     pub name: String,
-    /// The name in the source.
+    /// The source range of the name.
     pub span: Span,
-    /// How its event is opened, of type `perf_options`; without its group.
+    /// The options that open its event, of type `perf_options`; without its group.
     pub options: Expr,
-    /// The leader of its group.
+    /// The leader of its group; none without `group`.
     pub leader: Option<super::CounterId>,
 }
 
-/// What a `for (a, b in ..)` walks.
+/// The object of a `for (a, b in ..)`.
 #[derive(Debug, Clone)]
 pub enum MapIteration {
     /// Keys and values of a map.
     Map(MapId),
-    /// CPUs and their slots of one entry: `per_cpu(m, k)`.
+    /// CPUs and their values of one entry: `per_cpu(m, k)`.
     PerCpu {
-        /// The map.
+        /// A map of a per-CPU kind.
         map: MapId,
         /// The key, of the map's key type.
         key: Expr,

@@ -1,4 +1,4 @@
-//! Text that a function of the kernel takes by address: `bpf_trace_printk("text", 5)`.
+//! Moves text that a helper or kfunc takes by address into a variable: `bpf_trace_printk("text", 5)`.
 //!
 //! ```text
 //! f("text", ..)  ->  var t: str(5) = "text"   at the start of the function
@@ -24,7 +24,7 @@ pub fn rewrite(hir: &mut Hir) {
 struct Rewriter<'a> {
     types: &'a mut Types,
     locals: &'a mut IndexVec<LocalId, Local>,
-    /// A variable for each text.
+    /// Declarations of the variables, one for each text.
     texts: Vec<Stmt>,
 }
 

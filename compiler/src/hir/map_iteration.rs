@@ -1,5 +1,5 @@
-//! `for (k, v in m)` in the kernel half: `v` is bound to the entry. Of an array every index is there, so that walk is a loop
-//! over numbers.
+//! Lowers `for (k, v in m)` in the kernel half: `v` is bound to the entry. In an array every index is
+//! present, so iterating one is a loop over numbers.
 //!
 //! ```text
 //! for (k, v in m) { .. }  ->  for (i in 0..entries) { k = i as its type; v = m[k]; .. }
@@ -38,7 +38,7 @@ impl VisitorMut for Rewriter<'_> {
         let StmtKind::ForEach { key, value, iteration: MapIteration::Map(map), body } = &mut stmt.kind else {
             return;
         };
-        // The pointer to an object is no binding: it is a copy of where the entry is.
+        // The pointer to an object is not a binding: it is a copy of the entry's address.
         self.locals[*value].binding = !self.maps[*map].objects;
         let entries = self.maps[*map].max_entries;
         if !self.maps[*map].kind.is_array() || u64::from(entries) > MAX_ITERATIONS {

@@ -1,8 +1,9 @@
 //! The typed tree: every name resolved, every expression typed, every conversion explicit.
 //!
-//! In: what `check` makes of the AST. Out: what both back ends read. Because conversions, defaults, presence and
-//! returns are spelled out here, one expression means the same in both halves. What is left to a back end is stated
-//! at each node. A tree is only handed on if no error was reported, so no node stands for an error.
+//! In: the result of `check` on the AST. Out: the input of both back ends. Because conversions, defaults,
+//! presence and returns are spelled out here, an expression has one meaning in both halves. Each node states
+//! what it leaves to a back end. A tree is only passed on if no error was reported, so no node stands for an
+//! error.
 
 mod builtin;
 pub mod counters;
@@ -35,32 +36,32 @@ use crate::index::IndexVec;
 use crate::types::{IntType, StructId, TypeId, Types};
 
 id_type! {
-    /// A function.
+    /// The id of a function.
     FuncId,
-    /// A local variable or parameter of one function.
+    /// The id of a local variable or parameter of one function.
     LocalId,
-    /// A global variable.
+    /// The id of a global variable.
     GlobalId,
-    /// A map.
+    /// The id of a map.
     MapId,
-    /// A ring buffer.
+    /// The id of a ring buffer.
     RingId,
-    /// A config block.
+    /// The id of a config block.
     ConfigId,
-    /// A function of the kernel: a helper or a kfunc.
+    /// The id of a function of the kernel: a helper or a kfunc.
     ExternId,
-    /// An impl block of a struct_ops type.
+    /// The id of an impl block of a struct_ops type.
     ImplId,
-    /// A counter at top level.
+    /// The id of a counter at top level.
     CounterId,
 }
 
 /// A whole program: the main file and all modules and headers it names.
 #[derive(Debug, Clone)]
 pub struct Hir {
-    /// Base name of the main source file.
+    /// The base name of the main source file.
     pub project: String,
-    /// All types.
+    /// All types of the program.
     pub types: Types,
     /// All functions, in source order, those of modules first.
     pub functions: IndexVec<FuncId, HirFunction>,
@@ -78,23 +79,23 @@ pub struct Hir {
     pub impls: IndexVec<ImplId, Impl>,
     /// All counters, in source order.
     pub counters: IndexVec<CounterId, Counter>,
-    /// Opens the counters, before `main` or a test. Made by [`counters`].
+    /// Opens the counters, before `main` or a test. Set by [`counters`].
     pub open_counters: Option<FuncId>,
-    /// What entries are made of that start from zero. Made by [`zeros`].
+    /// The zeros that new entries are copied from. Set by [`zeros`].
     pub zeros: Option<GlobalId>,
-    /// The entry of the userspace half. None if the script has programs only: the plugin then does nothing; and none if
-    /// its tests are compiled.
+    /// The entry of the userspace half. None if the script has programs only (the plugin then does nothing),
+    /// or if its tests are compiled.
     pub main: Option<FuncId>,
     /// `@test` functions, in source order; none unless they are compiled.
     pub tests: Vec<FuncId>,
-    /// What the members of the kernel's structs really are.
+    /// Facts about members of the kernel's structs.
     pub kernel_structs: KernelStructs,
     /// Types that the back ends need to know by name.
     pub known: KnownTypes,
 }
 
 impl Hir {
-    /// Whether the kernel enters a function: a program, or a method that is a member of its struct.
+    /// Whether the kernel calls a function: a program, or a method that is a member of its struct.
     pub fn is_entry(&self, id: FuncId) -> bool {
         match self.functions[id].kind {
             FunctionKind::Program(_) => true,
@@ -104,31 +105,31 @@ impl Hir {
     }
 }
 
-/// What the types of the kernel's structs do not say.
+/// Facts about the kernel's structs that their types do not contain.
 #[derive(Debug, Clone, Default)]
 pub struct KernelStructs {
-    /// Unions: their members lie over each other.
+    /// Unions: their members overlap.
     pub unions: BTreeSet<StructId>,
-    /// Those that have no name but that of a typedef.
+    /// Structs that have no name but that of a typedef.
     pub typedefs: BTreeSet<StructId>,
-    /// What members really are, by their positions, as far as the kernel's types are known.
+    /// The actual members, by struct and position, as far as the kernel's types are known.
     pub members: BTreeMap<(StructId, usize), KernelMember>,
 }
 
-/// What a member of a struct of the kernel really is, whatever the script declares.
+/// The actual type of a member of a kernel struct, whatever the script declares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelMember {
-    /// The integer, where the script may have declared another one.
+    /// The actual integer type, where the script may have declared another one.
     pub int: Option<IntType>,
-    /// An enum, or an array of them.
+    /// Whether it is an enum, or an array of them.
     pub is_enum: bool,
-    /// A pointer, or an array of them.
+    /// Whether it is a pointer, or an array of them.
     pub is_pointer: bool,
-    /// Others lie over it.
+    /// Whether other members overlap it.
     pub in_union: bool,
 }
 
-/// Predeclared types.
+/// Predeclared types that the back ends use.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownTypes {
     /// `enum perf_event`, 8 bytes: `type << 32 | config`.
@@ -139,14 +140,14 @@ pub struct KnownTypes {
     pub perf_attachment: TypeId,
     /// `perf_read`, a struct; see `builtins::perf`.
     pub perf_read: TypeId,
-    /// `bpf_perf_event_data`, the context of a perf program; only ever behind a pointer.
+    /// `bpf_perf_event_data`, the context of a perf program; only ever as a pointee.
     pub perf_context: TypeId,
-    /// `xdp_md`, the context of an xdp program; only ever behind a pointer.
+    /// `xdp_md`, the context of an xdp program; only ever as a pointee.
     pub xdp_context: TypeId,
-    /// `__sk_buff`, the context of tc, cgroup and socket filter programs; only ever behind a pointer.
+    /// `__sk_buff`, the context of tc, cgroup and socket filter programs; only ever as a pointee.
     pub skb_context: TypeId,
-    /// `enum xdp_action`.
+    /// `enum xdp_action`, the results of xdp programs.
     pub xdp_action: TypeId,
-    /// `enum gfp_flag`.
+    /// `enum gfp_flag`, the flags of `new`.
     pub gfp_flag: TypeId,
 }

@@ -1,12 +1,13 @@
-//! `@kfunc` functions that a kernel module may bring along: the BPF object prefers them to its own.
+//! Lowers `@kfunc` functions that a kernel module may provide: the BPF object prefers the module's functions
+//! to its own.
 //!
 //! ```text
 //! @kfunc fn f(a: u32) -> u32 { .. }  ->  extern f(a: u32) -> u32          weak: the kernel may not have it
 //!                                        fn f(a: u32) -> u32 { if (the module is loaded) { return extern f(a) } .. }
 //! ```
 //!
-//! Whether the module is loaded is a variable that the host sets before the object is loaded and that nobody changes later, so
-//! the verifier walks only the way that is taken.
+//! Whether the module is loaded is a variable that the host sets before the object is loaded and that never
+//! changes later, so the verifier only explores the branch that is taken.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +20,8 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// The types of programs that call functions of modules in every kernel that has such functions for programs, which is
-/// since 6.1. Source: kernel/bpf/btf.c, `bpf_prog_type_to_kfunc_hook`, v6.1 and v6.12.
+/// Program types that may call functions of modules in every kernel that allows this for programs at all (6.1
+/// and later). Source: kernel/bpf/btf.c, `bpf_prog_type_to_kfunc_hook`, v6.1 and v6.12.
 pub const PROGRAM_TYPES: &[&str] =
     &["BPF_PROG_TYPE_XDP", "BPF_PROG_TYPE_SCHED_CLS", "BPF_PROG_TYPE_TRACING", "BPF_PROG_TYPE_STRUCT_OPS"];
 
@@ -36,17 +37,18 @@ fn calls_modules(function: &HirFunction) -> bool {
     }
 }
 
-/// The module's name: that of the script, as the kernel writes it.
+/// The module's name: that of the script, in the kernel's spelling.
 pub fn name(hir: &Hir) -> String {
     hir.project.replace(|one: char| !one.is_ascii_alphanumeric(), "_")
 }
 
-/// The functions of the module that programs call.
+/// Returns the module's functions that programs call.
 pub fn exported(hir: &Hir) -> Vec<FuncId> {
     hir.functions.ids().filter(|id| hir.functions[*id].kind == FunctionKind::Kfunc).collect()
 }
 
-/// The programs that reach a `@kfunc` though the kernel does not let their kind call functions of modules.
+/// Reports programs that reach a `@kfunc` although the kernel does not let their kind call functions of
+/// modules.
 pub fn callers_that_cannot(hir: &Hir) -> Vec<Diagnostic> {
     let cannot = hir.functions.ids().filter(|id| hir.is_entry(*id) && !calls_modules(&hir.functions[*id]));
     let report = |id: FuncId| {
@@ -107,7 +109,7 @@ pub fn rewrite(hir: &mut Hir) {
     }
 }
 
-/// The function as one of the kernel, whose types are numbers: that is what both sides agree on.
+/// Declares the function as one of the kernel, with integers for enums: both sides agree on these types.
 fn external(hir: &mut Hir, id: FuncId) -> ExternId {
     let function = &hir.functions[id];
     let params: Vec<TypeId> = function.params.iter().map(|param| function.locals[*param].ty).collect();
@@ -117,7 +119,7 @@ fn external(hir: &mut Hir, id: FuncId) -> ExternId {
     hir.externs.push(Extern { name, span: Some(span), params, ret, helper: None, optional: true })
 }
 
-/// The integer that an enum is made of; every other type is itself.
+/// Returns the integer type of an enum; every other type unchanged.
 fn number(hir: &mut Hir, ty: TypeId) -> TypeId {
     match (hir.types.kind(ty), hir.types.scalar(ty)) {
         (TypeKind::Enum(_), Some(int)) => hir.types.intern(TypeKind::Int(int)),

@@ -1,10 +1,11 @@
-//! Names of what modules declare: `module.name` in the script, `module_name` in the object, whose names are those of C.
+//! Renames items of modules: `module.name` in the script, `module_name` in the object, whose names are C
+//! identifiers.
 
 use std::collections::BTreeSet;
 
 use super::{FunctionKind, Half, Hir};
 
-/// Rewrites the names of all that the object may have, so that none has a dot in it and all differ.
+/// Rewrites all names that the object may contain, so that they have no dots and are unique.
 pub fn rewrite(hir: &mut Hir) {
     let mut taken: BTreeSet<String> = all(hir).map(|name| name.to_owned()).collect();
     for name in all(hir).filter(|name| name.contains('.')) {
@@ -17,8 +18,8 @@ pub fn rewrite(hir: &mut Hir) {
 }
 
 fn all(hir: &mut Hir) -> impl Iterator<Item = &mut String> {
-    // Methods get the names of their blocks where they are put into the object; functions of the userspace half are not in
-    // it, and traps tell their names as the script has them.
+    // Methods get the names of their blocks when the object is written. Functions of the userspace half are
+    // not in it, and traps report their names as spelled in the script.
     let functions = hir
         .functions
         .iter_mut()

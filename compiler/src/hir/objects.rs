@@ -1,7 +1,7 @@
-//! Maps of pointers: the objects lie in the map itself.
+//! Lowers maps of pointers: the objects lie in the map itself.
 //!
-//! What the checker made of them is rewritten into what the back ends know of maps whose values lie in them, so that
-//! `map.value` is the object's type from here on (`Map::objects` is set):
+//! The checker's nodes are rewritten into maps whose values lie in them, which the back ends know. From here
+//! on `map.value` is the object's type (`Map::objects` is set):
 //!
 //! ```text
 //! m[k] as a value     -> &m[k]                     m[k]->f      -> m[k].f
@@ -12,9 +12,10 @@
 //! delete q (kernel)   -> release q; if q came from m: delete m[the key it came with]
 //! ```
 //!
-//! In the kernel half an address says nothing of the entry that it leads to: where a function deletes through a
-//! variable, hidden variables beside it remember where it came from. Other copies of a pointer that was stored are what
-//! copies of a deleted pointer are there: reads give 0. In userspace they lead to the entry.
+//! In the kernel half an address does not identify its entry. Where a function deletes through a variable,
+//! hidden variables record the map and key that the pointer came from. In the kernel half, other copies of a
+//! stored pointer behave like copies of a deleted pointer: reads return 0. In userspace they point to the
+//! entry.
 
 mod flow;
 
@@ -55,14 +56,15 @@ pub fn rewrite(hir: &mut Hir) {
 #[derive(Debug, Clone, Copy)]
 struct Owned {
     key: TypeId,
-    /// The values as the script has them.
+    /// The value type as the script declares it.
     pointer: TypeId,
     object: TypeId,
 }
 
 type Maps = BTreeMap<MapId, Owned>;
 
-/// Of the other kinds a pointer would be a copy, could not be null, or would not tell which entry it leads to.
+/// Returns the key, pointer and object types if the map owns objects. In maps of other kinds a pointer would
+/// be a copy, could not be null, or would not identify its entry.
 fn owned(hir: &Hir, id: MapId) -> Option<Owned> {
     let map = &hir.maps[id];
     match *hir.types.kind(map.value) {
@@ -73,7 +75,7 @@ fn owned(hir: &Hir, id: MapId) -> Option<Owned> {
     }
 }
 
-/// Whether a place is a variable or a field of one.
+/// Whether an lvalue is a variable or a field of one.
 fn is_variable(lvalue: &Lvalue) -> bool {
     match &lvalue.kind {
         LvalueKind::Local(_) | LvalueKind::Global(_) => true,
@@ -86,7 +88,7 @@ struct Rewriter<'a> {
     maps: &'a Maps,
     function: &'a mut HirFunction,
     origins: BTreeMap<LocalId, Origin>,
-    /// The locals whose pointers nobody else has.
+    /// The locals whose pointers have no other copies.
     own: BTreeSet<LocalId>,
     bool: TypeId,
     u32: TypeId,
@@ -118,7 +120,7 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// The map and the key if an expression is the value of an element.
+    /// Returns the map and the key if an expression is the value of an element.
     fn element(&self, expr: &Expr) -> Option<(MapId, Expr)> {
         match &expr.kind {
             ExprKind::Load(lvalue) => self.element_lvalue(lvalue),
@@ -178,7 +180,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// `local = m[key]`.
+    /// Lowers `local = m[key]`.
     fn bind(&mut self, local: LocalId, map: MapId, key: Expr, span: Span, out: &mut Block) {
         self.function.locals[local].binding = false;
         let key = self.remembered_key(local, map, key, span, out);
@@ -186,7 +188,7 @@ impl Rewriter<'_> {
         out.push(Stmt { kind: StmtKind::Let { local, init }, span });
     }
 
-    /// The same key, kept if where the local comes from matters.
+    /// Returns the key. If the origin of the local is tracked, records map and key in its hidden variables.
     fn remembered_key(&self, local: LocalId, map: MapId, key: Expr, span: Span, out: &mut Block) -> Expr {
         let Some(origin) = self.origins.get(&local) else { return key };
         let Some(kept) = origin.keys.get(&map).copied() else { return key };
@@ -196,7 +198,7 @@ impl Rewriter<'_> {
         self.load(kept, span)
     }
 
-    /// `m[key] = value`.
+    /// Lowers `m[key] = value`.
     fn store(&mut self, map: MapId, key: Expr, value: Expr, span: Span, out: &mut Block) {
         let owned = self.maps[&map];
         let kept = hidden_local(self.function, owned.key, span);
@@ -206,7 +208,7 @@ impl Rewriter<'_> {
         if let ExprKind::Const(0) = value.kind {
             return out.push(remove);
         }
-        // A variable of another kind that held the object holds the entry's address afterwards, as a local does.
+        // A global or a field that held the object holds the entry's address afterwards, as a local does.
         let holder = match &value.kind {
             ExprKind::Load(lvalue) if variable(&value).is_none() && is_variable(lvalue) => {
                 Some(lvalue.clone())
@@ -247,7 +249,7 @@ impl Rewriter<'_> {
         out.push(Stmt { kind: StmtKind::If { cond, then: vec![remove], otherwise: some }, span });
     }
 
-    /// `delete pointer`, a variable.
+    /// Lowers `delete pointer` for a variable.
     fn free(&mut self, pointer: Expr, origin: &Origin, span: Span, out: &mut Block) {
         out.push(Stmt { kind: StmtKind::Release(pointer), span });
         for (map, key) in &origin.keys {
@@ -262,13 +264,13 @@ impl Rewriter<'_> {
         out.push(Stmt { kind: StmtKind::Let { local: origin.map, init: Some(none) }, span });
     }
 
-    /// A local is set to what is no element.
+    /// Updates the origin of a local that is set to a value other than an element.
     fn set_origin(&self, local: LocalId, value: &Expr, span: Span, out: &mut Block) {
         let Some(origin) = self.origins.get(&local) else { return };
         if let ExprKind::AddrOf(Lvalue { kind: LvalueKind::Element { map, .. }, ty, .. }) = &value.kind
             && self.maps.get(map).is_some_and(|owned| owned.object == *ty)
         {
-            // Made by `bind`, which has set it.
+            // This assignment comes from `bind`, which has set the origin.
             return;
         }
         let from = variable(value).and_then(|from| self.origins.get(&from));
@@ -283,7 +285,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The value of each turn is the entry's address.
+    /// Lowers an iteration: the value of each iteration is the entry's address.
     fn iteration(&mut self, stmt: Stmt, map: MapId) -> Stmt {
         let span = stmt.span;
         let StmtKind::ForEach { key, value, iteration, mut body } = stmt.kind else { return stmt };
@@ -295,14 +297,14 @@ impl Rewriter<'_> {
         Stmt { kind: StmtKind::ForEach { key, value: copy, iteration, body }, span }
     }
 
-    /// `&m[key]`.
+    /// Returns the address `&m[key]` of an entry.
     fn address(&self, map: MapId, key: Expr, span: Span) -> Expr {
         let owned = self.maps[&map];
         let lvalue = Lvalue { kind: LvalueKind::Element { map, key: Box::new(key) }, ty: owned.object, span };
         Expr { kind: ExprKind::AddrOf(lvalue), ty: owned.pointer, span }
     }
 
-    /// The map as a number, from 1.
+    /// The number of the map in `Origin::map`, from 1.
     fn number(&self, map: MapId, span: Span) -> Expr {
         let number = self.maps.keys().position(|one| *one == map).map_or(0, |at| at as u64 + 1);
         Expr { kind: ExprKind::Const(number), ty: self.u32, span }

@@ -1,7 +1,7 @@
-//! The typed tree as text, for `--emit hir` and for tests.
+//! Prints the typed tree, for `--emit hir` and for tests.
 //!
-//! In: a tree. Out: text in the form of the language, with what the tree adds to a script: the type of each constant and
-//! conversion, locals by their numbers, lookups and presence. No script reads it back.
+//! In: a tree. Out: text in the form of the language, with the additions of the tree: the type of each
+//! constant and conversion, locals by their numbers, lookups and presence. No program reads the text back.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::builtins::context;
 use crate::index::Id as _;
 use crate::types::{TypeId, TypeKind};
 
-/// Prints a whole tree: what is declared at top level, then the functions.
+/// Prints a whole tree: the declarations at top level, then the functions.
 pub fn hir(hir: &Hir) -> String {
     let mut out = String::new();
     declarations(hir, &mut out);
@@ -59,7 +59,7 @@ fn declarations(hir: &Hir, out: &mut String) {
         let methods: Vec<_> = one.methods.iter().map(|id| hir.functions[*id].name.as_str()).collect();
         let _ = writeln!(out, "impl {}: {} {{ {} }}", one.name, one.ops, methods.join(", "));
     }
-    // The options are an expression of no function: there are no locals in it.
+    // The options belong to no function, so they mention no locals.
     let printer = Printer { hir, function: None };
     for counter in &hir.counters {
         let group = counter.leader.map(|id| format!(" group {}", hir.counters[id].name)).unwrap_or_default();
@@ -67,13 +67,13 @@ fn declarations(hir: &Hir, out: &mut String) {
     }
 }
 
-/// Prints functions; `depth` is the number of blocks around a line.
+/// Printer of functions; `depth` is the number of blocks around a line.
 struct Printer<'a> {
     hir: &'a Hir,
     function: Option<&'a HirFunction>,
 }
 
-/// A line of its own.
+/// Indents and ends a line.
 fn line(depth: usize, text: &str) -> String {
     format!("{:indent$}{text}\n", "", indent = 4 * depth)
 }
@@ -182,7 +182,7 @@ impl Printer<'_> {
         line(depth, &text)
     }
 
-    /// A local by its name and number, which is what tells two of one name apart.
+    /// A local by its name and number, which distinguishes locals of the same name.
     fn local(&self, id: LocalId) -> String {
         let name = self.function.map_or("", |function| function.locals[id].name.as_str());
         format!("{name}%{}", id.index())
@@ -302,7 +302,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A struct by its fields; those that are zero are left out.
+    /// A struct by its fields; zero fields are left out.
     fn struct_value(&self, depth: usize, ty: TypeId, values: &[Expr]) -> String {
         let is_zero = |value: &Expr| match &value.kind {
             ExprKind::Const(bits) => *bits == 0,
@@ -531,12 +531,12 @@ fn context_member(member: ContextMember) -> &'static str {
     }
 }
 
-/// Text in quotes; bytes that are no printable ASCII as escapes.
+/// Text in quotes; bytes other than printable ASCII as escapes.
 fn quoted(text: &[u8]) -> String {
     format!("\"{}\"", text.escape_ascii())
 }
 
-/// Bytes as one hexadecimal number each; `zero` if there are none.
+/// The bytes in hexadecimal; `zero` if there are none.
 fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "zero".to_owned();

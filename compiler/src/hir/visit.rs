@@ -1,4 +1,4 @@
-//! A walk over statements and expressions for whoever collects what they mention.
+//! Visitor of statements and expressions, for collecting what they mention.
 
 use super::{
     ArmBody, Block, BreakpointAddress, CatchPattern, ConfigId, CounterId, EventSpec, Expr, ExprKind,
@@ -6,9 +6,10 @@ use super::{
     RingId, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
 
-/// Receives what a walk meets, in source order. Every method does nothing unless it is written.
+/// Callbacks of the traversal, in source order. Every method does nothing by default.
 pub trait Visitor {
-    /// A function that is called, tail-called, or used as a value or handler. A program named by `load` is none.
+    /// A function that is called, tail-called, or used as a value or handler. Not called for a program named
+    /// by `load`.
     fn function(&mut self, _id: FuncId) {}
     /// A program named by `load` or `test`.
     fn program(&mut self, _id: FuncId) {}
@@ -16,45 +17,46 @@ pub trait Visitor {
     fn external(&mut self, _id: ExternId) {}
     /// A global, read or written.
     fn global(&mut self, _id: GlobalId) {}
-    /// A map.
+    /// A map, in any use.
     fn map(&mut self, _id: MapId) {}
-    /// A ring buffer.
+    /// A ring buffer, in any use.
     fn ring(&mut self, _id: RingId) {}
-    /// A config block.
+    /// A config block, read or written.
     fn config(&mut self, _id: ConfigId) {}
-    /// A counter.
+    /// A counter that is read.
     fn counter(&mut self, _id: CounterId) {}
     /// A local, read or written.
     fn local(&mut self, _id: LocalId) {}
     /// A member of a perf program's context.
     fn context(&mut self) {}
-    /// A place, before its parts.
+    /// An lvalue, before its parts.
     fn lvalue(&mut self, _lvalue: &Lvalue) {}
     /// An expression, before its parts.
     fn expr(&mut self, _expr: &Expr) {}
     /// A statement, before its parts.
     fn stmt(&mut self, _stmt: &Stmt) {}
-    /// A match, before its parts: whether to walk them. Who asks which way control takes walks them himself.
+    /// A match, before its parts; returns whether to visit them. A visitor that follows control flow visits
+    /// them itself.
     fn matched(&mut self, _one: &Match) -> bool {
         true
     }
 }
 
-/// Walks a block.
+/// Visits the statements of a block.
 pub fn block(visitor: &mut dyn Visitor, block: &Block) {
     for one in block {
         stmt(visitor, one);
     }
 }
 
-/// Walks a statement.
+/// Visits a statement and its blocks.
 pub fn stmt(visitor: &mut dyn Visitor, stmt: &Stmt) {
     visitor.stmt(stmt);
     own(visitor, stmt);
     stmt.blocks().for_each(|nested| block(visitor, nested));
 }
 
-/// Walks what belongs to a statement itself, without its blocks.
+/// Visits the parts of a statement without its blocks.
 pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
     match &stmt.kind {
         StmtKind::Let { local, init } => {
@@ -123,7 +125,7 @@ fn iteration(visitor: &mut dyn Visitor, over: &MapIteration) {
     }
 }
 
-/// Walks a place.
+/// Visits an lvalue and its parts.
 pub fn lvalue(visitor: &mut dyn Visitor, lvalue: &Lvalue) {
     visitor.lvalue(lvalue);
     match &lvalue.kind {
@@ -143,7 +145,7 @@ pub fn lvalue(visitor: &mut dyn Visitor, lvalue: &Lvalue) {
     }
 }
 
-/// Walks an expression.
+/// Visits an expression and its parts.
 pub fn expr(visitor: &mut dyn Visitor, one: &Expr) {
     visitor.expr(one);
     match &one.kind {

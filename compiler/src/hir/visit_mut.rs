@@ -1,23 +1,23 @@
-//! A walk that may change what it meets.
+//! Mutable visitor: may change the nodes that it visits.
 
 use super::{
     ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, KernelBuiltin, Lvalue, LvalueKind,
     MapIteration, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
 };
 
-/// Receives what a walk meets, before its parts. Every method does nothing unless it is written.
+/// Callbacks of the traversal, before a node's parts. Every method does nothing by default.
 pub trait VisitorMut {
-    /// A block; what it is replaced by is walked.
+    /// A block; its replacement is visited afterwards.
     fn block(&mut self, _block: &mut Block) {}
-    /// A statement.
+    /// A statement, before its parts.
     fn stmt(&mut self, _stmt: &mut Stmt) {}
-    /// A place.
+    /// An lvalue, before its parts.
     fn lvalue(&mut self, _lvalue: &mut Lvalue) {}
-    /// An expression.
+    /// An expression, before its parts.
     fn expr(&mut self, _expr: &mut Expr) {}
 }
 
-/// Walks a block.
+/// Visits the statements of a block.
 pub fn block(visitor: &mut dyn VisitorMut, block: &mut Block) {
     visitor.block(block);
     for one in block {

@@ -1,5 +1,5 @@
-//! `m[k].f += v` in the kernel half makes an entry of zeros where there is none. The kernel copies them from a constant of
-//! the object: values may be larger than the stack.
+//! Declares the zeros for `m[k].f += v` in the kernel half, which creates a missing entry. The kernel copies
+//! them from a constant of the object: values may be larger than the stack.
 
 use super::visit::{self, Visitor};
 use super::{Global, Half, Hir, Lvalue, LvalueKind, Map, MapId, Stmt, StmtKind};
@@ -29,14 +29,14 @@ fn is_taken(hir: &Hir, name: &str) -> bool {
         || hir.functions.iter().any(|function| function.name == name)
 }
 
-/// Whether an entry of the map is there only once somebody makes it, with its whole value at once.
+/// Whether an entry of the map only exists once it is created, with its whole value at once.
 pub fn entries_are_created(map: &Map) -> bool {
     !map.kind.is_array() && !map.kind.is_storage()
 }
 
 struct Needs<'a> {
     hir: &'a Hir,
-    /// The bytes of the largest value, and where it is changed.
+    /// Size in bytes of the largest value that is changed in part, and the source range of that statement.
     largest: Option<(u64, Span)>,
 }
 
@@ -55,7 +55,7 @@ impl Visitor for Needs<'_> {
     }
 }
 
-/// The map whose element, or a part of it, a place is.
+/// Returns the map if an lvalue is its element or a part of one.
 fn element_map(lvalue: &Lvalue) -> Option<MapId> {
     match &lvalue.kind {
         LvalueKind::Element { map, .. } => Some(*map),

@@ -1,14 +1,15 @@
-//! Structs of the kernel as declarations (9.3).
+//! Declares structs of the kernel in the language (9.3).
 
 use std::fmt::Write;
 
 use super::language::{is_member_name, type_text};
 use crate::kernel_types::{KernelType, KernelTypes, Member, Struct};
 
-/// Deepest nesting of structs by value; a struct of the kernel stays far below.
+/// Maximum nesting of structs by value; structs of the kernel stay far below.
 const MAX_DEPTH: usize = 16;
 
-/// The struct of a name, after the structs that it holds by value; `None` if the kernel has no such struct.
+/// Returns the struct of a name, after the structs that it contains by value; `None` if the kernel has no
+/// such struct.
 pub(super) fn structures(name: &str, kernel: &KernelTypes) -> Option<String> {
     let mut declared = Declared { kernel, names: Vec::new(), text: String::new() };
     declared.structure(name, 0).then_some(declared.text)
@@ -21,7 +22,7 @@ struct Declared<'a> {
 }
 
 impl Declared<'_> {
-    /// Declares a struct if it is not yet; whether it is one that can be declared.
+    /// Declares a struct unless it already is; returns whether it can be declared.
     fn structure(&mut self, name: &str, depth: usize) -> bool {
         if self.names.iter().any(|known| known == name) {
             return true;
@@ -37,7 +38,7 @@ impl Declared<'_> {
         true
     }
 
-    /// The line of a member: its declaration, or why it is left out.
+    /// Returns the line of a member: its declaration, or a comment with the reason why it is left out.
     fn member(&mut self, member: &Member, depth: usize) -> String {
         let name = &member.name;
         let nested = |ty: &KernelType| match ty {

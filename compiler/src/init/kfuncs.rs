@@ -1,6 +1,7 @@
 //! `--kfuncs`: the kernel functions that programs of a kind may call.
 //!
-//! BTF marks kernel functions, and does not say for which kinds of programs; the kernel's naming does, mostly.
+//! BTF marks these functions, but does not say for which kinds of programs; the prefixes of their names
+//! mostly do.
 
 use std::fmt::Write;
 
@@ -9,10 +10,10 @@ use super::language::{is_name, params_text, type_text};
 use super::script::Script;
 use crate::kernel_types::{KernelType, KernelTypes, Proto};
 
-/// Most parameters of a call.
+/// Maximum number of parameters of a call.
 const MOST_PARAMS: usize = 5;
 
-/// How the names begin for a kind.
+/// Returns the prefixes of the names for a kind of program.
 fn prefixes(kind: &ScriptKind) -> &'static [&'static str] {
     match kind {
         ScriptKind::Xdp => &["bpf_xdp_", "bpf_dynptr_"],
@@ -29,7 +30,8 @@ fn prefixes(kind: &ScriptKind) -> &'static [&'static str] {
     }
 }
 
-/// A header of `extern`s, named after the kind; `None` if the BTF marks none of them, or all are declared already.
+/// Returns a header of `extern`s, named after the kind; `None` if the BTF marks none of them, or all are
+/// already declared.
 pub(super) fn header(kind: &ScriptKind, kernel: &KernelTypes, script: &Script) -> Option<(String, String)> {
     let prefixes = prefixes(kind);
     let wanted = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));

@@ -1,4 +1,4 @@
-//! What `ks init` can be asked for.
+//! The kinds of scripts that `ks init` can create.
 
 use ks_wit::target::{Spot, UprobeTarget};
 
@@ -7,7 +7,7 @@ use crate::diag::nears;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::kernel_types::KernelTypes;
 
-/// Each kind with a word of what it gives, for the help text. Names of struct_ops types are kinds too.
+/// All kinds, each with a short description for the help text. Names of struct_ops types are kinds, too.
 pub const KINDS: &[(&str, &str)] = &[
     ("xdp", "packets as they arrive at a network interface"),
     ("tc/ingress", "packets on their way in"),
@@ -29,12 +29,12 @@ pub const KINDS: &[(&str, &str)] = &[
     ("sched_ext_ops", "a scheduler"),
 ];
 
-/// A kind of script.
+/// A kind of script, with its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum ScriptKind {
     Xdp,
     Tc(&'static str),
-    /// A function, and the offset in it as it was written, with `+`.
+    /// A function, and the offset in it as spelled by the user, with `+`.
     Probe(String, Option<String>),
     Retprobe(String),
     Tracepoint(String, String),
@@ -45,7 +45,7 @@ pub(super) enum ScriptKind {
     Counting,
     Uprobe(String),
     Lsm(String),
-    /// The hook, and its context.
+    /// The name of the hook, and of its context.
     Cgroup(String, &'static str),
     SocketFilter,
     Timer,
@@ -97,7 +97,7 @@ impl ScriptKind {
     }
 }
 
-/// What 0.1.1 knows although this kernel may lack it: the script compiles, with a warning.
+/// Whether 0.1.1 knows the struct although this kernel may lack it: the script then compiles with a warning.
 fn is_known_ops(name: &str) -> bool {
     KernelTypes::bundled().struct_ops(name).is_some()
 }
@@ -110,7 +110,7 @@ fn probe(target: &str) -> Result<ScriptKind, InitError> {
         Some(digits) => (digits, 16),
         None => (offset, 10),
     };
-    // `from_str_radix` alone would take a second sign.
+    // `from_str_radix` alone would accept a second sign.
     let number =
         digits.chars().all(|digit| digit.is_digit(radix)) && u64::from_str_radix(digits, radix).is_ok();
     if function.is_empty() || !number {
@@ -121,7 +121,7 @@ fn probe(target: &str) -> Result<ScriptKind, InitError> {
 }
 
 fn is_user_target(target: &str) -> bool {
-    // What could end the string literal that it is written into is no path anybody has.
+    // Characters that could end the string literal around the path do not occur in real paths.
     let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
     plain && UprobeTarget::parse(target).is_ok_and(|target| !matches!(target.spot, Spot::Line { .. }))
 }
@@ -138,7 +138,7 @@ fn cgroup(hook: &str) -> Result<ScriptKind, InitError> {
     Err(InitError::UnknownKind { kind: format!("cgroup/{hook}"), near })
 }
 
-/// Kinds like a wrong one: by its first word, or a struct_ops type.
+/// Returns kinds similar to an unknown one: by the part before the `/`, or a struct_ops type.
 fn unknown(kind: &str, kind_name: &str, kernel: &KernelTypes) -> InitError {
     let old = match kind_name {
         "kprobe" | "fentry" => Some("probe/FUNCTION"),
@@ -158,7 +158,7 @@ fn unknown(kind: &str, kind_name: &str, kernel: &KernelTypes) -> InitError {
         let same = |form: &&(&str, &str)| form.0.split('/').next() == Some(kind_name);
         KINDS.iter().find(same).map_or(kind_name, |(form, _)| *form).to_owned()
     };
-    // A kind that takes no target was given one.
+    // The kind takes no target, but was given one.
     let near = if KINDS.iter().any(|(form, _)| *form == kind_name) {
         vec![kind_name.to_owned()]
     } else {

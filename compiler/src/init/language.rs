@@ -1,4 +1,4 @@
-//! The kernel's types and names as the language writes them (9.3).
+//! Types and names of the kernel in the syntax of the language (9.3).
 
 use std::collections::HashSet;
 
@@ -6,11 +6,12 @@ use crate::kernel_types::{KernelType, Param, Pointee, Spelling};
 use crate::lex::{TokenKind, scan};
 use crate::source::SourceMap;
 
-/// Names of kernel structs that mean something else in the language (3.1): a pointer to one is written `*u8`.
+/// Names of kernel structs with another meaning in the language (3.1): a pointer to one is written `*u8`.
 const OTHER_MEANING: [&str; 2] = ["perf_event", "gfp_flag"];
 
-/// A type, where the language can write it: `char`→`i8`, `char[N]`, enums as integers of their size, pointers to named
-/// structs, `*u8` for other pointers, structs by their name. Unions and arrays of anything but numbers have no spelling.
+/// Returns a type, where the language can express it: `char` becomes `i8`, `char[N]` stays, enums become
+/// integers of their size, pointers to named structs stay, other pointers become `*u8`, structs become their
+/// name. Unions and arrays of anything but numbers have no spelling.
 pub(super) fn type_text(ty: &KernelType) -> Option<String> {
     match ty {
         KernelType::Int { spelling: Spelling::Size, .. } => Some("size_t".to_owned()),
@@ -30,7 +31,7 @@ pub(super) fn type_text(ty: &KernelType) -> Option<String> {
     }
 }
 
-/// A pointer: `*u8` where what it leads to has no spelling.
+/// Returns a pointer type: `*u8` where its pointee has no spelling.
 fn pointer_text(to: &Pointee) -> String {
     match to {
         Pointee::Struct(name) if is_name(name) => format!("*{name}"),
@@ -43,7 +44,7 @@ fn int_text(bytes: u32, signed: bool) -> Option<String> {
     matches!(bytes, 1 | 2 | 4 | 8).then(|| format!("{}{}", if signed { 'i' } else { 'u' }, bytes * 8))
 }
 
-/// A value of a type that means "nothing", for a stub's `return`; none for `void`.
+/// Returns a neutral value of a type, for a stub's `return`; none for `void`.
 pub(super) fn zero_text(ty: &KernelType) -> Option<&'static str> {
     match ty {
         KernelType::Void => None,
@@ -53,12 +54,12 @@ pub(super) fn zero_text(ty: &KernelType) -> Option<&'static str> {
     }
 }
 
-/// Whether a word can name a type, a variable or a function in a script.
+/// Whether a word can be the name of a type, a variable or a function in a script.
 pub(super) fn is_name(name: &str) -> bool {
     !OTHER_MEANING.contains(&name) && is_identifier(name)
 }
 
-/// Whether a word can name the member of a struct: `type` may, too (1.2).
+/// Whether a word can be the name of a struct's member: `type` may, too (1.2).
 pub(super) fn is_member_name(name: &str) -> bool {
     name == "type" || is_identifier(name)
 }
@@ -71,9 +72,10 @@ fn is_identifier(name: &str) -> bool {
     whole && tokens.first().is_some_and(|token| token.kind == TokenKind::Ident)
 }
 
-/// `name: type`, ... for the parameters, and the reason why those after them are left out, if any are.
+/// Returns the parameters as `name: type`, ..., and the reason why the ones after them are left out, if any
+/// are.
 ///
-/// A program may declare fewer parameters than its target has, not skip one (4.5).
+/// A program may declare fewer parameters than its target has, but not skip one (4.5).
 pub(super) fn params_text(params: &[Param], most: usize) -> (String, Option<&'static str>) {
     let mut taken = HashSet::new();
     let mut texts = Vec::new();
@@ -84,7 +86,7 @@ pub(super) fn params_text(params: &[Param], most: usize) -> (String, Option<&'st
         let ty = if param.ty.is_aggregate() { None } else { type_text(&param.ty) };
         let Some(ty) = ty else { return (texts.join(", "), Some("the next is a struct by value")) };
         let mut name = param.name.clone();
-        // A reserved word, or a second parameter of this name.
+        // A reserved word, or a second parameter of the same name.
         while !is_identifier(&name) || !taken.insert(name.clone()) {
             name.push('_');
         }
@@ -93,7 +95,8 @@ pub(super) fn params_text(params: &[Param], most: usize) -> (String, Option<&'st
     (texts.join(", "), None)
 }
 
-/// `wanted`, or with `_` behind it as often as needed to differ from every parameter: a parameter hides a global.
+/// Returns `wanted`, with as many `_` appended as needed to differ from every parameter: a parameter hides a
+/// global.
 pub(super) fn free_name(wanted: &str, params: &[Param]) -> String {
     let mut name = wanted.to_owned();
     while params.iter().any(|param| param.name == name) {

@@ -1,9 +1,10 @@
-//! `ks init KIND NAME`: a script to start from, for every kind of program (language reference 9.3); or a plugin in Rust.
+//! `ks init KIND NAME`: a new script, for every kind of program (language reference 9.3); or a plugin in
+//! Rust.
 //!
-//! In: the kind, a name, what is known of the kernel. Out: files as paths and texts; writing them is the caller's.
+//! In: the kind, a name, the kernel's types. Out: files as paths and texts, which the caller writes.
 //!
 //! ```text
-//! probe/vfs_read -> Kind -> Script { program, main } -> vfs_read.ks, README.md
+//! probe/vfs_read -> ScriptKind -> Script { program, main } -> vfs_read.ks, README.md
 //!                     \-> structs and functions of the kernel -> tracepoint.kh, *_kfuncs.kh
 //! ```
 
@@ -25,30 +26,30 @@ use crate::{fmt, lex, parse};
 use kind::ScriptKind;
 use script::Script;
 
-/// What the user may choose besides kind and name.
+/// Options besides kind and name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// Also write the kernel functions that programs of this kind may call, as far as the BTF tells.
+    /// Also declares the kernel functions that programs of this kind may call, as far as the BTF marks them.
     pub kfuncs: bool,
 }
 
-/// Why there is nothing to start from.
+/// The reason why no files can be created.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitError {
-    /// No such kind of program.
+    /// There is no such kind of program.
     #[error("there is no kind of program `{kind}`{}", suggest(near))]
     UnknownKind {
-        /// What was asked for.
+        /// The kind on the command line.
         kind: String,
-        /// Kinds with a name like it.
+        /// Kinds with a similar name.
         near: Vec<String>,
     },
-    /// The kind needs more than its word.
+    /// The kind needs a target.
     #[error("`{kind}` needs to be told more: {form}")]
     Incomplete {
-        /// The kind.
+        /// The kind on the command line.
         kind: String,
-        /// How it is written in full.
+        /// The full form, with its target.
         form: &'static str,
     },
     /// The script's name cannot be the name of a file and of a plugin.
@@ -56,28 +57,28 @@ pub enum InitError {
         "`{0}` cannot be the script's name: use letters, digits, `_` and `-`, and begin with a letter or `_`"
     )]
     Name(String),
-    /// A package of this name would stand in the way of another one.
+    /// A package of this name would conflict with another one.
     #[error("`{0}` cannot be the plugin's name: a package that it needs has it, or cargo reserves it")]
     Taken(String),
     /// The kernel lacks what the kind names.
     #[error("the kernel has no {what} `{name}`{}", suggest(near))]
     Missing {
-        /// What it is: a function, an event, a hook.
+        /// The kind of item: a function, an event, a hook.
         what: &'static str,
-        /// Its name.
+        /// The name of the item.
         name: String,
-        /// Names like it.
+        /// Similar names of items that the kernel has.
         near: Vec<String>,
     },
-    /// Only the kernel's BTF can tell, and there is none.
+    /// Only the kernel's BTF has the answer, and there is none.
     #[error("only the kernel's BTF tells what `{0}` looks like: name one with --btf")]
     NeedsBtf(String),
-    /// The kernel has it, and no program can be written for it.
+    /// The kernel has it, but no program can be written for it.
     #[error("`{name}` cannot be used: {why}")]
     Unusable {
-        /// The function, event or struct.
+        /// The name of the function, event or struct.
         name: String,
-        /// Why not.
+        /// The reason as text for the message.
         why: &'static str,
     },
 }
@@ -94,7 +95,7 @@ fn suggest(near: &[String]) -> String {
 }
 
 impl InitError {
-    /// From the answer to a question about the kernel.
+    /// Converts a failed lookup in the kernel's types.
     fn unfound(why: KernelLookupError, what: &'static str, name: &str) -> InitError {
         let name = name.to_owned();
         match why {
@@ -139,7 +140,7 @@ fn files(kind: &str, name: &str, script: Script) -> Vec<(String, String)> {
     files
 }
 
-/// The text in the one style, whatever the length of the kernel's names.
+/// Formats the script, since the kernel's names may be long.
 fn formatted(text: String) -> String {
     let Some(file) = SourceMap::default().add("made", text.as_bytes()) else { return text };
     let mut diagnostics = Diagnostics::default();
@@ -151,7 +152,7 @@ fn formatted(text: String) -> String {
 
 fn readme(kind: &str, name: &str, script: &Script) -> String {
     let Script { about, usage, .. } = script;
-    // What only observes needs no word.
+    // A program that only observes needs no permission.
     let allow = match kind.split('/').next() {
         Some(class @ ("xdp" | "tc" | "cgroup" | "lsm" | "struct_ops")) => format!("--allow {class} "),
         _ => String::new(),

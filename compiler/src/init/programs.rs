@@ -1,4 +1,4 @@
-//! Scripts with one program each.
+//! New scripts with one program each.
 
 use super::InitError;
 use super::header;
@@ -9,10 +9,10 @@ use super::struct_ops;
 use crate::headers;
 use crate::kernel_types::{ArgumentPassing, KernelType, KernelTypes, Param};
 
-/// Most parameters of a program (4.5).
+/// Maximum number of parameters of a program (4.5).
 const MOST_PARAMS: usize = 6;
 
-/// The script for a kind; `name` is the script's own.
+/// Returns the script for a kind; `name` is the script's own.
 pub(super) fn script(kind: &ScriptKind, name: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     match kind {
         ScriptKind::Xdp => Ok(xdp()),
@@ -224,7 +224,7 @@ fn syscall_exit(call: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     Ok(Script::new(about, vec![counter("returns"), program.text(), main]))
 }
 
-/// The parameters of a system call, if they are known.
+/// Returns the parameters of a system call, if they are known.
 fn known_syscall(call: &str, kernel: &KernelTypes) -> Result<Option<Vec<Param>>, InitError> {
     if kernel.has_syscall(call) {
         return Ok(kernel.syscall(call));

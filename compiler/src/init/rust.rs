@@ -1,4 +1,4 @@
-//! `ks init rust NAME`: a plugin in Rust to start from.
+//! `ks init rust NAME`: a new plugin in Rust.
 
 use super::{InitError, is_script_name};
 
@@ -82,10 +82,11 @@ If it has a kernel half whose variables or arrays it reads often, `ks share` mak
 The documentation of what a plugin can do: `cargo doc --open -p ks-guest`.
 ";
 
-/// Names that a package cannot have, or that would stand in the way of the plugin's own dependencies.
+/// Names that a package cannot have, or that would conflict with the plugin's own dependencies.
 const TAKEN: [&str; 6] = ["test", "core", "std", "alloc", "ks-guest", "ks_guest"];
 
-/// The files of a new plugin: path relative to its folder, and text. `sdk` is the folder of the crate `ks-guest`.
+/// The files of a new plugin: path relative to its folder, and text. `sdk` is the folder of the crate
+/// `ks-guest`.
 ///
 /// # Errors
 /// A name that cannot be used.
@@ -110,7 +111,7 @@ pub fn project(name: &str, sdk: &str) -> Result<Vec<(String, String)>, InitError
     ])
 }
 
-/// Text as TOML writes it.
+/// Quotes text for TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {

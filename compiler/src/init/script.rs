@@ -1,24 +1,24 @@
 //! The parts of a new script, and their order.
 
-/// A script to be written.
+/// A new script and its parts.
 pub(super) struct Script {
-    /// One sentence: what it does. Ends with a full stop.
+    /// One sentence about its purpose. Ends with a full stop.
     pub about: String,
-    /// What follows the plugin's name on the command line of ks-host, with a blank before it; or nothing.
+    /// The arguments after the plugin's name on the command line of ks-host, with a leading blank; or empty.
     pub usage: &'static str,
-    /// Headers to write beside it and to include: path and text.
+    /// Headers to write next to it and to include: path and text.
     pub headers: Vec<(String, String)>,
-    /// Its declarations, each without an empty line around it.
+    /// The declarations, each without surrounding empty lines.
     pub items: Vec<String>,
 }
 
 impl Script {
-    /// A script without headers that takes no arguments.
+    /// Creates a script without headers that takes no arguments.
     pub(super) fn new(about: impl Into<String>, items: Vec<String>) -> Script {
         Script { about: about.into(), usage: "", headers: Vec::new(), items }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(super) fn text(&self) -> String {
         let mut parts = vec![format!("// {}", self.about)];
         let includes: Vec<_> = self.headers.iter().map(|(path, _)| format!("include \"{path}\"")).collect();
@@ -32,7 +32,7 @@ impl Script {
     }
 }
 
-/// A counter that both halves see.
+/// Returns the declaration of a counter that both halves use.
 pub(super) fn counter(name: &str) -> String {
     format!("var {name} : u64 = 0")
 }
@@ -44,9 +44,9 @@ pub(super) struct Program<'a> {
     pub name: &'a str,
     pub params: String,
     pub result: &'a str,
-    /// The counter.
+    /// The name of the counter.
     pub counts: &'a str,
-    /// What it returns, if anything.
+    /// The expression that it returns; none for void.
     pub returns: Option<&'a str>,
 }
 
@@ -59,7 +59,7 @@ impl Program<'_> {
     }
 }
 
-/// A `main` that attaches one program and prints its counter every second until it is stopped.
+/// Returns a `main` that attaches one program and prints its counter every second until it is stopped.
 pub(super) fn watching_main(program: &str, target: &str, counts: &str, what: &str) -> String {
     format!(
         r#"fn main() -> i32 {{
@@ -79,7 +79,8 @@ pub(super) fn watching_main(program: &str, target: &str, counts: &str, what: &st
     )
 }
 
-/// The same with a network interface from the command line: the struct of the arguments, and `main`.
+/// Like [`watching_main`], with a network interface from the command line: the struct of the arguments, and
+/// `main`.
 pub(super) fn interface_main(program: &str, counts: &str) -> [String; 2] {
     let args = "struct Args {\n    interface: str(16),\n}".to_owned();
     let main = format!(
@@ -102,5 +103,5 @@ pub(super) fn interface_main(program: &str, counts: &str) -> [String; 2] {
     [args, main]
 }
 
-/// What follows the plugin's name for [`interface_main`].
+/// The arguments after the plugin's name for [`interface_main`].
 pub(super) const INTERFACE_USAGE: &str = " -- --interface eth0";

@@ -1,4 +1,4 @@
-//! Scripts with an impl block (4.9).
+//! New scripts with an impl block (4.9).
 
 use std::fmt::Write;
 
@@ -9,22 +9,22 @@ use crate::builtins::perf::EVENTS;
 use crate::headers;
 use crate::kernel_types::{KernelType, KernelTypes, OpsMember, OpsMemberKind, Proto, StructOps};
 
-/// Most parameters of a method (4.9).
+/// Maximum number of parameters of a method (4.9).
 const MOST_PARAMS: usize = 5;
 
-/// What is known of a table beyond its type: which methods it needs, and what they should do.
+/// Facts about a struct_ops type beyond its BTF: the methods that it needs, and their bodies.
 struct OpsTemplate {
     name: &'static str,
     about: &'static str,
     /// Declarations above the impl block.
     items: &'static [&'static str],
-    /// The static fields, each with its comma.
+    /// The static fields, each followed by a comma.
     fields: &'static str,
-    /// Bodies by method; the other members are left to the kernel.
+    /// Bodies by method; the kernel has defaults for the other members.
     bodies: &'static [(&'static str, &'static str)],
 }
 
-/// Names that a script cannot give (3.1), or that this one gives to something else.
+/// Names that a script must not declare (3.1), or that this one uses for something else.
 const PREDECLARED: [&str; 13] = [
     "main",
     "refused",
@@ -41,8 +41,8 @@ const PREDECLARED: [&str; 13] = [
     "perf_read",
 ];
 
-/// Source: net/ipv4/tcp_cong.c (`tcp_validate_congestion_control`), net/ipv4/bpf_tcp_ca.c (the functions it may call),
-/// kernel/sched/ext.c (v6.12).
+/// Source: net/ipv4/tcp_cong.c (`tcp_validate_congestion_control`), net/ipv4/bpf_tcp_ca.c (the functions it
+/// may call), kernel/sched/ext.c (v6.12).
 const TEMPLATES: [OpsTemplate; 2] = [
     OpsTemplate {
         name: "tcp_congestion_ops",
@@ -82,7 +82,7 @@ pub(super) fn script(name: &str, script_name: &str, kernel: &KernelTypes) -> Res
     Ok(script)
 }
 
-/// A table that 0.1.1 knows by name, and nobody else by its members.
+/// Returns the error for a struct that 0.1.1 knows by name, but whose members are unknown.
 fn absent(name: &str, kernel: &KernelTypes) -> InitError {
     if kernel.has_btf() {
         InitError::Missing {
@@ -95,7 +95,7 @@ fn absent(name: &str, kernel: &KernelTypes) -> InitError {
     }
 }
 
-/// The impl block's name: the script's, if nothing else in the script has it.
+/// Returns the impl block's name: the script's, unless something else in the script has it.
 fn impl_name(script: &str, header: &str, known: Option<&OpsTemplate>) -> String {
     let name = script.replace('-', "_");
     let uses = |text: &str| {
@@ -112,7 +112,7 @@ fn impl_name(script: &str, header: &str, known: Option<&OpsTemplate>) -> String 
 fn impl_block(ops: &StructOps, known: Option<&OpsTemplate>, own: &str) -> String {
     let mut fields = String::new();
     if has_name(ops) {
-        // Fifteen bytes, and the zero that ends them.
+        // 15 bytes and the terminator.
         let _ = writeln!(fields, "    name: \"{}\",", &own[..own.len().min(15)]);
     }
     fields.push_str(known.map_or("", |known| known.fields));
@@ -141,7 +141,7 @@ fn has_name(ops: &StructOps) -> bool {
     ops.member("name").is_some_and(|name| matches!(name.kind, OpsMemberKind::Data(KernelType::Array { .. })))
 }
 
-/// A method with this body; `None` if the language cannot declare it.
+/// Returns a method with this body; `None` if the language cannot declare it.
 fn method(member: &OpsMember, proto: &Proto, body: &str) -> Option<String> {
     let result = match proto.result {
         KernelType::Void => "void".to_owned(),
@@ -155,7 +155,7 @@ fn method(member: &OpsMember, proto: &Proto, body: &str) -> Option<String> {
     Some(format!("    fn {}({params}) -> {result} {body}\n", member.name))
 }
 
-/// Names as comment lines of at most 100 bytes.
+/// Formats names as comment lines of at most 100 bytes.
 fn comment(front: &str, names: &[&str]) -> String {
     let mut text = String::new();
     let mut line = format!("    // {front}");
@@ -177,7 +177,7 @@ fn main(known: Option<&OpsTemplate>, own: &str) -> String {
         Some(known) if known.name == "sched_ext_ops" => {
             "    while (sleep(1000) == 0) {\n        print(\"%llu runs\", runs)\n    }\n"
         }
-        // The host keeps it registered after `main` until it is told to stop (6.7).
+        // The host keeps it registered after `main` until it is asked to stop (6.7).
         _ => "",
     };
     format!(
@@ -186,8 +186,8 @@ fn main(known: Option<&OpsTemplate>, own: &str) -> String {
     )
 }
 
-/// The struct's declaration: functions as `*u8`, so that the compiler takes their types from the kernel. The bundled
-/// header if there is one: it has the constants too.
+/// Returns the struct's declaration: functions as `*u8`, so that the compiler takes their types from the
+/// kernel. Uses the bundled header if there is one, which also has the constants.
 fn header(ops: &StructOps) -> String {
     if let Some(text) = headers::bundled(&format!("{}.kh", ops.name)) {
         return text.to_owned();
@@ -196,7 +196,7 @@ fn header(ops: &StructOps) -> String {
     for member in &ops.members {
         let ty = match &member.kind {
             OpsMemberKind::Function(_) => Some("*u8".to_owned()),
-            // A struct by value would need its own declaration; no script gives one in an impl block.
+            // A struct by value would need its own declaration, and an impl block cannot initialise it.
             OpsMemberKind::Data(KernelType::Struct { .. }) => None,
             OpsMemberKind::Data(ty) => type_text(ty),
         };

@@ -1,15 +1,17 @@
-//! Keeps what calls, parameters and results fix to a register apart from values that outlive a call.
+//! Separates fixed-register operands of calls, parameters and results from values that are live across a
+//! call.
 //!
-//! A call loses `r0` to `r5`, so a value that outlives one belongs to `r6` to `r9`. Where it is also an argument, a result
-//! or a parameter, the allocator would have it in two registers and cut it into pieces, with a move around most of its
-//! uses. So it is copied where the register is fixed, once, and is in one register everywhere else.
+//! A call clobbers `r0` to `r5`, so a value that is live across one belongs in `r6` to `r9`. If the value is
+//! also an argument, a result or a parameter, the allocator would split its live range and put a move around
+//! most uses. So the value is copied once where the register is fixed, and stays in one register everywhere
+//! else.
 
 use regalloc2::{Operand, OperandConstraint, OperandKind, RegClass, VReg};
 
 use super::isel::{Block, Inst, InstKind, IselFunction};
 use super::regalloc::operands;
 
-/// Makes the copies.
+/// Inserts a copy at each fixed-register operand whose value is live across a call.
 pub fn copy_at_fixed(function: &mut IselFunction) {
     let live_across = LiveAcrossCalls::new(function);
     let mut registers = function.registers;
@@ -84,7 +86,7 @@ fn extend(set: &mut [u64], other: &[u64]) {
     set.iter_mut().zip(other).for_each(|(word, other)| *word |= other);
 }
 
-/// A set for each block.
+/// One register set for each block.
 struct RegisterSets {
     words: usize,
     bits: Vec<u64>,
@@ -105,10 +107,10 @@ impl RegisterSets {
     }
 }
 
-/// Which values outlive a call, or share a register with one that does.
+/// The values that are live across a call, or share a register with one that is.
 struct LiveAcrossCalls {
     outlives: RegisterSet,
-    /// Values of one register: each leads to the one that stands for them.
+    /// Union-find over values that share a register: each points to its representative.
     same: Vec<usize>,
 }
 
@@ -171,7 +173,7 @@ impl LiveAcrossCalls {
     }
 }
 
-/// What an instruction with these operands makes in the register of one of them, and that one.
+/// The value that an instruction defines in the register of one of its operands, and that operand.
 fn reused(operands: &[Operand]) -> Option<(VReg, VReg)> {
     operands.iter().find_map(|operand| match operand.constraint() {
         OperandConstraint::Reuse(index) => Some((operand.vreg(), operands[index].vreg())),
@@ -179,7 +181,7 @@ fn reused(operands: &[Operand]) -> Option<(VReg, VReg)> {
     })
 }
 
-/// From what is live behind an instruction with these operands to what is live before it.
+/// Updates `live` from the values live after an instruction to those live before it.
 fn step(live: &mut [u64], operands: &[Operand]) {
     let is_def = |kind: OperandKind| kind == OperandKind::Def;
     operands.iter().filter(|one| is_def(one.kind())).for_each(|one| remove(live, one.vreg()));
@@ -192,8 +194,8 @@ fn live_out(live_in: &RegisterSets, block: &Block, live: &mut [u64]) {
     block.args.iter().flatten().for_each(|arg| insert(live, *arg));
 }
 
-/// What blocks do to what is live: before each, that is what it reads, and of what is live behind it all that it does not
-/// set.
+/// The transfer function of each block: the registers that it reads before setting them, and those that it
+/// sets.
 fn effects(function: &IselFunction) -> (RegisterSets, RegisterSets) {
     let (mut reads, mut sets) = (RegisterSets::new(function), RegisterSets::new(function));
     for (at, block) in function.blocks.iter().enumerate() {

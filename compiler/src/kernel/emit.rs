@@ -1,4 +1,5 @@
-//! Machine instructions with their registers, to BPF instructions with branches resolved and lines attached.
+//! Emits machine instructions with allocated registers as BPF, with branches resolved and source spans
+//! attached.
 
 mod known_bounds;
 
@@ -15,34 +16,34 @@ use crate::bpf::{
 use crate::btf::CoreRelo;
 use crate::source::Span;
 
-/// What turns the names of this back end into references of the object.
+/// Resolves the symbols of this back end to references of the object.
 pub trait Symbols {
-    /// The reference of a map or of a byte of a global variable.
+    /// The reference to a map or to a byte of a global variable.
     fn address(&mut self, symbol: Symbol) -> Imm64;
-    /// The reference of what is called.
+    /// The reference to a callee.
     fn callee(&mut self, target: Target) -> CallTarget;
-    /// What the object's own types say of a part of a struct of the kernel, and the record by which the loader corrects
-    /// it in an instruction.
+    /// The answer of the object's own types about a part of a kernel struct, and the CO-RE relocation by
+    /// which the loader corrects the instruction.
     fn core(&mut self, at: InsnIndex, field: &CoreField, question: CoreQuestion) -> (i32, CoreRelo);
 }
 
-/// A function's instructions.
+/// The BPF instructions of one function, with the source spans and relocations for the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineCode {
-    /// The instructions.
+    /// BPF instructions, branches resolved; an `InsnIndex` counts from the first.
     pub insns: Vec<Insn>,
-    /// Where each part of the script begins; ascending, the first at instruction 0.
+    /// The source span that starts at each instruction: ascending, the first at instruction 0.
     pub spans: Vec<(InsnIndex, Span)>,
-    /// What the loader corrects, in order.
+    /// CO-RE relocations, ascending by instruction.
     pub relos: Vec<CoreRelo>,
-    /// Bytes of the stack frame: slots and spilled registers.
+    /// Bytes of the stack frame: stack slots and spilled registers.
     pub frame_bytes: u32,
 }
 
-/// Emits a function. `span` stands for instructions before the first statement.
+/// Emits a function. `span` covers the instructions before the first statement.
 ///
 /// # Errors
-/// A branch without a target: a mistake of this compiler.
+/// Reports a branch without a target, which is a bug of this compiler.
 pub fn emit(
     function: &IselFunction,
     registers: &Registers,
@@ -95,28 +96,29 @@ struct Emitter<'a> {
     labels: Vec<Label>,
     spans: Vec<(InsnIndex, Span)>,
     relos: Vec<CoreRelo>,
-    /// The number of each block's first instruction.
+    /// The number of the first instruction of each block.
     first_inst: Vec<usize>,
-    /// The numbers of bounds that the verifier knows already, ascending.
+    /// The numbers of the bounds that the verifier already knows, ascending.
     needless: Vec<usize>,
 }
 
 impl Emitter<'_> {
-    /// Writes to the end of the frame. Where two ways meet in a called function, and only one of them has used the frame
-    /// of the caller that far, Linux 6.18 stops with "verifier bug: stack slot 5, total slots 0".
+    /// Writes to the end of the frame. If two paths meet in a called function and only one of them has used
+    /// the caller's frame that far, Linux 6.18 rejects the program with "verifier bug: stack slot 5, total
+    /// slots 0".
     fn touch_frame(&mut self, bytes: u32) {
         if let Ok(end @ 1..) = i16::try_from(bytes) {
             self.push(Insn::store(Size::DW, Reg::R10, -end, 0));
         }
     }
 
-    /// The order of blocks: as they are, without those that only lead elsewhere.
+    /// The emission order of blocks: the order of the function without blocks that only jump elsewhere.
     fn layout(&self) -> Vec<usize> {
         let blocks = 0..self.function.blocks.len();
         blocks.filter(|block| *block == 0 || self.forward(*block) == *block).collect()
     }
 
-    /// Where a jump to the block ends up.
+    /// The block where a jump to `block` ends after following blocks that only jump.
     fn forward(&self, mut block: usize) -> usize {
         for _ in 0..self.function.blocks.len() {
             let data = &self.function.blocks[block];
@@ -289,7 +291,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether the instruction set has no such branch.
+    /// Whether the instruction set lacks this comparison in a branch.
     fn lacks(&self, op: JmpOp) -> bool {
         self.cpu < Cpu::V2 && is_below(op)
     }

@@ -1,4 +1,5 @@
-//! Limits of kernel code that concern whole functions: stack frames, depth of calls. Declared locals: `safety`.
+//! Checks limits of kernel code that concern whole functions: stack frames and depth of calls. Declared
+//! locals: `safety`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +8,19 @@ use crate::hir::{FuncId, Hir, Target};
 use crate::kernel::mir::{MirFunction, Program};
 use crate::kernel::scratch::callees;
 
-/// Bytes of stack, of one frame and of all frames of a chain of calls together.
-/// Source: include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
+/// The limit of stack in bytes, for one frame and for all frames of a call chain together. Source:
+/// include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
 pub const STACK_BYTES: u32 = 512;
-/// Most frames of a chain of calls. Source: include/linux/bpf_verifier.h, `MAX_CALL_FRAMES`, v6.12.
+/// The limit of frames in a call chain. Source: include/linux/bpf_verifier.h, `MAX_CALL_FRAMES`, v6.12.
 const MAX_FRAMES: u32 = 8;
-/// The verifier rounds each frame up to this. Source: kernel/bpf/verifier.c, `round_up_stack_depth`, v6.12.
+/// The multiple to which the verifier rounds each frame up. Source: kernel/bpf/verifier.c,
+/// `round_up_stack_depth`, v6.12.
 const FRAME_ROUNDING: u32 = 32;
 
-/// What is refused, and the function that it is about.
+/// A refused construct, and the function that contains it.
 pub type Refusal = (FuncId, Diagnostic);
 
-/// Refuses programs whose chain of calls needs more stack or frames than there are.
+/// Refuses programs whose call chain exceeds the limit of stack bytes or frames.
 pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> {
     let functions = &program.functions;
     let calls = Calls::new(hir, functions, frames);
@@ -49,7 +51,7 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
     errors
 }
 
-/// Why a program beside a walk needs more frames than its text shows.
+/// Why a program with a map iteration needs more frames than its source suggests.
 const CALLED_LOOPS: &str = "in a program that loops over a map it calls a function for each loop";
 
 fn too_deep(one: &MirFunction, frames: u32, program: &Program) -> Diagnostic {
@@ -73,7 +75,7 @@ struct Chain {
     frames: u32,
 }
 
-/// Who calls whom, and the frames.
+/// The call graph, with the frame size of each function.
 struct Calls<'a> {
     hir: &'a Hir,
     frames: &'a BTreeMap<FuncId, u32>,
@@ -85,7 +87,8 @@ impl Calls<'_> {
         Calls { hir, frames, callees: functions.iter().map(|one| (one.id, callees(one).collect())).collect() }
     }
 
-    /// The most that a program may use, with what enters it: the kernel calls a timer's function through another one.
+    /// The deepest call chain of a program, including its caller: the kernel calls a timer's function through
+    /// another one.
     fn whole(&self, program: FuncId) -> Chain {
         let own = self.deepest(program);
         match self.hir.functions[program].target {
@@ -96,7 +99,7 @@ impl Calls<'_> {
         }
     }
 
-    /// The most that the function and what it calls may use. There is no recursion: the front end refuses it.
+    /// The deepest call chain from a function. There is no recursion: the front end refuses it.
     fn deepest(&self, id: FuncId) -> Chain {
         let below = self.callees.get(&id).into_iter().flatten().map(|callee| self.deepest(*callee));
         let below = below.fold(Chain::default(), |most, one| Chain {

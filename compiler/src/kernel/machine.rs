@@ -1,4 +1,5 @@
-//! What the kernel half is compiled for: an architecture, an instruction set, and the oldest kernel that must take it.
+//! The target of the kernel half: an architecture, an instruction set, and the oldest kernel that must accept
+//! the object.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +13,23 @@ use crate::diag::Diagnostic;
 use crate::hir::{Hir, Target};
 use crate::kernel_version::KernelVersion;
 
-/// A version of the BPF instruction set, as compilers number them.
-/// Source: Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
+/// A version of the BPF instruction set, numbered as compilers do. Source:
+/// Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Cpu {
-    /// 64-bit arithmetic and comparisons; no `<` and `<=` of two registers.
+    /// 64-bit arithmetic and comparisons; no register comparisons with `<` and `<=`.
     V1,
-    /// And all comparisons (Linux 4.14).
+    /// V1 plus all comparisons (Linux 4.14).
     V2,
-    /// And 32-bit arithmetic and comparisons (Linux 5.1).
+    /// V2 plus 32-bit arithmetic and comparisons (Linux 5.1).
     #[default]
     V3,
-    /// And signed division, sign extension and byte swaps (Linux 6.6).
+    /// V3 plus signed division, sign extension and byte swaps (Linux 6.6).
     V4,
 }
 
 impl Cpu {
-    /// The first kernel that has it.
+    /// The first kernel version that supports the instruction set.
     pub fn since(self) -> KernelVersion {
         match self {
             Cpu::V1 => KernelVersion::new(3, 18),
@@ -38,45 +39,47 @@ impl Cpu {
         }
     }
 
-    /// Whether numbers of 32 bits have instructions of their own.
+    /// Whether the set has 32-bit arithmetic and comparisons.
     pub fn has_32_bits(self) -> bool {
         self >= Cpu::V3
     }
 }
 
-/// How closely the compiler looks at its own work. What it makes is the same either way.
+/// How thoroughly the compiler verifies its own work. The output is the same either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checks {
-    /// MIR after every pass, registers by the allocator's own checker, the component by a Wasm validator: a mistake is
-    /// found where it is made. Takes about as long as compiling; the default, so that no test goes without.
+    /// Verifies MIR after every pass, registers by the allocator's own checker, and the component by a Wasm
+    /// validator: a bug is found where it is introduced. Takes about as long as compiling. The default, so
+    /// that every test runs it.
     #[default]
     EveryStage,
-    /// MIR once, when all passes have run: no broken function becomes code, but which pass broke it is not known.
+    /// Verifies MIR once, after all passes: no broken function becomes code, but the pass that broke it is
+    /// unknown.
     LastStage,
 }
 
-/// What is made of the kernel half besides the object.
+/// The textual listings that are produced besides the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listings {
-    /// MIR and instructions as text.
+    /// MIR and BPF instructions as text.
     #[default]
     Text,
-    /// Nothing.
+    /// No listings; both texts are empty.
     None,
 }
 
-/// What the kernel half is compiled for.
+/// The target machine of the kernel half, and how to compile for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
-    /// The architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
+    /// The CPU architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
     pub arch: Arch,
-    /// The instruction set.
+    /// The BPF instruction set that may be used.
     pub cpu: Cpu,
-    /// The oldest kernel that must take it; `None` for any that has what the script needs.
+    /// The oldest kernel that must accept the object; `None` for any that has what the script needs.
     pub kernel: Option<KernelVersion>,
-    /// What the compiler checks of its own work.
+    /// How thoroughly the compiler verifies its own work.
     pub checks: Checks,
-    /// What is made besides the object.
+    /// The listings to produce besides the object.
     pub listings: Listings,
 }
 
@@ -93,22 +96,22 @@ impl From<Arch> for Machine {
 }
 
 impl Machine {
-    /// Whether the processor divides signed numbers.
+    /// Whether the instruction set has signed division.
     pub(super) fn divides_signed(self) -> bool {
         self.cpu >= Cpu::V4
     }
 
-    /// Whether loops are calls of `bpf_loop`: the kernel has that and no iterators.
+    /// Whether loops become calls of `bpf_loop`: the kernel has it but no iterators.
     pub(super) fn calls_loops(self) -> bool {
         self.kernel.is_some_and(|kernel| (LOOP_SINCE..ITERATORS_SINCE).contains(&kernel))
     }
 
-    /// Whether there are ordinary loops only: the verifier walks through each turn (Linux 5.3).
+    /// Whether only ordinary loops are available, of which the verifier follows each iteration (Linux 5.3).
     pub(super) fn only_bounded_loops(self) -> bool {
         self.kernel.is_some_and(|kernel| kernel < LOOP_SINCE)
     }
 
-    /// What of a program the kernel lacks, each call once.
+    /// The calls in a program that the target kernel does not support, each source span once.
     pub(super) fn refusals(self, hir: &Hir, program: &Program) -> Vec<Refusal> {
         let Some(kernel) = self.kernel else { return Vec::new() };
         let mut found: Vec<Refusal> = Vec::new();
@@ -129,13 +132,13 @@ impl Machine {
     }
 }
 
-/// Whether a function has a loop that runs under an iterator over numbers.
+/// Whether a function has a loop under a number iterator.
 pub(super) fn uses_iterators(function: &MirFunction) -> bool {
     let mut insts = function.insts();
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. }))
 }
 
-/// The calls of helpers that the kernel does not give yet to what gets there.
+/// The calls of helpers that the target kernel does not yet permit in the programs that reach them.
 fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Refusal> {
     let mut found = Vec::new();
     for entry in program.functions.iter().filter(|one| one.is_program) {
@@ -153,7 +156,7 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<R
     found
 }
 
-/// The programs that are timers.
+/// The timer programs of an object.
 fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a MirFunction> {
     let functions = program.functions.iter().filter(|one| one.is_program);
     let is_timer = |one: &&MirFunction| matches!(hir.functions[one.id].target, Target::Period { .. });
@@ -162,14 +165,14 @@ fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Mi
 
 /// The first kernel with `bpf_for_each_map_elem`.
 const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::new(5, 13);
-/// The first kernel with `bpf_timer_init` and its kin.
+/// The first kernel with `bpf_timer_init` and the other timer helpers.
 const TIMERS_SINCE: KernelVersion = KernelVersion::new(5, 15);
 /// The first kernel with `bpf_loop`.
 const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17);
-/// The first kernel with `bpf_iter_num_new` and its kin.
+/// The first kernel with `bpf_iter_num_new` and the other number iterator functions.
 const ITERATORS_SINCE: KernelVersion = KernelVersion::new(6, 4);
 
-/// The helper that an instruction calls.
+/// The number and name of the helper that an instruction calls.
 fn helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
     match inst.op {
         Op::Call { callee: Callee::Helper(helper), .. } => Some((helper.number(), helper.name())),

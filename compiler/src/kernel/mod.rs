@@ -1,11 +1,11 @@
 //! The kernel half: typed tree in, BPF object out.
 //!
 //! ```text
-//! Hir + Split -> lower -> Mir (passes) -> isel -> regalloc -> emit -> Code -> Object
+//! Hir + Split -> lower -> Mir (passes) -> isel -> regalloc -> emit -> MachineCode -> Object
 //! ```
 //!
-//! In: a tree without errors. Out: an ELF object that libbpf loads and the kernel's verifier accepts, or diagnostics. Not
-//! here: how programs get attached, anything of the userspace half.
+//! In: a tree without errors. Out: an ELF object that libbpf loads and the kernel's verifier accepts, or
+//! diagnostics. Not here: attaching of programs, anything of the userspace half.
 
 mod call_clobbers;
 mod emit;
@@ -48,11 +48,11 @@ pub struct Mir<'a> {
 /// The kernel half as BPF instructions.
 struct KernelCode<'a> {
     assembly: object::Assembly<'a>,
-    /// Bytes of each function's stack frame.
+    /// The size in bytes of each function's stack frame.
     frames: BTreeMap<FuncId, u32>,
 }
 
-/// The kernel half as a file, with its earlier stages as text.
+/// The kernel half as an ELF object, with its earlier stages as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     elf: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The ELF file.
+    /// The bytes of the ELF object.
     pub fn elf(&self) -> &[u8] {
         &self.elf
     }
@@ -77,7 +77,7 @@ impl Object {
         &self.disassembly
     }
 
-    /// Whether a loop runs under an iterator over numbers, which kernels have since 6.4 only.
+    /// Whether a loop runs under a number iterator, which needs Linux 6.4.
     pub fn uses_iterators(&self) -> bool {
         self.uses_iterators
     }
@@ -86,7 +86,8 @@ impl Object {
 /// Compiles the kernel half for a machine.
 ///
 /// # Errors
-/// What kernels do not let a program have (KS0621 and the like, KS1007), or not the machine's (KS1005).
+/// Reports constructs that no kernel accepts (KS0621 and similar, KS1007), and those that the machine's
+/// kernel does not accept (KS1005).
 pub fn compile(
     hir: &Hir,
     split: &Split,
@@ -102,7 +103,7 @@ pub fn compile(
     }
     let looping = programs_with_large_loops(&mir.program);
     let mut strategies = Strategies::new(&looping);
-    // Without large loops it is what is tried first.
+    // The first strategy for programs without large loops uses the MIR as it is.
     let mut first = looping.is_empty().then_some(mir);
     let mut errors = Vec::new();
     let mut plain = None;
@@ -140,10 +141,11 @@ fn diagnostics(refused: Vec<Refusal>) -> Vec<Diagnostic> {
     refused.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
-/// The programs that run a loop which the verifier should look at on its own, or one that needs the frame elsewhere.
+/// The programs that run a loop which the verifier should check on its own, or one that needs stack space in
+/// another frame.
 fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
     let mut found: BTreeSet<FuncId> = BTreeSet::new();
-    // Helpers come before those that call them.
+    // Helpers precede their callers.
     for function in &program.functions {
         let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
         let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
@@ -164,8 +166,8 @@ fn object(mir: &Mir<'_>, code: KernelCode<'_>) -> Result<Object, Vec<Diagnostic>
     Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators })
 }
 
-/// Lowers the kernel half and runs all passes, with a look at the program before the first pass and after each that
-/// changed it.
+/// Lowers the kernel half and runs all passes. `watch` sees the program before the first pass and after each
+/// pass that changed it.
 ///
 /// # Errors
 /// See [`compile`].
@@ -178,7 +180,8 @@ pub fn lower_watched<'a>(
     lower_with(hir, split, machine.into(), &BTreeMap::new(), None, watch)
 }
 
-/// The same with the bodies of all large loops as functions of their own, as [`compile`] does it where there are some.
+/// Like [`lower_watched`], with the bodies of all large loops outlined, as [`compile`] does for programs that
+/// have some.
 ///
 /// # Errors
 /// See [`compile`].
@@ -212,23 +215,23 @@ fn lower_with<'a>(
 }
 
 impl<'a> Mir<'a> {
-    /// As text.
+    /// All functions as text.
     pub fn text(&self) -> String {
         mir::print::program(&self.program, self.hir)
     }
 
-    /// What the machine's kernel would not take.
+    /// The constructs that the machine's kernel would reject.
     fn refusals(&self, code: &KernelCode<'_>) -> Vec<Refusal> {
         let refused = self.machine.refusals(self.hir, &self.program);
         if refused.is_empty() { limits::stack(self.hir, &self.program, &code.frames) } else { refused }
     }
 
-    /// Selects instructions and registers.
+    /// Selects instructions, allocates registers and emits the code.
     fn code<'s>(&'s self, split: &Split, sources: &'s SourceMap) -> Result<KernelCode<'s>, Vec<Diagnostic>> {
         let arch = self.machine.arch;
         let mut assembly = object::Assembly::new(self.hir, split, &self.program, arch, sources);
         let (prints, _) = lower::print::table(self.hir, split, Some(sources));
-        // A list of numbers and texts cannot fail to be JSON.
+        // Numbers and strings always serialize to JSON.
         assembly.print_table(serde_json::to_vec(&prints).unwrap_or_default());
         if self.program.scratch_bytes > 0 {
             assembly.add_scratch(self.program.scratch_bytes);
@@ -253,22 +256,22 @@ impl<'a> Mir<'a> {
 }
 
 impl KernelCode<'_> {
-    /// As text, with the names of maps, variables and functions.
+    /// The instructions as text, with the names of maps, variables and functions.
     fn text(&self) -> String {
         self.assembly.text()
     }
 
-    /// The ELF file.
+    /// Writes the ELF object.
     ///
     /// # Errors
-    /// What the file format cannot express.
+    /// Reports sizes that the file format cannot express.
     fn object(self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         let span = self.assembly.any_span();
         self.assembly.finish().map_err(|error| mistake(span, &error))
     }
 }
 
-/// A stage broke its promise.
+/// The diagnostic for a stage that violated its contract: a bug of this compiler.
 fn mistake(span: Option<Span>, error: &dyn std::error::Error) -> Vec<Diagnostic> {
     span.map(|span| Diagnostic::mistake(span, error.to_string())).into_iter().collect()
 }

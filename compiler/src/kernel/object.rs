@@ -1,4 +1,4 @@
-//! Code, maps and global variables to an ELF object with type information and the script's lines.
+//! Assembles code, maps and global variables to an ELF object with BTF and the script's line information.
 
 mod core;
 mod maps;
@@ -28,16 +28,16 @@ use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
 
-/// An object that is being made.
+/// An object under construction.
 pub struct Assembly<'a> {
     hir: &'a Hir,
     sources: &'a SourceMap,
     builder: ObjectBuilder,
     maps: BTreeMap<MapSymbol, MapRef>,
-    /// What the records of printed lines mean, for the host.
+    /// The JSON table by which the host formats `print` records.
     print_table: Vec<u8>,
     counts: BTreeMap<Count, GlobalRef>,
-    /// The counts of loops by name: loops of one line share one.
+    /// The counters of cut loops by name; loops on one line share one.
     cut_loops: BTreeMap<String, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
@@ -52,7 +52,7 @@ pub struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    /// An object with the maps and variables of a split, and functions without bodies.
+    /// Starts an object with the maps and variables of a split, and declared functions without bodies.
     pub fn new(
         hir: &'a Hir,
         split: &Split,
@@ -89,7 +89,7 @@ impl<'a> Assembly<'a> {
         assembly
     }
 
-    /// A name that nothing of the script has.
+    /// A name like `wanted` that no symbol of the script uses.
     fn unused_name(&self, wanted: &str) -> String {
         let maps = self.hir.maps.iter().map(|map| &map.name);
         let globals = self.hir.globals.iter().map(|global| &global.name);
@@ -141,7 +141,7 @@ impl<'a> Assembly<'a> {
         self.functions.insert(id, self.builder.declare_function(decl));
     }
 
-    /// The type of a helper's parameter; what lies in memory is passed by its address, as is what the script does not have.
+    /// The BTF type of a helper's parameter. Aggregates and hidden parameters are passed by address.
     fn param_type(&mut self, function: &HirFunction, name: &str) -> btf::TypeId {
         let local = function.params.iter().map(|id| &function.locals[*id]).find(|local| local.name == name);
         let pointed = match local.map(|local| local.ty) {
@@ -155,12 +155,14 @@ impl<'a> Assembly<'a> {
         self.builder.btf().ptr(pointed)
     }
 
-    /// The function that `bpf_loop` calls in each turn. Source: include/uapi/linux/bpf.h, `bpf_loop`, v6.12.
+    /// Declares the function that `bpf_loop` calls for each iteration. Source: include/uapi/linux/bpf.h,
+    /// `bpf_loop`, v6.12.
     fn declare_callback(&mut self, callback: &mir::MirFunction) {
         let name = self.body_name(callback);
         let btf = self.builder.btf();
         let pointer = btf.ptr(btf::TypeId::VOID);
-        // A turn of a walk is given the map, the key, the entry and the words; one of a loop its number and the words.
+        // The callback of a map iteration takes the map, the key, the entry and the captured words; that of a
+        // loop takes the index and the captured words.
         let types = match callback.params.len() {
             2 => vec![btf.int("u32", 4, IntEncoding::Unsigned), pointer],
             given => vec![pointer; given],
@@ -176,7 +178,8 @@ impl<'a> Assembly<'a> {
         self.unused_name(&format!("{}_{}", body.name, body.id.index() - self.hir.functions.len()))
     }
 
-    /// The function of a loop's body, which the verifier looks at on its own: it needs to know the parameters.
+    /// Declares the function of an outlined loop body with its parameter types, because the verifier checks
+    /// it on its own.
     fn declare_body(&mut self, body: &mir::MirFunction, program: &mir::Program) {
         let name = self.body_name(body);
         let btf = self.builder.btf();
@@ -203,15 +206,15 @@ impl<'a> Assembly<'a> {
         self.functions.insert(body.id, self.builder.declare_function(decl));
     }
 
-    /// What the records of printed lines mean.
+    /// Sets the JSON table by which the host formats `print` records.
     pub fn print_table(&mut self, table: Vec<u8>) {
         self.print_table = table;
     }
 
-    /// Gives a function its body.
+    /// Adds the body of a declared function.
     ///
     /// # Errors
-    /// A mistake of this compiler.
+    /// Reports a bug of this compiler.
     pub fn define(
         &mut self,
         id: FuncId,
@@ -240,7 +243,8 @@ impl<'a> Assembly<'a> {
         functions.join("\n")
     }
 
-    /// Something of the script that is in the object: there is nothing to fail in an empty one.
+    /// The span of any item of the script in the object; `None` only if it has none. An empty object cannot
+    /// fail.
     pub fn any_span(&self) -> Option<Span> {
         let functions = self.functions.keys().filter_map(|id| Some(self.hir.functions.get(*id)?.span));
         let maps = self.maps.keys().filter_map(|map| match map {
@@ -250,10 +254,10 @@ impl<'a> Assembly<'a> {
         functions.chain(maps).next()
     }
 
-    /// The ELF file.
+    /// Writes the ELF object.
     ///
     /// # Errors
-    /// Sizes that the formats cannot express; else mistakes of this compiler.
+    /// Reports sizes that the formats cannot express; any other error is a bug of this compiler.
     pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
         if self.maps.contains_key(&MapSymbol::Prints) {
             self.builder.add_section(object::PRINTS_SECTION, self.print_table.clone());
@@ -312,7 +316,7 @@ impl Symbols for Assembly<'_> {
     }
 }
 
-/// The script's place of an instruction; the file without its folders, which differ from machine to machine.
+/// The line information of an instruction. The file name has no directories, which differ between machines.
 fn line(sources: &SourceMap, at: crate::bpf::InsnIndex, span: Span) -> Line {
     let (name, line, column) = sources.position(span);
     let file = name.rsplit('/').next().unwrap_or(name).replace('\0', " ");

@@ -1,7 +1,8 @@
 //! Register allocation by the `regalloc2` crate onto `r0` to `r9`.
 //!
-//! In: machine instructions on virtual registers. Out: a register for each operand, moves between instructions, and the
-//! number of spill slots. `r10` is the frame pointer and takes no part; a call loses `r0` to `r5`.
+//! In: machine instructions on virtual registers. Out: a register for each operand, moves between
+//! instructions, and the number of spill slots. `r10` is the frame pointer and is not allocated; a call
+//! clobbers `r0` to `r5`.
 
 use regalloc2::{
     Algorithm, Allocation, Edit, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, ProgPoint, RegClass,
@@ -13,49 +14,49 @@ use super::Checks;
 use super::isel::{Base, Inst, InstKind, IselFunction, Rhs};
 use crate::bpf::Reg;
 
-/// Why no registers could be found: a mistake of this compiler.
+/// The reason why allocation failed: a bug of this compiler.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AllocationError {
-    /// The allocator gave up.
+    /// The allocator reported an error, as text.
     #[error("register allocation: {0}")]
     Allocator(String),
-    /// The allocator's result does not keep values apart.
+    /// The checker rejected the allocator's result, as text.
     #[error("register allocation is wrong: {0}")]
     Checker(String),
 }
 
-/// Where a value is.
+/// The location of a value between instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueLocation {
-    /// In a register.
+    /// A machine register, `r0` to `r9`.
     Reg(Reg),
-    /// In a spill slot.
+    /// A spill slot, by index from 0.
     Spill(usize),
 }
 
 /// A move between two instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
-    /// Where to.
+    /// The location that is written.
     pub to: ValueLocation,
-    /// Where from.
+    /// The location that is read.
     pub from: ValueLocation,
 }
 
-/// The result for one function. Instructions are counted through all blocks.
+/// The allocation of one function. Instructions are numbered through all blocks.
 #[derive(Debug, Clone, Default)]
 pub struct Registers {
-    /// For each instruction, the registers of [`operands`], in that order.
+    /// For each instruction, the registers of its [`operands`], in that order.
     pub operands: Vec<SmallVec<[Reg; 6]>>,
     /// For each instruction, the moves before it.
     pub before: Vec<Vec<Move>>,
     /// For each instruction, the moves after it.
     pub after: Vec<Vec<Move>>,
-    /// How many spill slots of 8 bytes there are.
+    /// The number of spill slots, of 8 bytes each.
     pub spill_slots: usize,
 }
 
-/// Allocates registers. Where every stage is checked, the allocator's own checker proves the result.
+/// Allocates registers. With `Checks::EveryStage` the allocator's own checker verifies the result.
 ///
 /// # Errors
 /// See [`AllocationError`].
@@ -124,7 +125,7 @@ fn location(allocation: Allocation) -> ValueLocation {
     }
 }
 
-/// A function as the allocator sees it.
+/// A function in the allocator's interface.
 struct Graph<'a> {
     function: &'a IselFunction,
     insts: Vec<&'a Inst>,
@@ -155,7 +156,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// What an instruction reads and sets: a call has five arguments and a result.
+/// The registers that an instruction reads and sets: a call has five arguments and a result.
 pub type Operands = SmallVec<[Operand; 6]>;
 
 /// The operands of an instruction with their constraints. `emit` reads their registers in the same order.

@@ -1,16 +1,17 @@
-//! What does not fit the stack: slots of frames that live in scratch memory instead.
+//! Scratch memory: moves stack slots that exceed the stack to slots of a per-CPU map.
 //!
 //! ```text
 //! frames too large -> Plan (which functions, from which size on) -> lowered again -> move_slots
 //! ```
 //!
-//! A program that is part of the plan claims one of [`SLOTS`] scratch slots of its CPU when it starts and gives it back
-//! where it ends (`lower::scratch`); functions that it calls get the slot's address as a hidden parameter. Each function
-//! has bytes of its own in the slot, as frames have on the stack: those that are never active together share them.
+//! A program in the plan claims one of [`SLOTS`] scratch slots of its CPU when it starts and releases it
+//! where it ends (`lower::scratch`). The functions that it calls get the slot's address as a hidden
+//! parameter. Each function has bytes of its own in the slot, like a frame on the stack; functions that are
+//! never active together share bytes.
 //!
-//! Programs run with migration disabled, so a slot stays on its CPU; they may be preempted, and one that runs in an
-//! interrupt or an NMI comes between any two instructions. So several runs are under way on one CPU, and each has its
-//! slot.
+//! Programs run with migration disabled, so a run stays on its CPU. It may be preempted, and a run in an
+//! interrupt or an NMI may start between any two instructions. So several runs may be active on one CPU, and
+//! each has its slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,33 +22,34 @@ use super::mir::{
 use crate::hir::{ExternId, FuncId};
 use crate::index::IndexVec;
 
-/// How many runs of an object's programs can use scratch memory on one CPU at a time: an NMI within an interrupt within a
-/// softirq within a task that preempted others.
+/// The limit of runs of an object's programs that can use scratch memory on one CPU at the same time: an NMI
+/// within an interrupt within a softirq within a task that preempted others.
 pub const SLOTS: u32 = 8;
 
-/// Bytes at the start of each slot: the mark, which says whether it is in use, and from [`NUMBER_OFFSET`] on its number.
+/// Bytes at the start of each slot: the mark, which says whether it is in use, and from [`NUMBER_OFFSET`] on
+/// the slot's number.
 pub const HEAD_BYTES: u32 = 16;
 
-/// Where a slot's number is: 32 bits, if loops are called.
+/// The offset in bytes of a slot's number: 32 bits, written only if loops are calls of `bpf_loop`.
 pub const NUMBER_OFFSET: i16 = 8;
 
-/// Most bytes of a slot. Source: include/linux/percpu.h, `PCPU_MIN_UNIT_SIZE`, v6.12, which bounds the values of per-CPU
-/// maps.
+/// The limit of bytes in a slot. Source: include/linux/percpu.h, `PCPU_MIN_UNIT_SIZE`, v6.12, which bounds
+/// the values of per-CPU maps.
 pub const MAX_BYTES: u32 = 32 << 10;
 
-/// Which functions use scratch memory, and what for.
+/// The functions that use scratch memory, and what they move there.
 #[derive(Debug, Clone)]
 pub struct Plan {
     users: BTreeSet<FuncId>,
     moves: BTreeMap<FuncId, Moves>,
 }
 
-/// What of a frame goes to scratch memory.
+/// The part of a frame that is moved to scratch memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moves {
-    /// Slots of at least so many bytes.
+    /// Slots of at least this many bytes.
     From(u32),
-    /// All slots, and what passes hand over to functions that they make of this one.
+    /// All slots, and the values that passes move to functions outlined from this one.
     Whole,
 }
 
@@ -60,17 +62,19 @@ impl Moves {
     }
 }
 
-/// Where a function finds its scratch slot.
+/// The values by which a function accesses its scratch slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Base {
-    /// The slot's address.
+    /// The address of the scratch slot.
     pub pointer: Value,
-    /// A slot of the frame that is in use before there is an address.
+    /// A stack slot that is used before the address exists, and so cannot move; `None` in functions that get
+    /// the address as a parameter.
     pub before: Option<Slot>,
 }
 
 impl Plan {
-    /// Moves slots out of the frames of functions. `None` if there is no such slot.
+    /// Plans which functions need the address of a scratch slot: those that move slots, and their callers.
+    /// `None` if no slot can move.
     pub fn new(program: &Program, moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
         let functions = &program.functions;
         let is_moved = |one: &&MirFunction| match moves.get(&one.id) {
@@ -88,20 +92,20 @@ impl Plan {
         (!users.is_empty()).then_some(Plan { users, moves })
     }
 
-    /// Whether the function gets the address of a scratch slot.
+    /// Whether the function uses the address of a scratch slot.
     pub fn uses(&self, id: FuncId) -> bool {
         self.users.contains(&id)
     }
 }
 
-/// Moves slots from the frames of functions, helpers before those that call them, to scratch memory. Gives the bytes that
-/// a scratch slot needs; more than [`MAX_BYTES`] cannot be had.
+/// Moves slots from the frames of functions to scratch memory. Functions are ordered with helpers before
+/// their callers. Returns the bytes that a scratch slot needs, which may exceed [`MAX_BYTES`].
 pub fn move_slots(program: &mut Program, bases: &BTreeMap<FuncId, Base>, plan: &Plan) -> u32 {
     let Program { functions, need_stack, .. } = program;
     let mut moved = BTreeMap::new();
     let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
     let mut total = HEAD_BYTES;
-    // Callers come first, so that where a function's bytes start is known when its turn comes.
+    // Callers come first, so that the start of a function's bytes is known when it is processed.
     for function in functions.iter().rev() {
         let Some(base) = bases.get(&function.id) else { continue };
         let moves = plan.moves.get(&function.id);
@@ -125,7 +129,7 @@ pub fn move_slots(program: &mut Program, bases: &BTreeMap<FuncId, Base>, plan: &
     total
 }
 
-/// The functions of the object that a function calls, itself or through a helper, in order.
+/// The functions of the object that a function calls, directly or as callbacks of a helper, in order.
 pub fn callees(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
     function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
         Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => Some(id),
@@ -133,7 +137,7 @@ pub fn callees(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
     })
 }
 
-/// Functions and those that they call, and so on.
+/// The functions in `from` and all functions reachable from them by calls.
 pub fn reached<'a>(
     functions: &[MirFunction],
     from: impl IntoIterator<Item = &'a FuncId>,
@@ -149,7 +153,8 @@ pub fn reached<'a>(
     found
 }
 
-/// The slots of so many bytes that may be anywhere: the kernel keeps pointers, and the state of iterators, on the stack only.
+/// The slots of at least `least` bytes that may move. Pointers and the state of iterators stay, because the
+/// verifier tracks them only on the stack.
 fn movable(
     function: &MirFunction,
     least: u32,
@@ -187,17 +192,17 @@ fn movable(
     slots
 }
 
-/// Positions of some of a function's slots, without the bytes that only others used: what overlapped does so still, and
-/// what did not does not.
+/// Positions of some of a function's slots after removing the bytes that only other slots use. Slots overlap
+/// exactly if they did before.
 pub struct Compact {
-    /// For each byte of the frame, how many bytes of these slots lie below.
+    /// For each byte of the frame, how many bytes of these slots are below it.
     below: Vec<u32>,
-    /// Bytes of all of them.
+    /// The bytes of these slots together.
     pub bytes: u32,
 }
 
 impl Compact {
-    /// Looks at the slots that are wanted.
+    /// Computes the positions of the wanted slots.
     pub fn new(function: &MirFunction, wanted: impl Fn(Slot) -> bool) -> Compact {
         let mut used = vec![false; function.slot_bytes as usize];
         for (_, data) in function.slots.iter_enumerated().filter(|(slot, _)| wanted(*slot)) {
@@ -213,16 +218,16 @@ impl Compact {
         Compact { below, bytes }
     }
 
-    /// Where one of them is then.
+    /// The new position of one of these slots, in bytes.
     pub fn position(&self, data: SlotData) -> u32 {
         self.below.get(data.position as usize).copied().unwrap_or(self.bytes)
     }
 }
 
-/// What leaves a function's frame.
+/// The slots that leave a function's frame.
 struct Moved {
     base: Value,
-    /// Where the function's bytes of the scratch slot start.
+    /// The offset of the function's bytes in the scratch slot.
     start: u32,
     slots: BTreeSet<Slot>,
     positions: Compact,
@@ -260,7 +265,7 @@ impl Moved {
     }
 }
 
-/// Pointers that were made from moved slots point to a map's entry now.
+/// Changes the origin of pointers derived from moved slots to a map entry.
 fn retype(function: &mut MirFunction) {
     let stack = Type::Ptr(Origin::Stack);
     loop {
@@ -293,7 +298,8 @@ fn retype(function: &mut MirFunction) {
     }
 }
 
-/// Gives a program's scratch slot back wherever it ends, but for the block where it ends without one.
+/// Releases a program's scratch slot at every exit, except in the block `without`, where the program ends
+/// without one.
 pub fn release(function: &mut MirFunction, base: Base, without: Block) {
     let span = function.span;
     for id in function.reverse_postorder() {
@@ -302,7 +308,7 @@ pub fn release(function: &mut MirFunction, base: Base, without: Block) {
         }
         let value = function.values.push(Type::I64);
         let block = &mut function.blocks[id];
-        // A tail call comes back only if it fails, and then the program ends.
+        // A tail call returns only if it fails, and then the program ends.
         let ends = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(Helper::TailCall), .. });
         let at = block.insts.iter().position(ends).unwrap_or(block.insts.len());
         let add = Op::AtomicAdd { size: Size::DW, base: base.pointer, offset: 0, value };

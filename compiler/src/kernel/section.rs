@@ -1,4 +1,4 @@
-//! The section of a program, by which libbpf knows its type and where it is attached.
+//! ELF sections of programs, from which libbpf derives the program type and attach point.
 
 use ks_wit::section::Arch;
 
@@ -8,7 +8,7 @@ use crate::hir::{FunctionKind, HirFunction, ProgramKind, Target};
 pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
     let kind = match function.kind {
         FunctionKind::Program(kind) => kind,
-        // What follows the slash is for people.
+        // libbpf ignores the part after the slash.
         FunctionKind::Method(_) => return format!("struct_ops/{}", method_name(function)),
         _ => return String::new(),
     };
@@ -16,7 +16,7 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
         (ProgramKind::Xdp, _) => "xdp".into(),
         (ProgramKind::Tc, Target::Egress(true)) => "tcx/egress".into(),
         (ProgramKind::Tc, _) => "tcx/ingress".into(),
-        // The type that may have timers, sleeps never and needs no rights at any interface.
+        // A type that may use timers, never sleeps and needs no privileges on any interface.
         (ProgramKind::SocketFilter | ProgramKind::Timer, _) => "socket".into(),
         (ProgramKind::Cgroup, Target::Name(hook)) if matches!(hook.as_str(), "ingress" | "egress") => {
             format!("cgroup_skb/{hook}")
@@ -44,9 +44,9 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
     }
 }
 
-/// The programs that one array may hold: the kernel wants all of them to be of one type and, since Linux 6.17, loaded for
-/// one place of attachment. What a program of the traffic control is loaded for does not matter, and the host says
-/// nothing of it. Source: kernel/bpf/core.c, `bpf_prog_map_compatible`, v6.18.
+/// The group of programs that one program array may hold. The kernel requires them to be of one type and,
+/// since Linux 6.17, loaded for the same attach type. The attach type of traffic control programs does not
+/// matter, because the host sets none. Source: kernel/bpf/core.c, `bpf_prog_map_compatible`, v6.18.
 pub(super) fn array(function: &HirFunction) -> String {
     let section = of(function, Arch::Any);
     let type_alone = ["tcx", "tracepoint", "kprobe", "uprobe", "uretprobe"];
@@ -56,7 +56,8 @@ pub(super) fn array(function: &HirFunction) -> String {
     }
 }
 
-/// The function that a probe is put on; of a system call the wrapper, whose name the architecture makes.
+/// The function that a probe is attached to. For a system call it is the wrapper, whose name depends on the
+/// architecture.
 fn symbol(function: &HirFunction, name: &str, arch: Arch) -> String {
     match &function.system_call {
         Some(call) if call.wrapped => {
@@ -77,7 +78,7 @@ fn attach_point(target: &Target) -> String {
     }
 }
 
-/// The name of a method without that of its block.
+/// The name of a method without the name of its block.
 pub(super) fn method_name(function: &HirFunction) -> &str {
     function.name.rsplit('.').next().unwrap_or_default()
 }

@@ -1,5 +1,6 @@
-//! What is tried for each program until the kernel has room for it: first all passes, and where there are large loops, as
-//! much of them apart (`pass::outline`) as the frames have room for; then frames in scratch memory (`scratch`).
+//! Compilation strategies, tried for each program until one fits the kernel's limits. First come all passes;
+//! in programs with large loops, as many loop bodies are outlined (`pass::outline`) as the frames have space
+//! for. Then frames move to scratch memory (`scratch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +9,22 @@ use super::pass::{Apart, Bodies, Effort};
 use super::scratch::{Moves, Plan, reached};
 use crate::hir::FuncId;
 
-/// One way to compile a function.
+/// A strategy for one function: the passes, and the use of scratch memory.
 #[derive(Clone, Copy)]
 struct Strategy {
     effort: Effort,
-    /// What of the frame goes to scratch memory.
+    /// The part of the frame that moves to scratch memory; `None` for nothing.
     moves: Option<Moves>,
 }
 
-/// How programs with large loops start; each first with functions within others.
+/// The first strategies of programs with large loops, each first with functions inlined into their only
+/// callers.
 const BODIES: [Bodies; 5] =
     [Bodies::All, Bodies::NoMapIteration, Bodies::EveryOther, Bodies::Innermost, Bodies::None];
 
-/// How others start, and what comes behind that: slots from so many bytes on go to scratch memory, first those that are
-/// worth it; in the end also functions within others and values kept for later, which take more of a frame, are given up.
+/// The first strategies of other programs, and the next ones of all. Slots from a given size on move to
+/// scratch memory, large ones first. The last strategy also gives up inlining and longer live ranges, which
+/// enlarge frames.
 const REST: [Strategy; 5] = [
     Strategy { effort: Effort::Full, moves: None },
     Strategy { effort: Effort::Full, moves: Some(Moves::From(128)) },
@@ -44,19 +47,20 @@ fn strategy_at(position: usize) -> Strategy {
     }
 }
 
-/// Where each program is in the row of what is tried, but for those that are as they start without large loops.
+/// The position of each program in the list of strategies. Programs without large loops that are at their
+/// first strategy are left out.
 pub struct Strategies {
     at: BTreeMap<FuncId, usize>,
 }
 
 impl Strategies {
-    /// Starts, with these as the programs that have large loops.
+    /// Starts at the first strategies; `looping` are the programs with large loops.
     pub fn new(looping: &BTreeSet<FuncId>) -> Strategies {
         Strategies { at: looping.iter().map(|program| (*program, 0)).collect() }
     }
 
-    /// What is done with each function, and what goes to scratch memory. What several programs call goes by the one that is
-    /// furthest. The program is as it was lowered.
+    /// The effort of each function, and the plan of moves to scratch memory. A function that several programs
+    /// call uses the furthest of their strategies. `lowered` is the program before all passes.
     pub fn chosen(&self, lowered: &Program) -> (BTreeMap<FuncId, Effort>, Option<Plan>) {
         let mut furthest: BTreeMap<FuncId, usize> = BTreeMap::new();
         for (program, at) in &self.at {
@@ -72,8 +76,9 @@ impl Strategies {
         (efforts, Plan::new(lowered, furthest.iter().filter_map(moves).collect()))
     }
 
-    /// Takes the next try for the programs that a refused function is a part of, or for all that are behind their start if
-    /// no function is refused; `functions` are as they are after all passes. Gives whether all had one.
+    /// Advances the programs that contain a refused function to their next strategy; if no function is
+    /// refused, all programs that are listed. `functions` are those after all passes. Returns whether all of
+    /// them had a next strategy.
     pub fn next(&mut self, functions: &[MirFunction], refused: &BTreeSet<FuncId>) -> bool {
         let programs = functions.iter().filter(|one| one.is_program).map(|one| one.id);
         let mut concerned: Vec<FuncId> =

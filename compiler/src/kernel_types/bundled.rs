@@ -1,7 +1,8 @@
-//! What is known without BTF: the structs of fixed layout, system calls, and the members of two struct_ops types.
+//! Tables for use without BTF: the structs of fixed layout, system calls, and the members of two struct_ops
+//! types.
 //!
-//! The tables are text, a line each: `NAME PARAM:TYPE ... [-> TYPE]`, or `NAME = TYPE` for data. `*` alone is a pointer to
-//! something that the language has no name for.
+//! The tables are text, a line each: `NAME PARAM:TYPE ... [-> TYPE]`, or `NAME = TYPE` for data. `*` alone is
+//! a pointer to a type that the language has no name for.
 
 use super::struct_ops::{OpsMember, OpsMemberKind};
 use super::types::{KernelType, Member, Param, Pointee, Proto, Spelling, Struct};
@@ -13,10 +14,10 @@ use crate::builtins::context_members::{self, MemberType};
 /// Source: the events `syscalls/sys_enter_*` of a v6.18 kernel for x86-64, with typedefs resolved.
 const SYSCALLS: &str = include_str!("syscalls.txt");
 
-/// Bytes of `struct pt_regs` on x86-64, all of them registers of 8.
+/// Size in bytes of `struct pt_regs` on x86-64; all members are registers of 8 bytes.
 const PT_REGS_BYTES: u32 = 168;
 
-/// A struct of fixed layout.
+/// Returns a struct of fixed layout.
 pub(super) fn structure(name: &str) -> Option<Struct> {
     match name {
         "pt_regs" => Some(pt_regs()),
@@ -43,7 +44,7 @@ fn member_type(ty: MemberType) -> KernelType {
     match ty {
         MemberType::U8 => KernelType::int(1, false),
         MemberType::U16 => KernelType::int(2, false),
-        // In the kernel's struct packet pointers are numbers of 32 bits.
+        // In the kernel's struct, packet pointers are 32-bit numbers.
         MemberType::U32 | MemberType::PacketStart | MemberType::PacketEnd | MemberType::PacketMeta => {
             KernelType::int(4, false)
         }
@@ -63,7 +64,7 @@ fn member_type(ty: MemberType) -> KernelType {
     }
 }
 
-/// `struct pt_regs` of x86-64 (4.8).
+/// Returns `struct pt_regs` of x86-64 (4.8).
 fn pt_regs() -> Struct {
     // `fp` is the language's own name for `bp`.
     let registers = REGISTERS.iter().filter(|register| register.name != "fp");
@@ -74,7 +75,7 @@ fn pt_regs() -> Struct {
     plain("pt_regs", PT_REGS_BYTES, members)
 }
 
-/// `struct bpf_perf_event_data` of x86-64 (4.8).
+/// Returns `struct bpf_perf_event_data` of x86-64 (4.8).
 fn perf_event_data() -> Struct {
     let regs = KernelType::Struct { name: "pt_regs".to_owned(), bytes: PT_REGS_BYTES };
     let number = KernelType::int(8, false);
@@ -86,18 +87,18 @@ fn perf_event_data() -> Struct {
     plain("bpf_perf_event_data", PT_REGS_BYTES + 16, members)
 }
 
-/// The parameters of a system call.
+/// Returns the parameters of a system call.
 pub(super) fn syscall(name: &str) -> Option<Vec<Param>> {
     let line = SYSCALLS.lines().find(|line| line.split(' ').next() == Some(name))?;
     line.split(' ').skip(1).map(param).collect()
 }
 
-/// The names of all system calls of the table.
+/// Returns the names of all system calls of the table.
 pub(super) fn syscall_names<'a>() -> impl Iterator<Item = &'a str> {
     SYSCALLS.lines().filter_map(|line| line.split(' ').next())
 }
 
-/// A member of a struct_ops type from its line.
+/// Parses a member of a struct_ops type from its line.
 pub(super) fn ops_member(line: &str) -> Option<OpsMember> {
     if let Some((name, ty)) = line.split_once(" = ") {
         return Some(OpsMember { name: name.to_owned(), kind: OpsMemberKind::Data(type_of(ty)?) });

@@ -1,19 +1,21 @@
-//! From BTF's records to [`KernelType`]. Every walk is bounded: hostile types may contain themselves.
+//! Conversion of BTF records to [`KernelType`]. Every traversal is bounded: hostile types may contain
+//! themselves.
 
 use super::types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling};
 use crate::btf::{Btf, BtfKind, IntEncoding, Members, Signedness, Type, TypeId};
 
-/// Longest chain of typedefs and modifiers, deepest nesting of arrays and anonymous members.
+/// Maximum chain of typedefs and modifiers, maximum nesting of arrays and anonymous members.
 const MAX_DEPTH: usize = 32;
-/// Most members of one struct, anonymous ones opened: the largest of a kernel has about 300.
+/// Maximum number of members of one struct, with anonymous ones expanded: the largest of a kernel has about
+/// 300.
 const MAX_MEMBERS: usize = 20_000;
 
-/// A type behind its typedefs and modifiers, and the name that they gave it.
+/// A type without its typedefs and modifiers, and the name that they gave it.
 struct UnderlyingType<'a> {
     ty: Type<'a>,
-    /// The typedef nearest to the type: the name of a struct that has none itself.
+    /// Innermost typedef: the name of a struct that is itself anonymous.
     typedef: &'a str,
-    /// One of the typedefs was `size_t`.
+    /// Whether one of the typedefs was `size_t`.
     size_t: bool,
 }
 
@@ -34,7 +36,7 @@ fn underlying_type(btf: &Btf, id: TypeId) -> Option<UnderlyingType<'_>> {
     None
 }
 
-/// The type of an id; [`KernelType::Unknown`] if its records cannot be read.
+/// Returns the type of an id; [`KernelType::Unknown`] if its records cannot be read.
 pub(super) fn kernel_type(btf: &Btf, id: TypeId) -> KernelType {
     nested_type(btf, id, 0)
 }
@@ -53,7 +55,7 @@ fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
                 "char" => Spelling::Char,
                 _ => Spelling::Number,
             };
-            // A plain `char` is written `i8` (9.3), whatever the architecture makes of it.
+            // A plain `char` is written `i8` (9.3), whatever its signedness on the architecture.
             let signed = encoding == IntEncoding::Signed || spelling == Spelling::Char;
             KernelType::Int { bytes, signed, spelling }
         }
@@ -93,7 +95,8 @@ fn pointee(btf: &Btf, id: TypeId, depth: usize) -> Pointee {
     }
 }
 
-/// The signature of a `FUNC_PROTO`, behind typedefs and one pointer; none if it is no function.
+/// Returns the signature of a `FUNC_PROTO`, through typedefs and one pointer; none if the type is not a
+/// function.
 pub(super) fn proto(btf: &Btf, id: TypeId) -> Option<Proto> {
     let (result, params) = raw_proto(btf, id)?;
     let mut proto = Proto { params: Vec::new(), result: kernel_type(btf, result), variadic: false };
@@ -108,7 +111,7 @@ pub(super) fn proto(btf: &Btf, id: TypeId) -> Option<Proto> {
     Some(proto)
 }
 
-/// Result and parameters of a `FUNC`, a `FUNC_PROTO` or a pointer to one, as ids.
+/// Returns result and parameters of a `FUNC`, a `FUNC_PROTO` or a pointer to one, as ids.
 pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, TypeId)>)> {
     let mut current = id;
     // FUNC -> FUNC_PROTO, or typedef -> pointer -> FUNC_PROTO.
@@ -125,7 +128,7 @@ pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, Typ
     None
 }
 
-/// The struct or union of a name, which may be that of a typedef.
+/// Returns the struct or union with a name, which may be that of a typedef.
 pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
     let tagged = btf.find_struct(name).or_else(|| btf.find(name, BtfKind::Union));
     tagged.or_else(|| {
@@ -134,7 +137,7 @@ pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
     })
 }
 
-/// Whether a struct or union goes by the name of a typedef only.
+/// Returns whether a struct or union has only the name of a typedef.
 pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
     btf.find_struct(name).is_none()
         && btf.find(name, BtfKind::Union).is_none()
@@ -144,7 +147,8 @@ pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
         })
 }
 
-/// The members of a struct or union, those of anonymous ones in place; bytes; whether it is a union.
+/// Returns the members of a struct or union with anonymous ones expanded, its size in bytes, and whether it
+/// is a union.
 pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)> {
     let (members, bytes, is_union) = match btf.get(id).ok()? {
         Type::Struct { members, bytes, .. } => (members, bytes, false),
@@ -156,7 +160,7 @@ pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)>
     Some((collector.found, bytes, is_union))
 }
 
-/// Whether one of the anonymous members on the way to a member is a union.
+/// Returns whether one of the anonymous members that contain a member is a union.
 pub(super) fn through_union(btf: &Btf, structure: &str, path: &[u32]) -> bool {
     let mut current = find_composite(btf, structure);
     for &index in path.split_last().map_or(path, |(_, outer)| outer) {
@@ -200,7 +204,8 @@ impl MemberCollector<'_> {
                         self.members(members, first_bit, in_union, depth + 1)?;
                     }
                     Some(Type::Union { members, .. }) => self.members(members, first_bit, true, depth + 1)?,
-                    // Padding: a bit-field without a name; or of a kind that is younger than this reader.
+                    // Padding: a bit-field without a name; or a member of a kind that is newer than this
+                    // reader.
                     _ => {}
                 }
                 continue;

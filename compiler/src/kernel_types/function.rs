@@ -1,4 +1,4 @@
-//! Functions of the kernel: targets of probes, system calls, LSM hooks, kfuncs (4.5, 6.12, 9.4, 11.8).
+//! Kernel functions: targets of probes, system calls, LSM hooks, kfuncs (4.5, 6.12, 9.4, 11.8).
 
 use std::collections::HashSet;
 
@@ -6,36 +6,37 @@ use super::types::{KernelType, Param, Pointee, Proto};
 use super::{KernelTypes, bundled, convert, names};
 use crate::btf::{Btf, BtfKind, Type, TypeId};
 
-/// What a system call's wrapper is called before the call's name, by architecture: x86-64, aarch64.
+/// Name prefixes of system call wrappers, by architecture: x86-64, aarch64.
 ///
 /// Source: arch/x86/include/asm/syscall_wrapper.h, arch/arm64/include/asm/syscall_wrapper.h (v6.12).
 const WRAPPERS: [&str; 2] = ["__x64_sys_", "__arm64_sys_"];
-/// The functions behind a wrapper; compilers mostly merge them into it.
+/// Name prefixes of the functions that a wrapper calls; compilers mostly inline them into the wrapper.
 const BODIES: [&str; 2] = ["__do_sys_", "__se_sys_"];
 
-/// Why a name has no answer.
+/// Reasons for the failure of a lookup in the kernel's types.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KernelLookupError {
-    /// The kernel has nothing of this name (`KS0509`). Names like it, nearest first.
+    /// The kernel has no such name (`KS0509`).
     #[error("the kernel has nothing of this name")]
     Missing {
-        /// Names like it.
+        /// Similar names, nearest first.
         near: Vec<String>,
     },
-    /// Without BTF nobody can tell (a warning, 9.4).
+    /// Without BTF the name cannot be verified (a warning, 9.4).
     #[error("without BTF this cannot be verified")]
     NoBtf,
-    /// There is such a function, and its type cannot be read.
+    /// The function exists, but its type cannot be read.
     #[error("the BTF of this function makes no sense")]
     Unreadable,
 }
 
-/// How a probe gets a function's arguments.
+/// Location of a function's arguments at a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArgumentPassing {
-    /// They are the function's own.
+    /// The arguments are the function's own.
     Direct,
-    /// The function is a system call's wrapper: its one argument leads to the registers that hold the call's arguments.
+    /// The function is a system call's wrapper: its one argument points to the registers that hold the call's
+    /// arguments.
     Syscall {
         /// Whether the parameters are known. If not, up to 6 integers or pointers may be declared.
         known: bool,
@@ -45,32 +46,33 @@ pub enum ArgumentPassing {
 /// A function that a probe can be put on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProbeTarget {
-    /// Its name in the kernel: that of the wrapper for `sys_NAME`.
+    /// Name in the kernel: that of the wrapper for `sys_NAME`.
     pub target: String,
-    /// Its signature, or the system call's.
+    /// Signature of the function, or of the system call.
     pub proto: Proto,
-    /// How many parameters, from the first, are the same in every function of this name. Static functions of several files
-    /// may share a name: more parameters than these are `KS0508`.
+    /// Number of leading parameters that are the same in every function of this name. Static functions of
+    /// several files may share a name; declaring more parameters is `KS0508`.
     pub agreed: usize,
-    /// How arguments are passed.
+    /// Location of the arguments.
     pub entry: ArgumentPassing,
 }
 
-/// A function that kernel halves may call.
+/// A kernel function that kernel halves may call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kfunc {
-    /// Its signature.
+    /// Signature of the function.
     pub proto: Proto,
-    /// Whether the kernel marks it as one (since v6.10). If not, it is a function of this name and may be refused at load.
+    /// Whether the kernel marks it as a kfunc (since v6.10). If not, the kernel may reject the call when it
+    /// loads the program.
     pub marked: bool,
 }
 
 impl KernelTypes {
-    /// The target of `@probe("name")` and `@retprobe("name")` (4.5): a function, or the wrapper of a system call for
-    /// `sys_NAME`.
+    /// Returns the target of `@probe("name")` and `@retprobe("name")` (4.5): a function, or the wrapper of a
+    /// system call for `sys_NAME`.
     ///
     /// # Errors
-    /// No such function, no BTF, or BTF that makes no sense.
+    /// No function of this name, no BTF, or invalid BTF.
     pub fn function(&self, name: &str) -> Result<ProbeTarget, KernelLookupError> {
         let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
         if let Some(function) = plain_function(btf, name) {
@@ -80,14 +82,15 @@ impl KernelTypes {
         syscall.ok_or_else(|| KernelLookupError::Missing { near: self.near_targets(name) })
     }
 
-    /// The parameters of a system call, for `sys_NAME` (4.5) and `@syscall_enter("NAME")` (11.8): from the BTF of the function
-    /// behind its wrapper, else from the table of this crate. `None` if the call is unknown.
+    /// Returns the parameters of a system call, for `sys_NAME` (4.5) and `@syscall_enter("NAME")` (11.8):
+    /// from the BTF of the function that its wrapper calls, else from the table of this crate. `None` if the
+    /// call is unknown.
     #[must_use]
     pub fn syscall(&self, name: &str) -> Option<Vec<Param>> {
         self.btf().and_then(|btf| syscall_body(btf, name)).or_else(|| bundled::syscall(name))
     }
 
-    /// Whether the kernel has this system call; without BTF, whether this crate knows it.
+    /// Returns whether the kernel has this system call; without BTF, whether this crate knows it.
     #[must_use]
     pub fn has_syscall(&self, name: &str) -> bool {
         match self.btf() {
@@ -96,16 +99,16 @@ impl KernelTypes {
         }
     }
 
-    /// System calls with a name like this one.
+    /// Returns system calls with a similar name.
     #[must_use]
     pub fn near_syscalls(&self, name: &str) -> Vec<String> {
         names::nearest(name, self.syscall_names())
     }
 
-    /// The parameters and result of an LSM hook (11.8): `bpf_lsm_NAME` has its signature.
+    /// Returns the parameters and result of an LSM hook (11.8): `bpf_lsm_NAME` has its signature.
     ///
     /// # Errors
-    /// No such hook, no BTF, or BTF that makes no sense.
+    /// No hook of this name, no BTF, or invalid BTF.
     pub fn lsm_hook(&self, name: &str) -> Result<Proto, KernelLookupError> {
         let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
         let id = btf.find(&format!("bpf_lsm_{name}"), BtfKind::Func);
@@ -113,10 +116,10 @@ impl KernelTypes {
         convert::proto(btf, id).ok_or(KernelLookupError::Unreadable)
     }
 
-    /// The function that an `extern` names which is no helper (6.12).
+    /// Returns the kernel function named by an `extern` that is not a helper (6.12).
     ///
     /// # Errors
-    /// No such function, no BTF, or BTF that makes no sense.
+    /// No function of this name, no BTF, or invalid BTF.
     pub fn kfunc(&self, name: &str) -> Result<Kfunc, KernelLookupError> {
         let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
         let marked = btf.find_all(name, BtfKind::Func).find(|id| self.marked_kfuncs(btf).contains(id));
@@ -126,7 +129,8 @@ impl KernelTypes {
         Ok(Kfunc { proto, marked: marked.is_some() })
     }
 
-    /// The names of all functions that the kernel marks as kfuncs, sorted. Empty without BTF and before v6.10.
+    /// Returns the names of all functions that the kernel marks as kfuncs, sorted. Empty without BTF and
+    /// before v6.10.
     #[must_use]
     pub fn kfunc_names(&self) -> Vec<String> {
         let Some(btf) = self.btf() else { return Vec::new() };
@@ -136,7 +140,8 @@ impl KernelTypes {
         names
     }
 
-    /// Kernel functions like a wrong one: marked ones if there are any, since others are mostly refused.
+    /// Returns kernel functions with a similar name: only marked ones if there are any, since others are
+    /// mostly rejected.
     fn near_kfuncs(&self, name: &str) -> Vec<String> {
         let all = self.kfunc_names();
         let near = names::nearest(name, all.iter().map(String::as_str));
@@ -164,7 +169,7 @@ impl KernelTypes {
         Some(ProbeTarget { target, proto, agreed, entry })
     }
 
-    /// Functions like a wrong target; system calls if it looks like one.
+    /// Returns functions with a similar name; system calls if the name looks like one.
     fn near_targets(&self, name: &str) -> Vec<String> {
         let calls = name.strip_prefix("sys_").map(|call| self.near_syscalls(call)).unwrap_or_default();
         if calls.is_empty() {
@@ -190,7 +195,7 @@ fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
     }
 }
 
-/// The functions of exactly this name; `None` if there is none.
+/// Returns the functions of exactly this name; `None` if there is none.
 fn plain_function(btf: &Btf, name: &str) -> Option<Result<ProbeTarget, KernelLookupError>> {
     let mut ids = btf.find_all(name, BtfKind::Func);
     let Some(proto) = convert::proto(btf, ids.next()?) else {
@@ -204,18 +209,18 @@ fn plain_function(btf: &Btf, name: &str) -> Option<Result<ProbeTarget, KernelLoo
     Some(Ok(ProbeTarget { target: name.to_owned(), proto, agreed, entry: ArgumentPassing::Direct }))
 }
 
-/// The function to put a probe on for a system call: its wrapper, or its body where that is what the BTF describes of the
-/// two (calls without arguments have one address for both).
+/// Returns the function to probe for a system call: its wrapper, or its body if the BTF describes only that
+/// (for calls without arguments, both have the same address).
 fn syscall_target(btf: &Btf, call: &str) -> Option<String> {
     let names = WRAPPERS.iter().chain(&BODIES).map(|prefix| format!("{prefix}{call}"));
     names.into_iter().find(|name| btf.find(name, BtfKind::Func).is_some())
 }
 
-/// The parameters of a system call from the function behind its wrapper.
+/// Returns the parameters of a system call from the function that its wrapper calls.
 fn syscall_body(btf: &Btf, call: &str) -> Option<Vec<Param>> {
     let mut bodies = BODIES.iter().filter_map(|prefix| btf.find(&format!("{prefix}{call}"), BtfKind::Func));
     let params = bodies.find_map(|id| convert::proto(btf, id))?.params;
-    // A call without arguments gets the registers all the same, and does not use them.
+    // The body of a call without arguments still has the registers as a parameter, and does not use it.
     let unused = |param: &Param| param.ty == KernelType::Pointer(Pointee::Struct("pt_regs".into()));
     Some(if params.iter().all(unused) { Vec::new() } else { params })
 }

@@ -1,5 +1,5 @@
-//! What the checker and `ks init` ask about the kernel: signatures of its functions, members of its structs, its
-//! tracepoints and hooks (language reference 4.5 to 4.9, 9.4, 11.8).
+//! Kernel types for the checker and `ks init`: signatures of functions, members of structs, tracepoints and
+//! hooks (language reference 4.5 to 4.9, 9.4, 11.8).
 //!
 //! ```text
 //! BTF of a kernel            \
@@ -7,11 +7,12 @@
 //! tables of this crate       /
 //! ```
 //!
-//! Opening finds the records of the BTF; names are indexed at the first question. Without BTF the answers come from tables
-//! of what never changes, and the rest is "cannot tell", which is a warning and not an error (9.4).
+//! Opening finds the records of the BTF; names are indexed at the first lookup. Without BTF, answers come
+//! from tables of stable interfaces; any other lookup cannot be verified, which is a warning and not an error
+//! (9.4).
 //!
-//! Sources: Documentation/bpf/btf.rst, include/trace/bpf_probe.h, include/trace/trace_events.h, include/linux/bpf.h
-//! (`struct bpf_struct_ops`), kernel/bpf/bpf_lsm.c, include/linux/syscalls.h (v6.12).
+//! Sources: Documentation/bpf/btf.rst, include/trace/bpf_probe.h, include/trace/trace_events.h,
+//! include/linux/bpf.h (`struct bpf_struct_ops`), kernel/bpf/bpf_lsm.c, include/linux/syscalls.h (v6.12).
 
 mod bundled;
 mod convert;
@@ -31,21 +32,21 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::btf::{Btf, BtfReadError, TypeId};
 
-/// Everything known about one kernel.
+/// Types, functions and events of one kernel.
 #[derive(Debug)]
 pub struct KernelTypes {
     btf: Lazy<Btf>,
-    /// Why the BTF at hand is none, once it was asked for.
+    /// Why the running kernel's BTF was rejected, set at the first lookup.
     refused: Arc<OnceLock<BtfReadError>>,
-    /// Lines `category:event`.
+    /// Events of the kernel, lines of `category:event`.
     events: Lazy<String>,
-    /// The functions with the tag `bpf_kfunc`.
+    /// Functions with the tag `bpf_kfunc`.
     kfuncs: OnceLock<HashSet<TypeId>>,
-    /// The author named this kernel; else it is the one that happens to run here.
+    /// Whether the author chose this kernel; else it is the running one.
     chosen: bool,
 }
 
-/// What is fetched at the first question, and may not be there.
+/// A value that is fetched at its first use; none if it is not available.
 type Lazy<T> = LazyLock<Option<T>, Box<dyn FnOnce() -> Option<T> + Send>>;
 
 fn lazy<T>(fetch: impl FnOnce() -> Option<T> + Send + 'static) -> Lazy<T> {
@@ -53,7 +54,7 @@ fn lazy<T>(fetch: impl FnOnce() -> Option<T> + Send + 'static) -> Lazy<T> {
 }
 
 impl KernelTypes {
-    /// What the BTF of a kernel says that the author chose.
+    /// Opens the BTF of a kernel that the author chose.
     ///
     /// # Errors
     /// Bytes that are not BTF.
@@ -62,8 +63,8 @@ impl KernelTypes {
         Ok(KernelTypes { btf: lazy(|| Some(btf)), chosen: true, ..KernelTypes::bundled() })
     }
 
-    /// What the BTF of the kernel at hand says, which `fetch` gets at the first question about it: many scripts ask none.
-    /// Bytes that cannot be read count as none; [`KernelTypes::no_btf`] tells why.
+    /// Opens the running kernel's BTF, which `fetch` returns at the first lookup: many scripts need none.
+    /// Unreadable bytes count as no BTF; [`KernelTypes::no_btf`] returns the reason.
     #[must_use]
     pub fn fetched(fetch: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> KernelTypes {
         let refused = Arc::new(OnceLock::new());
@@ -78,7 +79,7 @@ impl KernelTypes {
         KernelTypes { btf, refused, ..KernelTypes::bundled() }
     }
 
-    /// What is the same for every kernel: used when there is no BTF.
+    /// Returns the tables that are the same for every kernel, for use without BTF.
     #[must_use]
     pub fn bundled() -> KernelTypes {
         KernelTypes {
@@ -90,26 +91,28 @@ impl KernelTypes {
         }
     }
 
-    /// Adds the kernel's list of events, the text of tracefs' `available_events`, got at the first question about an event:
-    /// with it categories and the events of kernel modules are known too. It must be of the same kernel as the BTF.
+    /// Adds the kernel's list of events, the text of tracefs' `available_events`, fetched at the first lookup
+    /// of an event. It adds categories and the events of kernel modules. It must be of the same kernel as the
+    /// BTF.
     #[must_use]
     pub fn with_events(self, fetch: impl FnOnce() -> Option<String> + Send + 'static) -> KernelTypes {
         KernelTypes { events: lazy(fetch), ..self }
     }
 
-    /// The BTF, for relocations.
+    /// Returns the BTF, for relocations.
     #[must_use]
     pub fn btf(&self) -> Option<&Btf> {
         self.btf.as_ref()
     }
 
-    /// Whether a missing name is really missing. If not, it could not be verified (`KS0806`).
+    /// Returns whether there is BTF, so that a name that is not found does not exist. Without BTF it could
+    /// not be verified (`KS0806`).
     #[must_use]
     pub fn has_btf(&self) -> bool {
         self.btf().is_some()
     }
 
-    /// That there is no BTF, and why if it is there and cannot be read.
+    /// Returns a message that there is no BTF, with the reason if it exists and cannot be read.
     #[must_use]
     pub fn no_btf(&self) -> String {
         match self.refused.get() {
@@ -118,13 +121,14 @@ impl KernelTypes {
         }
     }
 
-    /// Whether the author chose this kernel, so that what it lacks will be lacking where the script is loaded.
+    /// Returns whether the author chose this kernel, so that its missing names are missing where the script
+    /// is loaded.
     #[must_use]
     pub fn is_chosen(&self) -> bool {
         self.chosen
     }
 
-    /// The struct or union of this name, or behind the typedef of this name (4.7, 9.4).
+    /// Returns the struct or union of this name, or of the typedef of this name (4.7, 9.4).
     ///
     /// Without BTF: the contexts of 4.2, 4.4, 4.6 and 4.8 and `pt_regs` of x86-64.
     #[must_use]
@@ -134,7 +138,7 @@ impl KernelTypes {
         Some(Struct { name: name.to_owned(), bytes, is_union, members })
     }
 
-    /// Whether [`structure`](Self::structure) would find something.
+    /// Returns whether [`structure`](Self::structure) would return a struct.
     #[must_use]
     pub fn has_structure(&self, name: &str) -> bool {
         match self.btf() {
@@ -143,7 +147,7 @@ impl KernelTypes {
         }
     }
 
-    /// Whether this is a union, or the name of one.
+    /// Returns whether this name is that of a union.
     #[must_use]
     pub fn is_union(&self, name: &str) -> bool {
         let Some(btf) = self.btf() else {
@@ -153,13 +157,13 @@ impl KernelTypes {
         matches!(found, Some(Ok(crate::btf::Type::Union { .. })))
     }
 
-    /// Whether this is the name that a typedef gives to a struct or union without one.
+    /// Returns whether this is the name of a typedef of an anonymous struct or union.
     #[must_use]
     pub fn is_typedef(&self, name: &str) -> bool {
         self.btf().is_some_and(|btf| convert::is_typedef(btf, name))
     }
 
-    /// One member of a struct, found through its anonymous members, without reading the others.
+    /// Returns one member of a struct, also inside its anonymous members, without reading the others.
     #[must_use]
     pub fn member(&self, structure: &str, name: &str) -> Option<Member> {
         let Some(btf) = self.btf() else {

@@ -1,13 +1,14 @@
-//! Tables of functions that BPF programs may fill in (4.9, 9.4).
+//! struct_ops: kernel structs of functions that BPF programs may fill in (4.9, 9.4).
 
 use super::types::{KernelType, Param, Proto};
 use super::{KernelTypes, bundled, convert};
 use crate::btf::{Btf, BtfKind, Type, TypeId};
 
-/// What `register` of 0.1.1 knows, with the members that do not change, for when no BTF is there. Those of the last two are
-/// tests of the kernel and have none here.
+/// Types that `register` of 0.1.1 supports, with their stable members, for use without BTF. The last two are
+/// tests of the kernel and have no members here.
 ///
-/// Source: include/net/tcp.h (`struct tcp_congestion_ops`), kernel/sched/ext_internal.h (`struct sched_ext_ops`), v6.12.
+/// Source: include/net/tcp.h (`struct tcp_congestion_ops`), kernel/sched/ext_internal.h (`struct
+/// sched_ext_ops`), v6.12.
 pub(super) const BUNDLED: [(&str, &str); 4] = [
     ("tcp_congestion_ops", include_str!("tcp_congestion_ops.txt")),
     ("sched_ext_ops", include_str!("sched_ext_ops.txt")),
@@ -15,48 +16,49 @@ pub(super) const BUNDLED: [(&str, &str); 4] = [
     ("bpf_struct_ops_test", ""),
 ];
 
-/// A struct of which an impl block can be one.
+/// A kernel struct that an impl block can implement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOps {
-    /// Its name.
+    /// Kernel name of the struct.
     pub name: String,
-    /// Whether the kernel takes such a table from BPF: it has a struct `bpf_struct_ops_NAME`. Otherwise `register` of it is
-    /// `KS0513`.
+    /// Whether the kernel accepts the struct from BPF: it has a struct `bpf_struct_ops_NAME`. Otherwise
+    /// `register` of it is `KS0513`.
     pub registrable: bool,
-    /// Whether this is what the kernel's BTF says. If not, members may be missing here.
+    /// Whether the members come from the kernel's BTF. If not, members may be missing.
     pub from_btf: bool,
-    /// Its members, in order.
+    /// Members, in order.
     pub members: Vec<OpsMember>,
 }
 
 impl StructOps {
-    /// The member of this name.
+    /// Returns the member of this name.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&OpsMember> {
         self.members.iter().find(|member| member.name == name)
     }
 }
 
-/// A member of such a struct.
+/// A member of a struct_ops type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpsMember {
-    /// Its name.
+    /// Kernel name of the member.
     pub name: String,
-    /// What it is.
+    /// Function or data, with its type.
     pub kind: OpsMemberKind,
 }
 
-/// What a member of such a struct is.
+/// Kind of a struct_ops member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OpsMemberKind {
-    /// A function: a method may stand for it.
+    /// A function, which a method may implement.
     Function(Proto),
-    /// Data: a static field may stand for it.
+    /// Data, which a static field may set.
     Data(KernelType),
 }
 
 impl KernelTypes {
-    /// The struct that `@struct_ops("name")` names; `None` if the kernel has none of this name (`KS0806`).
+    /// Returns the struct that `@struct_ops("name")` names; `None` if the kernel has none of this name
+    /// (`KS0806`).
     #[must_use]
     pub fn struct_ops(&self, name: &str) -> Option<StructOps> {
         let Some(btf) = self.btf() else { return bundled_ops(name) };
@@ -75,8 +77,8 @@ impl KernelTypes {
         })
     }
 
-    /// What one member of such a struct is called with, without looking at the others; the parameters have no names.
-    /// `None` if it is no function, or there is no BTF.
+    /// Returns the parameters of one member, without names and without reading the other members. `None` if
+    /// the member is not a function, or there is no BTF.
     #[must_use]
     pub fn ops_parameters(&self, ops: &str, member: &str) -> Option<Vec<Param>> {
         let btf = self.btf()?;
@@ -94,7 +96,7 @@ fn member_kind(btf: &Btf, ty: TypeId) -> OpsMemberKind {
     proto.map_or_else(|| OpsMemberKind::Data(convert::kernel_type(btf, ty)), OpsMemberKind::Function)
 }
 
-/// Gives the parameters of a member their names: BTF has none for pointers to functions, but the kernel's stub
+/// Adds names to the parameters of a member. BTF has none for pointers to functions, but the kernel's stub
 /// `STRUCT__MEMBER` has them, and so does the table of this crate.
 fn with_names(kind: OpsMemberKind, btf: &Btf, structure: &str, member: &str) -> OpsMemberKind {
     let OpsMemberKind::Function(mut proto) = kind else { return kind };
@@ -111,7 +113,8 @@ fn with_names(kind: OpsMemberKind, btf: &Btf, structure: &str, member: &str) -> 
     OpsMemberKind::Function(proto)
 }
 
-/// Whether `bpf_struct_ops_NAME` wraps the struct NAME: other structs of the kernel begin with the same words.
+/// Returns whether `bpf_struct_ops_NAME` wraps the struct NAME: other kernel structs have the same name
+/// prefix.
 pub(super) fn is_registrable(btf: &Btf, name: &str) -> bool {
     let Some(wrapper) = btf.find_struct(&format!("bpf_struct_ops_{name}")) else { return false };
     let Ok(Some(data)) = btf.field(wrapper, "data") else { return false };

@@ -1,12 +1,15 @@
-//! Tracepoints: whether an event exists, and which struct its record is (4.6, 9.4, 11.8).
+//! Tracepoints: existence of an event, and the struct of its record (4.6, 9.4, 11.8).
 //!
-//! BTF knows no categories, and no list says which class an event belongs to. What it does have, for an event E of class C
+//! BTF has no categories, and no list of the class of each event. For an event E of class C it has
 //! (include/trace/trace_events.h, include/trace/bpf_probe.h, v6.12):
 //!
-//! - the typedef `btf_trace_E`: a pointer to a function of the raw arguments; so E exists, and these are its arguments;
-//! - the struct `trace_event_raw_C`, the record, and the function `trace_event_raw_event_C` that fills it from the same raw
-//!   arguments. Mostly C is E. If not, C is a class whose function takes E's arguments: often only one does.
-//! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if the call X does.
+//! - the typedef `btf_trace_E`: a pointer to a function of the raw arguments. It proves that E exists, with
+//!   these arguments.
+//! - the struct `trace_event_raw_C`, the record, and the function `trace_event_raw_event_C` that fills it
+//!   from the same raw arguments. Mostly C is E. If not, C is a class whose function has E's arguments: often
+//!   there is only one.
+//! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if
+//!   the call X does.
 
 use super::function::KernelLookupError;
 use super::types::Param;
@@ -16,31 +19,32 @@ use crate::btf::{Btf, BtfKind, TypeId};
 const RECORD: &str = "trace_event_raw_";
 const FILLS: &str = "trace_event_raw_event_";
 const RAW: &str = "btf_trace_";
-/// Since v6.4: a function per event whose parameters have names, which those behind the typedef lack.
+/// Prefix of a function per event (since v6.4) whose parameters have names; those of the typedef have none.
 const STUB: &str = "__probestub_";
 
-/// An event.
+/// An existing event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tracepoint {
-    /// Its record.
+    /// Struct of the event's record.
     pub record: Record,
 }
 
-/// Which struct an event's record is.
+/// Struct of an event's record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// This one; a program that declares another is wrong (`KS0510`).
+    /// Exactly this struct; a program that declares another is an error (`KS0510`).
     Struct(String),
-    /// One of a class, of which BTF does not tell for sure. Any struct may be declared: [`KernelTypes::class_records`] are
-    /// those with the right arguments.
+    /// The struct of a class that BTF does not determine. Any struct may be declared;
+    /// [`KernelTypes::class_records`] returns those with the right arguments.
     Class,
 }
 
 impl KernelTypes {
-    /// The event `category/event` (4.6).
+    /// Returns the event `category/event` (4.6).
     ///
     /// # Errors
-    /// No such event; or neither BTF nor a list of events, and not one of the events with a fixed layout.
+    /// No event of this name; or neither BTF nor a list of events, and not one of the events with a fixed
+    /// layout.
     pub fn tracepoint(&self, category: &str, event: &str) -> Result<Tracepoint, KernelLookupError> {
         if let Some(known) = self.listed(category, event)
             && !known
@@ -61,14 +65,14 @@ impl KernelTypes {
         if btf.find_struct(&own).is_some() {
             return Ok(Tracepoint { record: Record::Struct(own) });
         }
-        // The events of modules are in the list and not in the kernel's own BTF.
+        // Events of modules are in the list, but not in the kernel's own BTF.
         if self.events.is_none() && btf.find(&format!("{RAW}{event}"), BtfKind::Typedef).is_none() {
             return Err(KernelLookupError::Missing { near: self.near_tracepoints(category, event) });
         }
         Ok(Tracepoint { record: Record::Class })
     }
 
-    /// The record of an event if the author did not choose one.
+    /// Returns the most likely record of an event whose record the author did not declare.
     #[must_use]
     pub fn likely_record(&self, found: &Tracepoint, event: &str) -> Option<String> {
         match &found.record {
@@ -77,8 +81,8 @@ impl KernelTypes {
         }
     }
 
-    /// The records of the classes whose arguments an event has, by how much of their names they share. It goes through all
-    /// types.
+    /// Returns the records of the classes with the event's arguments, ordered by similarity of the names. It
+    /// reads all types.
     #[must_use]
     pub fn class_records(&self, event: &str) -> Vec<String> {
         let Some(btf) = self.btf() else { return Vec::new() };
@@ -92,17 +96,17 @@ impl KernelTypes {
             .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
             .collect();
         let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
-        // A class that is an event as well mostly has no other event.
+        // A class with the name of an event mostly has no other event.
         let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), BtfKind::Typedef).is_some();
         found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
         found.dedup();
         found.iter().map(|class| format!("{RECORD}{class}")).collect()
     }
 
-    /// The arguments of a raw tracepoint, for `@raw_tracepoint("event")` (11.8).
+    /// Returns the arguments of a raw tracepoint, for `@raw_tracepoint("event")` (11.8).
     ///
     /// # Errors
-    /// No such event, no BTF, or BTF that makes no sense.
+    /// No event of this name, no BTF, or invalid BTF.
     pub fn raw_tracepoint(&self, event: &str) -> Result<Vec<Param>, KernelLookupError> {
         let btf = self.btf().ok_or(KernelLookupError::NoBtf)?;
         let missing = || KernelLookupError::Missing {
@@ -118,7 +122,7 @@ impl KernelTypes {
         let named = stub.filter(|stub| {
             stub.params.iter().map(|param| &param.ty).eq(unnamed.params.iter().map(|param| &param.ty))
         });
-        // The first is the probe's own data.
+        // The first parameter is the probe's own data.
         let arguments = named.unwrap_or(unnamed).params.into_iter().skip(1).enumerate();
         let rename = |(index, param): (usize, Param)| {
             let unnamed = param.name.strip_prefix("arg").is_some_and(|rest| rest.parse::<u32>().is_ok());
@@ -127,7 +131,7 @@ impl KernelTypes {
         Ok(arguments.map(rename).collect())
     }
 
-    /// Events like a wrong one, as `category/event`.
+    /// Returns similar events, as `category/event`.
     #[must_use]
     pub fn near_tracepoints(&self, category: &str, event: &str) -> Vec<String> {
         if let Some(list) = self.events.as_ref() {
@@ -150,7 +154,7 @@ impl KernelTypes {
         found.iter().map(|event| format!("{category}/{event}")).collect()
     }
 
-    /// Whether the list of events has this one; `None` without a list.
+    /// Returns whether the list of events has this one; `None` without a list.
     fn listed(&self, category: &str, event: &str) -> Option<bool> {
         let list = self.events.as_ref()?;
         Some(events(list).any(|listed| listed == (category, event)))
@@ -173,7 +177,7 @@ impl KernelTypes {
     }
 }
 
-/// The record of a system call's event, and the call.
+/// Returns the record struct and the call of a system call's event.
 fn syscall_record(event: &str) -> Option<(&'static str, &str)> {
     let enter = event.strip_prefix("sys_enter_").map(|call| ("trace_event_raw_sys_enter", call));
     enter.or_else(|| event.strip_prefix("sys_exit_").map(|call| ("trace_event_raw_sys_exit", call)))
@@ -183,7 +187,7 @@ fn events(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.lines().filter_map(|line| line.trim().split_once(':'))
 }
 
-/// The types of the parameters of a function; equal types have equal ids in a kernel's BTF.
+/// Returns the types of a function's parameters; equal types have equal ids in a kernel's BTF.
 fn arguments(btf: &Btf, function: Option<TypeId>) -> Option<Vec<TypeId>> {
     let (_, params) = convert::raw_proto(btf, function?)?;
     Some(params.into_iter().map(|(_, ty)| ty).collect())

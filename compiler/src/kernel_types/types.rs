@@ -1,111 +1,112 @@
-//! What the checker is told about a type of the kernel.
+//! Kernel types as the checker sees them.
 
 use std::fmt;
 
-/// A type of the kernel, as far as the language can tell types apart.
+/// A kernel type, as far as the language distinguishes types.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelType {
-    /// No value.
+    /// No value (`void`).
     Void,
-    /// An integer.
+    /// An integer that is not a bool or enum.
     Int {
-        /// Its bytes: 1, 2, 4, 8 or, rarely, 16.
+        /// Size in bytes: 1, 2, 4, 8 or, rarely, 16.
         bytes: u32,
-        /// Whether it has a sign.
+        /// Whether the integer is signed.
         signed: bool,
-        /// How C spells it, where the language cares.
+        /// C spelling, where the language distinguishes it.
         spelling: Spelling,
     },
     /// `bool`: one byte.
     Bool,
-    /// An enum.
+    /// An enum, used as an integer.
     Enum {
-        /// Its name; empty if anonymous.
+        /// Name; empty if anonymous.
         name: String,
-        /// Its bytes.
+        /// Size in bytes.
         bytes: u32,
-        /// Whether a value of it may be negative.
+        /// Whether the values are signed.
         signed: bool,
     },
-    /// A pointer.
+    /// A pointer, with its pointee.
     Pointer(Pointee),
     /// A struct by value.
     Struct {
-        /// Its name, or that of its typedef; empty if it has none.
+        /// Name, or that of its typedef; empty if it has none.
         name: String,
-        /// Its bytes.
+        /// Size in bytes.
         bytes: u32,
     },
     /// A union by value.
     Union {
-        /// Its name, or that of its typedef; empty if it has none.
+        /// Name, or that of its typedef; empty if it has none.
         name: String,
-        /// Its bytes.
+        /// Size in bytes.
         bytes: u32,
     },
-    /// An array.
+    /// An array by value.
     Array {
-        /// What it holds.
+        /// Type of the elements.
         element: Box<KernelType>,
-        /// How many; 0 for an array whose end only the kernel knows.
+        /// Number of elements; 0 for a flexible array.
         len: u32,
     },
-    /// A function itself, behind a pointer.
+    /// A function itself, as the pointee of a pointer.
     Function,
     /// A floating-point number, or a record that could not be read.
     Unknown,
 }
 
-/// How C spells an integer, where the language has a word of its own for it (9.3).
+/// C spelling of an integer, where the language has a separate type for it (9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spelling {
-    /// Only width and sign matter.
+    /// A number with only width and signedness.
     Number,
     /// `char`: `i8` alone, `char[N]` in an array.
     Char,
-    /// `size_t`.
+    /// `size_t`, of pointer width.
     Size,
 }
 
-/// What a pointer leads to.
+/// Pointee of a pointer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pointee {
-    /// `void`.
+    /// `void`, of unknown size.
     Void,
-    /// `char`.
+    /// `char`, often text.
     Char,
     /// An integer, `bool` or enum.
     Int {
-        /// Its bytes.
+        /// Size in bytes.
         bytes: u32,
-        /// Whether it has a sign.
+        /// Whether the integer is signed.
         signed: bool,
     },
     /// A struct or union of this name; it may be one that the BTF does not describe.
     Struct(String),
-    /// A function.
+    /// A function, called through the pointer.
     Function,
     /// Another pointer.
     Pointer(Box<Pointee>),
     /// An array of a known length.
     Array {
-        /// What it holds.
+        /// Type of the elements.
         element: Box<KernelType>,
-        /// How many, at least 1.
+        /// Number of elements, at least 1.
         len: u32,
     },
-    /// Anything else: a struct without a name, an array of unknown length.
+    /// Any other type: a struct without a name, an array of unknown length.
     Other,
 }
 
 impl KernelType {
-    /// An integer of which only width and sign matter.
+    /// Returns an integer of which only width and signedness matter.
     #[must_use]
     pub const fn int(bytes: u32, signed: bool) -> KernelType {
         KernelType::Int { bytes, signed, spelling: Spelling::Number }
     }
 
-    /// Bytes and sign of what one register or load can hold as a number: integers, `bool` and enums.
+    /// Returns size in bytes and signedness of a type that fits a register as a number: integers, `bool` and
+    /// enums.
     #[must_use]
     pub const fn scalar(&self) -> Option<(u32, bool)> {
         match *self {
@@ -117,7 +118,7 @@ impl KernelType {
         }
     }
 
-    /// Bytes in memory, if they are known.
+    /// Returns the size in bytes, if it is known.
     #[must_use]
     pub fn bytes(&self) -> Option<u32> {
         match self {
@@ -132,14 +133,15 @@ impl KernelType {
         }
     }
 
-    /// Whether a function takes it in registers of its own, so that a program cannot declare it as a parameter (4.5).
+    /// Returns whether it is passed by value as an aggregate, so that a program cannot declare it as a
+    /// parameter (4.5).
     #[must_use]
     pub const fn is_aggregate(&self) -> bool {
         matches!(self, KernelType::Struct { .. } | KernelType::Union { .. } | KernelType::Array { .. })
     }
 }
 
-/// The language's spelling where it has one, C's where it has none.
+/// Prints the language's spelling where it has one, else C's.
 impl fmt::Display for KernelType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -183,67 +185,68 @@ fn write_tagged(f: &mut fmt::Formatter<'_>, keyword: &str, name: &str) -> fmt::R
     if name.is_empty() { write!(f, "{keyword} without a name") } else { write!(f, "{keyword} {name}") }
 }
 
-/// A parameter.
+/// A parameter of a kernel function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Param {
-    /// Its name in the kernel's source; `arg0`, `arg1`, ... where the kernel does not tell.
+    /// Name in the kernel's source; `arg0`, `arg1`, ... if the kernel's types have none.
     pub name: String,
-    /// Its type.
+    /// Type of the parameter.
     pub ty: KernelType,
 }
 
-/// A signature.
+/// Signature of a kernel function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proto {
-    /// The parameters, in order.
+    /// Parameters, in order.
     pub params: Vec<Param>,
-    /// What it returns.
+    /// Type of the result.
     pub result: KernelType,
     /// Whether more arguments may follow (`...`).
     pub variadic: bool,
 }
 
-/// A struct or union.
+/// A struct or union with its members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Struct {
-    /// Its name.
+    /// Name in the kernel's types.
     pub name: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u32,
     /// Whether it is a union, so that all members start at 0.
     pub is_union: bool,
-    /// Its members, those of anonymous structs and unions in place.
+    /// Members, with those of anonymous structs and unions expanded.
     pub members: Vec<Member>,
 }
 
 impl Struct {
-    /// The member of this name.
+    /// Returns the member of this name.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == name)
     }
 }
 
-/// A member of a struct, found directly or inside its anonymous members.
+/// A member of a struct, direct or inside its anonymous members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its name.
+    /// Name in the kernel's types.
     pub name: String,
-    /// Its type.
+    /// Type of the member.
     pub ty: KernelType,
-    /// Where it starts, in bytes from the start of the struct; for a bit-field the byte that holds its first bit.
+    /// Offset in bytes from the start of the struct; for a bit-field that of the byte that holds its first
+    /// bit.
     pub offset: u32,
-    /// Where its bits are, if it is a bit-field (`KS0511` when it is used).
+    /// Position of its bits, if it is a bit-field (`KS0511` when it is used).
     pub bitfield: Option<BitField>,
-    /// Whether an anonymous union holds it, so that others share its bytes.
+    /// Whether it is in an anonymous union, so that other members share its bytes.
     pub in_union: bool,
 }
 
-/// The bits of a bit-field.
+/// Position of a bit-field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BitField {
-    /// The first, counted from the start of the struct.
+    /// First bit, counted from the start of the struct.
     pub first_bit: u32,
-    /// How many.
+    /// Number of bits.
     pub bits: u8,
 }

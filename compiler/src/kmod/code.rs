@@ -1,4 +1,4 @@
-//! Functions and statements in C.
+//! Writes functions and statements in C.
 
 use std::fmt::Write as _;
 
@@ -13,16 +13,16 @@ use crate::index::{Id as _, IndexVec};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Text, or why there is none.
+/// C text, or the diagnostic why there is none.
 pub(super) type Written<T = String> = Result<T, Box<Diagnostic>>;
 
-/// A function: what stands before its body, and the body.
+/// A C function: its declaration without `;`, and its body.
 pub(super) struct CFunction {
     pub(super) head: String,
     pub(super) body: String,
 }
 
-/// Writes one function.
+/// Writes one function of the typed tree in C.
 pub(super) fn function(
     hir: &Hir,
     function: &HirFunction,
@@ -49,12 +49,12 @@ pub(super) fn function(
     Ok(CFunction { head, body })
 }
 
-/// The C name of a local.
+/// Returns the C name of a local.
 pub(super) fn variable(id: LocalId) -> String {
     format!("v{}", id.index())
 }
 
-/// Writes what is in one function.
+/// The state of writing one function.
 pub(super) struct Writer<'a, 'd, 't> {
     pub(super) hir: &'a Hir,
     locals: &'a IndexVec<LocalId, Local>,
@@ -67,7 +67,7 @@ impl Writer<'_, '_, '_> {
         self.definitions.name(ty, span)
     }
 
-    /// Statements, each on a line of its own.
+    /// Writes statements, each on a line of its own.
     pub(super) fn block(&mut self, block: &Block) -> Written {
         block.iter().map(|stmt| self.stmt(stmt)).collect()
     }
@@ -140,7 +140,7 @@ impl Writer<'_, '_, '_> {
         ))
     }
 
-    /// Leaves the function where a loop has had all turns that it may have.
+    /// Writes the return from the function after a loop's maximum number of iterations.
     fn give_up(&mut self, span: Span) -> Written {
         let value = match self.hir.types.kind(self.ret) {
             TypeKind::Void => String::new(),
@@ -149,7 +149,7 @@ impl Writer<'_, '_, '_> {
         Ok(format!("if (ks_turns++ == KS_MAX_TURNS)\nreturn{value};\n"))
     }
 
-    /// The initializer of a type's zero.
+    /// Returns the initializer of a type's zero.
     pub(super) fn zero_of(&self, ty: TypeId) -> &'static str {
         if self.hir.types.scalar(ty).is_some() { "0" } else { "{}" }
     }
@@ -171,7 +171,7 @@ impl Writer<'_, '_, '_> {
         Ok(format!("{{\n{from} *ks_p = {address};\n\nif (ks_p)\n*ks_p = ({from})({result});\n}}\n"))
     }
 
-    /// A place as C reads and writes it, if it is there whatever happens.
+    /// Returns an lvalue as a C lvalue, if it is always valid.
     pub(super) fn direct(&mut self, lvalue: &Lvalue) -> Written<Option<String>> {
         Ok(match &lvalue.kind {
             LvalueKind::Local(id) => Some(variable(*id)),
@@ -189,7 +189,7 @@ impl Writer<'_, '_, '_> {
         })
     }
 
-    /// The address of a place, null if it is out of range.
+    /// Returns the address of an lvalue, null if it is out of range.
     fn address(&mut self, lvalue: &Lvalue) -> Written {
         if let Some(direct) = self.direct(lvalue)? {
             return Ok(format!("&{direct}"));
@@ -216,7 +216,7 @@ impl Writer<'_, '_, '_> {
         }
     }
 
-    /// The value at a place; zero if it is out of range.
+    /// Returns the value of an lvalue; zero if it is out of range.
     pub(super) fn read(&mut self, lvalue: &Lvalue) -> Written {
         if let Some(direct) = self.direct(lvalue)? {
             return Ok(direct);

@@ -1,4 +1,4 @@
-//! Expressions in C.
+//! Writes expressions in C.
 
 use super::code::Writer;
 use super::code::Written;
@@ -98,10 +98,11 @@ impl Writer<'_, '_, '_> {
         Ok(self.arithmetic(op, &right, &left, &ty))
     }
 
-    /// `left op right`, both of a type, and so is the result but of comparisons.
+    /// Writes `left op right` for operands of one type; the result has the same type, except for comparisons.
     pub(super) fn arithmetic(&self, op: BinaryOp, right: &str, left: &str, ty: &str) -> String {
         let infix = |sign: &str| format!("(({ty})({left} {sign} {right}))");
-        // The upper half of a product of small numbers must not count, nor the sign of what overflows.
+        // Computed in u64: an overflow would be undefined in signed types, and in int, to which C promotes
+        // small operands.
         let wrapping = |sign: &str| format!("(({ty})((u64){left} {sign} (u64){right}))");
         let bits = ty[1..].parse::<u32>().unwrap_or(8);
         match op {
@@ -137,7 +138,7 @@ impl Writer<'_, '_, '_> {
         }
     }
 
-    /// `match`: the arms one after another, with the value that fits in the end.
+    /// Writes a `match`: the arms one after another, then the value of the one that matched.
     fn matched(&mut self, one: &Match, expr: &Expr) -> Written {
         let has_value = *self.hir.types.kind(expr.ty) != TypeKind::Void;
         let compared = match self.hir.types.scalar(one.value.ty) {

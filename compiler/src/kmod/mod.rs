@@ -1,12 +1,13 @@
-//! A kernel module of the script's `@kfunc` functions: typed tree in, C and Kbuild out (`ks build --emit kmod=DIR`).
+//! Compiles a script's `@kfunc` functions to a kernel module: typed tree in, C and Kbuild out (`ks build
+//! --emit kmod=DIR`).
 //!
 //! ```text
-//! Hir -> what calls what -> C of each function \
-//!                        -> registration        -- source tree
+//! Hir -> call graph -> C of each function \
+//!                   -> registration        -- source tree
 //! ```
 //!
-//! A module is no BPF: nothing checks it but the C compiler, so it has no pointers and every loop of it ends. Not here: how
-//! the BPF object prefers the module's functions to its own ([`crate::hir::module`]).
+//! Unlike BPF, nothing but the C compiler checks a module, so it has no pointers and all its loops are
+//! bounded. Not here: how the BPF object prefers the module's functions to its own ([`crate::hir::module`]).
 
 mod code;
 mod expr;
@@ -27,14 +28,15 @@ use types::Definitions;
 /// A module's source tree: names and contents of its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// The module's name, which is that of its folder in `/sys/module`.
+    /// The module's name, also of its folder in `/sys/module`.
     pub name: String,
-    /// The files.
+    /// The files, each with its name and text.
     pub files: Vec<(String, String)>,
 }
 
-/// Types, arithmetic of the language, and what differs between kernels: `__bpf_kfunc` is there since 6.3, its block since
-/// 6.7, the marks around the set of functions since 6.9. Source: include/linux/btf.h, include/linux/btf_ids.h.
+/// C source of types, the language's arithmetic, and compatibility with kernels: `__bpf_kfunc` exists since
+/// 6.3, its block since 6.7, the marks around the set of functions since 6.9. Source: include/linux/btf.h,
+/// include/linux/btf_ids.h.
 const PRELUDE: &str = include_str!("prelude.c");
 
 const KBUILD_RULES: &str = "\
@@ -53,7 +55,7 @@ clean:
 /// Writes the module of a program.
 ///
 /// # Errors
-/// What a module cannot have (KS1006); no `@kfunc` at all.
+/// Constructs that a module cannot have (KS1006), or no `@kfunc` at all.
 pub fn source(hir: &Hir) -> Result<Module, Vec<Diagnostic>> {
     let exported = module::exported(hir);
     let mut errors = module::callers_that_cannot(hir);
@@ -92,7 +94,7 @@ pub fn source(hir: &Hir) -> Result<Module, Vec<Diagnostic>> {
     Ok(Module { name, files: files.into() })
 }
 
-/// Lines with a tab for each block that they are in.
+/// Indents lines with one tab for each block around them.
 fn indented(text: &str) -> String {
     let mut depth = 0usize;
     let mut out = String::new();
@@ -111,7 +113,7 @@ fn nothing_to_export(hir: &Hir) -> Option<Diagnostic> {
     Some(Diagnostic::error(1006, span, text).help("build without `--emit kmod`"))
 }
 
-/// The functions and all that they call, in source order.
+/// Returns the functions and all functions that they call, in source order.
 fn reached(hir: &Hir, from: &[FuncId]) -> BTreeSet<FuncId> {
     let mut found = ReachedFunctions::default();
     found.open.extend(from);
@@ -135,8 +137,8 @@ impl Visitor for ReachedFunctions {
     }
 }
 
-/// The set of functions, and for which types of programs it is registered. The first of them exist in every kernel that
-/// has kfuncs of modules; each is refused or taken on its own.
+/// Writes the set of functions, and the types of programs that it is registered for. The first of these types
+/// exist in every kernel that has kfuncs of modules; each registration succeeds or fails on its own.
 fn registration(hir: &Hir, name: &str, exported: &[FuncId]) -> String {
     let mut out = String::from("BTF_KFUNCS_START(ks_functions)\n");
     for id in exported {
@@ -172,7 +174,7 @@ MODULE_DESCRIPTION(\"Functions of {name}.ks for BPF programs\");
     out
 }
 
-/// What a module cannot have.
+/// Returns the error for a construct that a module cannot have.
 fn refused<T>(span: Span, what: &str) -> Result<T, Box<Diagnostic>> {
     let text = format!("{what} not possible in a kernel module");
     Err(Box::new(
@@ -182,7 +184,7 @@ fn refused<T>(span: Span, what: &str) -> Result<T, Box<Diagnostic>> {
     ))
 }
 
-/// The name of a function in C: exported ones keep theirs, so that programs find them.
+/// Returns the name of a function in C: exported ones keep theirs, so that programs find them.
 fn symbol(hir: &Hir, id: FuncId) -> String {
     let function = &hir.functions[id];
     match function.kind {

@@ -1,4 +1,4 @@
-//! `print` as a line of the kernel's log.
+//! Writes `print` as a line of the kernel's log.
 
 use super::code::{Writer, Written};
 use super::refused;
@@ -8,7 +8,7 @@ use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 impl Writer<'_, '_, '_> {
-    /// `print(..)`: 0.
+    /// Writes `print(..)`, whose value is 0.
     pub(super) fn print(&mut self, format: &[u8], args: &[Expr], span: Span) -> Written {
         let mut out = Vec::new();
         let mut values = Vec::new();
@@ -80,7 +80,7 @@ impl Writer<'_, '_, '_> {
                     if matches!(letter, b'd' | b'i' | b'u') { natural_number(is_signed) } else { letter };
                 out.extend_from_slice(&[b'l', b'l', letter]);
                 let sign = if letter == b'd' { "" } else { "unsigned " };
-                // Of a negative number the bits of its own width are shown.
+                // A negative number is printed with the bits of its own width.
                 let own = self.ty(arg.ty, arg.span)?.replace('s', "u");
                 let value = if is_signed && letter != b'd' { format!("({own}){value}") } else { value };
                 values.push(format!("({sign}long long){value}"));
@@ -94,7 +94,7 @@ impl Writer<'_, '_, '_> {
     }
 }
 
-/// The conversion of a value without one.
+/// Returns the conversion of a value for `{}`.
 fn natural(kind: &TypeKind) -> u8 {
     match kind {
         TypeKind::Char => b'c',
@@ -107,7 +107,7 @@ fn natural_number(is_signed: bool) -> u8 {
     if is_signed { b'd' } else { b'u' }
 }
 
-/// A byte in a string of C.
+/// Escapes a byte for a string of C.
 fn c_byte(byte: u8) -> String {
     match byte {
         b'\n' => "\\n".into(),

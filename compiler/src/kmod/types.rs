@@ -1,4 +1,4 @@
-//! Types in C. Arrays and strings are structs, so that they are assigned and given like any value.
+//! Writes types in C. Arrays and strings are structs, so that they can be assigned and passed like any value.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use crate::index::Id as _;
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
-/// The types that a module defines, each before those that are made of it.
+/// The types that a module defines, each before the types that contain it.
 pub struct Definitions<'a> {
     types: &'a Types,
     known: BTreeSet<TypeId>,
@@ -25,10 +25,10 @@ impl<'a> Definitions<'a> {
         &self.text
     }
 
-    /// The name of a type; defines it if need be.
+    /// Returns the name of a type, which is defined on first use.
     ///
     /// # Errors
-    /// Pointers, functions and what leads to the kernel.
+    /// If it is or contains a pointer, a function, or a struct in the kernel's memory.
     pub fn name(&mut self, ty: TypeId, span: Span) -> Result<String, Box<Diagnostic>> {
         let types = self.types;
         let members = match types.kind(ty) {
@@ -57,7 +57,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// The kernel's name of an integer.
+/// Returns the kernel's name of an integer type.
 pub fn int_name(int: IntType) -> String {
     format!("{}{}", if int.signed { 's' } else { 'u' }, int.bits)
 }

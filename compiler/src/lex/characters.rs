@@ -1,12 +1,13 @@
-//! Characters outside ASCII that stand in scripts by accident: what each is called, and what was meant.
+//! Characters outside ASCII that scripts contain by accident: their names, and their likely meaning.
 //!
-//! Source: the Unicode Character Database, UnicodeData.txt, 16.0; Unicode Standard Annex 9 for those that change the order.
+//! Source: the Unicode Character Database, UnicodeData.txt, 16.0; Unicode Standard Annex 9 for those that
+//! change the order.
 
 use super::Token;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::Span;
 
-/// What stands in a text, and what to write instead; empty: nothing.
+/// A character and its replacement; an empty replacement means to remove it.
 struct Named {
     character: char,
     name: &'static str,
@@ -79,11 +80,11 @@ const NAMED: &[Named] = &[
     named('\u{37e}', "greek question mark", ""),
 ];
 
-/// Full-width forms of ASCII: this far behind it.
+/// Full-width forms of ASCII, `FULL_WIDTH_OFFSET` code points above the ASCII characters.
 const FULL_WIDTH: std::ops::RangeInclusive<char> = '\u{ff01}'..='\u{ff5e}';
 const FULL_WIDTH_OFFSET: u32 = 0xfee0;
 
-/// What people who write other languages mean by characters that this one does not have.
+/// Characters with a meaning in other languages that this one does not have, with advice.
 const HABITS: &[(&[u8], &str)] = &[
     (b"?", "there is no `? :`: write `if` and `else`, or `match (condition) { true: a, default: b }`"),
     (b"#", "a comment begins with `//`; headers are named by `include \"file.kh\"`"),
@@ -92,7 +93,7 @@ const HABITS: &[(&[u8], &str)] = &[
     (b"\\", "a statement goes on with the next line where an operator asks for it: leave the `\\` out"),
 ];
 
-/// A byte sequence that has no meaning.
+/// Reports a byte sequence that starts no token.
 pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
     let printable = String::from_utf8_lossy(bytes);
     let known = std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next());
@@ -124,7 +125,8 @@ pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
     }
 }
 
-/// Warns of characters in a comment or a literal that show the text around them in another order than it is read.
+/// Warns of characters in a comment or a literal that display the surrounding text in another order than its
+/// bytes.
 pub(super) fn report_order(token: &Token, bytes: &[u8], diagnostics: &mut Diagnostics) {
     // All of them begin with this byte, which is rare.
     if !bytes.contains(&0xe2) {
@@ -146,7 +148,7 @@ pub(super) fn report_order(token: &Token, bytes: &[u8], diagnostics: &mut Diagno
     }
 }
 
-/// Embeddings, overrides and isolates: U+202A to U+202E and U+2066 to U+2069.
+/// Whether there are embeddings, overrides or isolates: U+202A to U+202E and U+2066 to U+2069.
 fn changes_order(bytes: &[u8]) -> bool {
     matches!(bytes, [0xe2, 0x80, 0xaa..=0xae] | [0xe2, 0x81, 0xa6..=0xa9])
 }

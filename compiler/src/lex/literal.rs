@@ -1,11 +1,12 @@
-//! The values of literals.
+//! Values of literals: escapes and integers.
 
 /// Text with its escapes resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unescaped {
-    /// The bytes. An unknown escape is kept as it stands.
+    /// The resolved bytes. An unknown escape is kept as it is.
     pub bytes: Vec<u8>,
-    /// Offset of the first unknown escape. An error in a character literal, not in a string.
+    /// Byte offset of the first unknown escape; none if all are known. An error in a character literal, not
+    /// in a string.
     pub unknown: Option<usize>,
 }
 
@@ -34,7 +35,7 @@ pub fn unescape(body: &[u8]) -> Unescaped {
     Unescaped { bytes, unknown }
 }
 
-/// What follows a backslash: the byte it means and the length with the backslash.
+/// Returns the byte of an escape sequence and its length, including the backslash.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let simple = |byte| (Some(byte), 2);
     match rest {
@@ -55,7 +56,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The value of an integer literal; `None` if it does not fit 64 bits.
+/// Returns the value of an integer literal; `None` if it does not fit 64 bits.
 pub fn integer(text: &[u8]) -> Option<u64> {
     let (digits, radix) = match text {
         [b'0', b'x' | b'X', digits @ ..] => (digits, 16),

@@ -1,7 +1,8 @@
 //! The scanner: bytes to tokens.
 //!
-//! Lossless: every byte belongs to exactly one token, blanks and comments included. It cannot fail: what has no meaning
-//! becomes an error token, which [`report`] turns into a diagnostic. Not here: the value of literals (`literal`).
+//! Lossless: every byte belongs to exactly one token, blanks and comments included. It cannot fail: bytes
+//! that start no token become an error token, which [`report`] turns into a diagnostic. The values of
+//! literals are in `literal`.
 
 mod characters;
 pub mod literal;
@@ -9,20 +10,20 @@ pub mod literal;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::{FileId, Span};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
-    /// Spaces and tabs; a byte order mark before everything else.
+    /// Spaces and tabs; also a byte order mark at the start of the file.
     Blank,
     /// LF, CR or CRLF.
     LineEnd,
     /// From `//` to before the line end; a first line that begins with `#!`.
     Comment,
-    /// A name.
+    /// A name that is not reserved.
     Ident,
-    /// A reserved word.
+    /// A word that is reserved.
     Keyword(Keyword),
-    /// An integer literal.
+    /// An integer literal, without sign.
     Int,
     /// A string literal with its quotes.
     Str,
@@ -30,31 +31,31 @@ pub enum TokenKind {
     Char,
     /// An operator or punctuation mark.
     Punct(Punct),
-    /// Bytes without meaning.
+    /// Bytes that are no valid token.
     Error(LexError),
     /// The end of the file; empty.
     End,
 }
 
-/// Why bytes have no meaning.
+/// The reason why bytes are no valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LexError {
     /// A byte that starts no token.
     Stray,
     /// A string without its closing quote.
     OpenString,
-    /// `''`.
+    /// The empty character literal `''`.
     EmptyChar,
     /// A character literal that is not one byte or one known escape.
     BadChar,
 }
 
-/// A token.
+/// A token with its source range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind of the token.
     pub kind: TokenKind,
-    /// Its bytes.
+    /// The bytes of the token.
     pub span: Span,
 }
 
@@ -66,15 +67,15 @@ macro_rules! spellings {
         pub enum $name { $($variant,)+ }
 
         impl $name {
-            /// All of them.
+            /// All values, in order of declaration.
             pub const ALL: &[$name] = &[$($name::$variant,)+];
 
-            /// Its spelling.
+            /// Returns the token as spelled in the source.
             pub fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)+ }
             }
 
-            /// The one with this spelling.
+            /// Returns the value with this spelling; none if there is none.
             fn of(text: &[u8]) -> Option<$name> {
                 match std::str::from_utf8(text).ok()? {
                     $($text => Some($name::$variant),)+
@@ -86,7 +87,7 @@ macro_rules! spellings {
 }
 
 spellings! {
-    /// The 45 reserved words.
+    /// The 45 reserved words of the language.
     Keyword {
         Fn "fn", Extern "extern", Include "include", Import "import", From "from", Pin "pin", Local "local",
         Config "config", Type "type", Struct "struct", Enum "enum", Impl "impl", Var "var", Const "const", If "if",
@@ -98,7 +99,7 @@ spellings! {
 }
 
 impl Keyword {
-    /// The words that are types by themselves.
+    /// Keywords that are types by themselves.
     pub const SCALARS: &[Keyword] = &[
         Keyword::U8,
         Keyword::U16,
@@ -125,15 +126,15 @@ spellings! {
     }
 }
 
-/// A byte order mark, which some editors write before a text.
+/// The UTF-8 byte order mark, which some editors write at the start of a file.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How far a string goes that its line does not close.
+/// The extent of a string that is not closed on its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strings {
-    /// Up to the next quote, over line ends.
+    /// Up to the next quote, across line ends.
     Whole,
-    /// To the end of its line: one of them has no closing quote, and nobody can tell which.
+    /// To the end of its line: one of these strings has no closing quote, and it is unknown which.
     OneLine,
 }
 
@@ -146,8 +147,8 @@ pub fn scan(file: FileId, text: &[u8]) -> Vec<Token> {
     }
 }
 
-/// Whether a string was not meant to go on with the next line: nothing closes it, or a quote that begins another string,
-/// which text follows.
+/// Whether a string was not meant to continue on the next line: nothing closes it, or it is closed by a quote
+/// that begins another string, as the text after it shows.
 fn runs_on(token: &Token, text: &[u8]) -> bool {
     match token.kind {
         TokenKind::Error(LexError::OpenString) => true,
@@ -184,7 +185,7 @@ fn scan_as(file: FileId, text: &[u8], strings: Strings) -> Vec<Token> {
     tokens
 }
 
-/// Reports the error tokens, and text that is not shown as it is read.
+/// Reports the error tokens, and text that is displayed in another order than its bytes.
 pub fn report(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) {
     for token in tokens {
         let bytes = &text[token.span.range()];
@@ -198,7 +199,7 @@ pub fn report(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The first token of `rest`, which is not empty, and its length.
+/// Returns the first token of `rest`, which is not empty, and its length in bytes.
 fn token(rest: &[u8], strings: Strings) -> (TokenKind, usize) {
     match rest[0] {
         b' ' | b'\t' => (TokenKind::Blank, run(rest, |byte| matches!(byte, b' ' | b'\t'))),
@@ -213,7 +214,7 @@ fn token(rest: &[u8], strings: Strings) -> (TokenKind, usize) {
     }
 }
 
-/// The bytes up to the end of the line.
+/// Returns the number of bytes up to the end of the line.
 fn line(rest: &[u8]) -> usize {
     run(rest, |byte| !matches!(byte, b'\r' | b'\n'))
 }
@@ -225,7 +226,7 @@ fn run(rest: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
 fn ident_or_keyword(rest: &[u8]) -> (TokenKind, usize) {
     let len = run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let text = &rest[..len];
-    // No reserved word is longer than eight letters or has a capital: most names need no search.
+    // Reserved words have at most eight letters and no capitals, so most names need no search.
     let candidate = len <= 8 && text[0].is_ascii_lowercase();
     let keyword = candidate.then(|| Keyword::of(text)).flatten();
     (keyword.map_or(TokenKind::Ident, TokenKind::Keyword), len)
@@ -278,7 +279,7 @@ fn punct(rest: &[u8]) -> (TokenKind, usize) {
     found.unwrap_or_else(|| (TokenKind::Error(LexError::Stray), stray(rest)))
 }
 
-/// A stray character is taken whole, so that a multi-byte one is reported once.
+/// Returns the length of a stray character in bytes, so that a multi-byte one is reported once.
 fn stray(rest: &[u8]) -> usize {
     if rest[0] < 0x80 { 1 } else { 1 + run(&rest[1..], |byte| byte & 0xc0 == 0x80) }
 }

@@ -1,4 +1,4 @@
-//! The questions that are answered, and what the client is told about them.
+//! Requests that are answered, and the capabilities announced for them.
 
 use lsp_types::{
     CodeActionKind, CodeActionOptions, CodeActionProviderCapability, CompletionOptions,
@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::protocol::{Refusal, params};
 use super::{Server, complete, diagnose, hover, layout, navigate, signature, symbols, uri};
 
-/// Answers a question.
+/// Handler of a request.
 type Answer = fn(&mut Server, Value) -> Result<Value, Refusal>;
 
-/// Every question by its name.
+/// Handlers of all requests by method name.
 pub(super) const QUESTIONS: &[(&str, Answer)] = &[
     ("textDocument/hover", |server, given| at(server, given, hover::hover)),
     ("textDocument/definition", |server, given| at(server, given, navigate::definition)),
@@ -30,7 +30,7 @@ pub(super) const QUESTIONS: &[(&str, Answer)] = &[
     ("textDocument/formatting", formatting),
 ];
 
-/// What the server can do.
+/// Returns the server's capabilities; `bytes`: columns count bytes.
 pub(super) fn capabilities(bytes: bool) -> ServerCapabilities {
     let encoding = if bytes { PositionEncodingKind::UTF8 } else { PositionEncodingKind::UTF16 };
     ServerCapabilities {
@@ -67,16 +67,16 @@ pub(super) fn capabilities(bytes: bool) -> ServerCapabilities {
     }
 }
 
-/// A place in a text that the server knows.
+/// A position in a text that the server knows.
 pub(super) struct TextPosition {
-    /// The text's path.
+    /// The path of the text.
     pub path: String,
-    /// The byte.
+    /// The byte offset in the text.
     pub offset: u32,
 }
 
 impl Server {
-    /// The byte of a position; none if the text is not open and cannot be read.
+    /// Converts a position to a byte offset; none if the text is not open and cannot be read.
     fn position(&mut self, given: &TextDocumentPositionParams) -> Option<TextPosition> {
         let path = uri::path(&given.text_document.uri);
         let source = self.workspace.source(&path)?;
@@ -136,14 +136,14 @@ fn code_actions(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     Ok(value(actions.collect::<Vec<_>>()))
 }
 
-/// The style is one and the same, whatever the editor is set to.
+/// There is one style, whatever options the editor sends.
 fn formatting(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     let given: lsp_types::DocumentFormattingParams = params(given)?;
     let path = uri::path(&given.text_document.uri);
     Ok(server.workspace.source(&path).and_then(|source| layout::edits(&source)).map_or(Value::Null, value))
 }
 
-/// The protocol's data as JSON, which it always has.
+/// Converts the protocol's data to JSON, which cannot fail.
 fn value(answer: impl Serialize) -> Value {
     serde_json::to_value(answer).unwrap_or(Value::Null)
 }

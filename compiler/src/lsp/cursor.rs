@@ -1,27 +1,27 @@
-//! What stands around the cursor, by tokens alone: it works in any text, however broken.
+//! The tokens around the cursor. Uses tokens alone, so it works in any text with errors.
 
 use crate::facts::syntactic::Unit;
 use crate::facts::{DefId, DefKind, Facts, Ty};
 use crate::lex::{Keyword, LexError, Punct, Token, TokenKind};
 use crate::source::Span;
 
-/// The tokens before the cursor, and the brackets it stands in.
+/// The tokens before the cursor, and the brackets around it.
 pub struct Cursor<'a> {
     unit: &'a Unit,
-    /// The cursor's byte.
+    /// Byte offset of the cursor.
     pub offset: u32,
-    /// Where the word that is being written begins; the cursor, if there is none.
+    /// Byte offset of the word that is being written; the cursor, if there is none.
     pub ident_start: u32,
-    /// The tokens with a meaning, all before the word.
+    /// The tokens other than blanks and comments before that word.
     pub before: Vec<Token>,
-    /// Positions in `before` of the brackets that are open.
+    /// Indices in `before` of the open brackets, outermost first.
     pub open: Vec<usize>,
-    /// The comment or literal that the cursor stands in.
+    /// The comment or literal that contains the cursor.
     pub inside: Option<Token>,
 }
 
 impl<'a> Cursor<'a> {
-    /// The cursor at a byte.
+    /// Creates the cursor at a byte.
     pub fn new(unit: &'a Unit, offset: u32) -> Cursor<'a> {
         let end = unit.tokens.partition_point(|token| token.span.start < offset);
         let mut tokens = &unit.tokens[..end];
@@ -48,12 +48,12 @@ impl<'a> Cursor<'a> {
         Cursor { unit, offset, ident_start, before, open, inside }
     }
 
-    /// What a token says.
+    /// Returns the text of a token.
     pub fn text(&self, token: &Token) -> &'a str {
         spelling(self.unit, token)
     }
 
-    /// The kind of the token `count` places before the word; 0 is the nearest.
+    /// Returns the kind of the token `count` tokens before the word; 0 is the nearest.
     pub fn back(&self, count: usize) -> Option<TokenKind> {
         let at = self.before.len().checked_sub(count + 1)?;
         self.before.get(at).map(|token| token.kind)
@@ -71,12 +71,12 @@ impl<'a> Cursor<'a> {
         last.is_none_or(|token| token.kind == TokenKind::LineEnd)
     }
 
-    /// The token at a position.
+    /// Returns the token at an index in `before`.
     pub fn token(&self, at: Option<usize>) -> Option<&Token> {
         self.before.get(at?)
     }
 
-    /// Where the chain `a.b[i].c` that ends before `end` begins; `end` if there is none.
+    /// Returns the index where the chain `a.b[i].c` that ends before `end` begins; `end` if there is none.
     pub fn chain_start(&self, end: usize) -> usize {
         let mut at = end;
         loop {
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether what stands before `at` is a value that a bracket at `at` belongs to.
+    /// Whether a value ends before `at`, so that a bracket at `at` belongs to it.
     fn follows_value(&self, at: usize) -> bool {
         let Some(last) = at.checked_sub(1) else { return false };
         matches!(
@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// The bracket that the one at `close` closes.
+    /// Returns the index of the bracket that the one at `close` closes.
     pub fn matching(&self, close: usize) -> Option<usize> {
         let mut depth = 0u32;
         for at in (0..=close).rev() {
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// What the chain between two tokens is: its definition, where it is a name, and its type.
+    /// Returns the definition (if it is a name) and the type of the chain between two tokens.
     pub fn value(&self, facts: &Facts, start: usize, end: usize) -> (Option<DefId>, Ty) {
         let Some(first) = self.before.get(start).filter(|_| start < end) else { return (None, Ty::Unknown) };
         let (mut known, mut at) = match first.kind {
@@ -163,7 +163,8 @@ impl<'a> Cursor<'a> {
         known
     }
 
-    /// What stands in parentheses: a chain, perhaps behind `*` or `&`.
+    /// Returns the definition and the type of an expression in parentheses: a chain, possibly after `*` or
+    /// `&`.
     fn group(&self, facts: &Facts, start: usize, end: usize) -> (Option<DefId>, Ty) {
         match self.before.get(start).map(|token| token.kind) {
             Some(TokenKind::Punct(Punct::Star)) => {
@@ -179,7 +180,7 @@ impl<'a> Cursor<'a> {
         (found, value_type(facts, found))
     }
 
-    /// What is missing behind an open bracket; behind a condition also the block that it is for.
+    /// Returns the text that closes an open bracket; after a condition including its block.
     fn closing(&self, at: usize) -> &'static str {
         let head = at.checked_sub(1).map(|head| self.before[head].kind);
         match (self.before[at].kind, head) {
@@ -191,8 +192,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text without what is being written, everything that is open closed, going on with the next declaration: the
-    /// names before the cursor mean in it what they mean here.
+    /// Returns the text without the word that is being written, with all open brackets closed, followed by
+    /// the next declaration. Names before the cursor have the same meaning in it.
     pub fn repaired(&self, cut: u32) -> Vec<u8> {
         let text = &self.unit.text;
         let mut repaired = text[..cut as usize].to_vec();
@@ -206,7 +207,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The type of a value that is named; what a function gives is no value of its name.
+/// Returns the type of a named value; the name of a function is not the value that it returns.
 fn value_type(facts: &Facts, id: Option<DefId>) -> Ty {
     match id.and_then(|id| facts.definition(id)) {
         Some(one) if !one.kind.is_function() => one.ty.clone(),
@@ -220,7 +221,7 @@ fn member(facts: &Facts, base: &(Option<DefId>, Ty), name: &str) -> (Option<DefI
     (found.copied(), value_type(facts, found.copied()))
 }
 
-/// What may stand behind the dot or arrow of a value.
+/// Returns the names that may follow the dot or arrow after a value.
 pub fn members<'f>(facts: &'f Facts, base: &(Option<DefId>, Ty)) -> &'f [DefId] {
     match base.0.and_then(|id| Some((id, facts.definition(id)?.kind))) {
         Some((id, DefKind::Module | DefKind::Config)) => facts.children(id),
@@ -239,8 +240,8 @@ fn spelling<'a>(unit: &'a Unit, token: &Token) -> &'a str {
     std::str::from_utf8(unit.text.get(token.span.range()).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Positions of the brackets that are open behind the tokens. A declaration at the start of a line closes all: a
-/// bracket that is missing in one function does not reach into the next.
+/// Returns the indices of the brackets that are open after the tokens. A declaration at the start of a line
+/// closes all: a missing bracket in one function does not affect the next.
 fn open_brackets(unit: &Unit, tokens: &[Token]) -> Vec<usize> {
     let mut open = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
@@ -250,7 +251,7 @@ fn open_brackets(unit: &Unit, tokens: &[Token]) -> Vec<usize> {
                 open.pop();
             }
             TokenKind::Punct(Punct::CloseBrace) => {
-                // A parenthesis that is missing inside a block ends with the block.
+                // A missing parenthesis inside a block ends with the block.
                 while let Some(last) = open.pop() {
                     if tokens[last].kind == TokenKind::Punct(Punct::OpenBrace) {
                         break;
@@ -264,7 +265,7 @@ fn open_brackets(unit: &Unit, tokens: &[Token]) -> Vec<usize> {
     open
 }
 
-/// Tokens that begin a declaration and nothing else.
+/// Whether a token can only begin a declaration.
 fn begins_declaration(kind: TokenKind) -> bool {
     matches!(
         kind,
@@ -290,7 +291,7 @@ fn first_column(unit: &Unit, span: Span) -> bool {
     before.is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
 }
 
-/// The first byte of the first declaration behind a byte.
+/// Returns the byte offset of the first declaration after a byte.
 fn next_declaration(unit: &Unit, offset: u32) -> usize {
     let from = unit.tokens.partition_point(|token| token.span.start < offset);
     let begins = |token: &&Token| {

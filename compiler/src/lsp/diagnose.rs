@@ -1,4 +1,4 @@
-//! Errors and warnings as the editor shows them, and the changes that mend them.
+//! Diagnostics in the form of the protocol, and code actions for their suggestions.
 
 use lsp_types::{
     CodeAction, CodeActionKind, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
@@ -15,20 +15,20 @@ use crate::facts::{Facts, typed};
 use crate::pipeline::{self, Checked, Target};
 use crate::source::{FileId, SourceMap, Span};
 
-/// Something that is declared and never used.
+/// The warning for an unused declaration.
 const UNUSED: DiagnosticCode = DiagnosticCode(312);
 
-/// What is said of a file because nothing in it starts, and so nothing reaches the rest.
+/// Diagnostics of a file without an entry point, from which no other item is reached.
 const ENTRIES: &[DiagnosticCode] = &[DiagnosticCode(307), DiagnosticCode(309), UNUSED];
 
-/// What a file is for.
+/// The role of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// It has a `main`, a program or a test.
     Script,
-    /// Functions that others import.
+    /// It has functions for other files to import.
     Module,
-    /// Declarations that others include: they mean something only there.
+    /// It has declarations for other files to include; they only have a meaning there.
     Header,
 }
 
@@ -50,22 +50,22 @@ impl Role {
     }
 }
 
-/// What a check found in a text.
+/// The results of a check of one text.
 #[derive(Debug)]
 pub struct Report {
-    /// Which state of the text was checked.
+    /// The version of the text that was checked.
     pub version: i32,
-    /// As the editor shows it.
+    /// The diagnostics in the form of the protocol.
     pub published: Vec<lsp_types::Diagnostic>,
-    /// The same, as the compiler found it; only what lies in the text itself.
+    /// The compiler's diagnostics in the text itself.
     pub found: Vec<Diagnostic>,
-    /// Types of the text, if it has no errors.
+    /// The types of the text; none if it has errors.
     pub types: Option<Facts>,
-    /// The text's number in `found` and `types`.
+    /// The file id of the text in `found` and `types`.
     pub file: FileId,
 }
 
-/// A text whose names and types are known, and what its back ends say of it not yet: they may take seconds.
+/// A text with resolved names and types, before its back ends have run: those may take seconds.
 #[derive(Debug)]
 pub struct Compilation {
     /// The path of the text.
@@ -77,13 +77,13 @@ pub struct Compilation {
 }
 
 impl Compilation {
-    /// Compiles, as `ks build` does.
+    /// Compiles the text, as `ks build` does.
     pub fn run(&mut self) {
-        // Errors are in the diagnostics; what was made is of no use here.
+        // Errors are in the diagnostics; the plugin itself is not needed.
         let _ = self.checked.build(Target::default().for_users());
     }
 
-    /// What is known now; `None` if the text has changed since.
+    /// Returns the results so far; `None` if the text has changed since.
     pub(super) fn report(&self, workspace: &Workspace) -> Option<Report> {
         let document = workspace.document(&self.path).filter(|one| one.version == self.version)?;
         let Compilation { version, role, borrowed, checked, .. } = self;
@@ -110,13 +110,13 @@ impl Compilation {
         Some(report)
     }
 
-    /// Whether the back ends have something to compile.
+    /// Whether the back ends still have to run.
     pub(super) fn is_waiting(&self) -> bool {
         self.role == Role::Script && self.checked.hir.is_some()
     }
 }
 
-/// Checks an open text with all it includes and imports, up to its types.
+/// Checks an open text with all files that it includes and imports, up to its types.
 pub fn check(workspace: &Workspace, path: &str) -> Option<Compilation> {
     let document = workspace.document(path)?;
     let parsed = pipeline::parse(path, &document.text, workspace.options(path)).ok()?;
@@ -129,13 +129,13 @@ pub fn check(workspace: &Workspace, path: &str) -> Option<Compilation> {
     Some(Compilation { path: path.to_owned(), version: document.version, role, borrowed, checked })
 }
 
-/// The message that shows diagnostics.
+/// Returns the notification that publishes diagnostics.
 pub fn publish(uri: &Uri, version: Option<i32>, diagnostics: Vec<lsp_types::Diagnostic>) -> Value {
     let params = PublishDiagnosticsParams { uri: uri.clone(), diagnostics, version };
     protocol::notification("textDocument/publishDiagnostics", params)
 }
 
-/// The changes that a diagnostic of the text at `uri` suggests.
+/// Returns the code actions for the suggestions of a diagnostic in the text at `uri`.
 pub fn actions(uri: &Uri, text: &[u8], lines: &Lines, one: &Diagnostic) -> Vec<CodeAction> {
     let action = |suggestion: &Suggestion| {
         let edit =
@@ -161,7 +161,7 @@ fn title(suggestion: &Suggestion) -> String {
     }
 }
 
-/// Where the main file names others: what is wrong in them is shown there.
+/// Returns the source ranges where the main file names other files: errors in those are shown there.
 fn borrowed_from(ast: &crate::ast::File, main: &str) -> Vec<(String, Span)> {
     let named = ast.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Include(path) | ItemKind::Import { path, .. } => {
@@ -227,7 +227,7 @@ impl View<'_> {
     }
 }
 
-/// Headline, label, reasons and advice, a line each.
+/// Formats headline, label, notes and help, one per line.
 fn message(one: &Diagnostic) -> String {
     let label = Some(&one.primary.text).filter(|text| !text.is_empty());
     let lines = std::iter::once(&one.message).chain(label).chain(&one.notes);

@@ -6,28 +6,28 @@ use lsp_types::{TextDocumentContentChangeEvent, Uri};
 
 use super::position::{Encoding, Lines};
 
-/// An open text. It is what counts, whatever the file on the disk says.
+/// An open text. It takes precedence over the file on disk.
 #[derive(Debug)]
 pub struct Document {
-    /// Its address.
+    /// The URI in the editor.
     pub uri: Uri,
-    /// The editor's number of this state of the text.
+    /// The editor's version number of the text.
     pub version: i32,
-    /// The text.
+    /// The current text, UTF-8.
     pub text: Arc<[u8]>,
-    /// Its lines.
+    /// The line starts of the text.
     pub lines: Lines,
     encoding: Encoding,
 }
 
 impl Document {
-    /// A text as it was opened.
+    /// Creates a text as it was opened.
     pub fn new(uri: Uri, version: i32, text: String, encoding: Encoding) -> Document {
         let lines = Lines::of(text.as_bytes(), encoding);
         Document { uri, version, text: text.into_bytes().into(), lines, encoding }
     }
 
-    /// Carries out the editor's changes, each on what the one before it left.
+    /// Applies the editor's changes, each to the result of the one before.
     pub fn change(&mut self, version: i32, changes: Vec<TextDocumentContentChangeEvent>) {
         self.version = version;
         for change in changes {

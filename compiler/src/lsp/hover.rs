@@ -1,4 +1,4 @@
-//! What is known of the word under the pointer.
+//! Hover: the declaration and documentation of the word under the pointer.
 
 use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
 
@@ -11,10 +11,10 @@ use crate::facts::tables::keywords;
 use crate::facts::{DefKind, Definition, FoundSymbol};
 use crate::lex::{Token, TokenKind};
 
-/// How many fields or enumerators of a type are shown with it.
+/// Maximum number of fields or enumerators that are shown with a type.
 const MAX_MEMBERS: usize = 16;
 
-/// Type and meaning of what stands at a place.
+/// Returns the hover text of a position.
 pub(super) fn hover(server: &mut Server, position: &TextPosition) -> Option<Hover> {
     let analysis = server.workspace.analysis(&position.path)?;
     let token = token_at(&analysis, position.offset)?;
@@ -36,8 +36,8 @@ pub(super) fn hover(server: &mut Server, position: &TextPosition) -> Option<Hove
     })
 }
 
-/// What the name at a place means. In a part of the text that could not be read, what it means without the rest of that
-/// part.
+/// Returns the definition that the name at a position refers to. In a part of the text with a syntax error,
+/// its meaning without the rest of that part.
 pub(super) fn found(
     server: &mut Server,
     analysis: &std::rc::Rc<Analysis>,
@@ -55,7 +55,7 @@ pub(super) fn found(
     Some((std::rc::Rc::new(repaired), found))
 }
 
-/// The word at a byte or that ends there.
+/// Returns the word that covers a byte or ends there.
 pub(super) fn token_at(analysis: &Analysis, offset: u32) -> Option<Token> {
     let tokens = &analysis.main.unit.tokens;
     let after = tokens.partition_point(|token| token.span.start <= offset);
@@ -78,7 +78,7 @@ fn described(server: &Server, analysis: &Analysis, found: FoundSymbol) -> Option
     Some(parts.join("\n\n"))
 }
 
-/// The declaration; of a type with what it holds, of a variable with the type that the checker found.
+/// Returns the declaration; for a type with its members, for a variable with the checker's type.
 fn heading(server: &Server, analysis: &Analysis, found: FoundSymbol, one: &Definition) -> String {
     match one.kind {
         DefKind::Struct | DefKind::Enum | DefKind::Config => {
@@ -100,14 +100,14 @@ fn heading(server: &Server, analysis: &Analysis, found: FoundSymbol, one: &Defin
     }
 }
 
-/// `var x` or `var x: u32` with the type that the checker knows.
+/// Returns `var x` or `var x: u32` with the checker's type.
 fn with_type(detail: &str, ty: &str) -> String {
     let name = detail.split([':', '=']).next().unwrap_or(detail).trim_end();
     let value = detail.split_once(" = ").map(|(_, value)| format!(" = {value}")).unwrap_or_default();
     format!("{name}: {ty}{value}")
 }
 
-/// An error with the rule behind it.
+/// Formats a diagnostic with its rule.
 fn explained(one: &Diagnostic) -> String {
     let rule = codes::page(one.code).map_or("", codes::Page::prose);
     format!("**{}** {}\n\n{rule}", one.code, one.message).trim_end().to_owned()
@@ -117,7 +117,7 @@ fn fence(text: &str) -> String {
     format!("```kernelscript\n{text}\n```")
 }
 
-/// What a kind of definition is called.
+/// Returns the word for a kind of definition.
 pub(super) fn noun(kind: DefKind) -> &'static str {
     match kind {
         DefKind::Function => "function",

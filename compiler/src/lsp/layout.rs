@@ -1,4 +1,4 @@
-//! The text in the one style.
+//! Formatting requests: the edits that format a text.
 
 use lsp_types::TextEdit;
 
@@ -6,7 +6,7 @@ use super::workspace::Source;
 use crate::fmt;
 use crate::source::Span;
 
-/// The changes that bring a text into the one style; none if it has errors, so that nothing is lost.
+/// Returns the edits that format a text; none if it has errors, so that nothing is lost.
 pub(super) fn edits(source: &Source) -> Option<Vec<TextEdit>> {
     let unit = &source.unit;
     if unit.broken {
@@ -18,8 +18,8 @@ pub(super) fn edits(source: &Source) -> Option<Vec<TextEdit>> {
     Some(vec![TextEdit::new(source.range(span), String::from_utf8_lossy(replacement).into_owned())])
 }
 
-/// The lines from the first to the last that differ: where they begin and end in the old text, and the new ones. What
-/// is the same around them is left alone, and the cursor with it.
+/// Returns the lines from the first to the last difference: their start and end in the old text, and the new
+/// ones. Equal lines around them stay, and the cursor with them.
 fn difference<'n>(old: &[u8], new: &'n [u8]) -> Option<(usize, usize, &'n [u8])> {
     if old == new {
         return None;
@@ -29,7 +29,7 @@ fn difference<'n>(old: &[u8], new: &'n [u8]) -> Option<(usize, usize, &'n [u8])>
     let (old_rest, new_rest) = (&old[start..], &new[start..]);
     let same = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
     let tail = &old_rest[old_rest.len() - same..];
-    // The tail begins behind a line end, so that a line is replaced whole.
+    // The tail begins after a line end, so that whole lines are replaced.
     let kept = tail.iter().position(|byte| *byte == b'\n').map_or(0, |at| tail.len() - at - 1);
     Some((start, old.len() - kept, &new_rest[..new_rest.len() - kept]))
 }

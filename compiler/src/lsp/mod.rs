@@ -1,11 +1,12 @@
 //! The language server: messages in, messages out.
 //!
-//! [`Server::handle`] takes one message and gives the answers to it; [`Server::idle`] checks what has changed since,
-//! so that of several changes in a row only the last is checked, and a question never waits for a check. Questions are
-//! answered from the syntax tree ([`crate::facts`]), errors come from the checker, and after it from the back ends:
-//! [`Server::uncompiled`] gives what another thread compiles, [`Server::compiled`] takes it back.
+//! [`Server::handle`] takes one message and returns the answers to it. [`Server::idle`] checks changed texts,
+//! so that after several changes in a row only the last is checked, and a request never waits for a check.
+//! Requests are answered from the syntax tree ([`crate::facts`]). Errors come from the checker, and after it
+//! from the back ends: [`Server::uncompiled`] returns a text for another thread to compile,
+//! [`Server::compiled`] takes the result.
 //!
-//! Not here: pipes and files. The open texts are kept; all others come through [`Options::files`].
+//! Not here: pipes and files. The open texts are kept; all others are read through [`Options::files`].
 
 mod answer;
 mod complete;
@@ -44,33 +45,34 @@ use protocol::{
 };
 use workspace::Workspace;
 
-/// Where the conversation is.
+/// The state of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Before `initialize`.
+    /// Before the client sent `initialize`.
     New,
-    /// Questions are answered.
+    /// The server is initialised and answers requests.
     Ready,
-    /// After `shutdown`.
+    /// Requests are rejected after `shutdown`.
     ShutDown,
-    /// After `exit`.
+    /// The session ended with `exit`.
     Over { code: u8 },
 }
 
-/// The server.
+/// A language server for one client.
 pub struct Server {
     phase: Phase,
     workspace: Workspace,
-    /// Texts to check when nothing else is to do; the last one first.
+    /// Paths of texts to check when there is no message; the last one first.
     unchecked: Vec<String>,
-    /// Checked texts that the back ends have not seen.
+    /// Checked texts that the back ends have not compiled.
     uncompiled: Vec<Compilation>,
-    /// What the last check of a text found.
+    /// Results of each text's last check, by path.
     reports: HashMap<String, Report>,
 }
 
 impl Server {
-    /// With no text open. Texts are checked with these options; files are read by their whole paths.
+    /// Creates a server with no text open. Texts are checked with these options; files are read by their
+    /// absolute paths.
     pub fn new(options: Options) -> Server {
         Server {
             phase: Phase::New,
@@ -81,7 +83,7 @@ impl Server {
         }
     }
 
-    /// The exit code, after `exit`: 0 if `shutdown` came before it.
+    /// Returns the exit code after `exit`: 0 if `shutdown` came before it.
     pub fn exit_code(&self) -> Option<u8> {
         match self.phase {
             Phase::Over { code } => Some(code),
@@ -89,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Takes a message, the bytes of one JSON object; gives the answers.
+    /// Handles a message, the bytes of one JSON object, and returns the answers.
     pub fn handle(&mut self, body: &[u8]) -> Vec<Value> {
         match protocol::read(body) {
             Err(refusal) => vec![refusal],
@@ -102,19 +104,20 @@ impl Server {
         }
     }
 
-    /// Checks one text of those that have changed. Gives what is to be shown; none if there is nothing to do.
+    /// Checks one of the changed texts. Returns the messages to send; none if there is nothing to do.
     pub fn idle(&mut self) -> Option<Vec<Value>> {
         let path = self.unchecked.pop()?;
         Some(self.check(&path).into_iter().collect())
     }
 
-    /// A text to compile on another thread, for [`Server::compiled`] afterwards; none while texts wait for their check.
+    /// Returns a text to compile on another thread, for [`Server::compiled`] afterwards; none while texts
+    /// wait for their check.
     pub fn uncompiled(&mut self) -> Option<Compilation> {
         if self.unchecked.is_empty() { self.uncompiled.pop() } else { None }
     }
 
-    /// Takes a text that was compiled. Gives what is to be shown; nothing if the text has changed meanwhile, or the back ends
-    /// had nothing to say.
+    /// Takes a compiled text. Returns the message to send; none if the text has changed meanwhile, or the
+    /// back ends reported nothing.
     pub fn compiled(&mut self, text: &Compilation) -> Option<Value> {
         let report = text.report(&self.workspace)?;
         let uri = self.workspace.document(&text.path)?.uri.clone();
@@ -140,7 +143,7 @@ impl Server {
 
     fn question(&mut self, method: &str, given: Value) -> Result<Value, Refusal> {
         match answer::QUESTIONS.iter().find(|(name, _)| *name == method) {
-            // A defect of ours in one answer is no reason to end the others: caches are all that it may leave behind.
+            // A defect of ours in one answer does not end the server: it can only leave incomplete caches.
             Some((_, answer)) => {
                 catch_unwind(AssertUnwindSafe(|| answer(self, given))).unwrap_or_else(|_| {
                     Err(Refusal::new(INTERNAL_ERROR, format!("`{method}` failed for a defect of the server")))
@@ -169,7 +172,7 @@ impl Server {
             }
             _ => Ok(()),
         };
-        // A notification has no answer: one that cannot be read is told in the editor's log.
+        // A notification has no answer, so an error in one goes to the editor's log.
         handled.err().map(|refusal| log(method, &refusal)).into_iter().collect()
     }
 
@@ -212,7 +215,8 @@ impl Server {
         }
     }
 
-    /// A text may be used by any other that is open. The one at `first` is checked before them.
+    /// Schedules checks of all open texts, since any may use the changed one. The text at `first` is checked
+    /// before the others.
     fn check_all(&mut self, first: &str) {
         self.workspace.forget_analyses();
         self.unchecked = self.workspace.open_paths();
@@ -241,25 +245,25 @@ impl Server {
         message
     }
 
-    /// What the last check found in a text, if the text is still the same.
+    /// Returns the results of a text's last check, if the text is still the same.
     fn report(&self, path: &str) -> Option<&Report> {
         let version = self.workspace.document(path)?.version;
         self.reports.get(path).filter(|report| report.version == version)
     }
 
-    /// The type that the last check found for a place of a text.
+    /// Returns the type that the last check found for a source range.
     fn type_of(&self, path: &str, span: Span) -> Option<&str> {
         let report = self.report(path)?;
         report.types.as_ref()?.type_of(Span { file: report.file, ..span })
     }
 
-    /// The type of the smallest expression around a byte that the last check found.
+    /// Returns the type that the last check found for the smallest expression around a byte.
     fn type_at(&self, path: &str, offset: u32) -> Option<&str> {
         let report = self.report(path)?;
         report.types.as_ref()?.type_at(report.file, offset).map(|(_, text)| text)
     }
 
-    /// What the last check found at a byte of a text.
+    /// Returns the diagnostics of the last check at a byte of a text.
     fn found_at(&self, path: &str, offset: u32) -> impl Iterator<Item = &Diagnostic> {
         let found = self.report(path).map(|report| report.found.as_slice()).unwrap_or_default();
         found.iter().filter(move |one| one.primary.span.start <= offset && offset <= one.primary.span.end)

@@ -1,4 +1,4 @@
-//! Where names are declared and used, and giving them another name.
+//! Go to definition, references and renaming.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::facts::Facts;
 use crate::lex::{self, TokenKind};
 use crate::source::Span;
 
-/// Where the name at a place is declared. The path of a module or header leads to the file.
+/// Returns the declaration of the name at a position; for the path of a module or header, the file.
 pub(super) fn definition(server: &mut Server, position: &TextPosition) -> Option<GotoDefinitionResponse> {
     let analysis = server.workspace.analysis(&position.path)?;
     if let Some(path) = named_file(&analysis, position.offset) {
@@ -32,7 +32,7 @@ pub(super) fn definition(server: &mut Server, position: &TextPosition) -> Option
     Some(GotoDefinitionResponse::Scalar(location(&analysis, span)?))
 }
 
-/// The file that an `include` or `import` names, if the place lies in it.
+/// Returns the file that an `include` or `import` names, if the offset lies in it.
 fn named_file(analysis: &Analysis, offset: u32) -> Option<String> {
     analysis.main.unit.ast.items.iter().find_map(|item| {
         let (path, from) = match &item.kind {
@@ -44,7 +44,7 @@ fn named_file(analysis: &Analysis, offset: u32) -> Option<String> {
     })
 }
 
-/// The uses of the name at a place in its own file.
+/// Returns the uses of the name at a position in its own file.
 pub(super) fn highlight(server: &mut Server, position: &TextPosition) -> Option<Vec<DocumentHighlight>> {
     let analysis = server.workspace.analysis(&position.path)?;
     let main = &analysis.main;
@@ -53,7 +53,8 @@ pub(super) fn highlight(server: &mut Server, position: &TextPosition) -> Option<
     Some(here.map(|span| DocumentHighlight { range: main.range(span), kind: None }).collect())
 }
 
-/// Every use of the name at a place, in the open texts and in what they include and import.
+/// Returns every use of the name at a position, in the open texts and in the files that they include and
+/// import.
 pub(super) fn references(server: &mut Server, position: &TextPosition, own: bool) -> Option<Vec<Location>> {
     let uses = uses(server, position)?;
     let declared = uses.declared;
@@ -61,7 +62,7 @@ pub(super) fn references(server: &mut Server, position: &TextPosition, own: bool
     Some(wanted.map(|(_, location)| location).collect())
 }
 
-/// The range and the name that would be renamed.
+/// Returns the source range and the name that would be renamed.
 pub(super) fn prepare_rename(server: &mut Server, position: &TextPosition) -> Option<PrepareRenameResponse> {
     let analysis = server.workspace.analysis(&position.path)?;
     let found = analysis.facts.at(analysis.main.unit.file, position.offset)?;
@@ -70,7 +71,7 @@ pub(super) fn prepare_rename(server: &mut Server, position: &TextPosition) -> Op
     Some(PrepareRenameResponse::RangeWithPlaceholder { range, placeholder: one.name.clone() })
 }
 
-/// Gives the name at a place another name, everywhere.
+/// Renames the name at a position everywhere.
 pub(super) fn rename(
     server: &mut Server,
     position: &TextPosition,
@@ -96,14 +97,14 @@ pub(super) fn rename(
 
 /// All uses of one name.
 struct Uses {
-    /// Where it is declared; nowhere, if the language does.
+    /// The source range of the declaration; none if the language declares it.
     declared: Option<Span>,
     found: BTreeMap<Span, Location>,
     analyses: Vec<Rc<Analysis>>,
 }
 
 impl Uses {
-    /// What another name means already where this one is used.
+    /// Returns the kind of definition that the new name already refers to where this one is used.
     fn taken(&self, name: &str) -> Option<&'static str> {
         let means = |facts: &Facts, span: &Span| {
             let id = facts.resolve(span.file, span.start, name)?;
@@ -122,7 +123,7 @@ fn uses(server: &mut Server, position: &TextPosition) -> Option<Uses> {
     let one = analysis.facts.definition(at.def)?;
     let (declared, scope, name) = (one.span, one.scope, one.name.clone());
     let mut analyses = vec![Rc::clone(&analysis)];
-    // A name of one function is used nowhere else.
+    // A name of one function is not used in other files.
     if scope.is_none() && declared.is_some() {
         let paths: BTreeSet<String> = server.workspace.open_paths().into_iter().collect();
         let others = analysis.others.iter().map(|source| source.path.clone());

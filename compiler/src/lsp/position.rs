@@ -1,15 +1,15 @@
-//! Lines and columns as the protocol counts them, and bytes as we do.
+//! Conversion between the protocol's lines and columns and our byte offsets.
 
 use lsp_types::{Position, Range};
 
 use crate::source::Span;
 
-/// What a column counts.
+/// The unit of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
-    /// Bytes.
+    /// Bytes of the UTF-8 text.
     Utf8,
-    /// Units of UTF-16, the protocol's default.
+    /// UTF-16 code units, the protocol's default.
     #[default]
     Utf16,
 }
@@ -23,7 +23,7 @@ impl Encoding {
     }
 }
 
-/// Where the lines of a text begin.
+/// The line starts of a text.
 #[derive(Debug, Clone)]
 pub struct Lines {
     starts: Vec<u32>,
@@ -31,7 +31,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of a text; LF, CR and CRLF end one.
+    /// Finds the lines of a text; LF, CR and CRLF end one.
     pub fn of(text: &[u8], encoding: Encoding) -> Lines {
         let mut starts = vec![0];
         for (at, byte) in text.iter().enumerate() {
@@ -42,8 +42,8 @@ impl Lines {
         Lines { starts, encoding }
     }
 
-    /// The byte of a position. A place outside the text is moved to the nearest one inside: behind the last character
-    /// of a line, or the end of the text.
+    /// Returns the byte offset of a position. A position outside the text is moved to the nearest one inside:
+    /// the end of a line, or the end of the text.
     pub fn offset(&self, text: &[u8], position: Position) -> u32 {
         let Some(start) = self.starts.get(position.line as usize).copied() else { return text.len() as u32 };
         let line = self.line(text, position.line as usize);
@@ -65,7 +65,7 @@ impl Lines {
         start + bytes
     }
 
-    /// The position of a byte.
+    /// Returns the position of a byte.
     pub fn position(&self, text: &[u8], offset: u32) -> Position {
         let offset = offset.min(text.len() as u32);
         let line = self.starts.partition_point(|start| *start <= offset).saturating_sub(1);
@@ -78,12 +78,12 @@ impl Lines {
         Position { line: line as u32, character: column.sum() }
     }
 
-    /// The positions of a span.
+    /// Returns the positions of a span's start and end.
     pub fn range(&self, text: &[u8], span: Span) -> Range {
         Range { start: self.position(text, span.start), end: self.position(text, span.end) }
     }
 
-    /// A line without its end.
+    /// Returns a line without its line terminator.
     fn line<'t>(&self, text: &'t [u8], line: usize) -> &'t [u8] {
         let start = self.starts.get(line).map_or(text.len(), |start| *start as usize);
         let end = self.starts.get(line + 1).map_or(text.len(), |start| *start as usize);

@@ -1,53 +1,53 @@
-//! Messages of JSON-RPC: what comes in, and the answers to it.
+//! JSON-RPC messages: parsing requests and building answers.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// The text is no JSON.
+/// Error code: the text is not JSON.
 pub const PARSE_ERROR: i32 = -32700;
-/// The JSON is no message, or it comes at the wrong time.
+/// Error code: the JSON is not a message, or not allowed in this phase.
 pub const INVALID_REQUEST: i32 = -32600;
-/// There is no such request.
+/// Error code: there is no such request.
 pub const METHOD_NOT_FOUND: i32 = -32601;
-/// The request is known and its parameters are not.
+/// Error code: the parameters do not fit the request.
 pub const INVALID_PARAMS: i32 = -32602;
-/// A defect of the server.
+/// Error code: a defect of the server.
 pub const INTERNAL_ERROR: i32 = -32603;
-/// A request before `initialize`.
+/// Error code: a request before `initialize`.
 pub const NOT_INITIALIZED: i32 = -32002;
 
-/// What a client sends.
+/// A message from the client.
 #[derive(Debug)]
 pub enum Incoming {
-    /// Wants an answer.
+    /// A request, which needs an answer.
     Request { id: Value, method: String, params: Value },
-    /// Wants none.
+    /// A notification, which needs none.
     Notification { method: String, params: Value },
-    /// Answers a request of the server.
+    /// The answer to a request of the server.
     Response,
 }
 
-/// Why a request has no result.
+/// An error as the answer to a request.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The protocol's number.
+    /// The protocol's error code.
     pub code: i32,
-    /// In words.
+    /// The text for the user.
     pub message: String,
 }
 
 impl Refusal {
-    /// With a number and words.
+    /// Creates an error from its code and text.
     pub fn new(code: i32, message: impl Into<String>) -> Refusal {
         Refusal { code, message: message.into() }
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// The answer to send, if it is none.
+/// The answer to send, if it is not a message.
 pub fn read(body: &[u8]) -> Result<Incoming, Value> {
     let message: Value = serde_json::from_slice(body)
         .map_err(|error| refuse(&Value::Null, &Refusal::new(PARSE_ERROR, format!("no JSON: {error}"))))?;
@@ -68,15 +68,15 @@ pub fn read(body: &[u8]) -> Result<Incoming, Value> {
     }
 }
 
-/// The parameters of a request.
+/// Parses the parameters of a request.
 ///
 /// # Errors
-/// If they are others.
+/// If they do not fit the request.
 pub fn params<T: DeserializeOwned>(params: Value) -> Result<T, Refusal> {
     serde_json::from_value(params).map_err(|error| Refusal::new(INVALID_PARAMS, error.to_string()))
 }
 
-/// The answer to a request.
+/// Builds the answer to a request.
 pub fn answer(id: &Value, result: Result<Value, Refusal>) -> Value {
     match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -84,7 +84,7 @@ pub fn answer(id: &Value, result: Result<Value, Refusal>) -> Value {
     }
 }
 
-/// A message that wants no answer.
+/// Builds a notification from its method and parameters.
 pub fn notification(method: &str, params: impl Serialize) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }

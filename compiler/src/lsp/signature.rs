@@ -11,7 +11,7 @@ use super::cursor::Cursor;
 use crate::facts::{DefKind, Definition};
 use crate::lex::{Punct, TokenKind};
 
-/// The call around a place: each way of calling it, and which argument is being written.
+/// Returns the call around a position: each form of it, and the argument that is being written.
 pub(super) fn help(server: &mut Server, position: &TextPosition) -> Option<SignatureHelp> {
     let source = server.workspace.source(&position.path)?;
     let cursor = Cursor::new(&source.unit, position.offset);
@@ -44,13 +44,13 @@ pub(super) fn help(server: &mut Server, position: &TextPosition) -> Option<Signa
     })
 }
 
-/// The word before the name of a declaration: what follows are no arguments.
+/// Whether a token precedes the name of a declaration, whose parentheses contain no arguments.
 fn declares(token: &crate::lex::Token) -> bool {
     use crate::lex::Keyword::{Extern, Fn};
     matches!(token.kind, TokenKind::Keyword(Fn | Extern))
 }
 
-/// Commas of the call itself, before the word.
+/// Returns the number of the call's own commas before the word.
 fn commas(cursor: &Cursor<'_>, open: usize) -> usize {
     let (mut depth, mut count) = (0u32, 0);
     for token in &cursor.before[open + 1..] {
@@ -71,7 +71,7 @@ fn variadic(label: &str) -> bool {
 }
 
 fn signature(one: &Definition, line: &str) -> SignatureInformation {
-    // The words before a declaration are no part of the call.
+    // The keywords before a declaration's name are not part of the call.
     let line = if one.kind == DefKind::Builtin {
         line
     } else {
@@ -90,8 +90,8 @@ fn signature(one: &Definition, line: &str) -> SignatureInformation {
     }
 }
 
-/// The pieces between the outermost parentheses of a signature, by their places in it. Signatures are ASCII, so bytes
-/// are what the protocol counts.
+/// Returns the byte ranges of the parameters in a signature's outermost parentheses. Signatures are ASCII, so
+/// bytes are also the protocol's units.
 fn parameters(line: &str) -> Vec<(usize, usize)> {
     let mut pieces = Vec::new();
     let (mut depth, mut start) = (0u32, 0);
@@ -116,7 +116,7 @@ fn parameters(line: &str) -> Vec<(usize, usize)> {
                     return pieces;
                 }
             }
-            // The second half of an arrow closes nothing.
+            // The `>` of an arrow closes nothing.
             b'>' if at > 0 && line.as_bytes()[at - 1] != b'-' => depth = depth.saturating_sub(1),
             _ => {}
         }

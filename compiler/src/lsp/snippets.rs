@@ -1,12 +1,12 @@
-//! Pieces of text with places to fill in.
+//! Snippets: text with placeholders.
 
-/// A piece of text.
+/// A text with placeholders.
 pub(super) struct Snippet {
-    /// What is typed to get it.
+    /// The word that the user types to get it.
     pub keyword: &'static str,
-    /// What it is.
+    /// A description for the list of completions.
     pub detail: &'static str,
-    /// The text, with `${1:word}` where something is to be filled in.
+    /// The text, with placeholders `${1:word}`.
     pub text: &'static str,
 }
 
@@ -14,7 +14,7 @@ const fn snippet(keyword: &'static str, detail: &'static str, text: &'static str
     Snippet { keyword, detail, text }
 }
 
-/// Declarations that begin with a word. Those that begin with an attribute are in the table of attributes.
+/// Declarations that begin with a keyword. Those that begin with an attribute are in the table of attributes.
 pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet("main", "fn main() -> i32", "fn main() -> i32 {\n    $0\n    return 0\n}"),
     snippet(
@@ -43,7 +43,7 @@ pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet("extern", "kernel function", "extern ${1:name}($2) -> ${3:u64}"),
 ];
 
-/// Statements.
+/// Snippets of statements in function bodies.
 pub(super) const STATEMENTS: &[Snippet] = &[
     snippet("if", "if", "if (${1:condition}) {\n    $0\n}"),
     snippet("if var", "if there is such an entry", "if (var ${1:value} = ${2:map}[${3:key}]) {\n    $0\n}"),

@@ -6,14 +6,14 @@ use super::hover::noun;
 use super::workspace::Analysis;
 use crate::facts::{DefId, DefKind, Definition};
 
-/// The declarations of the main file, with their fields, enumerators and methods.
+/// Returns the declarations of the main file, with their fields, enumerators and methods.
 pub(super) fn of(analysis: &Analysis) -> Vec<DocumentSymbol> {
     let here = |one: &Definition| one.span.is_some_and(|span| span.file == analysis.main.unit.file);
     let top = analysis.facts.definitions().filter(|(_, one)| here(one) && one.parent.is_none());
     top.filter_map(|(id, one)| symbol(analysis, id, one)).collect()
 }
 
-/// Names of functions have no extent of their own, and are left out.
+/// Converts a definition. Names of functions have no extent of their own, and are left out.
 fn symbol(analysis: &Analysis, id: DefId, one: &Definition) -> Option<DocumentSymbol> {
     let (span, extent) = (one.span?, one.extent?);
     let children: Vec<_> = analysis

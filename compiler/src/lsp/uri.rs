@@ -1,19 +1,20 @@
-//! Addresses of files, and paths with `/` between their parts.
+//! File URIs, and paths with `/` between their parts.
 
 use std::str::FromStr;
 
 use lsp_types::Uri;
 
-/// The path of a `file:` address. Any other address stands for itself: a text that is no file has a name too.
+/// Returns the path of a `file:` URI. Any other URI is returned unchanged: a text that is not a file needs a
+/// name, too.
 pub fn path(uri: &Uri) -> String {
     let text = uri.as_str();
     let Some(rest) = text.strip_prefix("file://") else { return text.to_owned() };
-    // Between the slashes may stand the name of this machine.
+    // The name of this machine may stand between the slashes.
     let path = rest.find('/').map_or(rest, |at| &rest[at..]);
     decode(path)
 }
 
-/// The address of a path.
+/// Returns the URI of a path.
 pub fn of_path(path: &str) -> Option<Uri> {
     if !path.starts_with('/') {
         return Uri::from_str(path).ok();
@@ -30,7 +31,7 @@ pub fn of_path(path: &str) -> Option<Uri> {
     Uri::from_str(&text).ok()
 }
 
-/// The path that `relative` means in a file at `from`.
+/// Returns the path that `relative` denotes in a file at `from`.
 pub fn sibling_path(from: &str, relative: &str) -> String {
     if relative.starts_with('/') {
         return relative.to_owned();

@@ -14,12 +14,12 @@ use crate::headers;
 use crate::options::Options;
 use crate::source::{FileId, Files, SourceMap, Span};
 
-/// Files as the editor has them: the open texts, and behind them the disk.
+/// Files as the editor sees them: the open texts, then the disk.
 #[derive(Debug)]
 struct Overlay {
     disk: Arc<dyn Files>,
     open: HashMap<String, Arc<[u8]>>,
-    /// The main file, beside which the compiler looks.
+    /// The path of the main file; the compiler's paths are relative to its folder.
     main: String,
 }
 
@@ -30,65 +30,65 @@ impl Files for Overlay {
     }
 }
 
-/// What the paths of the compiler's own headers begin with: they are no files.
+/// Prefix of the paths of the compiler's own headers, which are not files.
 const BUNDLED: &str = "bundled:";
 
-/// A file's tree and lines.
+/// A file with its tree and lines.
 #[derive(Debug)]
 pub struct Source {
-    /// Its path.
+    /// The absolute path of the file.
     pub path: String,
-    /// Tree and text.
+    /// The tree and the text.
     pub unit: Unit,
-    /// Lines of the text.
+    /// The line starts of the text.
     pub lines: Lines,
 }
 
 impl Source {
-    /// Its address; none if it is no file.
+    /// Returns the URI; none if it is not a file.
     pub fn uri(&self) -> Option<lsp_types::Uri> {
         if self.path.starts_with(BUNDLED) { None } else { uri::of_path(&self.path) }
     }
 
-    /// The positions of a span of this file.
+    /// Returns the positions of a span of this file.
     pub fn range(&self, span: Span) -> lsp_types::Range {
         self.lines.range(&self.unit.text, span)
     }
 }
 
-/// A file with what it includes and imports.
+/// A file with its headers and modules, and the facts about them.
 #[derive(Debug)]
 pub struct Analysis {
-    /// The file.
+    /// The file that was analysed.
     pub main: Rc<Source>,
-    /// What it includes and imports, directly or through others.
+    /// The files that it includes and imports, directly or indirectly.
     pub others: Vec<Rc<Source>>,
-    /// What is known of it.
+    /// All facts about the file.
     pub facts: Facts,
 }
 
 impl Analysis {
-    /// The source that holds a span.
+    /// Returns the source that contains a span.
     pub fn source(&self, span: Span) -> Option<&Rc<Source>> {
         std::iter::once(&self.main).chain(&self.others).find(|source| source.unit.file == span.file)
     }
 }
 
-/// All texts.
+/// All open texts, and caches of analysed files.
 pub struct Workspace {
     options: Options,
     documents: HashMap<String, Document>,
-    /// Numbers of files, one for each path for ever.
+    /// File ids: a path keeps its id as long as the server runs.
     numbers: SourceMap,
     ids: HashMap<String, FileId>,
     sources: HashMap<String, Rc<Source>>,
     analyses: HashMap<String, Rc<Analysis>>,
-    /// What a column counts.
+    /// The unit of a column, as agreed with the client.
     pub encoding: Encoding,
 }
 
 impl Workspace {
-    /// With no text open.
+    /// Creates a workspace with no text open.
     pub fn new(options: Options) -> Workspace {
         Workspace {
             options,
@@ -101,25 +101,25 @@ impl Workspace {
         }
     }
 
-    /// A text was opened.
+    /// Adds a text that the editor opened.
     pub fn open(&mut self, path: String, document: Document) {
         self.documents.insert(path, document);
         self.forget_analyses();
     }
 
-    /// A text was closed: the file counts again.
+    /// Removes a text that the editor closed: the file on disk is used again.
     pub fn close(&mut self, path: &str) {
         self.documents.remove(path);
         self.forget_analyses();
     }
 
-    /// An open text, to change it.
+    /// Returns an open text for changes.
     pub fn document_mut(&mut self, path: &str) -> Option<&mut Document> {
         self.forget_analyses();
         self.documents.get_mut(path)
     }
 
-    /// An open text.
+    /// Returns an open text; none if the path is not open.
     pub fn document(&self, path: &str) -> Option<&Document> {
         self.documents.get(path)
     }
@@ -131,12 +131,12 @@ impl Workspace {
         paths
     }
 
-    /// Something changed on the disk, or in a text that others may use.
+    /// Drops all analyses, after a change on disk or in a text that others may use.
     pub fn forget_analyses(&mut self) {
         self.analyses.clear();
     }
 
-    /// The bytes of a file: those of the editor, else those on the disk.
+    /// Returns the bytes of a file: those of the editor, else those on disk.
     pub fn read(&self, path: &str) -> Option<Arc<[u8]>> {
         match self.documents.get(path) {
             Some(document) => Some(Arc::clone(&document.text)),
@@ -144,7 +144,7 @@ impl Workspace {
         }
     }
 
-    /// How to check the file at `path`: all files are as the editor has them now.
+    /// Returns the options for checking the file at `path`: all files are read as the editor has them.
     pub fn options(&self, path: &str) -> Options {
         let open = self.documents.iter().map(|(path, document)| (path.clone(), Arc::clone(&document.text)));
         let disk = Arc::clone(&self.options.files);
@@ -154,7 +154,7 @@ impl Workspace {
         Options { files: Arc::from(files), project: project.to_owned(), ..self.options.clone() }
     }
 
-    /// A file's tree; parsed again only if its text is another.
+    /// Returns a file's tree; parsed again only if its text has changed.
     pub fn source(&mut self, path: &str) -> Option<Rc<Source>> {
         let text = self.read(path)?;
         if let Some(known) = self.sources.get(path).filter(|known| *known.unit.text == *text) {
@@ -167,7 +167,7 @@ impl Workspace {
         Some(source)
     }
 
-    /// Everything about a file.
+    /// Returns the analysis of a file.
     pub fn analysis(&mut self, path: &str) -> Option<Rc<Analysis>> {
         if let Some(known) = self.analyses.get(path) {
             return Some(Rc::clone(known));
@@ -178,7 +178,7 @@ impl Workspace {
         Some(analysis)
     }
 
-    /// Everything about a text that stands for the file at `path`.
+    /// Returns the analysis of a text in place of the file at `path`.
     pub fn analysis_of(&mut self, path: &str, text: Vec<u8>) -> Option<Analysis> {
         let lines = Lines::of(&text, self.encoding);
         let unit = Unit::parse(self.id(path)?, text);
@@ -212,7 +212,7 @@ impl Workspace {
         Analysis { main, others, facts }
     }
 
-    /// The headers that a file includes, those that headers include too, each once.
+    /// Returns the headers that a file includes, directly or through headers, each once.
     fn headers(&mut self, of: &Rc<Source>) -> Vec<Rc<Source>> {
         let mut found: Vec<Rc<Source>> = Vec::new();
         let mut wanted = includes(of);
@@ -226,7 +226,8 @@ impl Workspace {
         found
     }
 
-    /// A header: beside the file that names it, in a folder for headers, or of the compiler.
+    /// Returns a header: from the folder of the file that names it, from an include folder, or from the
+    /// compiler.
     fn header(&mut self, include: &Include) -> Option<Rc<Source>> {
         let Include { sibling_path, written } = include;
         let elsewhere: Vec<_> = self
@@ -239,7 +240,7 @@ impl Workspace {
         found.or_else(|| self.bundled(written))
     }
 
-    /// The compiler's own header of that name.
+    /// Returns the compiler's own header of that name.
     fn bundled(&mut self, name: &str) -> Option<Rc<Source>> {
         let (path, text) = (format!("{BUNDLED}{name}"), headers::bundled(name)?);
         if let Some(known) = self.sources.get(&path) {
@@ -262,14 +263,14 @@ impl Workspace {
     }
 }
 
-/// A header that a file names.
+/// An `include` in a file.
 struct Include {
-    /// Where it is looked for first.
+    /// The path that is tried first: relative to the including file.
     sibling_path: String,
     written: String,
 }
 
-/// The headers that a file names.
+/// Returns the headers that a file includes.
 fn includes(source: &Source) -> Vec<Include> {
     let headers = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
         ItemKind::Include(path) => Some(Include {
@@ -281,10 +282,10 @@ fn includes(source: &Source) -> Vec<Include> {
     headers.collect()
 }
 
-/// Names and paths of the modules that a file names.
+/// Returns the names and paths of the modules that a file imports.
 fn imports(source: &Source) -> Vec<(String, String)> {
     let modules = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
-        // A Python module has no declarations that are known here.
+        // The declarations of a Python module are unknown.
         ItemKind::Import { name, path } if path.bytes.ends_with(b".ks") => {
             Some((name.name.clone(), sibling_path(source, &path.bytes)))
         }
@@ -293,7 +294,7 @@ fn imports(source: &Source) -> Vec<(String, String)> {
     modules.collect()
 }
 
-/// The path that is written in a file.
+/// Returns the path of a file that is named in a source.
 pub fn sibling_path(source: &Source, written: &[u8]) -> String {
     uri::sibling_path(&source.path, &String::from_utf8_lossy(written))
 }

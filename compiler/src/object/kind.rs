@@ -1,4 +1,4 @@
-//! `BTF_KIND_*` as numbers, which patterns can name.
+//! `BTF_KIND_*` as constants for patterns.
 
 use crate::btf::BtfKind;
 

@@ -1,15 +1,16 @@
-//! The last look: whether the instructions that a loader is about to give the kernel are those of the object.
+//! The last look: verifies that the instructions a loader is about to load into the kernel are those of the
+//! object.
 //!
 //! ```text
-//! Object -> write -> ELF -> loader (relocates) -> instructions -> last_look (beside the Object) -> kernel
+//! Object -> write -> ELF -> loader (relocates) -> instructions -> last_look (compared with the Object) -> kernel
 //! ```
 //!
-//! The loader and [`super::read`] read different files, and this compares what came of them: each instruction is the
-//! object's own, each map, variable and function stands for the one that the object names, and what is adjusted to the
-//! running kernel is adjusted where the object says so and nowhere else.
+//! The loader and [`super::read`] read different files; this module compares their results. Each instruction
+//! must be the object's own. Each map, variable and function must be the one that the object names.
+//! Instructions adjusted to the running kernel must be exactly those that the object marks.
 //!
-//! Sources: tools/lib/bpf/libbpf.c, `bpf_object__relocate`, `bpf_object__relocate_data`, `bpf_object__sanitize_prog`;
-//! tools/lib/bpf/relo_core.c, `bpf_core_patch_insn`; all v1.7.
+//! Sources: tools/lib/bpf/libbpf.c, `bpf_object__relocate`, `bpf_object__relocate_data`,
+//! `bpf_object__sanitize_prog`; tools/lib/bpf/relo_core.c, `bpf_core_patch_insn`; all v1.7.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,46 +18,46 @@ use super::model::{Body, Callee, DataId, Instruction, KsymId, MapId, Object, Pro
 use super::write::WriteError;
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 
-/// A slot of an instruction, as the kernel gets it.
+/// An instruction slot as passed to the kernel.
 pub type SlotBytes = [u8; SLOT_BYTES];
 
-/// The descriptors of what the loader has made; none for what it has not.
+/// File descriptors of the maps that the loader created; none for maps that it did not create.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Descriptors {
-    /// Of [`Object::maps`].
+    /// Descriptors of [`Object::maps`], by position.
     pub maps: Vec<Option<i32>>,
-    /// Of the maps of [`Object::data`].
+    /// Descriptors of the maps of [`Object::data`], by position.
     pub data: Vec<Option<i32>>,
-    /// Of the map of [`Object::kconfig`].
+    /// Descriptor of the map of [`Object::kconfig`].
     pub kconfig: Option<i32>,
 }
 
-/// What the loader found of the kernel.
+/// Kernel symbols that the loader resolved.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResolvedKsyms {
-    /// Types in the kernel's BTF by [`Object::ksyms`], each with the number by which the loader tells BTF of modules
-    /// apart; 0 for the kernel itself.
+    /// Type id in the kernel's BTF of each typed [`Object::ksyms`], with the loader's number of the module's
+    /// BTF; 0 for the kernel itself.
     pub types: BTreeMap<KsymId, (u32, i32)>,
-    /// Addresses, of which no type is known; 0 if the kernel has no such symbol.
+    /// Address of each ksym without a type; 0 if the kernel has no such symbol.
     pub addresses: BTreeMap<KsymId, u64>,
 }
 
-/// An instruction that is not the object's.
+/// An instruction that differs from the object's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("instruction {slot} of program `{program}`: {what}")]
 pub struct LookError {
-    /// The program.
+    /// Name of the program.
     pub program: String,
-    /// The slot, from the program's start.
+    /// Index of the slot, from the program's start.
     pub slot: usize,
-    /// What is wrong with it.
+    /// The difference.
     pub what: &'static str,
 }
 
-/// Compares the instructions of a loaded program, with the functions that it calls behind it, with the object's.
+/// Compares the instructions of a loaded program, followed by the functions that it calls, with the object's.
 ///
 /// # Errors
-/// [`LookError`], of the first that differs.
+/// [`LookError`] for the first instruction that differs.
 pub fn last_look(
     object: &Object,
     program: ProgramId,
@@ -76,8 +77,8 @@ pub fn last_look(
     })
 }
 
-/// Where the functions of a program lie: each behind those that were met before it, as the loader puts it there when it
-/// meets the first reference.
+/// Positions of the functions of a program: the loader appends each function when it meets the first
+/// reference to it.
 #[derive(Default)]
 struct Layout {
     starts: HashMap<SubprogramId, usize>,
@@ -88,8 +89,8 @@ struct Layout {
 impl Layout {
     fn of(object: &Object, program: &Body) -> Layout {
         let mut layout = Layout { slots: slots(program), ..Layout::default() };
-        // Depth first: a function's own references come before those that follow it. The stack is of instructions still to
-        // be looked at, so that a chain of functions as long as the object allows takes no frames.
+        // Depth first: a function's own references come before the functions after it. The explicit stack of
+        // pending instructions avoids recursion on long call chains.
         let mut pending = vec![program.code.iter()];
         while let Some(instructions) = pending.last_mut() {
             let Some(instruction) = instructions.next() else {
@@ -114,7 +115,7 @@ fn slots(body: &Body) -> usize {
     body.code.iter().map(|one| one.slots() as usize).sum()
 }
 
-/// The function of the object that an instruction calls or takes the address of.
+/// Returns the function of the object that an instruction calls or takes the address of.
 fn callee(instruction: &Instruction) -> Option<SubprogramId> {
     match *instruction {
         Instruction::Call(Callee::Subprogram(id))
@@ -123,7 +124,7 @@ fn callee(instruction: &Instruction) -> Option<SubprogramId> {
     }
 }
 
-/// What differs, and where.
+/// Slot and description of a difference.
 type Mismatch = (usize, &'static str);
 
 struct Look<'a> {
@@ -249,7 +250,8 @@ impl Look<'_> {
         }
     }
 
-    /// One name is one type everywhere, and two names are never the same function.
+    /// Records the type of a ksym. One name has one type everywhere, and two names are never the same
+    /// function.
     fn note_type(&mut self, id: KsymId, ty: (u32, i32)) -> Result<(), &'static str> {
         if self.found.types.iter().any(|(other, known)| *other != id && *known == ty) {
             return Err("it is what another name of the object stands for");
@@ -260,7 +262,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether an instruction with this head refers to the start of a function.
+    /// Checks that an instruction with this head refers to the start of a function.
     fn refers_to(&self, id: SubprogramId, at: usize, slot: Parts, head: Head) -> Result<(), &'static str> {
         let start = self.layout.starts.get(&id).and_then(|start| i64::try_from(*start).ok());
         let next = i64::try_from(at).ok().and_then(|at| at.checked_add(1));
@@ -277,7 +279,7 @@ impl Look<'_> {
     }
 }
 
-/// The instructions of a function without what they name.
+/// Encodes the instructions of a function without their symbolic operands.
 fn own_slots(body: &Body) -> Result<Vec<SlotBytes>, WriteError> {
     let insn = |instruction: &Instruction| match *instruction {
         Instruction::Plain(plain) => plain.insn(),
@@ -290,10 +292,10 @@ fn own_slots(body: &Body) -> Result<Vec<SlotBytes>, WriteError> {
     Ok(slots.to_vec())
 }
 
-/// Operation, registers and offset.
+/// Opcode, registers and offset.
 type Head = (u8, u8, i16);
 
-/// The parts of a slot.
+/// Fields of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Parts {
     head: Head,
@@ -314,8 +316,8 @@ fn same(own: &SlotBytes, slot: Parts) -> Result<(), &'static str> {
     if Parts::of(own) == slot { Ok(()) } else { Err("it is another instruction") }
 }
 
-/// Whether a loader makes this of an instruction that is adjusted to the kernel's types: another constant, or another offset
-/// and size of an access, or a call that no kernel takes.
+/// Checks that a loader may have produced this slot by a CO-RE adjustment: another constant, another offset
+/// and size of an access, or a call that every kernel rejects.
 fn is_adjustment(own: &SlotBytes, slot: Parts) -> Result<(), &'static str> {
     let own = Parts::of(own);
     let ((code, registers, offset), (own_code, own_registers, own_offset)) = (slot.head, own.head);
@@ -330,7 +332,7 @@ fn is_adjustment(own: &SlotBytes, slot: Parts) -> Result<(), &'static str> {
     if adjusts || slot == op::IMPOSSIBLE { Ok(()) } else { Err("it is another instruction") }
 }
 
-/// What a helper was before Linux 5.5, which made four of two.
+/// Returns the helper that libbpf substitutes on kernels before 5.5, where two helpers did the work of four.
 fn before_5_5(helper: u32) -> Option<u32> {
     let named = |name| bpf::helper_number(name) == Some(helper);
     if named("bpf_probe_read_kernel") || named("bpf_probe_read_user") {
@@ -342,7 +344,7 @@ fn before_5_5(helper: u32) -> Option<u32> {
     }
 }
 
-/// Bits of instructions. Source: include/uapi/linux/bpf.h and bpf_common.h, v6.18.
+/// Instruction opcodes and fields. Source: include/uapi/linux/bpf.h and bpf_common.h, v6.18.
 mod op {
     use super::Parts;
 
@@ -361,12 +363,12 @@ mod op {
     pub const PSEUDO_BTF_ID: u8 = 3;
     pub const PSEUDO_FUNC: u8 = 4;
     pub const PSEUDO_CALL: u8 = 1;
-    /// The registers of a call of a function of the kernel.
+    /// Register byte of a call of a kernel function (kfunc).
     pub const KFUNC_CALL: u8 = 2 << 4;
 
-    /// What takes the place of an instruction that has no meaning on the running kernel: no kernel takes it where it is
-    /// reached.
+    /// Replacement of an instruction that has no meaning on the running kernel. Kernels reject it where it is
+    /// reachable.
     pub const IMPOSSIBLE: Parts = Parts { head: (CALL, 0, 0), constant: 195_896_080 };
-    /// The numbers of helpers that take the place of functions that the running kernel does not have.
+    /// Helper numbers that libbpf substitutes for kfuncs that the running kernel does not have.
     pub const NO_KFUNC: std::ops::Range<u32> = 2_002_000_000..2_003_000_000;
 }

@@ -4,14 +4,14 @@
 //! a plugin's ELF -> read -> Object -> (a policy judges it) -> write -> canonical ELF -> libbpf
 //! ```
 //!
-//! libbpf is a loader for objects that one trusts: it follows offsets, sizes, indices, counts, flags, names and type ids
-//! wherever they lead. So it gets none that a plugin wrote. [`read`] accepts what is documented and what our compiler,
-//! clang and Aya write, and refuses the rest with a reason; [`Object`] has a place for that and for nothing else;
-//! [`write()`] makes every number of the file from it. `read(write(object)) == object`, and the same object gives the same
-//! bytes.
+//! libbpf is a loader for trusted objects: it follows offsets, sizes, indices, counts, flags, names and type
+//! ids without checking all of them. It therefore never receives an object that a plugin wrote. [`read`]
+//! accepts what is documented and what our compiler, clang and Aya write, and rejects the rest with a reason.
+//! [`Object`] can represent only accepted content. [`write()`] recomputes every number of the file.
+//! `read(write(object)) == object`, and the same object gives the same bytes.
 //!
-//! Pure: no system calls, no knowledge of the running kernel. Not here: what a policy allows, and whether a struct of the
-//! kernel has the members that the object fills in; both are the host's.
+//! Pure: no system calls, no knowledge of the running kernel. Not here: the policy, and the check that a
+//! kernel struct has the members that the object sets; both are in the host.
 
 mod error;
 mod kind;

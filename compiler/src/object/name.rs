@@ -1,26 +1,28 @@
-//! Names of a closed set of characters, which do nothing on a terminal, in a path or in a pattern.
+//! Names with a closed set of characters, which have no special meaning on a terminal, in a path or in a
+//! pattern.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::limits::MAX_NAME_BYTES;
 
-/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`, of which the first is a letter or `_`; of numeric types also spaces (`unsigned int`).
+/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`, the first of which is a letter or `_`.
+/// Names of numeric types may also have spaces (`unsigned int`).
 ///
 /// Cheap to clone: many parts of an object may share one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// Why text is no name.
+/// Reasons for the rejection of a name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NameError {
-    /// Nothing.
+    /// The name is empty.
     #[error("a name is empty")]
     Empty,
-    /// More than [`MAX_NAME_BYTES`].
+    /// The name has more than [`MAX_NAME_BYTES`] bytes.
     #[error("a name has {0} bytes; the limit is {MAX_NAME_BYTES}")]
     TooLong(usize),
-    /// A character outside of the set, or a digit or dot at the start.
+    /// The name has a character outside the set, or starts with a digit or dot.
     #[error(
         "the name `{0}` has characters other than letters, digits, `_` and `.`, or does not begin with a letter or `_`"
     )]
@@ -28,7 +30,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// The name of a map, a program, a variable, a function or variable of the kernel.
+    /// Creates the name of a map, a program, a variable, a function or variable of the kernel.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -39,7 +41,7 @@ impl Name {
         Name::suffix(text)
     }
 
-    /// The part of the name of a section after a dot, which may begin with any character of the set.
+    /// Creates the suffix of a section name, which may begin with any character of the set.
     ///
     /// # Errors
     /// See [`NameError`].
@@ -51,7 +53,7 @@ impl Name {
         Ok(Name(text.into()))
     }
 
-    /// As [`Name::new`], from bytes of a file.
+    /// Creates a name like [`Name::new`], from bytes of a file.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Name, NameError> {
         check_length(bytes)?;
         match std::str::from_utf8(bytes) {
@@ -60,18 +62,20 @@ impl Name {
         }
     }
 
-    /// The name of a type, a member, a parameter, an enumerator or a subprogram.
+    /// Creates the name of a type, a member, a parameter, an enumerator or a subprogram.
     ///
-    /// Rust's have characters that the kernel refuses (`Option<u32>`, `{closure#0}`, `_ZN4$LT$..`). They mean nothing to
-    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit or dot at the start.
+    /// Rust's names have characters that the kernel rejects (`Option<u32>`, `{closure#0}`, `_ZN4$LT$..`).
+    /// They have no meaning to the kernel, so each printable ASCII character outside the set becomes `_`, as
+    /// does a digit or dot at the start.
     ///
     /// # Errors
-    /// See [`NameError`]: control characters and bytes outside of ASCII are refused here, too.
+    /// See [`NameError`]: control characters and bytes outside ASCII are rejected here, too.
     pub(super) fn sanitised(bytes: &[u8]) -> Result<Name, NameError> {
         clean(bytes, |byte| is_name_byte(byte).then_some(byte))
     }
 
-    /// The name of an integer or floating-point type, which may have spaces inside: `long unsigned int`.
+    /// Creates the name of an integer or floating-point type, which may have spaces inside: `long unsigned
+    /// int`.
     ///
     /// # Errors
     /// As [`Name::sanitised`].
@@ -79,7 +83,7 @@ impl Name {
         clean(bytes, |byte| (is_name_byte(byte) || byte == b' ').then_some(byte))
     }
 
-    /// The text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -122,10 +126,10 @@ const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')
 }
 
-/// Longest text of a file that a message quotes.
+/// Maximum number of characters that a message quotes from a file.
 const QUOTED_CHARACTERS: usize = 64;
 
-/// Text of a file for a message: cut, with control characters and what is not ASCII as escapes.
+/// Prepares text of a file for a message: truncated, with control and non-ASCII characters escaped.
 pub(super) fn visible(text: &str) -> String {
     let mut quoted: String = text.chars().take(QUOTED_CHARACTERS).flat_map(char::escape_default).collect();
     if text.chars().nth(QUOTED_CHARACTERS).is_some() {
@@ -134,12 +138,12 @@ pub(super) fn visible(text: &str) -> String {
     quoted
 }
 
-/// A source line, or the name of a source file: cut, control characters become spaces.
+/// Prepares a source line or file name: truncated, with spaces for control characters.
 pub(super) fn source_text(bytes: &[u8], limit: usize) -> Arc<str> {
     let text = String::from_utf8_lossy(bytes.get(..limit).unwrap_or(bytes));
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     let mut clean: String = clean.collect();
-    // A character that was cut in two has become one of three bytes.
+    // A character cut in two was replaced by one of three bytes.
     while clean.len() > limit {
         clean.pop();
     }

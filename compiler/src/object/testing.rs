@@ -1,19 +1,19 @@
-//! Changed objects for tests: a mutator that knows the format, and what must hold for whatever it makes.
+//! Mutated objects for tests: a format-aware mutator, and invariants that hold for every mutant.
 //!
-//! A seed gives the same mutants everywhere. Public for a harness that also gives them to libbpf.
+//! A seed gives the same mutants everywhere. Public for a harness that also passes them to libbpf.
 
 use super::{read, write};
 
-/// Which part of an object a mutant differs in.
+/// Part of an object that a mutation changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
     /// The header of the file or of a section.
     Header,
-    /// A symbol.
+    /// An entry of the symbol table.
     Symbol,
-    /// A relocation.
+    /// An entry of a relocation section.
     Relocation,
-    /// The records of `.BTF` from which maps are made, and `.maps` itself.
+    /// The `.BTF` records that define maps, and `.maps` itself.
     Map,
     /// Another record of `.BTF`.
     Type,
@@ -23,16 +23,16 @@ pub enum Part {
     Ext,
     /// The last table of `.BTF.ext`: CO-RE records.
     Core,
-    /// Instructions.
+    /// Instructions of a function.
     Code,
-    /// Other content.
+    /// Content of other sections.
     Data,
-    /// Bytes were inserted, removed or copied somewhere.
+    /// The length: bytes inserted, removed or copied.
     Shape,
 }
 
 impl Part {
-    /// All parts.
+    /// All parts, in the order of declaration.
     pub const ALL: [Part; 11] = [
         Part::Header,
         Part::Symbol,
@@ -48,8 +48,8 @@ impl Part {
     ];
 }
 
-/// How often a part is changed: records that are rarely still sound when they are changed more often, so that of what is
-/// accepted each part has a share.
+/// Weights of the parts by repetition. Records that rarely stay valid are mutated more often, so that every
+/// part has a share of the accepted mutants.
 const OFTEN: [Part; 19] = [
     Part::Header,
     Part::Symbol,
@@ -73,7 +73,7 @@ const OFTEN: [Part; 19] = [
 ];
 
 impl Part {
-    /// Bytes between two fields of the same meaning.
+    /// Returns the distance in bytes between two fields of the same meaning.
     fn record_bytes(self) -> usize {
         match self {
             Part::Header => 64,
@@ -86,28 +86,28 @@ impl Part {
     }
 }
 
-/// A range of an object's bytes.
+/// Byte range of a part.
 struct PartRange {
     part: Part,
     start: usize,
     end: usize,
 }
 
-/// Makes mutants.
+/// Deterministic generator of mutants.
 #[derive(Debug, Clone)]
 pub struct Mutator {
     state: u64,
 }
 
 impl Mutator {
-    /// A mutator with a seed.
+    /// Creates a mutator with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Mutator {
-        // Zero is the one state that does not change.
+        // Zero is the fixed point of xorshift.
         Mutator { state: seed ^ 0x9e37_79b9_7f4a_7c15 }
     }
 
-    /// A mutant of an object, with the part that was changed first.
+    /// Returns a mutant of an object, and the part that was changed first.
     pub fn mutate(&mut self, object: &[u8]) -> (Vec<u8>, Part) {
         let mut mutant = object.to_vec();
         let ranges = ranges(object);
@@ -124,7 +124,7 @@ impl Mutator {
         }
         match first {
             Some(part) => (mutant, part),
-            // The object has none of the parts that were chosen.
+            // The object has none of the chosen parts.
             None => {
                 self.reshape(&mut mutant);
                 (mutant, Part::Shape)
@@ -132,7 +132,7 @@ impl Mutator {
         }
     }
 
-    /// Changes a number of a range.
+    /// Changes a number in a range.
     fn change(&mut self, mutant: &mut [u8], range: &PartRange) {
         const NUMBERS: [u32; 20] = [
             0,
@@ -158,7 +158,7 @@ impl Mutator {
         ];
         let Some(bytes) = mutant.get_mut(range.start..range.end) else { return };
         let at = self.below(bytes.len());
-        // A number of another record of the table is more often one that is accepted.
+        // A number copied from another record of the table is accepted more often.
         let other = self.below(bytes.len() / range.part.record_bytes()) * range.part.record_bytes();
         let other = other + at % range.part.record_bytes() / 4 * 4;
         let borrowed = bytes.get(other..).and_then(|rest| rest.first_chunk::<4>()).copied();
@@ -187,7 +187,7 @@ impl Mutator {
         }
     }
 
-    /// Inserts, removes, cuts off or copies bytes.
+    /// Inserts, removes, truncates or copies bytes.
     fn reshape(&mut self, mutant: &mut Vec<u8>) {
         let at = self.below(mutant.len());
         let count = *self.choose(&[1usize, 4, 8, 12, 16, 24, 64]).unwrap_or(&1);
@@ -213,7 +213,7 @@ impl Mutator {
         from.get(self.below(from.len()))
     }
 
-    /// A number below another one; 0 below 0. Source: Marsaglia, "Xorshift RNGs" (2003).
+    /// Returns a number below `limit`; 0 if `limit` is 0. Source: Marsaglia, "Xorshift RNGs" (2003).
     fn below(&mut self, limit: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -222,7 +222,7 @@ impl Mutator {
     }
 }
 
-/// The parts of an object, as far as its headers can be followed.
+/// Returns the parts of an object, as far as its headers are valid.
 fn ranges(object: &[u8]) -> Vec<PartRange> {
     let word = |at: usize| Some(u32::from_le_bytes(*object.get(at..)?.first_chunk()?) as usize);
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*object.get(at..)?.first_chunk()?)));
@@ -248,7 +248,8 @@ fn ranges(object: &[u8]) -> Vec<PartRange> {
             (9, _) => push(Part::Relocation, start, end),
             (_, b".BTF") => {
                 let types = start + 24 + word(start + 12).unwrap_or_default().min(size);
-                // Definitions of maps are the last types of our compiler's objects, and among the first of clang's.
+                // Map definitions are the last types of our compiler's objects, and among the first of
+                // clang's.
                 let middle = start + (types - start) / 2;
                 push(Part::Header, start, start + 24);
                 push(Part::Type, start + 24, middle);
@@ -269,10 +270,11 @@ fn ranges(object: &[u8]) -> Vec<PartRange> {
     found
 }
 
-/// Whether the reader accepts bytes; what it accepts is written, read again unchanged, and written the same again.
+/// Returns whether the reader accepts the bytes. An accepted object must be written and read again unchanged,
+/// and written the same again.
 ///
 /// # Errors
-/// What did not hold.
+/// The violated invariant.
 pub fn check(bytes: &[u8]) -> Result<bool, String> {
     let Ok(object) = read(bytes) else { return Ok(false) };
     let written = write(&object).map_err(|error| format!("cannot be written: {error}"))?;

@@ -58,7 +58,7 @@ impl Parser<'_> {
         self.string_bytes(span).first().copied().unwrap_or(0)
     }
 
-    /// The rest of an array literal: literals and enumerators, without a trailing comma.
+    /// Parses the rest of an array literal: literals and enumerators, without a trailing comma.
     fn array_elements(&mut self) -> Parsed<Vec<Expr>> {
         let mut elements = Vec::new();
         if self.eat_punct(Punct::CloseBracket) {
@@ -106,7 +106,7 @@ impl Parser<'_> {
         Ok(Expr { kind, span: start.to(self.last_span()) })
     }
 
-    /// `{ a: 1 }` behind the name of a struct.
+    /// Parses `{ a: 1 }` after the name of a struct.
     pub(super) fn struct_literal(&mut self, module: Option<Ident>, name: Ident) -> Parsed<ExprKind> {
         let open = self.advance().span;
         let (fields, close) = self.enclosed(|parser| {

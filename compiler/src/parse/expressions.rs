@@ -15,7 +15,7 @@ impl Parser<'_> {
         self.deeper(|parser| parser.binary(1))
     }
 
-    /// What may bound a range: everything but `||`, `&&` and comparisons.
+    /// Parses the end of a range: everything but `||`, `&&` and comparisons.
     pub(super) fn range_end(&mut self) -> Parsed<Expr> {
         self.deeper(|parser| parser.binary(BinaryOp::Or.level()))
     }
@@ -41,7 +41,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// The operator here and how many tokens it takes. Nothing if an assignment follows it.
+    /// Returns the operator at this token and its number of tokens; none if an assignment follows it.
     fn binary_op(&self) -> Option<(BinaryOp, usize)> {
         let TokenKind::Punct(punct) = self.kind() else { return None };
         let next_joined = |count, punct| self.joined_ahead(count, punct);
@@ -73,8 +73,8 @@ impl Parser<'_> {
         (!assigns).then_some((op, tokens))
     }
 
-    /// A line that begins with `*p =` is a store through a pointer, not a product. Looks at tokens only: the operand
-    /// may hold whole blocks, which are not worth reading twice.
+    /// Whether a line begins with `*p =`, which is a store through a pointer, not a product. Looks at tokens
+    /// only: the operand may contain whole blocks, which would be parsed twice.
     pub(super) fn starts_store(&self) -> bool {
         if !self.at_punct(Punct::Star) || !self.item().starts_line || self.enclosed > 0 {
             return false;
@@ -100,7 +100,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Where the brackets that open `ahead` tokens from here are closed again.
+    /// Returns how many tokens ahead the token after the matching closing bracket is; the bracket opens
+    /// `ahead` tokens from here.
     fn after_brackets(&self, mut ahead: usize) -> usize {
         let mut open = 0u32;
         loop {
@@ -117,7 +118,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Warns where a line goes on with the statement above although it looks like a new one.
+    /// Warns where a line continues the statement above although it looks like a new one.
     fn warn_continuation(&mut self) {
         let item = self.item();
         let surprising = matches!(
@@ -147,7 +148,8 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    /// The word is not reserved: at the start of a line it may be a variable, but not before a type.
+    /// Whether `as` starts a cast. The word is not reserved: at the start of a line it may be a variable, but
+    /// not before a type.
     fn at_cast(&self) -> bool {
         let next = self.ahead(1);
         let before_type = !next.starts_line && matches!(next.kind, TokenKind::Ident | TokenKind::Keyword(_));
@@ -178,7 +180,7 @@ impl Parser<'_> {
             let TokenKind::Punct(punct) = self.kind() else { return Ok(expr) };
             let start = expr.span;
             let kind = match punct {
-                // `..` is a range, not a member.
+                // `..` belongs to a range, not to a member.
                 Punct::Dot if self.punct_ahead(1, Punct::Dot) => return Ok(expr),
                 Punct::Dot | Punct::Arrow => {
                     self.check_base_since_011(&expr);
@@ -202,7 +204,8 @@ impl Parser<'_> {
         }
     }
 
-    /// In 0.1.1 an index, a struct literal and a match end an expression; `m[k].f += e` alone it reads.
+    /// Refuses, in strict mode, a base that 0.1.1 cannot parse: there an index, a struct literal and a match
+    /// end an expression. It only accepts `m[k].f += e`.
     fn check_base_since_011(&mut self, base: &Expr) {
         let entry = matches!(&base.kind, ExprKind::Index(map, _) if matches!(map.kind, ExprKind::Name(_)))
             && self.at_punct(Punct::Dot)
@@ -212,7 +215,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `.name` or `->name`, and `module.S { ... }`.
+    /// Parses `.name` or `->name`, and `module.S { ... }`.
     fn member(&mut self, base: Expr, arrow: bool) -> Parsed<ExprKind> {
         self.advance();
         if let (ExprKind::Name(module), false, true) = (&base.kind, arrow, self.struct_literal_follows()) {

@@ -52,7 +52,7 @@ impl Parser<'_> {
         Ok(ItemKind::Global(Global { flags, pin, local, name, ty, init }))
     }
 
-    /// A type, or one of the maps that are written without `<`.
+    /// Parses a type, or a map kind that is written without `<`.
     fn global_type(&mut self) -> Parsed<TypeExpr> {
         if self.ident_ahead(0, "map") && self.punct_ahead(1, Punct::Less) {
             self.report(

@@ -62,7 +62,7 @@ impl Parser<'_> {
 
     fn no_declaration<T>(&mut self) -> Parsed<T> {
         if self.at_punct(Punct::CloseBrace) && self.unclosed_at.is_some() {
-            // The end of a block that was taken for one never closed.
+            // This brace ends a block that was already reported as unclosed.
             return Err(Unreadable);
         }
         let hint = match self.spelling(self.span()).as_str() {
@@ -158,7 +158,7 @@ impl Parser<'_> {
         Ok(ItemKind::Struct { attributes, name, fields: self.fields("struct")? })
     }
 
-    /// Fields with a type and perhaps a default.
+    /// Parses fields with a type and an optional default.
     fn fields(&mut self, what: &str) -> Parsed<Vec<FieldDecl>> {
         self.expect_punct(Punct::OpenBrace)?;
         let (fields, _) = self.list(Punct::CloseBrace, |parser| {
@@ -179,7 +179,8 @@ impl Parser<'_> {
         Ok(fields)
     }
 
-    /// A literal with an optional sign: the default of a field, a static field. Anything else is reported as told.
+    /// Parses a literal with an optional sign: the default of a field, or a static field. Reports anything
+    /// else with `code` and the text `otherwise`.
     fn literal(&mut self, code: u16, otherwise: &str) -> Parsed<Expr> {
         let value = self.expr()?;
         if let ExprKind::Unary(UnaryOp::Neg, _) = value.kind {
@@ -245,7 +246,7 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::Fn)?;
         let name = self.ident("the name of the function")?;
         let Ok((params, ret)) = self.signature() else {
-            // What is wrong in the body is wrong whatever the head says.
+            // Errors in the body are independent of errors in the head.
             self.skip_to_body()?;
             self.block()?;
             return Err(Unreadable);
@@ -314,7 +315,7 @@ impl Parser<'_> {
     }
 }
 
-/// A literal, perhaps with a sign.
+/// Whether an expression is a literal, with or without a sign.
 fn is_literal(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Int(_)

@@ -1,8 +1,8 @@
 //! The parser: tokens to a syntax tree. Recursive descent, one file per area of the grammar.
 //!
-//! It always gives a tree, plus diagnostics. A declaration or statement that cannot be read is left out, and reading
-//! goes on at the next one, so that several independent errors are found in one run. Line ends have no meaning, but
-//! where a line continues the one above in a surprising way a warning says so.
+//! It always returns a tree, plus diagnostics. A declaration or statement with a syntax error is left out,
+//! and parsing continues at the next one, so that one run reports several independent errors. Line ends have
+//! no meaning, but a warning reports a line that continues the one above in a surprising form.
 
 mod atoms;
 mod expressions;
@@ -20,23 +20,25 @@ use crate::lex::{Keyword, Punct, Token, TokenKind, literal};
 use crate::source::Span;
 use tokens::Item;
 
-/// Blocks, parentheses and types may nest this deep. Guards the parser's own stack and that of every later stage.
+/// Maximum nesting depth of blocks, parentheses and types. Guards the stack of the parser and of every later
+/// stage.
 const MAX_DEPTH: u32 = 64;
 
-/// So many operators may follow each other in one expression, so many `else if` each other: `a + b + c` is as deep a
-/// tree as `((a))`.
+/// Maximum number of operators in a row in one expression, and of `else if` in a row: `a + b + c` is as deep
+/// a tree as `((a))`.
 const MAX_CHAIN: u32 = 256;
 
-/// A declaration, statement or expression that could not be read; the reason is reported.
+/// Error value for a declaration, statement or expression that cannot be parsed; the reason is already
+/// reported.
 #[derive(Debug)]
 struct Unreadable;
 
 type Parsed<T> = Result<T, Unreadable>;
 
-/// How to read.
+/// Options of the parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Refuse what KernelScript 0.1.1 cannot read.
+    /// Rejects whatever KernelScript 0.1.1 cannot parse.
     pub strict_011: bool,
 }
 
@@ -46,15 +48,15 @@ struct Parser<'a> {
     tokens: tokens::Tokens,
     at: usize,
     depth: u32,
-    /// How deep the operators of the expression read last nest, beyond what `depth` counts.
+    /// The operator depth of the expression parsed last, beyond the levels that `depth` counts.
     chain: u32,
-    /// Inside parentheses or brackets, where a line end is no surprise.
+    /// Nonzero inside parentheses or brackets, where a line end is no surprise.
     enclosed: u32,
-    /// Inside a type behind `as`.
+    /// Set inside a type after `as`.
     in_cast: bool,
-    /// That the file ends too early was reported, or follows from something reported.
+    /// Set when the premature end of the file was reported, or follows from an error already reported.
     ended: bool,
-    /// The token before which an open block was reported.
+    /// The index of the token before which an unclosed block was reported; none before that.
     unclosed_at: Option<usize>,
     diagnostics: Diagnostics,
 }
@@ -64,7 +66,7 @@ pub fn parse(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) -> Fi
     parse_with(tokens, text, Options::default(), diagnostics)
 }
 
-/// Parses the tokens of a file as the options say.
+/// Parses the tokens of a file with options.
 pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: &mut Diagnostics) -> File {
     if options.strict_011 {
         strict::report_semicolons(tokens, diagnostics);
@@ -105,7 +107,7 @@ impl Parser<'_> {
         self.item().span
     }
 
-    /// The span of the token before this one.
+    /// Returns the span of the token before this one.
     fn last_span(&self) -> Span {
         self.tokens.items[self.at.saturating_sub(1)].span
     }
@@ -136,7 +138,7 @@ impl Parser<'_> {
         self.ahead(count).kind == TokenKind::Punct(punct)
     }
 
-    /// The same, with nothing before it.
+    /// Whether `punct` stands `count` tokens ahead and touches the token before it.
     fn joined_ahead(&self, count: usize, punct: Punct) -> bool {
         self.punct_ahead(count, punct) && self.ahead(count).joined
     }
@@ -198,7 +200,7 @@ impl Parser<'_> {
         self.unexpected(what)
     }
 
-    /// A field's name: an identifier, or the word `type`.
+    /// Parses a field's name: an identifier, or the word `type`.
     fn field_name(&mut self) -> Parsed<Ident> {
         if self.at_keyword(Keyword::Type) {
             return Ok(Ident { name: "type".into(), span: self.advance().span });
@@ -216,11 +218,11 @@ impl Parser<'_> {
 
     fn string_bytes(&self, span: Span) -> Vec<u8> {
         let quoted = &self.text[span.range()];
-        // A literal that is not closed has no second quote.
+        // An unclosed literal has no second quote.
         literal::unescape(quoted.get(1..quoted.len() - 1).unwrap_or_default()).bytes
     }
 
-    /// An integer literal, with a sign if `signed`.
+    /// Parses an integer literal, with a sign if `signed`.
     fn int(&mut self, what: &str, signed: bool) -> Parsed<IntLit> {
         let first = self.span();
         let negative = signed && self.eat_punct(Punct::Minus);
@@ -232,7 +234,7 @@ impl Parser<'_> {
         Ok(IntLit { value: self.int_value(span), negative, span: first.to(span) })
     }
 
-    /// Digits that run into a name are one wrong number, not a number and a name.
+    /// Reports digits that run into a name: they are one wrong number, not a number and a name.
     fn check_number_ends(&mut self) -> Parsed<()> {
         let (number, next) = (self.item(), self.ahead(1));
         if !next.joined || !matches!(next.kind, TokenKind::Ident | TokenKind::Keyword(_)) {
@@ -263,7 +265,7 @@ impl Parser<'_> {
         String::from_utf8_lossy(&self.text[span.range()]).into_owned()
     }
 
-    /// The doc comment above the token here.
+    /// Returns the doc comment above this token.
     fn docs(&self) -> Option<String> {
         let docs = &self.tokens.docs;
         let found = docs.binary_search_by_key(&self.at, |(at, _)| *at).ok()?;
@@ -274,12 +276,13 @@ impl Parser<'_> {
         self.diagnostics.report(diagnostic);
     }
 
-    /// Reports that something else stands here.
+    /// Reports a token other than the expected one.
     fn unexpected<T>(&mut self, expected: &str) -> Parsed<T> {
         self.unexpected_because(expected, None)
     }
 
-    /// Reports that something else stands here, with a help. Nothing if that follows from an error already reported.
+    /// Reports a token other than the expected one, with a help text. Reports nothing if that follows from an
+    /// earlier error.
     fn unexpected_because<T>(&mut self, expected: &str, help: Option<&str>) -> Parsed<T> {
         let item = self.item();
         let taken = self.at > 0 && self.tokens.items[self.at - 1].open;
@@ -303,7 +306,7 @@ impl Parser<'_> {
         Err(Unreadable)
     }
 
-    /// What a habit from another language may explain about the token here.
+    /// Returns a hint for a token that is a habit from another language.
     fn habit(&self) -> Option<&'static str> {
         let TokenKind::Punct(punct) = self.kind() else { return None };
         let next = self.ahead(1);
@@ -327,12 +330,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the two tokens before this one are those of a range.
+    /// Whether the two tokens before this one are the dots of a range.
     fn after_range(&self) -> bool {
         self.tokens.items[self.at - 2..self.at].iter().all(|item| item.kind == TokenKind::Punct(Punct::Dot))
     }
 
-    /// Takes the `;` between statements or declarations, if there are any.
+    /// Skips any `;` between statements or declarations.
     fn eat_semicolons(&mut self) {
         while self.eat_punct(Punct::Semicolon) {}
     }
@@ -349,7 +352,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Gives up on the file: what follows is inside of what nests too deep.
+    /// Abandons the rest of the file: it lies inside the text that nests too deep.
     fn too_deep<T>(&mut self, span: Span, text: String) -> Parsed<T> {
         self.report(Diagnostic::error(201, span, text));
         self.at = self.tokens.items.len() - 1;
@@ -357,7 +360,7 @@ impl Parser<'_> {
         Err(Unreadable)
     }
 
-    /// Counts one more operator around what the expression so far holds.
+    /// Counts one more operator around the current expression, and reports an error above [`MAX_CHAIN`].
     fn link(&mut self) -> Parsed<()> {
         self.chain += 1;
         if self.chain > MAX_CHAIN {
@@ -375,7 +378,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Items separated by commas, up to `close`, which is taken. One comma may trail.
+    /// Parses items separated by commas up to and including `close`. One trailing comma is allowed.
     fn list<T>(
         &mut self,
         close: Punct,

@@ -1,11 +1,11 @@
-//! Going on after what could not be read: at the next statement or declaration, so that nothing is reported twice.
+//! Error recovery: continues at the next statement or declaration, so that no error is reported twice.
 
 use super::{Parsed, Parser, Unreadable};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 use crate::source::Span;
 
-/// The words that begin a declaration.
+/// Keywords that begin a declaration.
 const DECLARATIONS: &[Keyword] = &[
     Keyword::Include,
     Keyword::Import,
@@ -22,7 +22,7 @@ const DECLARATIONS: &[Keyword] = &[
     Keyword::Impl,
 ];
 
-/// The words that begin a statement.
+/// Keywords that begin a statement.
 const STATEMENTS: &[Keyword] = &[
     Keyword::Var,
     Keyword::Const,
@@ -39,7 +39,7 @@ const STATEMENTS: &[Keyword] = &[
 ];
 
 impl Parser<'_> {
-    /// A line begins here like a declaration.
+    /// Whether a line begins here in the form of a declaration.
     fn starts_declaration(&self) -> bool {
         self.item().starts_line
             && match self.kind() {
@@ -55,7 +55,8 @@ impl Parser<'_> {
             && self.punct_ahead(2, Punct::Colon)
     }
 
-    /// A declaration at the very start of a line that cannot stand inside a block: the block before was not closed.
+    /// Whether a declaration that cannot stand inside a block begins at the very start of a line: the block
+    /// before was not closed.
     pub(super) fn leaves_blocks(&self) -> bool {
         self.item().flush
             && match self.kind() {
@@ -77,8 +78,8 @@ impl Parser<'_> {
         matches!(self.kind(), TokenKind::Keyword(keyword) if STATEMENTS.contains(&keyword))
     }
 
-    /// Goes on at the next declaration after the one that began with token `start`. After one at the start of a line
-    /// it is another one there: a `var` further right is part of what could not be read.
+    /// Skips to the next declaration after the one that began with token `start`. If that one was at the
+    /// start of a line, the next one must be, too: a `var` further right is part of the text with the error.
     pub(super) fn skip_declaration(&mut self, start: usize) {
         if self.at == start {
             self.advance();
@@ -99,8 +100,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes on at the next statement after the one that began with token `start`. Never beyond the `}` that closes the
-    /// block of that statement.
+    /// Skips to the next statement after the one that began with token `start`, but never beyond the `}` that
+    /// closes the block of that statement.
     pub(super) fn skip_statement(&mut self, start: usize) {
         let mut open = self.open_braces(start);
         if self.at == start && !self.at_punct(Punct::OpenBrace) {
@@ -121,7 +122,7 @@ impl Parser<'_> {
         }
     }
 
-    /// How many braces were opened and not closed between token `start` and here.
+    /// Returns the number of braces that were opened and not closed between token `start` and here.
     fn open_braces(&self, start: usize) -> usize {
         self.tokens.items[start..self.at].iter().fold(0, |open: usize, item| match item.kind {
             TokenKind::Punct(Punct::OpenBrace) => open + 1,
@@ -130,8 +131,8 @@ impl Parser<'_> {
         })
     }
 
-    /// After a head (`if (...)`, a function's first line) that could not be read: goes to the `{` of its body, if that
-    /// stands on the same line.
+    /// After a head (`if (...)`, a function's first line) with a syntax error: skips to the `{` of its body,
+    /// if that stands on the same line.
     pub(super) fn skip_to_body(&mut self) -> Parsed<()> {
         let mut ahead = 0;
         loop {
@@ -147,7 +148,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether the block that began at `open` cannot be closed any more; says so once.
+    /// Whether the block that began at `open` can no longer be closed; reports that once.
     pub(super) fn is_unclosed(&mut self, open: Span) -> bool {
         if !self.at_end() && !self.leaves_blocks() {
             return false;

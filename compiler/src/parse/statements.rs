@@ -9,10 +9,10 @@ use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 use crate::source::Span;
 
-/// What takes the place of a declaration in C.
+/// Help text for a declaration in the syntax of C.
 const C_DECLARATION: &str = "`var name: type = value` declares a variable";
 
-/// Words that begin a declaration in C.
+/// Type names that begin a declaration in C.
 pub(super) const C_TYPES: &[&str] = &[
     "int", "unsigned", "signed", "long", "short", "float", "double", "auto", "static", "volatile",
     "register", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
@@ -117,7 +117,7 @@ impl Parser<'_> {
         self.unexpected_because("a statement", Some(help))
     }
 
-    /// A statement of another language. Its words may be names, so what follows decides.
+    /// Reports a statement of another language. Its keyword may be a name here, so the next tokens decide.
     fn refuse_foreign_keyword(&mut self) -> Parsed<()> {
         let (keyword, next) = (self.span(), self.ahead(1));
         let block = next.kind == TokenKind::Punct(Punct::OpenBrace) && !self.punct_ahead(3, Punct::Colon);
@@ -153,7 +153,7 @@ impl Parser<'_> {
         Err(Unreadable)
     }
 
-    /// Whether a `{` follows the parentheses after the word here.
+    /// Whether a `{` follows the parentheses after this word.
     fn block_after_parentheses(&self) -> bool {
         let (mut open, mut ahead) = (0u32, 1);
         loop {
@@ -170,7 +170,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the block of `loop { ... }` or `do { ... } while (...)` for the errors in it.
+    /// Parses the block of `loop { ... }` or `do { ... } while (...)` only to report the errors in it.
     fn skip_foreign_loop(&mut self) {
         self.advance();
         if self.block().is_ok() && self.eat_keyword(Keyword::While) {
@@ -221,7 +221,7 @@ impl Parser<'_> {
         Ok(StmtKind::Return(Some(self.expr()?)))
     }
 
-    /// `( ... )` after a statement's word. If it cannot be read, the body still is.
+    /// Parses `( ... )` after a statement's keyword. If that fails, the body is still parsed.
     fn head<T>(
         &mut self,
         inner: impl FnOnce(&mut Self) -> Parsed<T>,
@@ -257,7 +257,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An `if` with all its `else if`, which are read in a row: many of them are no deep text.
+    /// Parses an `if` with all its `else if` in a loop, not by recursion: a long chain is not deep.
     fn if_stmt(&mut self) -> Parsed<If> {
         let mut branches = Vec::new();
         let mut last = None;
@@ -392,12 +392,12 @@ impl Parser<'_> {
         }
     }
 
-    /// The assignment operator here and how many tokens it takes.
+    /// Returns the assignment operator at this token and its number of tokens.
     pub(super) fn assign_op(&self) -> Option<(Option<BinaryOp>, usize)> {
         self.assign_op_ahead(0)
     }
 
-    /// The same, some tokens ahead.
+    /// Returns the assignment operator `ahead` tokens from here and its number of tokens.
     pub(super) fn assign_op_ahead(&self, ahead: usize) -> Option<(Option<BinaryOp>, usize)> {
         let TokenKind::Punct(punct) = self.ahead(ahead).kind else { return None };
         let next = |count, punct| self.joined_ahead(ahead + count, punct);
@@ -418,12 +418,12 @@ impl Parser<'_> {
     }
 }
 
-/// What stands between the parentheses of a `for`.
+/// The text between the parentheses of a `for`.
 enum ForHead {
-    /// `name in start..end`.
+    /// A range: `name in start..end`.
     Range(Ident, Expr, Expr),
     /// `key, value in over`.
     Each(Ident, Ident, Expr),
-    /// Something else.
+    /// A head with a syntax error, already reported; the tree has a `while` with this condition instead.
     Unread(Expr),
 }

@@ -1,4 +1,4 @@
-//! What KernelScript 0.1.1 cannot read, refused if the options say so.
+//! Strict mode: rejects the syntax that KernelScript 0.1.1 cannot parse.
 
 use super::Parser;
 use crate::ast::{Expr, ExprKind};
@@ -7,12 +7,12 @@ use crate::lex::{Punct, Token, TokenKind};
 use crate::source::Span;
 
 impl Parser<'_> {
-    /// Refuses, in strict mode, what was read at `span`; reading goes on.
+    /// Rejects, in strict mode, the syntax at `span`; parsing continues.
     pub(super) fn since_011(&mut self, span: Span, what: &str) {
         self.since_011_as(201, span, what);
     }
 
-    /// The same under a code of its own.
+    /// Rejects, in strict mode, the syntax at `span` with a diagnostic code of its own.
     pub(super) fn since_011_as(&mut self, code: u16, span: Span, what: &str) {
         if self.options.strict_011 {
             self.report(
@@ -34,7 +34,7 @@ pub(super) fn report_semicolons(tokens: &[Token], diagnostics: &mut Diagnostics)
     }
 }
 
-/// Whether 0.1.1's grammar has this as `primary`.
+/// Whether 0.1.1's grammar derives this expression from `primary`.
 pub(super) fn is_primary(expr: &Expr) -> bool {
     matches!(
         expr.kind,

@@ -1,36 +1,37 @@
-//! The tokens that mean something, and what stood around each of them.
+//! Tokens without blanks and comments, each with the layout around it.
 
 use crate::lex::{LexError, Punct, Token, TokenKind};
 use crate::source::Span;
 
-/// A token that means something, and how it stands.
+/// A token other than a blank or comment, and its layout.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub kind: TokenKind,
     pub span: Span,
-    /// The first token of its line.
+    /// Whether it is the first token of its line.
     pub starts_line: bool,
-    /// Nothing stands between it and the token before.
+    /// Whether it directly follows the token before it.
     pub joined: bool,
-    /// It stands at the very start of a line.
+    /// Whether it stands in the first column.
     pub flush: bool,
-    /// The scanner reported something before it on its line.
+    /// Whether the scanner reported an error before it on its line.
     pub suspect: bool,
-    /// A string that is not closed, and has taken what follows it on its line.
+    /// Whether it is an unclosed string, which includes the rest of its line.
     pub open: bool,
 }
 
-/// What the parser reads.
+/// The input of the parser.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     pub items: Vec<Item>,
     /// The `///` lines directly above a token, with its index, in order.
     pub docs: Vec<(usize, String)>,
-    /// A string is not closed.
+    /// Whether a string is not closed.
     pub open_string: bool,
 }
 
-/// Takes out blanks, comments and stray characters (which the scanner reports). For KernelScript 0.1.1 a `;` is one of these.
+/// Removes blanks, comments and stray characters (which the scanner reports). For KernelScript 0.1.1 a `;` is
+/// a stray character.
 pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tokens {
     let mut found = Tokens { items: Vec::with_capacity(tokens.len() / 2 + 1), ..Tokens::default() };
     let (mut starts_line, mut joined, mut flush, mut suspect) = (true, false, true, false);
@@ -45,7 +46,7 @@ pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tok
                 docs.comment(&text[token.span.range()], starts_line);
                 (joined, flush) = (false, false);
             }
-            // The byte order mark.
+            // A byte order mark is no blank: the first token stays in the first column.
             TokenKind::Blank if token.span.start == 0 && text[0] == 0xef => {}
             TokenKind::Blank => (joined, flush) = (false, false),
             TokenKind::Error(LexError::Stray) => (joined, flush, suspect) = (false, false, true),
@@ -69,7 +70,7 @@ pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tok
     found
 }
 
-/// A broken literal, which the scanner reports, still stands where a literal was meant.
+/// Returns the kind of literal that a broken one, which the scanner reports, was meant to be.
 fn intended(kind: TokenKind) -> TokenKind {
     match kind {
         TokenKind::Error(LexError::OpenString) => TokenKind::Str,
@@ -82,7 +83,7 @@ fn intended(kind: TokenKind) -> TokenKind {
 #[derive(Debug, Default)]
 struct DocLines {
     lines: Vec<String>,
-    /// The line that ends now has something on it.
+    /// Whether the current line has a token or comment on it.
     filled: bool,
 }
 
@@ -104,7 +105,7 @@ impl DocLines {
         }
     }
 
-    /// The lines above the token that stands here.
+    /// Returns and clears the lines directly above the current token.
     fn take(&mut self) -> Option<String> {
         self.filled = true;
         let lines = std::mem::take(&mut self.lines);

@@ -5,7 +5,7 @@ use crate::ast::{Ident, Size, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 
-/// Maps that belong to a kernel object and have no size of their own.
+/// Map kinds whose values belong to a kernel object and that have no size of their own.
 const STORAGE: &[&str] = &["task_storage", "inode_storage", "sk_storage", "cgroup_storage"];
 
 impl Parser<'_> {
@@ -56,7 +56,7 @@ impl Parser<'_> {
         Ok(TypeExprKind::Fn(params, Box::new(self.type_expr()?)))
     }
 
-    /// A type that begins with a name: `T`, `module.T`, `kind<...>(N)`.
+    /// Parses a type that begins with a name: `T`, `module.T`, `kind<...>(N)`.
     fn named_type(&mut self) -> Parsed<TypeExprKind> {
         let name = self.ident("a type")?;
         if self.at_punct(Punct::Less) && !self.in_cast {
@@ -70,7 +70,7 @@ impl Parser<'_> {
         Ok(TypeExprKind::Qualified { module: name, name: self.ident("the name of a type")? })
     }
 
-    /// A type behind `as`, where `<` compares.
+    /// Parses a type after `as`, where `<` is a comparison.
     pub(super) fn cast_type(&mut self) -> Parsed<TypeExpr> {
         let outside = std::mem::replace(&mut self.in_cast, true);
         let ty = self.type_expr();
@@ -78,7 +78,7 @@ impl Parser<'_> {
         ty
     }
 
-    /// `kind<K, V>(N)`, `kind<V>(N)`, `kind<V>` or `ringbuf<T>(N)`; `<` is next.
+    /// Parses `kind<K, V>(N)`, `kind<V>(N)`, `kind<V>` or `ringbuf<T>(N)`; `<` is next.
     fn kernel_type(&mut self, kind: Ident) -> Parsed<TypeExprKind> {
         if kind.name == "map" || kind.name == "option" {
             let text = format!("there is no map kind `{}`", kind.name);
@@ -128,7 +128,7 @@ impl Parser<'_> {
         Ok(size)
     }
 
-    /// A literal, or the name of a constant.
+    /// Parses a size: a literal or the name of a constant.
     fn size(&mut self, code: u16) -> Parsed<Size> {
         if self.kind() != TokenKind::Ident {
             return Ok(Size::Int(self.int("a size", false)?));
@@ -138,7 +138,7 @@ impl Parser<'_> {
         Ok(Size::Const(name))
     }
 
-    /// `[N]` on the same line: an array. A pointer takes its suffix before the star.
+    /// Parses `[N]` on the same line: an array. A pointer takes its suffix before the star.
     fn array_suffixes(&mut self, mut element: TypeExpr) -> Parsed<TypeExpr> {
         while self.at_punct(Punct::OpenBracket)
             && !self.item().starts_line
@@ -157,7 +157,7 @@ impl Parser<'_> {
         Ok(element)
     }
 
-    /// Whether a type stands here that no expression can begin with, behind stars or not.
+    /// Whether the next tokens, after any stars, are a type that no expression can begin with.
     pub(super) fn only_a_type_ahead(&self) -> bool {
         let mut ahead = 0;
         while self.punct_ahead(ahead, Punct::Star) {

@@ -1,12 +1,13 @@
-//! The component around a core module: what it imports of the contract, and how calls get from one to the other.
+//! The component around a core module: imports of the contract, lowered and lifted functions.
 //!
 //! ```text
 //! types and imports of the interfaces | main, shim, fixup | instances, lowered functions | run, lifted | names
 //! ```
 //!
-//! A function that needs the plugin's memory can be lowered only when the plugin has an instance, and the instance needs
-//! its imports: so it imports functions of the shim, which call through a table that the fixup fills. The shape is that of
-//! `wit-component`, which the tests of this module hold it against; that crate works from WIT each time, and for any world.
+//! A function that needs the plugin's memory can be lowered only when the plugin has an instance, and the
+//! instance needs its imports. The core module therefore imports functions of the shim, which call through a
+//! table that the fixup fills. The result has the same structure as that of `wit-component`, with which the
+//! tests of this module compare it; that crate parses WIT each time, and supports any world.
 
 use std::collections::BTreeSet;
 
@@ -20,21 +21,21 @@ use super::contract::{INTERFACES, Interface, Needs, TypeId, TypeKind, WitFunctio
 use super::shim::{self, TABLE};
 use super::types::{self, Instances};
 
-/// What a core module's import stands for.
+/// Item of the contract that a core import refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     /// A function, by its position in its interface.
     WitFunction(usize),
-    /// The end of a handle.
+    /// The drop of a handle of this resource.
     Drop(TypeId),
 }
 
-/// An import of the core module that the contract has.
+/// An import of the core module, resolved in the contract.
 #[derive(Debug, Clone, Copy)]
 struct Import<'a> {
-    /// The interface's position.
+    /// Position of the interface in the contract.
     interface: usize,
-    /// The name in the core module.
+    /// Name in the core module.
     name: &'a str,
     item: Item,
 }
@@ -47,13 +48,13 @@ impl Import<'_> {
         }
     }
 
-    /// The function, if its arguments or its result lie in memory.
+    /// Returns the function, if its arguments or its result are passed in memory.
     fn through_memory(&self) -> Option<&'static WitFunction> {
         self.function()
             .filter(|function| function.needs != Needs { memory: false, realloc: false, text: false })
     }
 
-    /// The types that it is made of.
+    /// Returns the types that the item refers to.
     fn live(&self) -> &[TypeId] {
         match (&self.item, self.function()) {
             (Item::Drop(id), _) => std::slice::from_ref(id),
@@ -63,16 +64,17 @@ impl Import<'_> {
     }
 }
 
-/// Imports of the core module by interface, in its order, and the names of its exports.
+/// Imports of the core module by interface, in the contract's order, and the names of its exports.
 struct Surface<'a> {
     imports: Vec<Vec<Import<'a>>>,
     exports: BTreeSet<&'a str>,
 }
 
-/// Makes a component of a core module that targets a world of the contract.
+/// Wraps a core module that targets a world of the contract in a component.
 ///
 /// # Errors
-/// [`PluginError::Component`] if the module cannot be read, or imports or lacks what does not fit the contract.
+/// [`PluginError::Component`] if the module cannot be read, has an import that does not fit the contract, or
+/// lacks an export.
 pub fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
     let surface = surface(core).map_err(PluginError::Component)?;
     let mut builder = ComponentBuilder::default();
@@ -97,7 +99,7 @@ pub fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
     Ok(maker.builder.finish())
 }
 
-/// Reads the outline of a core module.
+/// Reads the imports and exports of a core module.
 fn surface(core: &[u8]) -> Result<Surface<'_>, String> {
     let mut imports: Vec<Vec<Import<'_>>> = Vec::new();
     let mut exports = BTreeSet::new();
@@ -139,7 +141,7 @@ fn find<'a>(module: &str, name: &'a str) -> Result<Import<'a>, String> {
     Ok(Import { interface, name, item: item.ok_or_else(unknown)? })
 }
 
-/// Imports the interfaces that are needed, each with the types and functions that are.
+/// Imports the required interfaces, each with the required types and functions only.
 fn import_interfaces(builder: &mut ComponentBuilder, surface: &Surface<'_>) -> Instances {
     let mut live: Vec<Vec<TypeId>> = INTERFACES.iter().map(|_| Vec::new()).collect();
     for id in surface.imports.iter().flatten().flat_map(Import::live) {
@@ -166,18 +168,18 @@ fn import_interfaces(builder: &mut ComponentBuilder, surface: &Surface<'_>) -> I
     instances
 }
 
-/// The shim module and what calls through it.
+/// The shim module and the imports that call through it.
 struct Shims {
     instance: u32,
     fixup: u32,
     functions: Vec<Shim>,
 }
 
-/// A function that the shim stands for until it is lowered.
+/// A function that the shim replaces until it is lowered.
 struct Shim {
     interface: usize,
     function: &'static WitFunction,
-    /// Its name in the names of the component.
+    /// Name in the component's name section.
     debug_name: String,
 }
 
@@ -192,7 +194,7 @@ struct Maker<'a> {
     builder: ComponentBuilder,
     instances: Instances,
     surface: Surface<'a>,
-    /// The allocator of the core module, once it was asked for.
+    /// Allocator of the core module, once it was aliased.
     realloc: Option<u32>,
 }
 
@@ -215,7 +217,7 @@ impl Maker<'_> {
         Some(Shims { instance, fixup, functions })
     }
 
-    /// Gives the core module its imports. The result is its instance.
+    /// Instantiates the core module with its imports, and returns the instance.
     fn instantiate(&mut self, main: u32, shims: &Option<Shims>) -> u32 {
         let mut arguments = Vec::new();
         let mut number = 0;
@@ -253,7 +255,7 @@ impl Maker<'_> {
         self.builder.core_instantiate(Some("main"), main, arguments)
     }
 
-    /// Lowers the functions that the shim stands for, and lets the fixup put them into its table.
+    /// Lowers the functions that the shim replaces, and makes the fixup store them in its table.
     fn fix(&mut self, shims: &Shims, own: Own) -> Result<(), PluginError> {
         let builder = &mut self.builder;
         let table = builder.core_alias_export(Some("shim table"), shims.instance, TABLE, ExportKind::Table);
@@ -289,7 +291,7 @@ impl Maker<'_> {
         self.builder.alias_export(self.instances.of(interface), name, ComponentExportKind::Func)
     }
 
-    /// What a function needs of the core module. The allocator is named as it was asked for first.
+    /// Returns the canonical options of a function. The allocator is aliased at its first use.
     fn options(
         &mut self,
         function: &WitFunction,

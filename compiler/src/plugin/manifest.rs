@@ -1,4 +1,4 @@
-//! What the plugin says of itself: collected from the tree.
+//! Construction of the plugin's manifest from the tree.
 
 use ks_wit::manifest::{
     Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, StructOps, Test,
@@ -13,7 +13,7 @@ use crate::source::{FileId, SourceMap};
 use crate::split::Split;
 use crate::types::TypeKind;
 
-/// Describes a program. `main_file` is the file that the user named.
+/// Builds the manifest of a program. `main_file` is the file that the user named.
 pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -> Manifest {
     let file = sources.file(main_file);
     Manifest {
@@ -93,14 +93,14 @@ fn events(hir: &Hir, split: &Split, sources: &SourceMap) -> Vec<Event> {
     found
 }
 
-/// Locals of one function that are set once, by their declaration.
+/// Locals of one function that are assigned only by their declaration.
 struct Constants<'a> {
     hir: &'a Hir,
     locals: Vec<(LocalId, Option<Expr>)>,
 }
 
 impl Constants<'_> {
-    /// The expression that a local always holds, if there is one; else the expression itself.
+    /// Returns the initialiser of a constant local; else the expression itself.
     fn resolve<'e>(&'e self, expr: &'e Expr) -> &'e Expr {
         let ExprKind::Load(lvalue) = &expr.kind else { return expr };
         let crate::hir::LvalueKind::Local(id) = lvalue.kind else { return expr };
@@ -145,7 +145,7 @@ impl Visitor for Constants<'_> {
     }
 }
 
-/// The local that a place is, or is a part of.
+/// Returns the local that an lvalue is, or is a part of.
 fn base_local(lvalue: &crate::hir::Lvalue) -> Option<LocalId> {
     use crate::hir::LvalueKind;
     match &lvalue.kind {

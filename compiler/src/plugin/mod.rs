@@ -1,4 +1,5 @@
-//! The plugin file: a component around the core module, with the BPF objects and the manifest in custom sections.
+//! The plugin file: a component around the core module, with the BPF objects and the manifest in custom
+//! sections.
 
 mod component;
 pub mod contract;
@@ -18,20 +19,20 @@ use wasmparser::{Parser, Validator};
 use self::contract::World;
 use crate::kernel::Checks;
 
-/// Why no plugin file could be made. But for what others made, these are mistakes of this compiler, or programs beyond what
-/// Wasm allows.
+/// Reasons for the failure to build a plugin file. Except for foreign components, these are bugs of this
+/// compiler, or programs beyond the limits of Wasm.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     /// The core module does not fit the contract, or is not valid Wasm.
     #[error("the userspace half does not make a component: {0}")]
     Component(String),
-    /// What should take the place of the userspace half is no component.
+    /// The replacement of the userspace half is not a component.
     #[error("not a WebAssembly component; `wasm-tools component new` makes one of a core module")]
     NotAComponent,
-    /// It asks for a shared memory and cannot get it.
+    /// The component requests a shared memory and cannot get it.
     #[error("the component cannot get a shared memory: {0}")]
     Share(#[from] share::ShareError),
-    /// The manifest is not JSON.
+    /// The manifest cannot be serialised as JSON.
     #[error("the manifest cannot be written: {0}")]
     Manifest(#[from] serde_json::Error),
     /// A BPF object or manifest above [`section::MAX_RECORD_BYTES`].
@@ -40,14 +41,14 @@ pub enum PluginError {
         section::MAX_RECORD_BYTES
     )]
     TooLong {
-        /// What is too long.
+        /// Name of the record.
         what: &'static str,
-        /// Its length.
+        /// Length in bytes.
         len: usize,
     },
 }
 
-/// Makes the plugin file. Same input, same bytes.
+/// Builds the plugin file. The same input gives the same bytes.
 ///
 /// # Errors
 /// See [`PluginError`].
@@ -67,8 +68,8 @@ pub fn assemble(
     Ok(plugin)
 }
 
-/// Makes a plugin file of a component that another tool made, which takes the place of the userspace half. One that asks
-/// for a shared memory gets it.
+/// Builds a plugin file around a component of another tool, which replaces the userspace half. A component
+/// that requests a shared memory gets it.
 ///
 /// # Errors
 /// See [`PluginError`]; [`PluginError::NotAComponent`] if it is none.
@@ -80,7 +81,7 @@ pub fn assemble_around(
     if !Parser::is_component(&component) {
         return Err(PluginError::NotAComponent);
     }
-    // What the userspace half of the script asked for, this one may not.
+    // Events and tests belong to the script's userspace half, which the component replaces.
     let manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
     let mut plugin = match share::asks(&component)? {
         true => share::share(&component, share::DEFAULT_BYTES)?,
@@ -90,7 +91,7 @@ pub fn assemble_around(
     Ok(plugin)
 }
 
-/// What the section [`section::MANIFEST`] holds of a plugin that another tool puts together.
+/// Returns the content of the section [`section::MANIFEST`], for a plugin that another tool assembles.
 ///
 /// # Errors
 /// [`PluginError::TooLong`].

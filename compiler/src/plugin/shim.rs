@@ -1,4 +1,4 @@
-//! Two small modules: one whose functions call through its table, and one that fills the table.
+//! The shim module, whose functions call through its table, and the fixup module, which fills the table.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use wasm_encoder::{
 
 use super::contract;
 
-/// The name of the table.
+/// Export name of the table.
 pub const TABLE: &str = "$imports";
 
-/// The shim and the fixup for these functions, which are known by their numbers.
+/// Returns the shim and the fixup for these functions, which are identified by number.
 pub fn modules<'a>(functions: impl Iterator<Item = &'a contract::WitFunction>) -> (Module, Module) {
     let (mut types, mut declared, mut code) =
         (TypeSection::new(), FunctionSection::new(), CodeSection::new());

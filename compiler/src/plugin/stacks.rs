@@ -1,5 +1,6 @@
-//! Which members of a map's key are stacks, and which name the task that they are of: what a host needs to show stacks
-//! that programs counted. Found by following values from `stack_id`, `pid` and their like to the keys that they end in.
+//! Analysis of map keys: which members are stacks, and which identify the task of a stack. A host needs this
+//! to print stacks that programs counted. The analysis follows values from `stack_id`, `pid` and similar
+//! builtins to map keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +12,21 @@ use crate::hir::{
 };
 use crate::types::{StructId, TypeId, TypeKind};
 
-/// Where values lie. Members are told apart by their struct's type, not by the variable: what is a stack in one value of a
-/// struct is one in all.
+/// Location of a value. Members are identified by their struct's type, not by the variable: a member that
+/// holds a stack in one value of a struct holds one in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum FlowNode {
     Local(FuncId, LocalId),
     Member(StructId, usize),
-    /// A map's scalar keys.
+    /// Scalar keys of a map.
     Key(MapId),
-    /// A map's scalar values.
+    /// Scalar values of a map.
     Value(MapId),
-    /// What a function returns.
+    /// Return value of a function.
     Result(FuncId),
 }
 
-/// What comes to a spot.
+/// Source of a value that flows to a location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Known(Holds),
@@ -33,14 +34,14 @@ enum Source {
     Unknown,
 }
 
-/// What programs put into the keys of maps.
+/// Values that programs store in the keys of maps.
 pub(super) struct Stacks<'a> {
     hir: &'a Hir,
     sources: BTreeMap<FlowNode, BTreeSet<Source>>,
 }
 
 impl Stacks<'_> {
-    /// Follows the values of these functions.
+    /// Analyses the values of these functions.
     pub(super) fn of<'a>(hir: &'a Hir, kernel: &[FuncId]) -> Stacks<'a> {
         let mut stacks = Stacks { hir, sources: BTreeMap::new() };
         for id in kernel {
@@ -49,7 +50,7 @@ impl Stacks<'_> {
         stacks
     }
 
-    /// The parts of a map's key that are known, if one of them is a stack; in the order in which they lie.
+    /// Returns the known parts of a map's key by offset, if one of them is a stack.
     pub(super) fn key_parts(&self, map: MapId) -> Vec<KeyPart> {
         let mut parts = Vec::new();
         let key = self.hir.maps[map].key;
@@ -81,7 +82,7 @@ impl Stacks<'_> {
         Some(KeyPart { name, offset: u32::try_from(offset).ok()?, bytes, holds })
     }
 
-    /// The one thing that comes to a spot, by any way; none if something else comes there too.
+    /// Returns the only kind of value that flows to a location, on any path; none if there are several.
     fn holds(&self, node: FlowNode) -> Option<Holds> {
         let mut found = None;
         let (mut seen, mut open) = (BTreeSet::from([node]), vec![node]);
@@ -101,7 +102,7 @@ impl Stacks<'_> {
     }
 }
 
-/// Notes what goes where in one function.
+/// Collects the value flow of one function.
 struct Flow<'f, 'a> {
     function: FuncId,
     stacks: &'f mut Stacks<'a>,
@@ -109,7 +110,7 @@ struct Flow<'f, 'a> {
 
 impl Flow<'_, '_> {
     fn flows_to(&mut self, node: Option<FlowNode>, value: &Expr) {
-        // Members of structs are noted where the struct is made; that a whole struct is copied changes nothing.
+        // Members are recorded where their struct is built; a copy of a whole struct adds nothing.
         let is_struct = matches!(self.stacks.hir.types.kind(value.ty), TypeKind::Struct(_));
         if let (Some(node), false) = (node, is_struct) {
             self.note(node, self.source(value));
@@ -120,13 +121,15 @@ impl Flow<'_, '_> {
         self.stacks.sources.entry(node).or_default().extend(source);
     }
 
-    /// Constants are no source: they stand for "no stack" beside an id.
+    /// Returns the source of a value. Constants have none: they mean "no stack" where another path stores an
+    /// id.
     fn source(&self, value: &Expr) -> Option<Source> {
         let hir = self.stacks.hir;
         Some(match &value.kind {
             ExprKind::Const(_) | ExprKind::Bytes(_) => return None,
             ExprKind::Unary(_, of) if matches!(of.kind, ExprKind::Const(_)) => return None,
-            // An id has 31 bits, a negative errno its sign.
+            // An id has 31 bits, a negative errno the sign bit, so a conversion to at least 4 bytes preserves
+            // both.
             ExprKind::Convert(from) if hir.types.size(value.ty) >= 4 => return self.source(from),
             ExprKind::Load(lvalue) => self.node(lvalue).map_or(Source::Unknown, Source::FlowNode),
             ExprKind::Call { func, .. } => Source::FlowNode(FlowNode::Result(*func)),

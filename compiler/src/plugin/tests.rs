@@ -1,4 +1,4 @@
-//! Components held against those of `wit-component`, which works from the WIT itself.
+//! Comparison of our components with those of `wit-component`, which works from the WIT itself.
 
 use wasm_encoder as wasm;
 use wit_component::{ComponentEncoder, StringEncoding};
@@ -20,7 +20,7 @@ fn imports_of(interface: &'static Interface) -> Vec<Import> {
     interface.functions.iter().map(function).chain(resources.map(|(name, _)| drop(name))).collect()
 }
 
-/// A core module with these imports and what a plugin exports.
+/// Returns a core module with these imports and a plugin's exports.
 fn core(imports: &[Import]) -> Vec<u8> {
     let i32 = wasm::ValType::I32;
     let (mut types, mut imported) = (wasm::TypeSection::new(), wasm::ImportSection::new());
@@ -64,7 +64,7 @@ fn contract() -> (Resolve, wit_parser::PackageId) {
     (resolve, package)
 }
 
-/// As text, without the sections that name the tools.
+/// Prints a component as text, without the sections that name the tools.
 fn text(bytes: &[u8]) -> String {
     let text = wasmprinter::print_bytes(bytes).expect("it can be printed");
     let mut in_producers = false;

@@ -1,4 +1,4 @@
-//! Types of the contract as a component writes them down: once in each interface that it imports.
+//! Types of the contract in a component: defined once in each imported interface.
 
 use crate::index::FastMap;
 use wasm_encoder::{
@@ -8,27 +8,27 @@ use wasm_encoder::{
 
 use super::contract::{Type, TypeId, TypeKind, WitFunction};
 
-/// The interfaces that the component has imported so far.
+/// Interfaces that the component has imported so far.
 #[derive(Debug, Default)]
 pub struct Instances {
     by_interface: FastMap<usize, u32>,
 }
 
 impl Instances {
-    /// Notes an import.
+    /// Records the instance of an imported interface.
     pub fn set(&mut self, interface: usize, instance: u32) {
         self.by_interface.insert(interface, instance);
     }
 
-    /// The instance of an interface, by its position.
+    /// Returns the instance of an interface, by its position.
     ///
     /// # Panics
-    /// If nothing of it was found to be used.
+    /// If the interface was not imported.
     pub fn of(&self, interface: usize) -> u32 {
         *self.by_interface.get(&interface).expect("an interface is imported before it is used")
     }
 
-    /// A type of an interface that was imported, under a number of the component.
+    /// Returns the component's index of a type of an imported interface.
     ///
     /// # Panics
     /// If the type has no name.
@@ -41,7 +41,7 @@ impl Instances {
     }
 }
 
-/// The type of an interface with these types and functions of it.
+/// Returns the type of an interface with these of its types and functions.
 pub fn instance(
     builder: &mut ComponentBuilder,
     instances: &Instances,
@@ -68,10 +68,10 @@ pub fn instance(
     writer.ty
 }
 
-/// The type of a function that the component exports.
+/// Returns the type of a function that the component exports.
 ///
 /// # Panics
-/// If it is not made of primitive types; the tests of this module look at each.
+/// If the signature has other than primitive types; the tests of this module check each function.
 pub fn function(builder: &mut ComponentBuilder, function: &WitFunction) -> u32 {
     let primitive = |ty: Type| match ty {
         Type::Primitive { ty, .. } => ComponentValType::Primitive(ty),
@@ -114,7 +114,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A type under its number, written down if it was not yet.
+    /// Returns the index of a type, which is encoded on first use.
     fn named(&mut self, id: TypeId) -> ComponentValType {
         if let Some(index) = self.written.get(&id.0) {
             return ComponentValType::Type(*index);
@@ -145,7 +145,7 @@ impl Writer<'_> {
         written
     }
 
-    /// Exports a type under its name, which gives it another number.
+    /// Exports a type under its name, which assigns it a new index.
     fn export(&mut self, name: &str, bounds: TypeBounds) -> u32 {
         let index = self.ty.type_count();
         self.ty.export(name, ComponentTypeRef::Type(bounds));
@@ -153,7 +153,7 @@ impl Writer<'_> {
     }
 
     fn define(&mut self, kind: &TypeKind) -> ComponentValType {
-        // What a type is made of has lower numbers.
+        // The types that a definition refers to have lower indices.
         match kind {
             TypeKind::Alias(ty) => return self.ty(*ty),
             TypeKind::Record(fields) => {

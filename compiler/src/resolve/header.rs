@@ -1,4 +1,4 @@
-//! Includes: the declarations of a header, in the place of the `include`.
+//! Includes: the declarations of a header replace the `include`.
 
 use std::collections::HashSet;
 
@@ -8,17 +8,17 @@ use crate::diag::Diagnostic;
 use crate::headers;
 use crate::source::FileId;
 
-/// A header that was found.
+/// A header file and its text.
 struct FoundHeader {
-    /// Tells it from others.
+    /// The path that identifies it, relative to the main file's folder.
     path: String,
-    /// In messages.
+    /// The path in messages.
     display_path: String,
     text: Vec<u8>,
 }
 
 impl Loader<'_> {
-    /// Puts the items of a header behind those in `out`, unless this unit has them.
+    /// Appends the items of a header to `out`, unless this unit already has them.
     pub(super) fn include(
         &mut self,
         literal: &StrLit,
@@ -92,7 +92,7 @@ impl Loader<'_> {
         })
     }
 
-    /// The tree of a header, parsed and checked once; `None` if it is too long.
+    /// Returns the tree of a header, parsed and checked once; `None` if it is too long.
     fn header(&mut self, found: FoundHeader) -> Option<File> {
         if let Some(known) = self.headers.get(&found.path) {
             return known.clone();
@@ -128,7 +128,8 @@ impl Loader<'_> {
     }
 }
 
-/// A function that a header of `file` declares is the one that the file defines, else one of the kernel.
+/// Merges a function that a header of `file` declares with the one that the file defines; without one it is a
+/// function of the kernel.
 pub(super) fn declare_functions(items: &mut Vec<Item>, file: FileId) {
     let declared = |item: &Item| item.span.file != file && matches!(item.kind, ItemKind::Function(_));
     if !items.iter().any(declared) {

@@ -1,7 +1,7 @@
-//! Which files belong to a script: modules it imports, headers it includes.
+//! Finds the files of a script: the modules it imports, the headers it includes.
 //!
-//! In: the main file's tree and a source of texts. Out: the trees of all files, the declarations of headers in their place,
-//! imports by number. Not here: what any name means.
+//! In: the main file's tree and a source of texts. Out: the trees of all files, with the declarations of
+//! headers instead of the includes, and imports by number. Not here: the meaning of names.
 
 mod header;
 mod module;
@@ -15,61 +15,61 @@ use crate::lex;
 use crate::parse;
 use crate::source::{FileId, Files, SourceMap};
 
-/// Most files of which each is named by the one before.
+/// Maximum length of a chain of files that import or include each other.
 const MAX_DEPTH: usize = 64;
 
-/// The files of a script.
+/// The files of a script, parsed.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Modules before those that import them; the main file is the last.
+    /// The units: modules before those that import them; the main file is the last.
     pub units: Vec<Unit>,
 }
 
 /// The main file or a module, with the headers that it includes.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    /// The name under which another unit imports it first; none for the main file.
+    /// The name under which the first unit imports it; none for the main file.
     pub name: Option<String>,
-    /// Its file. An item whose span lies in another one comes from a header.
+    /// The unit's own file. An item whose span is in another file comes from a header.
     pub file: FileId,
-    /// Its tree: declarations of headers stand where they are included.
+    /// The tree, with the declarations of headers instead of the includes.
     pub ast: ast::File,
-    /// Its imports.
+    /// The imports in source order.
     pub imports: Vec<Import>,
 }
 
-/// An import that was found.
+/// An import and its target.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// The name it has in this unit.
+    /// The name of the module in this unit.
     pub name: ast::Ident,
-    /// What it is.
+    /// The imported unit or file.
     pub target: ImportTarget,
 }
 
-/// What is imported.
+/// The kinds of import targets.
 #[derive(Debug, Clone)]
 pub enum ImportTarget {
     /// A unit, by its position in [`Program::units`].
     Unit(usize),
-    /// A Python file, as written.
+    /// A Python file, by the path as written.
     Python(String),
-    /// It could not be read, which is reported.
+    /// A file that could not be read, which was reported.
     Missing,
 }
 
-/// How files are found.
+/// Options of the search for files.
 #[derive(Debug, Clone, Copy)]
 pub struct Search<'a> {
-    /// Where texts come from.
+    /// Reads the texts of files.
     pub files: &'a dyn Files,
-    /// Folders to look for headers in, after that of the including file.
+    /// Folders that are searched for headers, after the folder of the including file.
     pub include: &'a [String],
-    /// The language of 0.1.1 only.
+    /// Accepts only the language of 0.1.1.
     pub strict_011: bool,
 }
 
-/// Reads all files that `main` names.
+/// Reads all files that `main` names, directly or indirectly.
 pub fn load(
     main: ast::File,
     file: FileId,
@@ -97,7 +97,7 @@ pub fn load(
     Program { units: loader.units }
 }
 
-/// A file of the language that was read.
+/// A source file that was read.
 struct Opened {
     name: Option<String>,
     path: String,
@@ -105,15 +105,15 @@ struct Opened {
     ast: ast::File,
 }
 
-/// The state of one [`load`].
+/// The state of one call of [`load`].
 struct Loader<'a> {
     sources: &'a mut SourceMap,
     search: Search<'a>,
     diagnostics: &'a mut Diagnostics,
-    /// The folder of the main file as the user gave it, with `/`: for names in messages.
+    /// The folder of the main file as on the command line, with a final `/`: a prefix of names in messages.
     folder: String,
     units: Vec<Unit>,
-    /// Modules that are done, by their path.
+    /// Indices of finished modules by their path.
     modules: HashMap<String, usize>,
     /// Headers that were read, by their path; none if they cannot be read.
     headers: HashMap<String, Option<ast::File>>,
@@ -122,7 +122,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Adds a unit and all it needs. Gives its position.
+    /// Adds a unit and all units that it needs. Returns its index.
     fn unit(&mut self, opened: Opened) -> usize {
         let Opened { name, path, file, ast: ast::File { items, end } } = opened;
         self.open.push(path.clone());
@@ -144,7 +144,7 @@ impl Loader<'_> {
         self.units.len() - 1
     }
 
-    /// The name of a file in messages.
+    /// Returns the name of a file in messages.
     fn display_path(&self, path: &str) -> String {
         if path.starts_with('/') { path.to_owned() } else { format!("{}{path}", self.folder) }
     }
@@ -159,7 +159,7 @@ impl Loader<'_> {
         Some((file, ast))
     }
 
-    /// The chain of files that leads from `path` to itself, for messages.
+    /// Returns the chain of files from `path` back to itself, for messages; none if there is no cycle.
     fn cycle(&self, path: &str) -> Option<String> {
         let at = self.open.iter().position(|open| open == path)?;
         let chain = self.open[at..].iter().map(String::as_str).chain([path]);

@@ -1,4 +1,4 @@
-//! Imports.
+//! Imports of modules and Python files.
 
 use super::{Import, ImportTarget, Loader, MAX_DEPTH, Opened, path};
 use crate::ast::{AstFunction, Ident, Item, ItemKind, StrLit};
@@ -22,7 +22,7 @@ impl Loader<'_> {
         Import { name: name.clone(), target: target.unwrap_or(ImportTarget::Missing) }
     }
 
-    /// Its functions are not looked at, so it may come later.
+    /// Checks that a Python file exists. Its functions are not examined, so it may be installed later.
     fn python(&mut self, literal: &StrLit, written: String, folder: &str) -> Option<ImportTarget> {
         if self.search.files.read(&path::join(folder, &written)).is_none() {
             self.diagnostics.report(
@@ -73,7 +73,7 @@ impl Loader<'_> {
         Some(ImportTarget::Unit(unit))
     }
 
-    /// A module has no `main`, no programs and no impl blocks.
+    /// Reports items that a module must not have: `main`, programs and impl blocks.
     pub(super) fn check_module(&mut self, items: &[Item]) {
         for item in items {
             let (span, what) = match &item.kind {
@@ -97,7 +97,7 @@ impl Loader<'_> {
     }
 }
 
-/// Whether an attribute makes the kernel enter a function.
+/// Whether an attribute declares a function that the kernel calls.
 pub(super) fn is_program(function: &AstFunction) -> bool {
     let kinds = || ProgramKind::ALL.iter().map(|kind| kind.name());
     function.attributes.iter().any(|attribute| kinds().any(|kind| kind == attribute.name.name))

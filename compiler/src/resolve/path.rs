@@ -1,7 +1,7 @@
 //! Paths of source files: parts separated by `/`, relative to the folder of the main file.
 
-/// The path that `path` means in a file of `folder`, without `.` and with each `..` done where it can be: so that a file
-/// has one path however it is named.
+/// Returns the path that `path` denotes in a file of `folder`, without `.` and with each `..` resolved where
+/// possible, so that a file has one path however it is named.
 pub(super) fn join(folder: &str, path: &str) -> String {
     let absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn join(folder: &str, path: &str) -> String {
     if rooted { format!("/{joined}") } else { joined }
 }
 
-/// The folder that a file lies in; empty for that of the main file.
+/// Returns the folder of a file; empty for that of the main file.
 pub(super) fn folder(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some(("", _)) => "/",

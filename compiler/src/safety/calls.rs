@@ -1,4 +1,4 @@
-//! Who calls whom.
+//! The call graph of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,20 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// What an expression calls.
+/// The callee of a call expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Callee {
-    /// A function by name.
+    /// A function by its id.
     Function(FuncId),
     /// A function value of this type.
     Value(TypeId),
-    /// The handlers of these rings.
+    /// The handlers of these rings, called by `dispatch`.
     Handlers(Vec<RingId>),
 }
 
 impl Callee {
-    /// What an expression calls itself, its parts aside. A tail call comes back to nobody: it is none.
+    /// Returns the callee of an expression itself, without its parts. A tail call never returns, so it does
+    /// not count.
     pub(super) fn of(expr: &Expr) -> Option<Callee> {
         match &expr.kind {
             ExprKind::Call { func, .. } => Some(Callee::Function(*func)),
@@ -31,11 +32,11 @@ impl Callee {
     }
 }
 
-/// The calls of a whole program.
+/// The call sites of a whole program.
 pub(super) struct Calls {
     /// The calls in each function, in source order.
     sites: IndexVec<FuncId, Vec<(Callee, Span)>>,
-    /// Functions whose address is taken, by half and type.
+    /// Functions whose address is taken, by half (true: kernel) and type.
     values: BTreeMap<(bool, TypeId), BTreeSet<FuncId>>,
     handlers: BTreeMap<RingId, BTreeSet<FuncId>>,
 }
@@ -55,12 +56,12 @@ impl Calls {
         calls
     }
 
-    /// The functions that a function value of this type may stand for.
+    /// Returns the functions that a function value of this type may refer to.
     pub(super) fn values(&self, half: Half, ty: TypeId) -> impl Iterator<Item = FuncId> + use<'_> {
         self.values.get(&(half == Half::Kernel, ty)).into_iter().flatten().copied()
     }
 
-    /// The functions that a call in a function of this half may enter.
+    /// Returns the functions that a call in a function of this half may call.
     pub(super) fn targets(&self, half: Half, callee: &Callee) -> Vec<FuncId> {
         match callee {
             Callee::Function(id) => vec![*id],
@@ -71,7 +72,7 @@ impl Calls {
         }
     }
 
-    /// The functions that a function may enter, with the places of the calls, in source order.
+    /// Returns the functions that a function may call, with the source ranges of the calls, in source order.
     pub(super) fn callees(&self, hir: &Hir, caller: FuncId) -> Vec<(FuncId, Span)> {
         let half = hir.functions[caller].kind.half();
         let sites = self.sites[caller].iter();
@@ -80,7 +81,7 @@ impl Calls {
             .collect()
     }
 
-    /// All functions, what a function calls before itself as far as there are no cycles.
+    /// Returns all functions in post-order: callees before callers, unless they are in a cycle.
     pub(super) fn callees_first(&self, hir: &Hir) -> Vec<FuncId> {
         let mut order = Vec::with_capacity(hir.functions.len());
         let mut seen: IndexVec<FuncId, bool> = hir.functions.iter().map(|_| false).collect();
@@ -107,7 +108,7 @@ impl Calls {
         order
     }
 
-    /// `roots` and all that they may enter.
+    /// Returns `roots` and all functions that they may call.
     pub(super) fn reached(&self, hir: &Hir, roots: impl IntoIterator<Item = FuncId>) -> BTreeSet<FuncId> {
         let mut found = BTreeSet::new();
         let mut open: Vec<FuncId> = roots.into_iter().collect();
@@ -119,7 +120,7 @@ impl Calls {
         found
     }
 
-    /// The shortest way from a function back to itself, as calls: who is entered, and where.
+    /// Returns the shortest cycle from a function back to itself, as calls: the callee and the source range.
     pub(super) fn cycle(&self, hir: &Hir, start: FuncId) -> Option<Vec<(FuncId, Span)>> {
         let mut entered: IndexVec<FuncId, Option<(FuncId, Span)>> =
             hir.functions.iter().map(|_| None).collect();
@@ -140,7 +141,7 @@ impl Calls {
     }
 }
 
-/// The calls that lead to `start`, first to last.
+/// Returns the chain of calls that ends in `start`, first to last.
 fn call_path(entered: &IndexVec<FuncId, Option<(FuncId, Span)>>, start: FuncId) -> Vec<(FuncId, Span)> {
     let mut call_path = Vec::new();
     let mut at = start;

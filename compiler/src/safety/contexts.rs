@@ -1,4 +1,4 @@
-//! What depends on the kinds of programs that reach a function: KS0517, KS0521 and KS0909.
+//! Rules that depend on the kinds of programs that reach a function: KS0517, KS0521 and KS0909.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     written_from_perf_events(program, &reached, diagnostics);
 }
 
-/// The functions that programs of each kind enter, each with one of these programs.
+/// For each kind of program, the functions that it reaches, each with one such program.
 type Reached = BTreeMap<ProgramKind, BTreeMap<FuncId, FuncId>>;
 
 fn by_kind(program: &Program<'_>) -> Reached {
@@ -40,7 +40,7 @@ fn by_kind(program: &Program<'_>) -> Reached {
     reached
 }
 
-/// KS0517: a context's members lie where the program's kind says.
+/// KS0517: the offsets of a context's members depend on the program's kind.
 fn contexts_of_two_kinds(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
     let functions = &program.hir.functions;
     for (id, function) in functions.iter_enumerated() {
@@ -71,7 +71,7 @@ fn takes_context(types: &Types, function: &HirFunction) -> bool {
     })
 }
 
-/// KS0521: the kernel gives each kind of program other helpers.
+/// KS0521: each kind of program may call other helpers.
 fn helpers_of_other_kinds(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     let hir = program.hir;
     let mut reported = BTreeSet::new();
@@ -93,7 +93,7 @@ fn helpers_of_other_kinds(program: &Program<'_>, diagnostics: &mut Diagnostics) 
     }
 }
 
-/// Helpers that a function calls itself: in words, by number, and where.
+/// Helpers that a function calls itself: a description, the number, and the source range.
 struct Used<'a> {
     hir: &'a Hir,
     helpers: Vec<(String, u32, Span)>,
@@ -130,7 +130,7 @@ impl Visitor for Used<'_> {
 }
 
 impl Used<'_> {
-    /// Who may get a value of local storage may also delete it.
+    /// Records the helper for local storage. A program that may get a value may also delete it.
     fn storage(&mut self, map: MapId, span: Span) {
         let kind = self.hir.maps[map].kind;
         let helper = match kind {
@@ -145,7 +145,7 @@ impl Used<'_> {
     }
 }
 
-/// The helper behind a builtin, if not every kind of program has it.
+/// Returns the helper that implements a builtin, if not every kind of program has it.
 fn helper_of(builtin: &KernelBuiltin) -> Option<(String, u32)> {
     let (name, helper) = match builtin {
         KernelBuiltin::Uid => ("uid", "bpf_get_current_uid_gid"),
@@ -158,7 +158,7 @@ fn helper_of(builtin: &KernelBuiltin) -> Option<(String, u32)> {
     Some((format!("`{name}`"), helper_number(helper)?))
 }
 
-/// KS0909: an overflow may interrupt the kernel anywhere, its allocator too.
+/// KS0909: an overflow may interrupt the kernel anywhere, also in its allocator.
 fn written_from_perf_events(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
     let Some(of_kind) = reached.get(&ProgramKind::PerfEvent) else { return };
     let hir = program.hir;
@@ -187,7 +187,7 @@ fn written_from_perf_events(program: &Program<'_>, reached: &Reached, diagnostic
     }
 }
 
-/// Maps of which entries are created or removed, and where.
+/// Maps whose entries are created or removed, with the source range.
 #[derive(Default)]
 struct Writes(Vec<(MapId, Span)>);
 

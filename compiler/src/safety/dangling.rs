@@ -1,6 +1,6 @@
 //! KS0611: the address of a local that outlives it.
 //!
-//! A `@helper` may return one: it is inlined, and the local lives as long as its caller.
+//! A `@helper` may return one: it is inlined, so the local lives as long as its caller.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Variables that hold the address of a local and nothing else ever.
+/// Returns the variables that only ever hold the address of one local.
 fn pointers(function: &HirFunction) -> BTreeMap<LocalId, LocalId> {
     struct Pointers<'a>(&'a HirFunction, BTreeMap<LocalId, LocalId>);
     impl Visitor for Pointers<'_> {
@@ -42,10 +42,10 @@ fn pointers(function: &HirFunction) -> BTreeMap<LocalId, LocalId> {
     found.1
 }
 
-/// The local to which a pointer surely points.
+/// Returns the local that a pointer certainly points to.
 fn address(function: &HirFunction, pointers: &BTreeMap<LocalId, LocalId>, expr: &Expr) -> Option<LocalId> {
     match &expr.kind {
-        // In the kernel half a bound variable is another name of the map entry.
+        // In the kernel half a bound variable is an alias of the map entry.
         ExprKind::AddrOf(lvalue) => locals::root(lvalue)
             .filter(|local| function.kind.half() == Half::User || !function.locals[*local].binding),
         ExprKind::Convert(inner) | ExprKind::Offset(inner, _) => address(function, pointers, inner),
@@ -58,7 +58,7 @@ fn address(function: &HirFunction, pointers: &BTreeMap<LocalId, LocalId>, expr: 
 
 struct Dangling<'a> {
     function: &'a HirFunction,
-    /// It may return the address of a local.
+    /// Whether it may return the address of a local.
     may_return: bool,
     pointers: BTreeMap<LocalId, LocalId>,
     diagnostics: &'a mut Diagnostics,
@@ -91,7 +91,7 @@ impl Dangling<'_> {
     }
 }
 
-/// Whether a place outlives every function: a global, a map entry, or a part of one.
+/// Whether an lvalue outlives every function: a global, a map entry, or a part of one.
 fn is_shared(lvalue: &Lvalue) -> bool {
     match &lvalue.kind {
         LvalueKind::Global(_) | LvalueKind::Element { .. } => true,

@@ -1,7 +1,8 @@
-//! Follows all ways through a body with what is known at each point.
+//! Forward data-flow analysis over the structured control flow of a body.
 //!
-//! A loop's body is walked once: before it, what the loop mentions is forgotten. So rules see less than there is, never
-//! more, and the time is linear in the length of the body but for the depth of its loops.
+//! A loop's body is visited once; before it, the state of every local that the loop mentions is dropped. So
+//! rules find fewer facts than there are, never more. The time is linear in the length of the body times the
+//! depth of its loops.
 
 use std::collections::BTreeSet;
 
@@ -16,32 +17,32 @@ use crate::hir::{
 use crate::index::IndexVec;
 use crate::source::Span;
 
-/// What a rule knows and does while a body is walked.
+/// The state and transfer functions of a rule.
 pub(super) trait Rule {
-    /// What is known at one point.
+    /// The facts that hold at one point.
     type FlowState: Clone + Default;
 
-    /// What is known where two ways meet.
+    /// Joins the states of two paths.
     fn join(known: &mut Self::FlowState, other: Self::FlowState);
-    /// A local may be anything from here on.
+    /// Drops all facts about a local, which may have any value from here on.
     fn forget(known: &mut Self::FlowState, local: LocalId);
-    /// A pointer was compared with null.
+    /// Records that a pointer was compared with null.
     fn tested(known: &mut Self::FlowState, local: LocalId, null: bool);
-    /// A statement without blocks, before its expressions are evaluated.
+    /// Visits a statement without blocks, before its expressions are evaluated.
     fn begun(&mut self, _stmt: &Stmt) {}
-    /// An expression, before its parts are evaluated.
+    /// Visits an expression, before its parts are evaluated.
     fn expr(&mut self, _known: &mut Self::FlowState, _expr: &Expr) {}
-    /// A place, before its parts are evaluated.
+    /// Visits an lvalue, before its parts are evaluated.
     fn lvalue(&mut self, known: &mut Self::FlowState, lvalue: &Lvalue);
-    /// An expression is evaluated.
+    /// Applies the effects of an expression after its evaluation.
     fn evaluated(&mut self, _known: &mut Self::FlowState) {}
-    /// A statement without blocks, its expressions evaluated.
+    /// Applies the effects of a statement without blocks, after its expressions are evaluated.
     fn executed(&mut self, known: &mut Self::FlowState, stmt: &Stmt);
-    /// The scopes of these variables are left: by a jump that stands there, or at their end.
+    /// Ends the scopes of these variables: by a jump at this source range, or at the end of the block.
     fn left(&mut self, _known: &mut Self::FlowState, _locals: &[LocalId], _jump: Option<Span>) {}
 }
 
-/// Walks a function.
+/// Analyses the body of a function with a rule.
 pub(super) fn function<R: Rule>(
     program: &Program<'_>,
     throwing: Option<&IndexVec<FuncId, bool>>,
@@ -66,19 +67,19 @@ struct Analysis<'a, R: Rule> {
     throwing: Option<&'a IndexVec<FuncId, bool>>,
     function: &'a HirFunction,
     rule: &'a mut R,
-    /// None: no way leads here.
+    /// The state at the current point; none if it is unreachable.
     known: Option<R::FlowState>,
-    /// The variables in scope, but for those that are bound to map entries.
+    /// The variables in scope, except those that are bound to map entries.
     declared: Vec<LocalId>,
     loops: Vec<Target<R::FlowState>>,
     try_targets: Vec<Target<R::FlowState>>,
 }
 
-/// Where jumps lead to.
+/// The target of jumps.
 struct Target<K> {
-    /// How many variables are in scope there.
+    /// The number of variables in scope at the target.
     declared: usize,
-    /// What is known there.
+    /// The joined state of all jumps to it; none if there is none yet.
     known: Option<K>,
 }
 
@@ -172,7 +173,7 @@ impl<R: Rule> Analysis<'_, R> {
         join::<R>(&mut self.known, after_then);
     }
 
-    /// A statement that runs again and again: `turn` walks one turn and leaves what is known when there is none.
+    /// Visits a loop: `iteration` visits one iteration and leaves the state for zero iterations.
     fn repeated(&mut self, stmt: &Stmt, iteration: impl FnOnce(&mut Self)) {
         let mut mentioned = Mentioned::default();
         visit::stmt(&mut mentioned, stmt);
@@ -217,7 +218,7 @@ impl<R: Rule> Analysis<'_, R> {
         }
     }
 
-    /// A way to the clauses of the innermost `try`.
+    /// Adds an edge to the clauses of the innermost `try`.
     fn thrown(&mut self) {
         if let Some(target) = self.try_targets.last_mut() {
             join::<R>(&mut target.known, self.known.clone());
@@ -230,7 +231,7 @@ impl<R: Rule> Analysis<'_, R> {
         self.program.calls.targets(half, &callee).into_iter().any(|target| throwing[target])
     }
 
-    /// What a condition says about pointers.
+    /// Applies the facts about pointers that follow from a condition.
     fn assume(&mut self, cond: &Expr, holds: bool) {
         let Some(known) = &mut self.known else { return };
         null_tests(cond, holds, &mut |local, null| R::tested(known, local, null));
@@ -273,7 +274,7 @@ impl<R: Rule> Visitor for Analysis<'_, R> {
     }
 }
 
-/// The comparisons with null that a condition makes certain.
+/// Returns the comparisons with null that certainly hold or fail if a condition holds or fails.
 fn null_tests(cond: &Expr, holds: bool, found: &mut impl FnMut(LocalId, bool)) {
     match &cond.kind {
         ExprKind::Truth(value) => loaded(value).into_iter().for_each(|local| found(local, !holds)),
@@ -295,7 +296,7 @@ fn null_tests(cond: &Expr, holds: bool, found: &mut impl FnMut(LocalId, bool)) {
     }
 }
 
-/// The local that an expression is the value of.
+/// Returns the local whose value an expression is.
 pub(super) fn loaded(expr: &Expr) -> Option<LocalId> {
     match &expr.kind {
         ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => Some(*local),

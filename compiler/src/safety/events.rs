@@ -1,5 +1,5 @@
-//! KS0906: events at which no `@perf_event` program runs. Tracepoints and probes are perf events too, but the kernel runs
-//! programs of their own kinds there.
+//! KS0906: events on which `@perf_event` programs do not run. Tracepoints and probes are perf events, too,
+//! but the kernel runs programs of their own kinds on them.
 //!
 //! Source: kernel/events/core.c, `__perf_event_set_bpf_prog`, v6.12.
 
@@ -21,7 +21,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Where the kernel takes another kind of program, and which.
+/// The events on which the kernel runs another kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Traced {
     Tracepoint,
@@ -53,13 +53,14 @@ impl Traced {
         )
         .help(format!("write a program with `{attribute}`"))
         .help("to count the event alone: `attach(perf_options { .. })`");
-        // Options that a variable holds are used elsewhere.
+        // The options are in a variable, which is used at another source range.
         let within = call.span.start <= event.span.start && event.span.end <= call.span.end;
         if within { error } else { error.also(call.span, "attached here") }
     }
 }
 
-/// The events that each variable with options is given; none for one that may have others.
+/// Returns the events that are assigned to each variable with options; none for a variable that may have
+/// others.
 fn events_of(function: &HirFunction) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
     struct Set(BTreeMap<LocalId, Option<Vec<Expr>>>);
     impl Set {
@@ -91,7 +92,7 @@ fn events_of(function: &HirFunction) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
         }
 
         fn expr(&mut self, expr: &Expr) {
-            // Whoever has the address may set it.
+            // Any holder of the address may set the variable.
             if let ExprKind::AddrOf(lvalue) = &expr.kind
                 && let Some(local) = super::locals::root(lvalue)
             {
@@ -104,7 +105,7 @@ fn events_of(function: &HirFunction) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
     set.0
 }
 
-/// The event of options that are written out.
+/// Returns the event of an options literal.
 fn event_of(options: &Expr) -> Option<&Expr> {
     match &options.kind {
         ExprKind::Struct(fields) => fields.get(options::EVENT),
@@ -129,7 +130,7 @@ impl Visitor for Attaches<'_> {
             },
             _ => event_of(options).into_iter().collect(),
         };
-        // One of several that can be may be the one that is attached.
+        // A warning is only right if every possible event is traced.
         let traced: Option<Vec<_>> = events.iter().map(|event| Traced::of(event)).collect();
         for (event, traced) in events.iter().zip(traced.unwrap_or_default()) {
             self.diagnostics.report(traced.report(event, expr));

@@ -1,11 +1,11 @@
-//! What a body does with its locals.
+//! Uses of a body's locals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, HirFunction, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 
-/// The local that a place is, or is a part of.
+/// Returns the local if an lvalue is one or a part of one.
 pub(super) fn root(lvalue: &Lvalue) -> Option<LocalId> {
     match &lvalue.kind {
         LvalueKind::Local(local) => Some(*local),
@@ -14,7 +14,7 @@ pub(super) fn root(lvalue: &Lvalue) -> Option<LocalId> {
     }
 }
 
-/// Locals whose address is taken.
+/// Returns the locals whose address is taken.
 pub(super) fn addressed(function: &HirFunction) -> BTreeSet<LocalId> {
     #[derive(Default)]
     struct Addressed(BTreeSet<LocalId>);
@@ -30,7 +30,7 @@ pub(super) fn addressed(function: &HirFunction) -> BTreeSet<LocalId> {
     found.0
 }
 
-/// How often each local is set as a whole; parameters are set once by the caller.
+/// Returns how often each local is set as a whole; the caller sets parameters once.
 pub(super) fn times_set(function: &HirFunction) -> BTreeMap<LocalId, u32> {
     struct Set(BTreeMap<LocalId, u32>);
     impl Visitor for Set {

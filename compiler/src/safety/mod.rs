@@ -1,7 +1,7 @@
-//! Rules that concern ways through a program rather than single expressions, one file per rule.
+//! Rules about control flow rather than single expressions, one file per rule.
 //!
-//! In: a typed tree in which the checker found no error. Out: diagnostics, and which functions a throw may leave
-//! ([`HirFunction::throws`](crate::hir::HirFunction::throws)). Nothing else of the tree is changed.
+//! In: a typed tree in which the checker found no error. Out: diagnostics, and the functions that a throw may
+//! leave ([`HirFunction::throws`](crate::hir::HirFunction::throws)). The tree is not changed otherwise.
 
 mod calls;
 mod contexts;
@@ -23,12 +23,12 @@ use crate::hir::Hir;
 use crate::source::{SourceMap, Span};
 use calls::Calls;
 
-/// What every rule may look at.
+/// The inputs of every rule.
 struct Program<'a> {
     hir: &'a Hir,
     calls: Calls,
     sources: &'a SourceMap,
-    /// The language of 0.1.1 only: it accepts some of what would go wrong when it runs.
+    /// Accepts only the language of 0.1.1, in which some run-time errors are not reported here.
     strict_011: bool,
 }
 
@@ -37,13 +37,13 @@ impl Program<'_> {
         self.sources.file(span.file).text().get(span.range()).unwrap_or_default()
     }
 
-    /// A span without what lies behind its first line: enough to point at a statement that has a block.
+    /// Returns the part of a span on its first line: enough to point at a statement with a block.
     fn first_line(&self, span: Span) -> Span {
         let line = self.text(span).split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
         Span { end: span.start + line.trim_ascii_end().len() as u32, ..span }
     }
 
-    /// The text of a span if it is a name.
+    /// Returns the text of a span if it is a name.
     fn name_at(&self, span: Span) -> Option<&str> {
         let text = std::str::from_utf8(self.text(span)).ok()?;
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -51,8 +51,8 @@ impl Program<'_> {
     }
 }
 
-/// Applies all rules. None if one of them found an error; the reasons are in `diagnostics`, which may hold warnings
-/// otherwise.
+/// Applies all rules. None if one of them found an error; the reasons are in `diagnostics`, which otherwise
+/// may contain warnings.
 pub fn check(
     mut hir: Hir,
     sources: &SourceMap,

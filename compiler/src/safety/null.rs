@@ -1,4 +1,4 @@
-//! KS1003: a pointer that is null on every way to the place where it is followed.
+//! KS1003: dereferences of pointers that are null on every path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ struct Null<'a> {
     diagnostics: &'a mut Diagnostics,
 }
 
-/// Locals that are null, and where they became so.
+/// Locals that are null, with the source range where they became null.
 type FlowState = BTreeMap<LocalId, Span>;
 
 impl Rule for Null<'_> {
@@ -45,7 +45,7 @@ impl Rule for Null<'_> {
 
     fn lvalue(&mut self, known: &mut FlowState, lvalue: &Lvalue) {
         let LvalueKind::Deref(pointer) = &lvalue.kind else { return };
-        // Once is enough: what follows is wrong for the same reason.
+        // One report is enough: later ones would have the same reason.
         let Some(local) = loaded(pointer) else { return };
         let Some(since) = known.remove(&local) else { return };
         let name = &self.function.locals[local].name;

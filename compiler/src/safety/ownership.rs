@@ -1,8 +1,9 @@
-//! Records of ring buffers and objects of `new`: KS0616 if one is used after it was given back, KS0615 if a way out
-//! leaves one behind.
+//! Records of ring buffers and objects of `new`: KS0616 reports a use after release, KS0615 a path that leaks
+//! one.
 //!
-//! Only what one variable of one function holds is followed; as soon as its pointer is copied, stored, returned or
-//! given to a function that does more than look at it, nothing is said about it any more.
+//! Only pointers in one variable of one function are tracked. As soon as the pointer is copied, stored,
+//! returned or passed to a function that does more than read through it, nothing is reported about it any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,15 +31,15 @@ pub(super) fn check(program: &Program<'_>, throwing: &IndexVec<FuncId, bool>, di
     }
 }
 
-/// What a variable may hold at one point.
+/// The resource that a variable may hold at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owned {
     what: Resource,
-    /// Where it came from.
+    /// The source range of its allocation.
     taken: Span,
     null: bool,
     live: bool,
-    /// Where it was given back, and how, if it may have been.
+    /// The source range and the kind of its release, if it may have been released.
     released: Option<(Span, &'static str)>,
 }
 
@@ -49,23 +50,23 @@ enum Resource {
 }
 
 impl Owned {
-    /// On every way that leads here it was given back.
+    /// Returns the release if it happened on every path to this point.
     fn is_released(&self) -> Option<(Span, &'static str)> {
         self.released.filter(|_| !self.live && !self.null)
     }
 }
 
-/// What is told about the variables that hold something; about others nothing is known.
+/// The state of variables that hold a resource; nothing is known about the others.
 type FlowState = BTreeMap<LocalId, Owned>;
 
-/// What one expression does with variables.
+/// The effects of one expression on variables.
 #[derive(Default)]
 struct Effects {
-    /// How often the pointer in a variable is an operand.
+    /// Number of uses of the variable's pointer as an operand.
     loads: BTreeMap<LocalId, u32>,
-    /// How often it is only looked at.
+    /// Number of those uses that only test or dereference it.
     looks: BTreeMap<LocalId, u32>,
-    /// Where what it points to is used.
+    /// The source ranges where the pointee is used.
     uses: Vec<(LocalId, Span)>,
     releases: Vec<(LocalId, Span, &'static str)>,
     deferred: bool,
@@ -75,7 +76,7 @@ struct Ownership<'a> {
     program: &'a Program<'a>,
     function: &'a HirFunction,
     effects: Effects,
-    /// Records and objects about which a diagnostic was given, by where they came from.
+    /// Source ranges of the allocations that were reported.
     reported: BTreeSet<Span>,
     diagnostics: &'a mut Diagnostics,
 }
@@ -111,7 +112,7 @@ impl Rule for Ownership<'_> {
     fn begun(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Free(value) => self.release(value, stmt.span, "deleted"),
-            // It is given back when the function is left, whatever happens until then.
+            // The release happens when the function returns, on every path.
             StmtKind::Defer(_) => self.effects.deferred = true,
             _ => {}
         }
@@ -265,7 +266,7 @@ impl Ownership<'_> {
     }
 }
 
-/// Whether a function only follows this pointer and compares it.
+/// Whether a function only dereferences this pointer and compares it.
 fn only_looks(function: &HirFunction, param: LocalId) -> bool {
     #[derive(Default)]
     struct Looks {

@@ -1,5 +1,5 @@
-//! KS0717: no function of the kernel half may reach itself, because the kernel's stack has an end. Tail calls are jumps
-//! and may go round.
+//! KS0717: no function of the kernel half may reach itself, because the kernel's stack is limited. Tail calls
+//! are jumps and may form cycles.
 
 use std::collections::BTreeSet;
 
@@ -22,14 +22,14 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// The functions on cycles of calls, and those between two cycles.
+/// Returns the functions in cycles of calls, and those on paths between two cycles.
 pub(super) fn candidates(program: &Program<'_>) -> BTreeSet<FuncId> {
     let hir = program.hir;
     let callees: IndexVec<FuncId, Vec<(FuncId, Span)>> =
         hir.functions.ids().map(|id| program.calls.callees(hir, id)).collect();
     let order = program.calls.callees_first(hir);
-    // What calls nobody but functions that are out of question is out of question itself; and so is, the other way
-    // round, what nobody else calls.
+    // A function that only calls functions without cycles has none itself. The same holds for a function that
+    // is only called by such functions.
     let mut open: BTreeSet<FuncId> = hir.functions.ids().collect();
     for id in &order {
         if callees[*id].iter().all(|(callee, _)| !open.contains(callee)) {

@@ -1,5 +1,5 @@
-//! KS1001 and KS1002: how many bytes of variables a kernel function may declare, called or not. A struct or an array that is
-//! bound to a map entry is the entry itself, and needs room for its address.
+//! KS1001 and KS1002: limits on the bytes of variables that a kernel function may declare, called or not. A
+//! struct or an array that is bound to a map entry is the entry itself, and only needs space for its address.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::hir::{
 use crate::kernel::limits::STACK_BYTES;
 use crate::types::{TypeKind, Types};
 
-/// More than this is worth a warning.
+/// Variables of more bytes than this cause a warning.
 const WARN_BYTES: u64 = 256;
 
-/// The size and alignment of an address.
+/// Size and alignment of an address in bytes.
 const ADDRESS: (u64, u64) = (8, 8);
 
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
@@ -52,7 +52,7 @@ fn declared(types: &Types, function: &HirFunction) -> Option<Diagnostic> {
     Some(diagnostic.label(label).also(function.span, "in this function"))
 }
 
-/// The structs and arrays that are only ever bound to entries of maps.
+/// Returns the structs and arrays that are only ever bound to entries of maps.
 fn entries(types: &Types, function: &HirFunction) -> BTreeSet<LocalId> {
     #[derive(Default)]
     struct Set {
@@ -82,20 +82,20 @@ fn entries(types: &Types, function: &HirFunction) -> BTreeSet<LocalId> {
     set.bound.difference(&set.copied).copied().filter(is_large).collect()
 }
 
-/// Variables laid one behind the other; those of sibling blocks overlap.
+/// The layout of the variables: one after the other; those of sibling blocks overlap.
 struct StackFrame<'a> {
     types: &'a Types,
     function: &'a HirFunction,
-    /// Variables that are entries of maps.
+    /// Variables that are aliases of map entries.
     entries: BTreeSet<LocalId>,
     seen: BTreeSet<LocalId>,
-    /// The end of the variables of the blocks at hand.
+    /// End offset in bytes of the variables of the open blocks.
     own: u64,
-    /// Those variables, with their sizes.
+    /// The variables of the open blocks, with their sizes in bytes.
     live: Vec<(LocalId, u64)>,
-    /// The most there was at one point.
+    /// The maximum of `own` so far, in bytes.
     most: u64,
-    /// The largest variable that was there then.
+    /// The largest variable that was live at that maximum.
     largest: Option<(LocalId, u64)>,
 }
 
@@ -104,7 +104,7 @@ impl StackFrame<'_> {
         self.scope(|frame| block.iter().for_each(|stmt| frame.statement(stmt)));
     }
 
-    /// Variables that `inner` declares make room for others after it.
+    /// Runs `inner`, and frees the variables that it declares for reuse.
     fn scope(&mut self, inner: impl FnOnce(&mut Self)) {
         let (own, live) = (self.own, self.live.len());
         inner(self);

@@ -1,4 +1,4 @@
-//! What does not show in the text of diagnostics.
+//! Properties that the text of diagnostics does not show.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ fn functions_that_a_throw_may_leave_are_marked() {
     assert_eq!(throwing, ["thrower", "passes", "misses", "rounds"]);
 }
 
-/// A chain of calls is walked without recursion: its length is the author's choice.
+/// The traversal of a chain of calls is not recursive: its author may make it arbitrarily long.
 #[test]
 fn long_chains_of_calls_are_no_burden() {
     let mut script = String::from("@helper\nfn f0(n: u32) -> u32 {\n throw 3\n}\n");
@@ -51,7 +51,7 @@ fn long_chains_of_calls_are_no_burden() {
     assert_eq!(codes(&checked(&script, Options::new("t"))), ["Error KS0710"]);
 }
 
-/// Scripts of the cases with a line missing: what is left is often odd, and never makes a rule panic.
+/// Removes each line of the cases, one at a time: the rest is often odd, and must not make a rule panic.
 #[test]
 fn a_missing_line_makes_no_rule_panic() {
     let cases = [

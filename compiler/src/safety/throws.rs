@@ -1,7 +1,8 @@
-//! Which codes may leave each function: KS0710, KS0711, KS0713, and clauses that take nothing (KS0706).
+//! Computes the codes that may leave each function: KS0710, KS0711, KS0713, and clauses that catch nothing
+//! (KS0706).
 //!
-//! A function's codes depend on those of the functions it calls, so they are worked out until nothing changes, callees
-//! first.
+//! A function's codes depend on those of the functions it calls, so they are computed to a fixed point,
+//! callees first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,11 +17,11 @@ use crate::hir::{
 use crate::index::IndexVec;
 use crate::source::Span;
 
-/// Codes that may be thrown, each with a place where that happens.
+/// Codes that may be thrown, each with a source range where that happens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Codes {
     known: BTreeMap<i32, Span>,
-    /// A code that is worked out when the program runs.
+    /// A source range with a code that is only known at run time.
     computed: Option<Span>,
 }
 
@@ -29,7 +30,7 @@ impl Codes {
         self.known.is_empty() && self.computed.is_none()
     }
 
-    /// Adds codes; places that are known stay.
+    /// Adds codes; the first source range of each stays.
     fn add(&mut self, other: &Codes) {
         for (code, span) in &other.known {
             self.known.entry(*code).or_insert(*span);
@@ -37,7 +38,7 @@ impl Codes {
         self.computed = self.computed.or(other.computed);
     }
 
-    /// Takes out what a clause takes: whether there was something.
+    /// Removes the codes that a clause catches; returns whether there were any.
     fn take(&mut self, pattern: CatchPattern) -> bool {
         match pattern {
             CatchPattern::Code(code) => self.known.remove(&code).is_some() || self.computed.is_some(),
@@ -46,7 +47,7 @@ impl Codes {
     }
 }
 
-/// Which functions a throw may leave.
+/// Returns which functions a throw may leave.
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) -> IndexVec<FuncId, bool> {
     let leaving = all_codes(program);
     for (id, function) in program.hir.functions.iter_enumerated() {
@@ -87,7 +88,7 @@ fn all_codes(program: &Program<'_>) -> IndexVec<FuncId, Codes> {
     leaving
 }
 
-/// Collects what is thrown by the statements that are reached.
+/// Collects the codes that reachable statements throw.
 struct Throwing<'a> {
     program: &'a Program<'a>,
     leaving: &'a IndexVec<FuncId, Codes>,
@@ -126,7 +127,7 @@ impl Throwing<'_> {
                 }
                 self.codes.add(&inside);
             }
-            // The call itself must not throw; its arguments, which are worked out now, may.
+            // The deferred call itself must not throw; its arguments, which are evaluated now, may.
             StmtKind::Defer(Expr { kind: ExprKind::Call { args, .. }, .. }) => {
                 args.iter().for_each(|arg| visit::expr(self, arg));
             }
@@ -157,7 +158,7 @@ impl Visitor for Throwing<'_> {
     }
 }
 
-/// The value of a code that is known when the program is compiled.
+/// Returns the value of a code that is known at compile time.
 fn constant(program: &Program<'_>, code: &Expr) -> Option<i32> {
     match &code.kind {
         ExprKind::Const(bits) => program.hir.types.scalar(code.ty).map(|int| int.value(*bits) as i32),
@@ -166,7 +167,7 @@ fn constant(program: &Program<'_>, code: &Expr) -> Option<i32> {
     }
 }
 
-/// Says what is wrong with clauses and deferred calls.
+/// Reports invalid clauses and deferred calls.
 struct Reports<'a> {
     program: &'a Program<'a>,
     leaving: &'a IndexVec<FuncId, Codes>,
@@ -225,7 +226,7 @@ impl Reports<'_> {
     }
 }
 
-/// What may leave a function that nobody of the script calls.
+/// Reports codes that may leave a function which only the kernel or the host calls.
 fn entry(program: &Program<'_>, id: FuncId, codes: &Codes, diagnostics: &mut Diagnostics) {
     let hir = program.hir;
     let function = &hir.functions[id];
@@ -248,7 +249,8 @@ fn entry(program: &Program<'_>, id: FuncId, codes: &Codes, diagnostics: &mut Dia
     }
 }
 
-/// Whether a method is called by another: then it may be a helper of its impl block, which the kernel does not enter.
+/// Whether another method calls this one: then it may be a helper of its impl block, which the kernel does
+/// not call.
 fn is_called(program: &Program<'_>, id: FuncId) -> bool {
     let callers = program.hir.functions.ids().filter(|caller| *caller != id);
     callers.flat_map(|caller| program.calls.callees(program.hir, caller)).any(|(callee, _)| callee == id)
@@ -277,7 +279,7 @@ impl EntryPoint<'_> {
     }
 }
 
-/// As 0.1.1 sees it: the code is the program's result.
+/// In 0.1.1 this is no error: the code is the program's result.
 fn softened(error: Diagnostic) -> Diagnostic {
     Diagnostic { severity: crate::diag::Severity::Warning, ..error }
         .note("KernelScript 0.1.1 makes the code the program's result")

@@ -1,4 +1,4 @@
-//! KS0714: statements that no path leads to.
+//! KS0714: statements that control never reaches.
 
 use super::Program;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -18,7 +18,7 @@ struct Unreachable<'a> {
 }
 
 impl Unreachable<'_> {
-    /// One warning for all that follows the first statement that stops.
+    /// Reports one warning for all statements after the first one that ends the control flow.
     fn block(&mut self, block: &Block) {
         let stop = block.iter().position(flow::stops);
         let reached = stop.map_or(block.len(), |at| at + 1);
@@ -47,7 +47,7 @@ impl Visitor for Unreachable<'_> {
     }
 }
 
-/// What ends the way, in words.
+/// Returns why the control flow ends, as text for messages.
 fn reason(kind: &StmtKind) -> &'static str {
     match kind {
         StmtKind::Return(_) => "the function returns here",

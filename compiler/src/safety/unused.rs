@@ -1,4 +1,4 @@
-//! KS0312: what is declared and never used. Names that start with `_` say so themselves.
+//! KS0312: declarations that are never used. A name that starts with `_` is declared as unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     shared(program.hir, diagnostics);
 }
 
-/// Whether a name is one that may be unused: said so, or for others to use.
+/// Whether a name may be unused: it starts with `_`, or other files may use it.
 fn exempt(name: &str) -> bool {
     name.starts_with('_') || name.contains('.')
 }
@@ -28,7 +28,7 @@ fn warning(span: Span, what: &str, name: &str) -> Diagnostic {
     Diagnostic::warning(312, span, format!("unused {what} `{name}`"))
 }
 
-/// Functions that nothing reaches. Those of modules are for whoever imports them.
+/// Reports functions that nothing reaches. Functions of modules are for the files that import them.
 fn functions(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     let hir = program.hir;
     let handlers: BTreeSet<FuncId> = hir.rings.iter().filter_map(|ring| ring.default_handler).collect();
@@ -52,7 +52,7 @@ fn functions(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Maps and the like that no function mentions.
+/// Reports maps, globals and the like that no function mentions.
 fn shared(hir: &Hir, diagnostics: &mut Diagnostics) {
     let mut used = Mentioned::default();
     hir.functions.iter().for_each(|function| visit::block(&mut used, &function.body));
@@ -110,7 +110,7 @@ impl Visitor for Mentioned {
     }
 }
 
-/// Variables that are never read.
+/// Reports variables that are never read.
 fn variables(function: &HirFunction, diagnostics: &mut Diagnostics) {
     let mut uses =
         Uses { function, declared: BTreeSet::new(), mentions: BTreeMap::new(), writes: BTreeMap::new() };
@@ -143,18 +143,18 @@ fn named(function: &HirFunction, local: LocalId) -> Local<'_> {
 
 struct Uses<'a> {
     function: &'a HirFunction,
-    /// By a declaration in the body; loop variables, parameters and the named result are not asked.
+    /// Variables declared in the body; loop variables, parameters and the named result may be unused.
     declared: BTreeSet<LocalId>,
-    /// As a place or by its presence.
+    /// Number of uses as an lvalue or of the presence bit.
     mentions: BTreeMap<LocalId, u32>,
-    /// Mentions of it, or of a part of it, that only set it.
+    /// Number of uses that only set it or a part of it.
     writes: BTreeMap<LocalId, u32>,
 }
 
 impl Visitor for Uses<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
-            // The named result stands before the body, without `var`.
+            // The declaration of the named result precedes the body and has no `var`.
             StmtKind::Let { local, init: None } if self.function.locals[*local].span == stmt.span => {}
             StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } => {
                 self.declared.insert(*local);

@@ -1,4 +1,4 @@
-//! KS0718: calls through function values in the kernel half, which become a chain of comparisons.
+//! KS0718: calls through function values in the kernel half, which are compiled to a chain of comparisons.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Half, HirFunction, LocalId};
 
-/// Most functions that a value may stand for (language reference, 11.11).
+/// Maximum number of functions that a value may refer to (language reference, 11.11).
 const MAX_TARGETS: usize = 16;
-/// In 0.1.1.
+/// The same limit in 0.1.1.
 const MAX_TARGETS_011: usize = 1;
 
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
-    // Nobody compiles a helper that nobody calls.
+    // A helper that is never called is not compiled.
     for id in entered(program) {
         let function = &program.hir.functions[id];
         let mut values = ValueCalls { program, fixed: fixed(function), diagnostics };
@@ -22,7 +22,7 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Functions of the kernel half that can run.
+/// Returns the functions of the kernel half that can run.
 fn entered(program: &Program<'_>) -> BTreeSet<FuncId> {
     let functions = program.hir.functions.iter_enumerated();
     let entries = functions.filter(|(_, function)| {
@@ -32,7 +32,8 @@ fn entered(program: &Program<'_>) -> BTreeSet<FuncId> {
     program.calls.reached(program.hir, entries.map(|(id, _)| id))
 }
 
-/// Parameters that are what the caller gave: a call through one is made for each caller.
+/// Returns the parameters that always have the caller's value: a call through one is specialised for each
+/// caller.
 fn fixed(function: &HirFunction) -> BTreeSet<LocalId> {
     let times = locals::times_set(function);
     function.params.iter().copied().filter(|param| times.get(param) == Some(&1)).collect()

@@ -1,4 +1,4 @@
-//! Which function goes to which half, and what the halves share.
+//! Assigns functions to the halves, and finds the data that both share.
 //!
 //! In: a checked program. Out: lists of ids for the two back ends. Not here: any code, any layout.
 
@@ -10,16 +10,17 @@ use crate::hir::{
     RingId, Target,
 };
 
-/// The two halves of a program.
+/// The items of the two halves of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// Kernel functions in source order: programs, and helpers that are called. Helpers that nobody calls are left out.
+    /// Kernel functions in source order: programs, and helpers that are called. Helpers without a caller are
+    /// left out.
     pub kernel: Vec<FuncId>,
-    /// Userspace functions in source order, those that `main` or a test reaches.
+    /// Userspace functions in source order: those that `main` or a test reaches.
     pub user: Vec<FuncId>,
-    /// Globals that live in the BPF object because a kernel function uses them.
+    /// Globals in the BPF object, because a kernel function uses them.
     pub kernel_globals: BTreeSet<GlobalId>,
-    /// Globals of the userspace half alone: they live in the plugin's memory.
+    /// Globals of the userspace half alone: they are in the plugin's memory.
     pub plugin_globals: BTreeSet<GlobalId>,
     /// Maps that the BPF object defines: all that are used by either half.
     pub maps: BTreeSet<MapId>,
@@ -31,12 +32,12 @@ pub struct Split {
     pub counters: BTreeSet<CounterId>,
     /// Impl blocks, all of which the BPF object defines.
     pub impls: Vec<ImplId>,
-    /// Kernel code that reads registers or other members whose place depends on the architecture.
+    /// Whether kernel code reads registers or other members whose offset depends on the architecture.
     pub arch_dependent: bool,
 }
 
 impl Split {
-    /// Whether there is a BPF object at all.
+    /// Whether the program needs a BPF object.
     pub fn needs_object(&self) -> bool {
         !self.kernel.is_empty()
             || !self.impls.is_empty()
@@ -45,14 +46,14 @@ impl Split {
             || !self.configs.is_empty()
     }
 
-    /// Globals that both halves use.
+    /// Returns the globals that both halves use.
     pub fn shared_globals(&self, hir: &Hir) -> BTreeSet<GlobalId> {
         let user = Uses::of(hir, &self.user).globals;
         self.kernel_globals.intersection(&user).copied().collect()
     }
 }
 
-/// Splits a program.
+/// Splits a checked program.
 pub fn split(hir: &Hir) -> Split {
     let programs = hir.functions.ids().filter(|id| hir.is_entry(*id));
     let kernel = reachable(hir, programs.collect());
@@ -61,7 +62,7 @@ pub fn split(hir: &Hir) -> Split {
     let user = reachable(hir, entries.into_iter().chain(opens).collect());
     let kernel_uses = Uses::of(hir, &kernel);
     let user_uses = Uses::of(hir, &user);
-    // Pinned variables live in the object even if only the userspace half uses them: all of them are one pin.
+    // Pinned variables are in the object even if only the userspace half uses them: all share one pinned map.
     let pinned = hir.globals.ids().filter(|id| hir.globals[*id].pinned);
     let zeros = hir.zeros.filter(|_| !kernel.is_empty());
     let kernel_globals: BTreeSet<GlobalId> =
@@ -80,7 +81,7 @@ pub fn split(hir: &Hir) -> Split {
     }
 }
 
-/// `roots` and all that they call, in source order.
+/// Returns `roots` and all functions that they call, in source order.
 fn reachable(hir: &Hir, roots: Vec<FuncId>) -> Vec<FuncId> {
     let mut found = BTreeSet::new();
     let mut open = roots;
@@ -92,7 +93,7 @@ fn reachable(hir: &Hir, roots: Vec<FuncId>) -> Vec<FuncId> {
     found.into_iter().collect()
 }
 
-/// Whether a program finds its parameters, or its target, by the architecture's conventions.
+/// Whether a program's parameters, or its target, depend on the architecture's calling convention.
 fn takes_registers(function: &HirFunction) -> bool {
     let FunctionKind::Program(kind) = function.kind else { return false };
     let wrapped = function.system_call.as_ref().is_some_and(|call| call.wrapped);
@@ -100,7 +101,7 @@ fn takes_registers(function: &HirFunction) -> bool {
     wrapped || within || matches!(kind, ProgramKind::Uprobe | ProgramKind::Uretprobe)
 }
 
-/// What functions mention.
+/// The items that functions mention.
 #[derive(Debug, Default)]
 struct Uses {
     functions: BTreeSet<FuncId>,

@@ -1,11 +1,13 @@
-//! Sizes, alignments and offsets: C layout, natural alignment, little-endian, in both halves and in every BPF map.
+//! Sizes, alignments and offsets: C layout, natural alignment, little-endian, in both halves and in every BPF
+//! map.
 //!
-//! The layout of a context depends on the architecture and is not here (`builtins`); nor is that of a kernel struct.
+//! The layout of a context depends on the architecture and is not here (`builtins`); nor is that of a kernel
+//! struct.
 
 use super::{StructId, TypeId, TypeKind, Types};
 
 impl Types {
-    /// Bytes that a value takes. 0 for void and for a type already reported as wrong.
+    /// Returns the size of a value in bytes. 0 for void, and for a type with an error that was reported.
     pub fn size(&self, id: TypeId) -> u64 {
         match self.kind(id) {
             TypeKind::Str(size) => u64::from(*size),
@@ -16,7 +18,7 @@ impl Types {
         }
     }
 
-    /// The alignment of a value, at least 1.
+    /// Returns the alignment of a value in bytes, at least 1.
     pub fn align(&self, id: TypeId) -> u64 {
         match self.kind(id) {
             TypeKind::Str(_) => 1,
@@ -26,7 +28,7 @@ impl Types {
         }
     }
 
-    /// The offset of a field, by its position.
+    /// Returns the offset of a field in bytes, by the field's position.
     pub fn field_offset(&self, id: StructId, field: usize) -> u64 {
         let mut end = 0;
         for (index, one) in self.struct_def(id).fields.iter().enumerate() {
@@ -39,15 +41,15 @@ impl Types {
         end
     }
 
-    /// Works out the layout of a struct once, where its fields are final. Seal the structs within it first: then no
-    /// question takes longer than the struct has fields, however deep it is.
+    /// Computes the layout of a struct once its fields are final. Seal the structs within it first: then
+    /// every query takes time linear in the number of fields, however deep the struct is.
     pub fn seal(&mut self, id: StructId) {
         let layout = (self.struct_size(id), self.struct_align(id));
         self.layouts.insert(id, layout);
     }
 
-    /// Works out the layouts of all sealed structs anew: structs of the kernel get members when these are used, and
-    /// others may hold them.
+    /// Computes the layouts of all sealed structs again: structs of the kernel get members when these are
+    /// used, and other structs may contain them.
     pub fn seal_again(&mut self) {
         let sealed: Vec<StructId> = self.layouts.drain().map(|(id, _)| id).collect();
         for id in sealed {
@@ -55,7 +57,7 @@ impl Types {
         }
     }
 
-    /// Seals a struct after those within it. Structs hold each other only so deep as the checker allows.
+    /// Seals a struct after those within it. The checker limits the depth of nesting.
     fn seal_inner_first(&mut self, id: StructId) {
         if self.layouts.contains_key(&id) {
             return;

@@ -1,7 +1,7 @@
-//! Types: interned, so that equal types have equal ids; aliases are gone.
+//! Types: interned, so that equal types have equal ids; aliases are resolved.
 //!
-//! Sizes, alignments and offsets are computed once, in `layout.rs`, for both halves. Not here: which conversions the
-//! language allows (`check`).
+//! Sizes, alignments and offsets are computed once, in `layout.rs`, for both halves. Not here: which
+//! conversions the language allows (`check`).
 
 mod layout;
 
@@ -9,35 +9,35 @@ use crate::id_type;
 use crate::index::{FastMap, IndexVec};
 
 id_type! {
-    /// A type. Equal ids are equal types.
+    /// The id of a type. Equal ids are equal types.
     TypeId,
-    /// A struct, user's or predeclared.
+    /// The id of a struct, user's or predeclared.
     StructId,
-    /// An enum, user's or predeclared.
+    /// The id of an enum, user's or predeclared.
     EnumId,
 }
 
-/// An integer type.
+/// The width and signedness of an integer type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IntType {
-    /// 8, 16, 32 or 64.
+    /// Width in bits: 8, 16, 32 or 64.
     pub bits: u8,
-    /// Two's complement.
+    /// Whether it is signed (two's complement).
     pub signed: bool,
 }
 
 impl IntType {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> u64 {
         u64::from(self.bits / 8)
     }
 
-    /// `bits` cut to this width, the other bits zero.
+    /// Returns `bits` truncated to this width, the other bits zero.
     pub fn truncate(self, bits: u64) -> u64 {
         if self.bits == 64 { bits } else { bits & ((1 << self.bits) - 1) }
     }
 
-    /// The number that the low bits of `bits` mean in this type.
+    /// Returns the value of the low bits of `bits` in this type.
     pub fn value(self, bits: u64) -> i128 {
         let cut = self.truncate(bits);
         let negative = self.signed && cut >> (self.bits - 1) & 1 == 1;
@@ -51,86 +51,86 @@ impl std::fmt::Display for IntType {
     }
 }
 
-/// What a type is.
+/// The kinds of types.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TypeKind {
-    /// No value.
+    /// No value; size 0.
     Void,
-    /// One byte, 0 or 1.
+    /// A bool: one byte, 0 or 1.
     Bool,
-    /// One byte of text.
+    /// A character: one byte of text.
     Char,
-    /// An integer.
+    /// An integer of 8 to 64 bits.
     Int(IntType),
-    /// N bytes: text of at most N-1 bytes, then zeros.
+    /// A string in N bytes: text of at most N-1 bytes, then zeros.
     Str(u32),
-    /// So many elements, one behind the other.
+    /// An array: the element type and the number of elements.
     Array(TypeId, u64),
-    /// A pointer. In the kernel half where it points is known by its origin.
+    /// A pointer to a type. In the kernel half its origin determines the memory it points to.
     Ptr(TypeId),
-    /// A function's type: parameters and result.
+    /// A function value: parameter types and result type.
     Fn(Vec<TypeId>, TypeId),
     /// An enum: an integer of [`EnumDef::repr`].
     Enum(EnumId),
-    /// A struct.
+    /// A struct, by its id.
     Struct(StructId),
-    /// What `load` gives. No spelling; 4 bytes, 0 is null.
+    /// The result of `load`. It has no spelling; 4 bytes, 0 is null.
     Program,
-    /// The type of `null` until it meets another.
+    /// The type of `null` until another type determines it.
     Null,
-    /// An error that was already reported; fits everything.
+    /// The type of an expression whose error was already reported; fits everything.
     Error,
 }
 
 /// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The name of the field.
     pub name: String,
-    /// Its type.
+    /// The type of the field.
     pub ty: TypeId,
-    /// Its value where a literal or the command line gives none: as many bytes as the type has.
+    /// The value if neither a literal nor the command line sets it: as many bytes as the type has.
     pub default: Option<Vec<u8>>,
     /// The `///` lines above it; empty if there are none.
     pub docs: String,
 }
 
-/// Who lays a struct out.
+/// The owner of a struct's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StructOrigin {
     /// The script: C layout of its fields.
     Script,
     /// The compiler: C layout of its fields.
     Predeclared,
-    /// A context of a program, only ever behind a pointer: its members lie where `builtins` says.
+    /// A context of a program, only ever a pointee: `builtins` has the offsets of its members.
     Context,
-    /// The kernel, only ever behind a pointer: its members lie where BTF says. The fields are those that the script
-    /// declares or uses.
+    /// The kernel, only ever a pointee: BTF has the offsets of its members. The fields are those that the
+    /// script declares or uses.
     Kernel,
 }
 
-/// A struct.
+/// A struct and its fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructDef {
-    /// Its name.
+    /// The name of the struct.
     pub name: String,
-    /// Fields in order.
+    /// The fields in order of declaration.
     pub fields: Vec<Field>,
-    /// Who lays it out.
+    /// The owner of the layout.
     pub origin: StructOrigin,
 }
 
 impl StructDef {
-    /// The position of a field.
+    /// Returns the position of a field; none for an unknown name.
     pub fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)
     }
 }
 
-/// An enum.
+/// An enum and its enumerators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnumDef {
-    /// Its name.
+    /// The name of the enum.
     pub name: String,
     /// 32 bits, or 64 if a value needs it; signed if an enumerator is negative.
     pub repr: IntType,
@@ -138,7 +138,7 @@ pub struct EnumDef {
     pub enumerators: Vec<(String, u64)>,
 }
 
-/// Types that need no table: created first, in this order.
+/// Types that need no table, created first in this order.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the names are the language's")]
 pub struct Common {
@@ -158,14 +158,14 @@ pub struct Common {
     pub error: TypeId,
 }
 
-/// All types of one compilation.
+/// The table of all types of one compilation.
 #[derive(Debug, Clone)]
 pub struct Types {
     kinds: IndexVec<TypeId, TypeKind>,
     ids: FastMap<TypeKind, TypeId>,
     structs: IndexVec<StructId, StructDef>,
     enums: IndexVec<EnumId, EnumDef>,
-    /// Size and alignment of the structs that are sealed.
+    /// Size and alignment in bytes of the sealed structs.
     layouts: FastMap<StructId, (u64, u64)>,
     common: Common,
 }
@@ -177,7 +177,7 @@ impl Default for Types {
 }
 
 impl Types {
-    /// A table with the [`Common`] types.
+    /// Creates a table with the [`Common`] types.
     pub fn new() -> Types {
         let mut kinds = IndexVec::new();
         let mut ids = FastMap::default();
@@ -213,12 +213,12 @@ impl Types {
         }
     }
 
-    /// The types that need no table.
+    /// Returns the types that need no table.
     pub fn common(&self) -> Common {
         self.common
     }
 
-    /// The id of a type, made on first use.
+    /// Returns the id of a type, which is created on first use.
     pub fn intern(&mut self, kind: TypeKind) -> TypeId {
         if let Some(id) = self.ids.get(&kind) {
             return *id;
@@ -228,7 +228,7 @@ impl Types {
         id
     }
 
-    /// What a type is.
+    /// Returns the kind of a type.
     pub fn kind(&self, id: TypeId) -> &TypeKind {
         &self.kinds[id]
     }
@@ -238,44 +238,44 @@ impl Types {
         self.structs.push(def)
     }
 
-    /// A struct.
+    /// Returns a struct by its id.
     pub fn struct_def(&self, id: StructId) -> &StructDef {
         &self.structs[id]
     }
 
-    /// Whether one of the structs is the kernel's.
+    /// Whether one of the structs belongs to the kernel.
     pub fn has_kernel_structs(&self) -> bool {
         self.structs.iter().any(|def| def.origin == StructOrigin::Kernel)
     }
 
-    /// A struct, to fill in its fields.
+    /// Returns a struct whose fields are to be set.
     pub fn struct_mut(&mut self, id: StructId) -> &mut StructDef {
         self.layouts.remove(&id);
         &mut self.structs[id]
     }
 
-    /// Adds an enum.
+    /// Adds an enum and returns its id.
     pub fn add_enum(&mut self, def: EnumDef) -> EnumId {
         self.enums.push(def)
     }
 
-    /// An enum.
+    /// Returns an enum by its id.
     pub fn enum_def(&self, id: EnumId) -> &EnumDef {
         &self.enums[id]
     }
 
-    /// The type of a struct.
+    /// Returns the type of a struct.
     pub fn struct_type(&mut self, id: StructId) -> TypeId {
         self.intern(TypeKind::Struct(id))
     }
 
-    /// `str(size)`.
+    /// Returns the type `str(size)`; `size` includes the terminator.
     pub fn str_type(&mut self, size: u32) -> TypeId {
         self.intern(TypeKind::Str(size))
     }
 
-    /// The integer that a scalar is made of: itself, an enum's integer, one byte for bool and char, 64 bits for a
-    /// pointer, 32 for a program handle. `None` for what is not a scalar.
+    /// Returns the integer that represents a scalar: itself, an enum's integer, one byte for bool and char,
+    /// 64 bits for a pointer, 32 for a program handle. `None` for other types.
     pub fn scalar(&self, id: TypeId) -> Option<IntType> {
         match self.kind(id) {
             TypeKind::Int(int) => Some(*int),
@@ -287,7 +287,7 @@ impl Types {
         }
     }
 
-    /// An integer type, not an enum.
+    /// Returns an integer type; `None` for an enum.
     pub fn int(&self, id: TypeId) -> Option<IntType> {
         match self.kind(id) {
             TypeKind::Int(int) => Some(*int),
@@ -295,7 +295,7 @@ impl Types {
         }
     }
 
-    /// Whether this is a pointer to a context of a program.
+    /// Whether a type is a pointer to a program's context.
     pub fn is_context_pointer(&self, id: TypeId) -> bool {
         let TypeKind::Ptr(to) = self.kind(id) else { return false };
         let TypeKind::Struct(def) = self.kind(*to) else { return false };
@@ -305,14 +305,14 @@ impl Types {
             || (def.origin == StructOrigin::Kernel && def.name.starts_with("trace_event_raw_"))
     }
 
-    /// The struct that a pointer leads to.
+    /// Returns the struct that a pointer points to.
     pub fn pointee_struct(&self, id: TypeId) -> Option<StructId> {
         let TypeKind::Ptr(to) = self.kind(id) else { return None };
         let TypeKind::Struct(def) = self.kind(*to) else { return None };
         Some(*def)
     }
 
-    /// Whether this is a struct that lies where the kernel has it: a context, or one of the kernel's.
+    /// Whether a type is a struct in the kernel's memory: a context, or one of the kernel's.
     pub fn is_kernels_own(&self, id: TypeId) -> bool {
         match self.kind(id) {
             TypeKind::Struct(def) => {
@@ -322,12 +322,12 @@ impl Types {
         }
     }
 
-    /// Whether this is a type already reported as wrong.
+    /// Whether it is the type of an error that was already reported.
     pub fn is_error(&self, id: TypeId) -> bool {
         id == self.common.error
     }
 
-    /// The spelling of a type in a script.
+    /// Returns the spelling of a type in a script.
     pub fn name(&self, id: TypeId) -> String {
         match self.kind(id) {
             TypeKind::Void => "void".into(),

@@ -1,33 +1,33 @@
-//! The canonical ABI: core imports, and where the parts of a value lie in memory.
+//! The canonical ABI: core imports and the memory layout of the contract's types.
 //!
-//! In: the contract's tables. Out: import names with core signatures, and [`Shape`]s that are walked by the names of the
-//! WIT. No size or offset of the contract is written down by hand anywhere else.
+//! In: the contract's tables. Out: import names with core signatures, and [`Shape`]s that are navigated by
+//! WIT names. No other module hard-codes a size or an offset of the contract.
 
 use wasm_encoder::ValType;
 
 use crate::plugin::contract::{INTERFACES, Interface, Type, TypeKind, WitFunction};
 
-/// Where the length lies in a list or string; the address lies at 0.
+/// Byte offset of the length in a list or string; the address is at offset 0.
 pub const LIST_LEN: u32 = 4;
 
-/// The contract.
+/// Entry point to the contract's tables.
 #[derive(Clone, Copy)]
 pub struct Abi;
 
-/// A core import.
+/// A core import: module, name and core signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreImport {
-    /// The interface with its version.
+    /// Name of the interface, with its version.
     pub module: &'static str,
-    /// The function.
+    /// Name of the function within the interface.
     pub name: String,
-    /// Core parameters; the last is the address of the result if the result does not fit one value.
+    /// Core parameters. The last one is the result's address if the result does not fit one value.
     pub params: &'static [ValType],
-    /// Core results.
+    /// Core results: at most one.
     pub results: &'static [ValType],
 }
 
-/// A value of some type at some offset from the start of a host call's result or argument.
+/// The type of a value and its offset within a host call's result or argument.
 #[derive(Clone, Copy)]
 pub struct Shape {
     ty: Type,
@@ -36,7 +36,7 @@ pub struct Shape {
 }
 
 impl Abi {
-    /// The core import of a function of an interface, spelled as the ABI does: `[method]attachment.read`.
+    /// Returns the core import of an interface's function, spelled as in the ABI: `[method]attachment.read`.
     pub fn import(self, interface: &str, function: &str) -> CoreImport {
         let WitFunction { core_params, core_results, .. } = self.function(interface, function);
         CoreImport {
@@ -47,7 +47,7 @@ impl Abi {
         }
     }
 
-    /// The core import that drops a handle.
+    /// Returns the core import that drops a handle.
     pub fn drop_import(self, interface: &str, resource: &str) -> CoreImport {
         CoreImport {
             module: self.interface(interface).id,
@@ -57,20 +57,20 @@ impl Abi {
         }
     }
 
-    /// The shape of a function's result.
+    /// Returns the shape of a function's result.
     pub fn result(self, interface: &str, function: &str) -> Shape {
         let ty = self.function(interface, function).result.expect("the function has a result");
         Shape { ty, offset: 0 }
     }
 
-    /// The shape of a type of an interface.
+    /// Returns the shape of a type of an interface.
     pub fn named(self, interface: &str, name: &str) -> Shape {
         let mut types = self.interface(interface).types.iter();
         let (_, id) = types.find(|(found, _)| *found == name).expect("the contract has the type");
         Shape { ty: Type::Id(*id), offset: 0 }
     }
 
-    /// Bytes that the largest result of any function takes.
+    /// Returns the size in bytes of the largest function result.
     pub fn largest_result(self) -> u32 {
         let functions = INTERFACES.iter().flat_map(|interface| interface.functions);
         functions.filter_map(|function| function.result).map(Type::size).max().unwrap_or(0)
@@ -87,43 +87,43 @@ impl Abi {
 }
 
 impl Shape {
-    /// Its size in bytes.
+    /// Returns the size of the type in bytes.
     pub fn size(self) -> u32 {
         self.ty.size()
     }
 
-    /// A field of a record.
+    /// Returns the shape of a field of this record.
     pub fn field(self, name: &str) -> Shape {
         let TypeKind::Record(fields) = self.kind() else { panic!("{name} is looked up in a record") };
         let field = fields.iter().find(|field| field.name == name).expect("the record has the field");
         self.at(field.offset, field.ty)
     }
 
-    /// What a result holds if its discriminant is 0.
+    /// Returns the shape of a result's payload for discriminant 0.
     pub fn ok(self) -> Shape {
         let TypeKind::Result { ok, payload, .. } = self.kind() else { panic!("a result has an ok side") };
         self.at(*payload, ok.expect("the ok side has a value"))
     }
 
-    /// What a result holds if its discriminant is 1.
+    /// Returns the shape of a result's payload for discriminant 1.
     pub fn err(self) -> Shape {
         let TypeKind::Result { err, payload, .. } = self.kind() else { panic!("a result has an error side") };
         self.at(*payload, err.expect("the error side has a value"))
     }
 
-    /// What an option holds if its discriminant is 1.
+    /// Returns the shape of an option's payload for discriminant 1.
     pub fn some(self) -> Shape {
         let TypeKind::Option { some, payload } = self.kind() else { panic!("an option may hold a value") };
         self.at(*payload, *some)
     }
 
-    /// An element of a list: offsets count from the element's start.
+    /// Returns the shape of a list element; its offset counts from the element's start.
     pub fn element(self) -> Shape {
         let TypeKind::List(ty) = self.kind() else { panic!("a list has elements") };
         Shape { ty: *ty, offset: 0 }
     }
 
-    /// A case of a variant: its discriminant, and its value.
+    /// Returns the discriminant and the payload of a variant's case.
     pub fn case(self, name: &str) -> (u32, Option<Shape>) {
         let TypeKind::Variant { cases, payload } = self.kind() else {
             panic!("{name} is looked up in a variant")
@@ -132,7 +132,7 @@ impl Shape {
         (number as u32, cases[number].1.map(|ty| self.at(*payload, ty)))
     }
 
-    /// The number of a case of an enum.
+    /// Returns the number of an enum's case.
     pub fn enumerator(self, name: &str) -> u32 {
         let TypeKind::Enum(cases) = self.kind() else { panic!("{name} is looked up in an enum") };
         cases.iter().position(|case| *case == name).expect("the enum has the case") as u32
@@ -142,7 +142,7 @@ impl Shape {
         Shape { offset: self.offset + offset, ty }
     }
 
-    /// The definition behind aliases.
+    /// Returns the definition with aliases resolved.
     fn kind(self) -> &'static TypeKind {
         let mut ty = self.ty;
         loop {

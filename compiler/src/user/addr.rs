@@ -1,4 +1,4 @@
-//! Addresses in linear memory, and what is done with what lies there.
+//! Addresses in linear memory, and loads, stores and copies at them.
 
 use wasm_encoder::Instruction as I;
 
@@ -8,34 +8,34 @@ use super::func::FnCx;
 use super::scalar::{load_op, push_const, store_op};
 use crate::types::IntType;
 
-/// An address: a base and bytes from there.
+/// An address in linear memory: a base local plus a constant offset.
 #[derive(Debug, Clone, Copy)]
 pub struct Addr {
-    /// The base; none is address 0.
+    /// Local that holds the base; none means base 0.
     pub base: Option<Var>,
-    /// Bytes from there.
+    /// Offset from the base, in bytes.
     pub offset: u32,
 }
 
 impl Addr {
-    /// What lies so many bytes behind.
+    /// Returns the address `bytes` bytes after this one.
     pub fn plus(self, bytes: u32) -> Addr {
         Addr { offset: self.offset + bytes, ..self }
     }
 
-    /// The address in a local.
+    /// Returns the address held in a local, with offset 0.
     pub fn of(base: Var) -> Addr {
         Addr { base: Some(base), offset: 0 }
     }
 
-    /// A fixed address.
+    /// Returns an absolute address, without a base.
     pub fn fixed(offset: u32) -> Addr {
         Addr { base: None, offset }
     }
 }
 
 impl FnCx<'_, '_> {
-    /// Pushes an address.
+    /// Pushes base plus offset as an i32.
     pub fn push_addr(&mut self, addr: Addr) {
         match addr.base {
             Some(base) => self.code.get_plus(base, addr.offset),
@@ -43,13 +43,13 @@ impl FnCx<'_, '_> {
         };
     }
 
-    /// Pushes the scalar at an address.
+    /// Loads the scalar at an address and pushes it.
     pub fn load(&mut self, int: IntType, addr: Addr) {
         let offset = self.push_base(addr);
         self.code.op(load_op(int, offset));
     }
 
-    /// Stores a scalar that `value` pushes at an address.
+    /// Stores the scalar that `value` pushes at an address.
     pub fn store(
         &mut self,
         int: IntType,
@@ -68,14 +68,14 @@ impl FnCx<'_, '_> {
         self.code.get(value).op(store_op(int, offset));
     }
 
-    /// Copies bytes; the two may overlap.
+    /// Copies bytes; the two ranges may overlap.
     pub fn copy(&mut self, to: Addr, from: Addr, bytes: u64) {
         self.push_addr(to);
         self.push_addr(from);
         self.code.u32(bytes as u32).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
     }
 
-    /// Sets bytes to zero.
+    /// Sets a range of bytes to zero.
     pub fn zero(&mut self, to: Addr, bytes: u64) {
         match u32::try_from(bytes) {
             Ok(bytes @ (1 | 2 | 4 | 8)) => {
@@ -91,7 +91,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Pushes the base of an address and gives what is left for the instruction's own offset.
+    /// Pushes the base of an address and returns the rest, for the instruction's immediate offset.
     fn push_base(&mut self, addr: Addr) -> u32 {
         match addr.base {
             Some(base) => {

@@ -1,4 +1,4 @@
-//! Expressions that are structs, arrays or strings: they are built in memory.
+//! Expressions of struct, array or string type, which are built in memory.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,11 +14,11 @@ use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, Match, UserBuiltin};
 use crate::types::{TypeId, TypeKind};
 
-/// A constant up to this size is copied from one that is already padded with zeros.
+/// Largest constant, in bytes, that is stored already padded with zeros and copied whole.
 const PADDED_CONSTANT: u64 = 256;
 
 impl FnCx<'_, '_> {
-    /// Builds a value at `to`, which nothing in the expression can read or write.
+    /// Builds a value at `to`, memory that nothing in the expression reads or writes.
     pub fn aggregate(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         let before = self.code.at(expr.span);
         self.aggregate_value(expr, to)?;
@@ -74,7 +74,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// The address of a value: of the place itself if the expression is one, which the next assignment may change.
+    /// Returns the address of a value. For an lvalue it is the lvalue's own address, whose content the next
+    /// assignment may change.
     pub fn aggregate_addr(&mut self, expr: &Expr) -> Lower<Addr> {
         if let ExprKind::Load(lvalue) = &expr.kind {
             let storage = self.storage(lvalue)?;
@@ -85,7 +86,7 @@ impl FnCx<'_, '_> {
         Ok(slot)
     }
 
-    /// The address of a value that does not change while `later` is evaluated.
+    /// Returns the address of a value that does not change while `later` is evaluated.
     pub fn stable_addr(&mut self, expr: &Expr, later: &[Expr]) -> Lower<Addr> {
         if !later.iter().any(calls) {
             return self.aggregate_addr(expr);
@@ -103,7 +104,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Puts constant bytes at `to`, and zeros behind them.
+    /// Writes constant bytes at `to`, followed by zeros.
     pub fn constant(&mut self, ty: TypeId, bytes: &[u8], to: Addr) {
         let size = self.cx.hir.types.size(ty);
         let used = bytes.len().min(size as usize);
@@ -119,7 +120,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// The text of `left`, then that of `right`, as long as there is room.
+    /// Concatenates the texts of `left` and `right`, truncated to the type's size.
     fn concat(&mut self, ty: TypeId, left: &Expr, right: &Expr, to: Addr) -> Lower<()> {
         let size = |expr: &Expr| self.cx.hir.types.size(expr.ty) as u32;
         let (to_size, left_size, right_size) = (self.cx.hir.types.size(ty) as u32, size(left), size(right));
@@ -196,7 +197,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// The value is evaluated once.
+    /// Evaluates the value once and copies it to each element.
     fn repeat(&mut self, ty: TypeId, value: &Expr, to: Addr) -> Lower<()> {
         let (element, len) = self.element(ty);
         let size = self.cx.hir.types.size(element) as u32;
@@ -235,7 +236,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// Whether an expression runs code of the script, which may change anything.
+/// Returns whether an expression runs code of the script, which may change anything.
 fn calls(expr: &Expr) -> bool {
     struct Calls(bool);
     impl Visitor for Calls {

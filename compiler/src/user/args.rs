@@ -1,7 +1,8 @@
-//! Command-line words: read by the host by the fields of `main`'s parameter, and put into it.
+//! Command-line arguments: the host parses them by the fields of `main`'s parameter, and the plugin stores
+//! the values.
 //!
-//! A script without such a parameter still has the host look at the words, so that a surplus one is an error and
-//! `--help` is answered.
+//! A script without this parameter still has the host parse the arguments, so that a surplus one is an error
+//! and `--help` is answered.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,14 +15,14 @@ use super::scalar::store_op;
 use crate::source::Span;
 use crate::types::{Field, StructId, TypeId, TypeKind};
 
-/// What an option takes: the cases of the contract's `option-type` and `option-value` have the same names.
+/// Type of an option. The cases of the contract's `option-type` and `option-value` have the same names.
 struct OptionKind {
     case: &'static str,
-    /// Bits of a number, bytes of a text.
+    /// Bits of a number or bytes of a text; none for a boolean.
     size: Option<u32>,
 }
 
-/// Reads the words into a struct at a fixed address, or ends the plugin.
+/// Parses the arguments into a struct at a fixed address, or ends the plugin.
 pub fn parse(
     cx: &mut Cx<'_>,
     code: &mut WasmCode,
@@ -58,7 +59,7 @@ fn kind(cx: &Cx<'_>, field: &Field, span: Span) -> Lower<OptionKind> {
     }
 }
 
-/// The address of the option specs: they are constants.
+/// Returns the address of the option specs, which are constants.
 fn specs(cx: &mut Cx<'_>, fields: &[Field], kinds: &[OptionKind]) -> u32 {
     let abi = cx.abi;
     let spec = abi.named("args", "option-spec");
@@ -78,7 +79,7 @@ fn specs(cx: &mut Cx<'_>, fields: &[Field], kinds: &[OptionKind]) -> u32 {
     cx.module.statics.constant(&bytes)
 }
 
-/// Writes a variant's case, with a payload of 1 or 4 bytes if there is one.
+/// Writes a variant's case, with its payload of 1 or 4 bytes, if any.
 fn put_case(spec: &mut [u8], variant: Shape, case: &str, payload: Option<u32>) {
     let (number, shape) = variant.case(case);
     put(spec, variant.offset, &[number as u8]);
@@ -87,7 +88,7 @@ fn put_case(spec: &mut [u8], variant: Shape, case: &str, payload: Option<u32>) {
     }
 }
 
-/// Writes the value that an option has if it is not given: zero, false or empty unless the struct says another.
+/// Writes the default of an option: the struct's default, else zero, false or empty.
 fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape, field: &Field, kind: &OptionKind) {
     put_case(spec, variant, kind.case, None);
     let (Some(default), Some(payload)) = (&field.default, variant.case(kind.case).1) else { return };
@@ -100,12 +101,12 @@ fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape, field: &Field, 
     }
     let int = cx.hir.types.scalar(field.ty).expect("an option that is no text is a number");
     let bits = default.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-    // A number goes to the host in 64 bits, a boolean in one byte.
+    // The host reads a number as 64 bits and a boolean as one byte.
     let value = (int.value(bits) as u64).to_le_bytes();
     put(spec, payload.offset, &value[..(payload.size() as usize).min(8)]);
 }
 
-/// The lines of a doc comment as one line of help.
+/// Joins the lines of a doc comment to one line of help.
 fn help(docs: &str) -> String {
     docs.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -114,7 +115,7 @@ fn put(bytes: &mut [u8], offset: u32, value: &[u8]) {
     bytes[offset as usize..offset as usize + value.len()].copy_from_slice(value);
 }
 
-/// Stores the values that the host gave, which are of the cases of the specs, into the struct.
+/// Stores the values that the host returned into the struct. Their cases are those of the specs.
 fn store_values(cx: &mut Cx<'_>, code: &mut WasmCode, id: StructId, kinds: &[OptionKind], to: u32) {
     let abi = cx.abi;
     let values = abi.result("args", "parse").case("values").1.expect("the values are a list");

@@ -1,4 +1,4 @@
-//! Operators on two scalars. The two operands stand on the stack, the right one on top, both normal.
+//! Operators on two scalars. Both operands are on the stack, the right one on top, and both are normal.
 
 use wasm_encoder::Instruction as I;
 
@@ -7,30 +7,31 @@ use super::scalar::{is_wide, normalise, push_const, val_type};
 use crate::hir::BinaryOp;
 use crate::types::IntType;
 
-/// Where a division may put its operands.
+/// Scratch locals for the operands of a division.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands {
-    /// For the left one.
+    /// Local for the left operand.
     pub left: Var,
-    /// For the right one.
+    /// Local for the right operand.
     pub right: Var,
 }
 
-/// The instruction for 32 bits, or that for 64.
+/// Selects the 32-bit or the 64-bit instruction.
 macro_rules! by_width {
     ($int:expr, $narrow:ident, $wide:ident) => {
         if is_wide($int) { I::$wide } else { I::$narrow }
     };
 }
 
-/// The instruction by width and sign.
+/// Selects the instruction by width and sign.
 macro_rules! by_sign {
     ($int:expr, $u32:ident, $s32:ident, $u64:ident, $s64:ident) => {
         if $int.signed { by_width!($int, $s32, $s64) } else { by_width!($int, $u32, $u64) }
     };
 }
 
-/// Applies an operator. `operands` are two locals of the operands' type, which divisions need. The result is normal.
+/// Applies an operator. `operands` are two locals of the operands' type, which divisions need. The result is
+/// normal.
 pub fn binary(code: &mut WasmCode, op: BinaryOp, int: IntType, operands: Option<Operands>) {
     match (op, operands) {
         (BinaryOp::Div, Some(operands)) => return divide(code, int, operands),
@@ -45,7 +46,7 @@ pub fn binary(code: &mut WasmCode, op: BinaryOp, int: IntType, operands: Option<
     }
 }
 
-/// The bare instruction of an operator.
+/// Returns the bare instruction of an operator.
 pub fn instruction(op: BinaryOp, int: IntType) -> I<'static> {
     match op {
         BinaryOp::Add => by_width!(int, I32Add, I64Add),
@@ -67,7 +68,8 @@ pub fn instruction(op: BinaryOp, int: IntType) -> I<'static> {
     }
 }
 
-/// Division by zero gives 0. The smallest number divided by -1 wraps, where Wasm traps: so by -1 is a negation.
+/// Division by zero yields 0. The smallest number divided by -1 wraps, where Wasm traps, so division by -1 is
+/// a negation.
 fn divide(code: &mut WasmCode, int: IntType, Operands { left, right }: Operands) {
     let ty = val_type(int);
     code.set(right).set(left);
@@ -141,14 +143,14 @@ mod tests {
         [8, 16, 32, 64].into_iter().flat_map(|bits| [false, true].map(|signed| IntType { bits, signed }))
     }
 
-    /// Bits of a type that lie near where arithmetic changes.
+    /// Bit patterns of a type near the limits of its arithmetic.
     fn edges(int: IntType) -> Vec<u64> {
         let top = 1_u64 << (int.bits - 1);
         let near = [0, 1, 2, 3, 7, 31, 63, top - 1, top, top + 1, 0x55, 0xaaaa, u64::MAX - 1, u64::MAX];
         near.map(|bits| int.truncate(bits)).to_vec()
     }
 
-    /// What the language says, worked out in 128 bits.
+    /// Computes the language's result in 128 bits.
     fn oracle(op: BinaryOp, int: IntType, left: u64, right: u64) -> u64 {
         let (a, b) = (int.value(left), int.value(right));
         let amount = right % u64::from(int.bits);
@@ -173,7 +175,7 @@ mod tests {
         if op.is_comparison() { exact as u64 } else { int.truncate(exact as u64) }
     }
 
-    /// The normal value that stands for these bits.
+    /// Returns the normal value of these bits.
     fn normal(int: IntType, bits: u64) -> Val {
         let value = int.value(bits);
         if is_wide(int) { Val::I64(value as i64) } else { Val::I32(value as i32) }

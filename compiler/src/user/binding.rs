@@ -1,7 +1,7 @@
 //! Locals that may be bound to a map element: `x = m[k]`.
 //!
-//! Every such local has a presence bit. One that is a struct or an array also remembers which entry it is a snapshot
-//! of, so that a change of a part is written back if the entry still exists.
+//! Each of these locals has a presence bit. A local of struct or array type also records the entry that it is
+//! a snapshot of, so that a change of a part is written back if the entry still exists.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -16,27 +16,25 @@ use crate::hir::{Expr, LocalId, MapId, Stmt, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// What is known of such a local at run time.
+/// Run-time state of a local that may be bound.
 #[derive(Debug, Clone)]
 pub struct Binding {
-    /// The presence bit.
     present: Var,
-    /// For a struct or an array: the entry that it shows.
+    /// The bound entry; none for a scalar.
     entry: Option<BoundEntry>,
 }
 
 #[derive(Debug, Clone)]
 struct BoundEntry {
-    /// 0: none, it is a private copy; else the position in `maps`, from 1.
+    /// Position in `maps`, from 1; 0 if the local is a private copy.
     map: Var,
-    /// The maps that it is bound to somewhere in the function.
+    /// All maps that the function binds the local to.
     maps: Vec<Table>,
-    /// The key.
     key: Addr,
 }
 
 impl FnCx<'_, '_> {
-    /// Room for the state of a local.
+    /// Allocates the state of a local that may be bound.
     pub fn new_binding(&mut self, local: LocalId, ty: TypeId) -> Binding {
         let present = self.code.local(ValType::I32);
         let parts = matches!(self.cx.hir.types.kind(ty), TypeKind::Struct(_) | TypeKind::Array(..));
@@ -55,7 +53,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// `local = map[key]`.
+    /// Lowers `local = map[key]`.
     pub fn bind(&mut self, local: LocalId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
         let map = Table::from(map);
@@ -76,7 +74,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes the presence bit of a local.
+    /// Pushes the presence bit of a local: 1 if the entry existed.
     pub fn push_present(&mut self, local: LocalId) {
         match &self.bindings[local] {
             Some(binding) => self.code.get(binding.present),
@@ -84,7 +82,8 @@ impl FnCx<'_, '_> {
         };
     }
 
-    /// A local was assigned something that is no map element: it is present, and a private copy.
+    /// Marks a local as present and as a private copy, after an assignment of something else than a map
+    /// element.
     pub fn unbind(&mut self, local: LocalId) {
         let Some(binding) = &self.bindings[local] else { return };
         self.code.i32(1).set(binding.present);
@@ -93,7 +92,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// A part of a local was changed: writes it back to the entry that it shows, if that still exists.
+    /// Writes a local back to its entry after a change of a part, if the entry still exists.
     pub fn write_back(&mut self, local: LocalId, span: Span) {
         let Some(Binding { entry: Some(entry), .. }) = self.bindings[local].clone() else { return };
         let Home::Memory(value) = self.homes[local] else { return };
@@ -104,7 +103,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Takes the presence bit from the stack.
+    /// Pops the presence bit from the stack and stores it.
     pub fn set_present(&mut self, local: LocalId) {
         match &self.bindings[local] {
             Some(binding) => self.code.set(binding.present),
@@ -129,7 +128,7 @@ impl FnCx<'_, '_> {
         self.code.call(lookup);
     }
 
-    /// Writes an entry.
+    /// Writes a map entry; `mode` is the contract's update mode.
     pub fn map_store(&mut self, map: Table, key: Addr, value: Addr, mode: &str, span: Span) {
         let store = self.cx.routine(Routine::MapStore(map));
         let mode = maps::update_mode(self.cx, mode);
@@ -141,7 +140,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// The maps that a local is bound to somewhere, each once, in source order.
+/// Returns the maps that a function binds a local to, each once, in source order.
 fn bound_maps(body: &[Stmt], local: LocalId) -> Vec<Table> {
     struct Binds {
         local: LocalId,

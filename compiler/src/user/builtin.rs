@@ -1,4 +1,4 @@
-//! Builtins of the userspace half, as a function of the script calls them.
+//! Builtins of the userspace half that a script's function calls.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,7 +14,7 @@ use crate::hir::{CounterId, Expr, FuncId, MapId, ReadForm, UserBuiltin};
 use crate::source::Span;
 use crate::types::IntType;
 
-/// The exit code of a plugin whose program could not be loaded and that does not ask.
+/// Exit code of a plugin whose program could not be loaded and whose script does not check the result.
 const LOAD_FAILED: i32 = 1;
 
 impl FnCx<'_, '_> {
@@ -145,7 +145,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Lets programs read an attachment as this counter, if one does.
+    /// Exposes an attachment to programs as this counter, if a program reads the counter.
     fn show_counter(&mut self, counter: CounterId, attachment: &Expr, span: Span) -> Lower<()> {
         if !self.cx.exposed_counters.contains(&counter) {
             return Ok(());
@@ -160,7 +160,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Reads a counter and puts the result at `to`.
+    /// Reads a counter and stores the result at `to`.
     pub fn read_counter(&mut self, attachment: &Expr, form: ReadForm, to: Addr, span: Span) -> Lower<()> {
         let read = self.cx.routine(match form {
             ReadForm::Scalar => Routine::PerfRead,
@@ -174,7 +174,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `read_cpu(attachment, cpu)`: the result goes to `to`.
+    /// Lowers `read_cpu(attachment, cpu)` and stores the result at `to`.
     pub fn read_counter_on(&mut self, args: &[Expr; 2], to: Addr, span: Span) -> Lower<()> {
         let [attachment, cpu] = args;
         let read = self.cx.routine(Routine::PerfSnapshotCpu);
@@ -187,7 +187,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `events(wildcard)`: prints them and pushes how many they are.
+    /// Lowers `events(wildcard)`: prints the events and pushes their number.
     fn events(&mut self, wildcard: &Expr, span: Span) -> Lower<()> {
         let list = self.cx.routine(Routine::PerfEvents);
         let size = self.cx.hir.types.size(wildcard.ty) as u32;
@@ -199,7 +199,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `per_cpu(m, k, cpu)`: the slot goes to `to`.
+    /// Lowers `per_cpu(m, k, cpu)` and stores the CPU's value at `to`.
     pub fn per_cpu(&mut self, map: MapId, key: &Expr, cpu: &Expr, to: Addr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
         let var = self.temp(ValType::I32);
@@ -210,7 +210,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Ends the plugin with the code on the stack, after all deferred calls.
+    /// Ends the plugin with the code on the stack, after running all deferred calls.
     fn exit(&mut self) {
         let exit = self.cx.host("args", "exit");
         if self.cx.defers {

@@ -1,6 +1,6 @@
-//! The body of one core function, while it is made.
+//! The body of one core function under construction.
 //!
-//! Callees, labels and the size of the frame are symbolic until the module is finished.
+//! Callees, labels and the frame size are symbolic until the module is finished.
 
 use wasm_encoder::{BlockType, Instruction, MemArg, ValType};
 
@@ -8,41 +8,41 @@ use crate::id_type;
 use crate::source::Span;
 
 id_type! {
-    /// A function that the module imports.
+    /// Index of an imported function.
     ImportId,
-    /// A function that the module defines.
+    /// Index of a function that the module defines.
     DefinedId,
 }
 
-/// What a call names.
+/// Target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Callee {
-    /// A function of the host.
+    /// A host function, imported.
     Import(ImportId),
-    /// A function of this module.
+    /// A function defined in this module.
     Defined(DefinedId),
 }
 
-/// A wasm local.
+/// Index of a wasm local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Var(pub u32);
 
-/// A wasm global.
+/// Index of a wasm global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WasmGlobal(pub u32);
 
-/// A label that a branch may name: the depth at which its block was opened.
+/// Target of a branch: the depth at which its block was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(u32);
 
-/// An instruction, or what becomes some when the module is finished.
+/// An instruction, or a pseudo-instruction that is expanded when the module is finished.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// As it is.
+    /// An instruction that is encoded unchanged.
     Wasm(Instruction<'static>),
-    /// A call.
+    /// A call, whose function index is assigned at the end.
     Call(Callee),
-    /// Gives the frame of this function back.
+    /// Releases the stack frame of this function.
     LeaveFrame,
 }
 
@@ -53,32 +53,32 @@ pub struct WasmCode {
     locals: Vec<ValType>,
     ops: Vec<Op>,
     depth: u32,
-    /// From which instruction on the code belongs to which place of the script.
+    /// Source ranges, each with the position of its first instruction.
     spans: Vec<(usize, Span)>,
 }
 
 impl WasmCode {
-    /// An empty body of a function with so many parameters.
+    /// Creates an empty body of a function with `params` parameters.
     pub fn new(params: usize) -> WasmCode {
         WasmCode { params: params as u32, locals: Vec::new(), ops: Vec::new(), depth: 0, spans: Vec::new() }
     }
 
-    /// The locals beside the parameters.
+    /// Returns the types of the locals, without the parameters.
     pub fn locals(&self) -> &[ValType] {
         &self.locals
     }
 
-    /// The instructions.
+    /// Returns the instructions so far.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// From which instruction on the code belongs to which place of the script, in order.
+    /// Returns the source ranges, each with the position of its first instruction, in order.
     pub fn spans(&self) -> &[(usize, Span)] {
         &self.spans
     }
 
-    /// What follows belongs to this place of the script. Gives the place that the code before belongs to.
+    /// Sets the source range of the instructions that follow, and returns the previous one.
     pub fn at(&mut self, span: Span) -> Option<Span> {
         let (next, before) = (self.ops.len(), self.spans.last().copied());
         if before.is_none_or(|(_, last)| last != span) {
@@ -88,14 +88,14 @@ impl WasmCode {
         before.map(|(_, span)| span)
     }
 
-    /// What follows belongs to a place again that [`WasmCode::at`] gave.
+    /// Restores a source range that [`WasmCode::at`] returned.
     pub fn back_at(&mut self, before: Option<Span>) {
         if let Some(span) = before {
             self.at(span);
         }
     }
 
-    /// A new local.
+    /// Adds a local of this type.
     pub fn local(&mut self, ty: ValType) -> Var {
         self.locals.push(ty);
         Var(self.params + self.locals.len() as u32 - 1)
@@ -107,53 +107,53 @@ impl WasmCode {
         self
     }
 
-    /// Appends several of these.
+    /// Appends several instructions that open and close no block.
     pub fn ops_of(&mut self, instructions: impl IntoIterator<Item = Instruction<'static>>) -> &mut WasmCode {
         self.ops.extend(instructions.into_iter().map(Op::Wasm));
         self
     }
 
-    /// Reads a local.
+    /// Appends a `local.get`.
     pub fn get(&mut self, var: Var) -> &mut WasmCode {
         self.op(Instruction::LocalGet(var.0))
     }
 
-    /// Sets a local.
+    /// Appends a `local.set`.
     pub fn set(&mut self, var: Var) -> &mut WasmCode {
         self.op(Instruction::LocalSet(var.0))
     }
 
-    /// Sets a local and keeps the value.
+    /// Appends a `local.tee`: sets a local and keeps the value on the stack.
     pub fn tee(&mut self, var: Var) -> &mut WasmCode {
         self.op(Instruction::LocalTee(var.0))
     }
 
-    /// Reads a global.
+    /// Appends a `global.get`.
     pub fn get_global(&mut self, global: WasmGlobal) -> &mut WasmCode {
         self.op(Instruction::GlobalGet(global.0))
     }
 
-    /// Sets a global.
+    /// Appends a `global.set`.
     pub fn set_global(&mut self, global: WasmGlobal) -> &mut WasmCode {
         self.op(Instruction::GlobalSet(global.0))
     }
 
-    /// A 32-bit constant.
+    /// Appends an `i32.const`.
     pub fn i32(&mut self, value: i32) -> &mut WasmCode {
         self.op(Instruction::I32Const(value))
     }
 
-    /// A 32-bit constant that is an address, a size or another unsigned number.
+    /// Appends an `i32.const` of an address, a size or another unsigned number.
     pub fn u32(&mut self, value: u32) -> &mut WasmCode {
         self.i32(value.cast_signed())
     }
 
-    /// A 64-bit constant.
+    /// Appends an `i64.const`.
     pub fn i64(&mut self, value: i64) -> &mut WasmCode {
         self.op(Instruction::I64Const(value))
     }
 
-    /// The address in a local, moved by some bytes.
+    /// Pushes the address in a local plus an offset in bytes.
     pub fn get_plus(&mut self, var: Var, offset: u32) -> &mut WasmCode {
         self.get(var);
         if offset != 0 {
@@ -162,19 +162,19 @@ impl WasmCode {
         self
     }
 
-    /// Calls a function.
+    /// Appends a call of an imported or defined function.
     pub fn call(&mut self, callee: impl Into<Callee>) -> &mut WasmCode {
         self.ops.push(Op::Call(callee.into()));
         self
     }
 
-    /// Returns, with what is on the stack; the frame is given back.
+    /// Returns with the values on the stack and releases the stack frame.
     pub fn leave(&mut self) -> &mut WasmCode {
         self.ops.push(Op::LeaveFrame);
         self.op(Instruction::Return)
     }
 
-    /// Gives the frame back at the end of the body.
+    /// Releases the stack frame at the end of the body.
     pub fn leave_frame(&mut self) -> &mut WasmCode {
         self.ops.push(Op::LeaveFrame);
         self
@@ -185,12 +185,12 @@ impl WasmCode {
         self.open(Instruction::Block(BlockType::Empty))
     }
 
-    /// Opens a loop; a branch to its label starts the next turn.
+    /// Opens a loop; a branch to its label starts the next iteration.
     pub fn loop_(&mut self) -> Label {
         self.open(Instruction::Loop(BlockType::Empty))
     }
 
-    /// Opens a branch taken if the condition on the stack is not zero.
+    /// Opens an `if` block, entered if the condition on the stack is not zero.
     pub fn if_(&mut self) -> Label {
         self.open(Instruction::If(BlockType::Empty))
     }
@@ -200,7 +200,7 @@ impl WasmCode {
         self.open(Instruction::If(BlockType::Result(ty)))
     }
 
-    /// The other branch of the innermost `if`.
+    /// Starts the `else` branch of the innermost `if`.
     pub fn else_(&mut self) -> &mut WasmCode {
         self.op(Instruction::Else)
     }
@@ -211,12 +211,12 @@ impl WasmCode {
         self.op(Instruction::End)
     }
 
-    /// Branches.
+    /// Appends an unconditional branch.
     pub fn br(&mut self, label: Label) -> &mut WasmCode {
         self.op(Instruction::Br(self.depth - label.0))
     }
 
-    /// Branches if the condition on the stack is not zero.
+    /// Appends a branch that is taken if the condition on the stack is not zero.
     pub fn br_if(&mut self, label: Label) -> &mut WasmCode {
         self.op(Instruction::BrIf(self.depth - label.0))
     }
@@ -240,7 +240,7 @@ impl From<DefinedId> for Callee {
     }
 }
 
-/// A memory operand. Alignment is a hint only; 1 is always right.
+/// Returns a memory operand. Alignment is a hint only; 1 is always valid.
 pub fn mem(offset: u32) -> MemArg {
     MemArg { offset: u64::from(offset), align: 0, memory_index: 0 }
 }

@@ -1,5 +1,5 @@
-//! Config blocks: each lies in a map of one entry, whose first values are written before `main` runs: the defaults, or
-//! what the person who started the plugin set.
+//! Config blocks. Each is a map of one entry, whose initial values are written before `main` runs: the
+//! defaults, or the values set by the user who started the plugin.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::maps::{self, Table};
 use super::runtime::{Routine, reset_arena};
 use crate::hir::ConfigId;
 
-/// Writes the first values of the blocks that either half uses.
+/// Writes the initial values of the blocks that either half uses.
 pub fn write_defaults(cx: &mut Cx<'_>, code: &mut WasmCode, configs: &BTreeSet<ConfigId>) {
     for id in configs {
         let config = &cx.hir.configs[*id];
@@ -26,7 +26,7 @@ pub fn write_defaults(cx: &mut Cx<'_>, code: &mut WasmCode, configs: &BTreeSet<C
         let ask = cx.host("args", "config");
         reset_arena(code);
         code.u32(name.address).u32(name.len).u32(init).u32(size).u32(cx.returned).call(ask);
-        // A host that answers with another length has broken the contract.
+        // A host that returns another length violates the contract.
         code.u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).u32(size).op(I::I32Ne).if_();
         code.op(I::Unreachable).end();
         code.u32(init).u32(cx.returned).op(I::I32Load(mem(0))).u32(size);

@@ -1,4 +1,4 @@
-//! What the lowering of all functions shares: the module under construction and where things live in it.
+//! State shared by the lowering of all functions: the module under construction and its addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,59 +20,60 @@ use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeId;
 
-/// The result of lowering a piece of the tree; boxed, because a diagnostic is large and rare.
+/// Result of lowering a node; boxed, because a diagnostic is large and rare.
 pub type Lower<T> = Result<T, Box<Diagnostic>>;
 
-/// A value that is kept for the whole run, in a wasm global of its own.
+/// A value that lives for the whole run, in its own wasm global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeptGlobal {
-    /// The handle of a map.
+    /// Handle of a map.
     Map(Table),
-    /// The handle of a loaded program.
+    /// Handle of a loaded program.
     Program(FuncId),
-    /// The handle of a global variable of the BPF object.
+    /// Handle of a global variable of the BPF object.
     Variable(GlobalId),
-    /// Where a variable starts in shared memory, or 0.
+    /// Start of a variable in shared memory; 0 if it is not mapped.
     VariableStart(GlobalId),
-    /// Where a map starts in shared memory, or 0.
+    /// Start of a map in shared memory; 0 if it is not mapped.
     MapStart(Table),
-    /// What is thrown and not caught yet: the address of the text that names the place, behind its length; 0: nothing.
+    /// The pending exception: address of a length followed by the text of the source line; 0 if none.
     Thrown,
-    /// The code that was thrown last.
+    /// Code of the last exception.
     ThrownCode,
-    /// The last deferred call that waits: the address of its record, or 0.
+    /// Address of the newest pending deferred call's record; 0 if none.
     Deferred,
-    /// The newest link: the address of its record, or 0.
+    /// Address of the newest link's record; 0 if none.
     Links,
 }
 
-/// Where a global variable of the script lives.
+/// Storage of a global variable of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GlobalHome {
-    /// In linear memory.
+    /// At this address of linear memory.
     Memory(u32),
-    /// In the BPF object.
+    /// In the BPF object, accessed by handle or shared memory.
     Object,
 }
 
 /// A constant text in linear memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
-    /// Its address.
+    /// Address in linear memory.
     pub address: u32,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// The state of one compilation.
+/// State of the compilation of one userspace half.
 pub struct Cx<'a> {
-    /// The program.
+    /// The typed program.
     pub hir: &'a Hir,
-    /// The contract's layouts.
+    /// Layouts of the contract's types.
     pub abi: Abi,
     /// The module under construction.
     pub module: Module,
-    /// Where the host puts results that do not fit one value. Read at once after each call: never across two.
+    /// Address where the host writes results that do not fit one value. They are read directly after the
+    /// call; the next call overwrites them.
     pub returned: u32,
     sources: &'a SourceMap,
     functions: BTreeMap<FuncId, DefinedId>,
@@ -80,23 +81,23 @@ pub struct Cx<'a> {
     routines: BTreeMap<Routine, DefinedId>,
     kept: BTreeMap<KeptGlobal, WasmGlobal>,
     free_lists: Option<u32>,
-    /// Pages of shared memory for maps.
+    /// Pages of shared memory reserved for array maps.
     pub array_pages: u32,
-    /// Asks where variables lie in shared memory; defined at the end (`shared`).
+    /// Routine that asks for the variables' addresses in shared memory; defined at the end (`shared`).
     pub share_variables: Option<DefinedId>,
-    /// Where the state of each ring lies that is used (`ring`).
+    /// Address of the state of each used ring (`ring`).
     pub rings: BTreeMap<RingId, u32>,
-    /// Functions that may be entered again before they are left.
+    /// Functions that may be entered again before they return.
     pub recursive: BTreeSet<FuncId>,
-    /// Whether some function of the half throws.
+    /// Whether a function of the half throws.
     pub throws: bool,
-    /// Whether some function of the half defers calls.
+    /// Whether a function of the half defers calls.
     pub defers: bool,
-    /// Whether the script asks what came of a `load`.
+    /// Whether the script checks the result of a `load`.
     pub tests_a_load: bool,
-    /// Counters that programs read.
+    /// Counters that BPF programs read.
     pub exposed_counters: BTreeSet<CounterId>,
-    /// Which options and kinds of events the half uses.
+    /// Perf options and kinds of events that the half uses.
     pub perf: perf::used::UsedFeatures,
 }
 
@@ -104,7 +105,7 @@ impl<'a> Cx<'a> {
     /// Declares the functions and lays out the variables of the userspace half.
     ///
     /// # Errors
-    /// If the variables take more than the plugin's memory may have.
+    /// If the variables exceed the plugin's memory limit.
     pub fn new(hir: &'a Hir, split: &Split, sources: &'a SourceMap) -> Lower<Cx<'a>> {
         let mut module = Module::new();
         let returned = module.statics.reserve(u64::from(Abi.largest_result()), 8);
@@ -139,27 +140,27 @@ impl<'a> Cx<'a> {
         Ok(cx)
     }
 
-    /// A function of the script.
+    /// Returns the wasm function of a script's function.
     pub fn function(&self, id: FuncId) -> DefinedId {
         *self.functions.get(&id).expect("the split names every function that userspace code reaches")
     }
 
-    /// Where a global variable lives.
+    /// Returns the storage of a global variable.
     pub fn global(&self, id: GlobalId) -> GlobalHome {
         *self.globals.get(&id).expect("the split names every global that userspace code reaches")
     }
 
-    /// A function of the host, imported on first use.
+    /// Returns a host function, imported on first use.
     pub fn host(&mut self, interface: &str, function: &str) -> ImportId {
         self.module.import(self.abi.import(interface, function))
     }
 
-    /// The function that drops a handle, imported on first use.
+    /// Returns the host function that drops a handle, imported on first use.
     pub fn drop_handle(&mut self, interface: &str, resource: &str) -> ImportId {
         self.module.import(self.abi.drop_import(interface, resource))
     }
 
-    /// A routine of the runtime, made on first use.
+    /// Returns a routine of the runtime, defined on first use.
     pub fn routine(&mut self, routine: Routine) -> DefinedId {
         if let Some(id) = self.routines.get(&routine) {
             return *id;
@@ -172,7 +173,7 @@ impl<'a> Cx<'a> {
         id
     }
 
-    /// The wasm global that keeps a handle; `init` until somebody sets it.
+    /// Returns the wasm global of a kept value, created with the initial value `init` on first use.
     pub fn kept(&mut self, what: KeptGlobal, init: i32) -> WasmGlobal {
         if let Some(global) = self.kept.get(&what) {
             return *global;
@@ -182,17 +183,17 @@ impl<'a> Cx<'a> {
         global
     }
 
-    /// Whether something is kept already.
+    /// Returns whether a value has a wasm global already.
     pub fn is_kept(&self, what: KeptGlobal) -> bool {
         self.kept.contains_key(&what)
     }
 
-    /// Where the lists of free objects start, which take so many bytes.
+    /// Returns the address of the heads of the heap's free lists, which take `bytes` bytes.
     pub fn free_lists(&mut self, bytes: u32) -> u32 {
         *self.free_lists.get_or_insert_with(|| self.module.statics.reserve(bytes.into(), 4))
     }
 
-    /// The variables of the BPF object that some function uses, with the wasm globals that keep their handles.
+    /// Returns the used variables of the BPF object, each with the wasm global of its handle.
     pub fn kept_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
         let variable = |(what, global): (&KeptGlobal, &WasmGlobal)| match what {
             KeptGlobal::Variable(id) => Some((*id, *global)),
@@ -201,7 +202,7 @@ impl<'a> Cx<'a> {
         self.kept.iter().filter_map(variable).collect()
     }
 
-    /// The variables that some function reads or writes in shared memory, with the wasm globals that keep where.
+    /// Returns the variables accessed in shared memory, each with the wasm global of its address.
     pub fn shared_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
         let variable = |(what, global): (&KeptGlobal, &WasmGlobal)| match what {
             KeptGlobal::VariableStart(id) => Some((*id, *global)),
@@ -210,36 +211,37 @@ impl<'a> Cx<'a> {
         self.kept.iter().filter_map(variable).collect()
     }
 
-    /// Bytes of the variables of the BPF object, each with what aligns it.
+    /// Returns an upper bound of the size in bytes of the BPF object's variables, with padding.
     pub fn object_bytes(&self) -> u64 {
         let of_object = self.globals.iter().filter(|(_, home)| **home == GlobalHome::Object);
         of_object.map(|(id, _)| self.hir.types.size(self.hir.globals[*id].ty) + 8).sum()
     }
 
-    /// A constant text.
+    /// Stores a constant text, each once.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> Text {
         let bytes = text.as_ref();
         Text { address: self.module.statics.constant(bytes), len: bytes.len() as u32 }
     }
 
-    /// How a message starts that concerns this place: `counters.ks:7: `.
+    /// Returns the start of a message about a source range: `counters.ks:7: `.
     pub fn line_prefix(&self, span: Span) -> String {
         format!("{}: ", self.line(span))
     }
 
-    /// A place in words: `counters.ks:7`.
+    /// Formats a source range as file and line: `counters.ks:7`.
     pub fn line(&self, span: Span) -> String {
         let (file, line, _) = self.sources.position(span);
         format!("{}:{line}", base_name(file))
     }
 
-    /// How the message of a trap starts: `counters.ks:7:12: `.
+    /// Returns the start of a trap's message: `counters.ks:7:12: `.
     pub fn location_prefix(&self, span: Span) -> String {
         let (file, line, column) = self.sources.position(span);
         format!("{}:{line}:{column}: ", base_name(file))
     }
 
-    /// Where the code of a function of the script comes from; what stands before its first statement belongs to `span`.
+    /// Returns the line table of a script function. The instructions before its first statement belong to
+    /// `span`.
     pub fn origin(&self, name: &str, span: Span, code: &WasmCode) -> Origin {
         let line = |span| self.sources.position(span).1;
         let mut lines = vec![(0, line(span))];
@@ -248,8 +250,8 @@ impl<'a> Cx<'a> {
         Origin { name: name.to_owned(), file: base_name(file).to_owned(), lines }
     }
 
-    /// Core parameters and results of a function of the script: what is no scalar travels by address, a result
-    /// in memory that the caller names first.
+    /// Declares a function of the script. Aggregates are passed by address; the address of an aggregate
+    /// result is the first parameter.
     fn declare(&mut self, id: FuncId) {
         let function = &self.hir.functions[id];
         let param_types: Vec<TypeId> =
@@ -259,7 +261,7 @@ impl<'a> Cx<'a> {
         self.functions.insert(id, defined);
     }
 
-    /// Core parameters and results of functions of a type.
+    /// Returns core parameters and results of functions of a type.
     pub fn core_signature(&self, param_types: &[TypeId], ret: TypeId) -> (Vec<ValType>, Vec<ValType>) {
         let mut params: Vec<ValType> = Vec::new();
         let mut results = Vec::new();
@@ -272,7 +274,7 @@ impl<'a> Cx<'a> {
         (params, results)
     }
 
-    /// The core type of a scalar; none for what lives in memory and for void.
+    /// Returns the core type of a scalar; none for aggregates and void.
     pub fn scalar_type(&self, ty: TypeId) -> Option<ValType> {
         let int = self.hir.types.scalar(ty)?;
         Some(if int.bits == 64 { ValType::I64 } else { ValType::I32 })
@@ -291,7 +293,7 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// More memory than a plugin has.
+/// Error: an object larger than a plugin's memory.
 pub fn too_large(span: Span, what: &str, limit: u64) -> Box<Diagnostic> {
     Box::new(
         Diagnostic::error(1004, span, format!("{what} need more than {limit} bytes"))
@@ -299,12 +301,12 @@ pub fn too_large(span: Span, what: &str, limit: u64) -> Box<Diagnostic> {
     )
 }
 
-/// The code of a routine with so many parameters.
+/// Creates the body of a routine, with its number of parameters.
 pub fn routine_code(routine: Routine) -> WasmCode {
     WasmCode::new(routine.signature().0.len())
 }
 
-/// The file of a path.
+/// Returns the file name of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }

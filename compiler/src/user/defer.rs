@@ -1,11 +1,11 @@
-//! `defer`: a list of calls that wait, last first, one list for the whole plugin.
+//! `defer`: one list of pending calls for the whole plugin, newest first.
 //!
 //! ```text
-//! record: 0 the record before | 4 what calls it: a function by its number | 8 the arguments ..
+//! record: 0 the record before | 4 table position of the caller function | 8 the arguments ..
 //! ```
 //!
-//! A record lies in the frame of its function, or, if the `defer` stands in a loop, in the heap. A function that defers
-//! runs what it has put on the list when it is left; `exit` runs all.
+//! A record is in the stack frame of its function, or, if the `defer` is in a loop, on the heap. A function
+//! that defers runs its own entries of the list when it returns; `exit` runs all.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,12 @@ use crate::hir::{
 };
 use crate::index::IndexVec;
 
-/// Where a record names what calls it.
+/// Byte offset of the caller function in a record.
 const CALLER: u32 = 4;
-/// Where its arguments start.
+/// Byte offset of the first argument in a record.
 const ARGUMENTS: u32 = 8;
 
-/// Whether a function defers calls.
+/// Returns whether a function defers calls.
 pub fn defers(function: &HirFunction) -> bool {
     struct Defers(bool);
     impl Visitor for Defers {
@@ -43,26 +43,26 @@ pub fn defers(function: &HirFunction) -> bool {
     found.0
 }
 
-/// A deferred call whose arguments stand in a record.
+/// A deferred call whose arguments are stored in a record.
 struct Deferred {
-    /// The call, with loads from the record for its arguments.
+    /// The call; its arguments are loads from the record.
     call: Expr,
     locals: IndexVec<LocalId, Local>,
-    /// Where each lies in the record.
+    /// Byte offset of each argument in the record.
     offsets: Vec<u32>,
-    /// What to put there.
+    /// Expressions of the arguments, in the order of `offsets`.
     values: Vec<Expr>,
-    /// The size of the record.
+    /// Size of the record in bytes.
     size: u32,
 }
 
 impl FnCx<'_, '_> {
-    /// `defer call`.
+    /// Lowers `defer call`: evaluates the arguments and links a record.
     pub fn defer(&mut self, call: &Expr) -> Lower<()> {
         let deferred = self.deferred(call)?;
         let looping = !self.loops.is_empty();
         let record = self.temp(ValType::I32);
-        // The arguments are worked out first: they may defer too.
+        // The arguments are evaluated before the record is linked: they may defer too.
         let values = deferred.values.iter().map(|value| self.hold(value)).collect::<Lower<Vec<_>>>()?;
         if looping {
             self.allocate(deferred.size, call.span);
@@ -83,7 +83,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Splits a call from its arguments.
+    /// Separates a call from its arguments.
     fn deferred(&self, call: &Expr) -> Lower<Deferred> {
         let mut deferred = Deferred {
             call: call.clone(),
@@ -113,7 +113,7 @@ impl FnCx<'_, '_> {
         Ok(deferred)
     }
 
-    /// A function that takes a record and makes its call; its number.
+    /// Defines a function that takes a record and performs its call; returns its table position.
     fn caller(&mut self, deferred: Deferred, looping: bool) -> Lower<u32> {
         let Deferred { call, locals, offsets, .. } = deferred;
         let span = call.span;
@@ -146,14 +146,14 @@ impl FnCx<'_, '_> {
         Ok(self.cx.module.table_position(defined))
     }
 
-    /// Works a value out into memory of this statement.
+    /// Evaluates a value into a temporary of this statement.
     fn hold(&mut self, value: &Expr) -> Lower<Addr> {
         let slot = self.slot(value.ty);
         self.value(value, slot)?;
         Ok(slot)
     }
 
-    /// Pushes the address of a new zeroed object of so many bytes.
+    /// Pushes the address of a new zeroed heap object of `bytes` bytes.
     pub fn allocate(&mut self, bytes: u32, span: crate::source::Span) {
         let allocate = self.cx.routine(Routine::Allocate);
         let (class, bytes) = heap::class(bytes);
@@ -164,7 +164,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// The arguments of a call, in the order in which they are worked out.
+/// Returns the arguments of a call in evaluation order.
 fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
     let span = call.span;
     Ok(match &mut call.kind {
@@ -183,7 +183,7 @@ fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
             SharedBuiltin::LinearSlot(args) => args.iter_mut().collect(),
             SharedBuiltin::Rate(args) => args.iter_mut().collect(),
         },
-        // Of a queue or stack; or what is known already: a size, an event, a number whose bytes were turned.
+        // Calls without arguments to store: `pop` and `peek`, and constants.
         ExprKind::Take { .. } | ExprKind::Const(_) => Vec::new(),
         _ => return Err(mistake(span, "what is deferred is no call")),
     })
@@ -236,7 +236,8 @@ fn builtin_arguments(builtin: &mut UserBuiltin) -> Vec<&mut Expr> {
     }
 }
 
-/// [`Routine::RunDeferred`]. What is thrown waits meanwhile, so that the calls work as ever.
+/// Emits the body of [`Routine::RunDeferred`]. A pending exception is set aside meanwhile, so that the calls
+/// run normally.
 pub fn run(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let until = Var(0);
     let record = code.local(ValType::I32);

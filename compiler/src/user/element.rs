@@ -1,4 +1,4 @@
-//! Keys of maps, presence, and additions to per-CPU elements.
+//! Map keys, presence tests, and additions to per-CPU elements.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,21 +14,22 @@ use crate::hir::{BinaryOp, Expr, MapId};
 use crate::source::Span;
 use crate::types::IntType;
 
-/// An index that no array kind has: the largest size is 2^32-1, so the largest index is below it.
+/// An index that is out of range for every array kind: the largest size is 2^32-1, so the largest index is
+/// smaller.
 const ABSENT_INDEX: i32 = -1;
 const U32: IntType = IntType { bits: 32, signed: false };
 
-/// A key that was evaluated.
+/// An evaluated map key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Where calls find it, in memory of this statement.
+    /// Address of the key for host calls, in a temporary of this statement.
     addr: Addr,
-    /// The index of an array map, in a local: it lies at the address only when a call wants it.
+    /// Local that holds the index of an array map. It is stored at `addr` only when a call needs it.
     pub index: Option<Var>,
 }
 
 impl FnCx<'_, '_> {
-    /// Evaluates the key of a place.
+    /// Evaluates the key of a map element.
     pub fn element_key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
         if !has_index(self.cx.hir.maps[map].kind) {
             return Ok(Key { addr: self.key(map, key)?, index: None });
@@ -37,20 +38,20 @@ impl FnCx<'_, '_> {
         Ok(self.index_key())
     }
 
-    /// The key of the only entry of a map.
+    /// Returns the key of the only entry of a one-entry map.
     pub fn zero_key(&mut self) -> Key {
         self.code.i32(0);
         self.index_key()
     }
 
-    /// The index on the stack.
+    /// Makes a key of the index on the stack.
     fn index_key(&mut self) -> Key {
         let index = self.temp(ValType::I32);
         self.code.set(index);
         Key { addr: self.slot_bytes(4, 4), index: Some(index) }
     }
 
-    /// The address of a key, for a call.
+    /// Returns the address of a key, for a host call.
     pub fn key_addr(&mut self, key: Key) -> Addr {
         if let Some(index) = key.index {
             self.store_var(U32, key.addr, index);
@@ -58,7 +59,7 @@ impl FnCx<'_, '_> {
         key.addr
     }
 
-    /// Evaluates a key into memory of this statement, as the kernel's map has it.
+    /// Evaluates a key into a temporary of this statement, in the layout of the kernel's map.
     pub fn key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
         if has_index(self.cx.hir.maps[map].kind) {
             return self.array_key(map, key);
@@ -71,14 +72,14 @@ impl FnCx<'_, '_> {
         Ok(slot)
     }
 
-    /// The key of an array kind has 4 bytes, whatever the script's type.
+    /// Evaluates the key of an array kind, which has 4 bytes whatever the script's type.
     fn array_key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
         let slot = self.slot_bytes(4, 4);
         self.store(U32, slot, |fcx| fcx.array_index(map, key))?;
         Ok(slot)
     }
 
-    /// Pushes the index of an array kind, a u32; what does not fit is an absent one.
+    /// Pushes the u32 index of an array kind; a value that does not fit becomes `ABSENT_INDEX`.
     fn array_index(&mut self, map: MapId, key: &Expr) -> Lower<()> {
         let int = self.int(key.ty);
         self.scalar(key)?;
@@ -89,14 +90,14 @@ impl FnCx<'_, '_> {
         let index = self.temp(ValType::I64);
         convert(&mut self.code, int, wide);
         self.code.tee(index).op(I::I32WrapI64).i32(ABSENT_INDEX);
-        // The kernel rounds the size of a map of stacks up.
+        // The kernel rounds the size of a stack-trace map up.
         let data = &self.cx.hir.maps[map];
         let end = if data.kind.is_array() { data.max_entries } else { u32::MAX };
         self.code.get(index).i64(end.into()).ops_of([I::I64LtU, I::Select]);
         Ok(())
     }
 
-    /// Pushes whether there is an entry.
+    /// Pushes whether an entry exists.
     pub fn present(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
         let value = self.slot(self.cx.hir.maps[map].value);
@@ -104,7 +105,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `delete m[k]`.
+    /// Lowers `delete m[k]`.
     pub fn remove(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let remove = self.cx.routine(Routine::MapRemove(map.into()));
         let key = self.key(map, key)?;
@@ -114,7 +115,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Copies the slot of a CPU, a u32 in a local, to an address and pushes whether there is one.
+    /// Copies the value of a CPU, a u32 in a local, to an address and pushes whether it exists.
     pub fn slot_of_cpu(&mut self, map: MapId, key: Addr, cpu: Var, to: Addr, span: Span) {
         let slot = self.cx.routine(Routine::MapSlot(map.into()));
         self.push_addr(key);
@@ -124,8 +125,9 @@ impl FnCx<'_, '_> {
         self.code.call(slot);
     }
 
-    /// `m[k] += e` and `-=` of a per-CPU map go to the slot of CPU 0. Says whether this was one. The arithmetic is
-    /// modular, so its type does not matter as long as it is not narrower than the value.
+    /// Lowers `m[k] += e` and `-=` of a per-CPU map, which change the value of CPU 0. Returns whether the
+    /// statement was one of these. The arithmetic is modular, so its type does not matter as long as it is
+    /// not narrower than the value.
     pub fn add_to_slot(
         &mut self,
         storage: &Storage,

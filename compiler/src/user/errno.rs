@@ -1,11 +1,12 @@
-//! The number that a script gets for a failure of the host.
+//! The errno that a script receives for a failure of the host.
 
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 
-/// For a failure without a number of its own: the nearest of `include/uapi/asm-generic/errno-base.h` and `errno.h`.
+/// The errno of each error kind without a number of its own: the nearest of
+/// `include/uapi/asm-generic/errno-base.h` and `errno.h`.
 const OF_KIND: &[(&str, i32)] = &[
     ("not-permitted", EPERM),
     ("not-found", 2),
@@ -18,12 +19,12 @@ const OF_KIND: &[(&str, i32)] = &[
     ("denied-by-policy", EPERM),
 ];
 const EPERM: i32 = 1;
-/// For a kind that is not in the list.
+/// The errno of a kind that is not in the list.
 const EIO: i32 = 5;
-/// The request can never succeed as it stands.
+/// The errno of a request that can never succeed.
 pub const EINVAL: i32 = 22;
 
-/// [`super::runtime::Routine::Errno`].
+/// Emits the body of [`super::runtime::Routine::Errno`].
 pub fn of_error(cx: &Cx<'_>, code: &mut WasmCode) {
     let error = cx.abi.named("types", "error");
     let (errno, kind) = (error.field("errno"), error.field("kind"));

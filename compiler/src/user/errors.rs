@@ -1,7 +1,8 @@
 //! `throw`, `try` and `catch`.
 //!
-//! What is thrown stands in two globals of the module until a clause takes it: the code, and a text that names the
-//! place. Whoever calls a function that throws looks there afterwards; a result means nothing then.
+//! A pending exception is held in two globals of the module until a clause catches it: its code, and the text
+//! of its source line. Every call of a function that may throw checks them afterwards; the call's result is
+//! then undefined.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -13,11 +14,11 @@ use super::scalar::push_const;
 use crate::hir::{Block, Catch, CatchPattern, Expr, FuncId};
 use crate::source::Span;
 
-/// Where the text begins, behind its length.
+/// Offset of the text, which follows its length.
 const TEXT: u32 = 4;
 
 impl FnCx<'_, '_> {
-    /// `throw`.
+    /// Lowers a `throw` statement.
     pub fn throw(&mut self, value: &Expr, span: Span) -> Lower<()> {
         let line = self.cx.line(span);
         let mut bytes = (line.len() as u32).to_le_bytes().to_vec();
@@ -30,14 +31,14 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// After a call of a function: goes on outward if it threw.
+    /// Checks for an exception after a call of a known function, and propagates it.
     pub fn check_thrown(&mut self, callee: FuncId) {
         if self.cx.hir.functions[callee].throws {
             self.check_thrown_value();
         }
     }
 
-    /// After a call of a function that is not known.
+    /// Checks for an exception after a call through a function value.
     pub fn check_thrown_value(&mut self) {
         if self.cx.throws {
             let thrown = self.cx.kept(KeptGlobal::Thrown, 0);
@@ -47,7 +48,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// `try`.
+    /// Lowers `try` with its `catch` clauses.
     pub fn try_(&mut self, body: &Block, catches: &[Catch]) -> Lower<()> {
         let done = self.code.block();
         let caught = self.code.block();
@@ -83,7 +84,7 @@ impl FnCx<'_, '_> {
         self.block(&catch.body)
     }
 
-    /// To the innermost `try`, or out of the function.
+    /// Branches to the innermost `try`, or returns from the function.
     fn propagate(&mut self) {
         if let Some(handler) = self.handlers.last() {
             let (handler, cursors) = *handler;
@@ -98,7 +99,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::ReportThrown`].
+/// Emits the body of [`Routine::ReportThrown`].
 pub fn report(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let thrown = cx.kept(KeptGlobal::Thrown, 0);
     let thrown_code = cx.kept(KeptGlobal::ThrownCode, 0);
@@ -114,7 +115,7 @@ pub fn report(cx: &mut Cx<'_>, code: &mut WasmCode) {
     append_vars(cx, code, text, len);
     end_message(code, start);
     code.call(warn);
-    // Codes that a shell can tell from other failures are kept.
+    // Codes 1 to 125 become the exit code, any other code 1: a shell gives larger ones a meaning of its own.
     code.get_global(thrown_code).i32(1).get_global(thrown_code);
     code.i32(1).op(I::I32Sub).i32(125).ops_of([I::I32LtU, I::Select]);
 }

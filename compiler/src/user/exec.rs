@@ -1,4 +1,4 @@
-//! `exec` and functions of Python modules: the host decides, and what it does not do is one line and 0.
+//! `exec` and functions of Python modules. The host decides; a refusal prints one line and yields 0.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -10,7 +10,7 @@ use crate::hir::Expr;
 use crate::source::Span;
 
 impl FnCx<'_, '_> {
-    /// `exec("x.py")`.
+    /// Lowers `exec("x.py")`.
     pub fn exec(&mut self, file: &[u8], span: Span) {
         let run = self.cx.host("exec", "run");
         let err = self.cx.abi.result("exec", "run").err().offset;
@@ -25,13 +25,13 @@ impl FnCx<'_, '_> {
         self.code.end();
     }
 
-    /// `MODULE.f(..)`: pushes the result.
+    /// Lowers `MODULE.f(..)` and pushes the result.
     pub fn python(&mut self, (module, function): (&str, &str), args: &[Expr], span: Span) -> Lower<()> {
         let call = self.cx.host("exec", "call");
         let shape = self.cx.abi.result("exec", "call");
         let (ok, err) = (shape.ok().offset, shape.err().offset);
         let values = self.printed(b"", args)?;
-        // Where the build machine keeps the file is nobody's business.
+        // The path on the build machine is not disclosed to the host.
         let (module, function) = (self.cx.text(base_name(module)), self.cx.text(function));
         reset_arena(&mut self.code);
         self.push_text(module);
@@ -46,7 +46,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Writes the error that the last call left behind, after the place.
+    /// Writes the error of the last call to standard error, after the source line.
     pub fn warn_refused(&mut self, err: u32, span: Span) {
         let warn = self.cx.routine(Routine::WarnError);
         self.push_line(span);

@@ -1,4 +1,4 @@
-//! Expressions that are scalars.
+//! Expressions of scalar type.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -86,7 +86,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// `len(s)`.
+    /// Lowers `len(s)`: pushes the length in bytes.
     fn len(&mut self, text: &Expr) -> Lower<()> {
         let length = self.cx.routine(Routine::TextLength);
         let size = self.cx.hir.types.size(text.ty) as u32;
@@ -96,7 +96,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes a bool for a branch.
+    /// Pushes a condition as an i32 for a branch.
     pub fn condition(&mut self, expr: &Expr) -> Lower<()> {
         let mark = self.mark();
         self.scalar(expr)?;
@@ -104,7 +104,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Evaluates an expression for its effects.
+    /// Evaluates an expression for its side effects.
     pub fn discard(&mut self, expr: &Expr) -> Lower<()> {
         let types = &self.cx.hir.types;
         if expr.ty == types.common().void {
@@ -118,7 +118,8 @@ impl FnCx<'_, '_> {
         self.aggregate_addr(expr).map(|_| ())
     }
 
-    /// Calls a function of the script with its arguments; a result that is no scalar must have been placed before.
+    /// Calls a function of the script with its arguments. The address of an aggregate result must be on the
+    /// stack already.
     pub fn call(&mut self, func: FuncId, args: &[Expr]) -> Lower<()> {
         self.arguments(args)?;
         let callee = self.cx.function(func);
@@ -127,13 +128,13 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes the arguments of a call.
+    /// Pushes the arguments of a call, in order.
     pub fn arguments(&mut self, args: &[Expr]) -> Lower<()> {
         for arg in args {
             if self.cx.hir.types.scalar(arg.ty).is_some() {
                 self.scalar(arg)?;
             } else {
-                // The callee owns its parameters.
+                // The callee owns its parameters, so it gets a copy.
                 let slot = self.slot(arg.ty);
                 self.aggregate(arg, slot)?;
                 self.push_addr(slot);
@@ -181,7 +182,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Gives the amount of a shift the width of what is shifted: its low bits count, and there are at least 8 of them.
+    /// Converts a shift amount to the width of the shifted value. Only its low bits count, and each type has
+    /// at least 8.
     fn amount_like(&mut self, int: IntType, amount: &Expr) {
         match (is_wide(self.int(amount.ty)), is_wide(int)) {
             (false, true) => self.code.op(I::I64ExtendI32U),
@@ -265,7 +267,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// What the front end lets no script have here.
+/// Internal error: a construct that the front end rejects.
 pub fn mistake(span: Span, what: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::mistake(span, what))
 }

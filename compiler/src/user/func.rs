@@ -1,4 +1,4 @@
-//! The lowering of one function: its locals, its frame, its temporaries.
+//! The lowering of one function: locals, stack frame and temporaries.
 
 use std::collections::BTreeSet;
 
@@ -19,54 +19,53 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
 
-/// Where a local of the script lives.
+/// Storage of a script's local.
 #[derive(Debug, Clone, Copy)]
 pub enum Home {
-    /// A scalar whose address nobody takes, in a Wasm local.
+    /// A scalar whose address is never taken, in a Wasm local.
     Scalar(Var, IntType),
-    /// Anything else, in memory.
+    /// Any other local, in memory.
     Memory(Addr),
 }
 
-/// The labels of the innermost loop.
+/// Branch targets of a loop.
 #[derive(Debug, Clone, Copy)]
 pub struct LoopLabels {
-    /// Where `break` goes.
+    /// Target of `break`.
     pub leave: Label,
-    /// Where `continue` goes.
+    /// Target of `continue`.
     pub next: Label,
 }
 
-/// A function that is being lowered.
+/// State of the lowering of one function.
 pub struct FnCx<'c, 'a> {
-    /// What all functions share.
+    /// State shared by all functions.
     pub cx: &'c mut Cx<'a>,
-    /// The function.
+    /// The function being lowered.
     pub function: &'c HirFunction,
-    /// Its code so far.
+    /// The code emitted so far.
     pub code: WasmCode,
-    /// Where its locals live.
+    /// Storage of each local.
     pub homes: IndexVec<LocalId, Home>,
-    /// What is known of locals that may be bound to a map element.
+    /// Run-time state of each local that may be bound to a map element; none for the others.
     pub bindings: IndexVec<LocalId, Option<Binding>>,
-    /// The loops around the place that is being lowered, innermost last.
+    /// The enclosing loops, innermost last.
     pub loops: Vec<LoopLabels>,
-    /// The cursors of the walks around the place that is being lowered: who leaves the function drops them.
+    /// Cursors of the enclosing map iterations, which an exit from the function must drop.
     pub cursors: Vec<Var>,
-    /// Where what is thrown goes: the `try` blocks around the place that is being lowered, innermost last, each with
-    /// how many cursors are around it.
+    /// The enclosing `try` blocks, innermost last, each with the number of cursors around it.
     pub handlers: Vec<(Label, usize)>,
-    /// What is known about shared memory at the place that is being lowered.
+    /// Facts about shared memory at the current position.
     pub shared_memory: MappingState,
-    /// The locals whose address is taken.
+    /// Locals whose address is taken.
     pub addressed: BTreeSet<LocalId>,
-    /// Where a result goes that is no scalar.
+    /// Local that holds the address of an aggregate result.
     pub result: Option<Var>,
-    /// What was on the list of deferred calls when the function was entered, if it defers some.
+    /// Head of the list of deferred calls at entry, if the function defers any.
     deferred: Option<Var>,
     frame: Var,
     frame_used: u32,
-    /// What lies below is never given back.
+    /// End of the stack slots that are never reused.
     frame_floor: u32,
     frame_size: u32,
     narrow_temps: Temps,
@@ -74,14 +73,14 @@ pub struct FnCx<'c, 'a> {
     too_large: bool,
 }
 
-/// Wasm locals for intermediate values, used again by the next statement.
+/// Wasm locals for intermediate values, reused by the next statement.
 #[derive(Debug, Default)]
 struct Temps {
     all: Vec<Var>,
     used: usize,
 }
 
-/// What temporaries a statement may give back.
+/// State of the temporaries at the start of a statement, for [`FnCx::release`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     frame: u32,
@@ -92,7 +91,7 @@ pub struct Mark {
 /// Lowers a function of the script.
 ///
 /// # Errors
-/// If it uses what this back end does not have, or its frame is larger than the stack.
+/// If it uses a construct that this back end does not support, or its frame is larger than the stack.
 pub fn function<'a>(cx: &mut Cx<'a>, id: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[id];
     let defined = cx.function(id);
@@ -119,11 +118,11 @@ pub fn function<'a>(cx: &mut Cx<'a>, id: FuncId) -> Lower<()> {
     Ok(())
 }
 
-/// Bytes that each entry of a recursive function takes at least, with so many for each of its Wasm locals: the plugin's
-/// stack, whose end is reported with a line, must be full before that of the machine, which has twice as many bytes.
+/// Least frame of a recursive function in bytes, and bytes added for each Wasm local. The plugin's stack,
+/// whose overflow is reported with a line, must overflow before the machine's stack, which is twice as large.
 const RECURSIVE_FRAME: (u32, u32) = (128, 16);
 
-/// Most bytes of a frame.
+/// Largest frame, in bytes.
 fn limit() -> u32 {
     STACK_TOP - STACK_BOTTOM
 }
@@ -146,7 +145,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
         fcx
     }
 
-    /// A function whose only parameter is the address of a record in which all its locals lie.
+    /// Creates a function whose only parameter is the address of a record that holds all its locals.
     pub fn of_record(
         cx: &'c mut Cx<'a>,
         function: &'c HirFunction,
@@ -184,7 +183,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
         }
     }
 
-    /// Parameters live where the caller put them: it never looks at them again.
+    /// Parameters stay where the caller stored them: the caller never reads them again.
     fn allocate_locals(&mut self, first_param: u32) {
         for (id, local) in self.function.locals.iter_enumerated() {
             let param = self.function.params.iter().position(|param| *param == id);
@@ -208,19 +207,20 @@ impl<'c, 'a> FnCx<'c, 'a> {
         }
     }
 
-    /// Every path has returned before; Wasm's types ask for this.
+    /// Every path has returned already; Wasm's validation needs the terminator.
     fn finish_value(&mut self) {
         self.code.op(I::Unreachable);
     }
 
-    /// Leaves the function, with its value on the stack if that is a scalar.
+    /// Returns from the function; a scalar result is on the stack.
     pub fn leave(&mut self) {
         self.drop_cursors(0);
         self.run_deferred();
         self.code.leave();
     }
 
-    /// Drops the cursors of all walks but the outermost `kept` ones: control leaves their loops.
+    /// Drops the cursors of all map iterations except the outermost `kept` ones, because control leaves their
+    /// loops.
     pub fn drop_cursors(&mut self, kept: usize) {
         for at in kept..self.cursors.len() {
             let cursor = self.cursors[at];
@@ -237,7 +237,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
         }
     }
 
-    /// The code, with the frame that it needs.
+    /// Returns the code and the stack frame that it needs.
     pub fn finish(self) -> (WasmCode, Option<StackFrame>) {
         if self.frame_size == 0 {
             return (self.code, None);
@@ -257,19 +257,19 @@ impl<'c, 'a> FnCx<'c, 'a> {
         (self.code, Some(frame))
     }
 
-    /// What temporaries are in use.
+    /// Returns the state of the temporaries.
     pub fn mark(&self) -> Mark {
         Mark { frame: self.frame_used, narrow: self.narrow_temps.used, wide: self.wide_temps.used }
     }
 
-    /// Gives back the temporaries that were taken since.
+    /// Releases the temporaries allocated since `mark`.
     pub fn release(&mut self, mark: Mark) {
         self.frame_used = mark.frame.max(self.frame_floor);
         self.narrow_temps.used = mark.narrow;
         self.wide_temps.used = mark.wide;
     }
 
-    /// A temporary Wasm local, until the end of the statement.
+    /// Allocates a Wasm local until the end of the statement.
     pub fn temp(&mut self, ty: ValType) -> Var {
         let temps = if ty == ValType::I64 { &mut self.wide_temps } else { &mut self.narrow_temps };
         if temps.used == temps.all.len() {
@@ -279,13 +279,13 @@ impl<'c, 'a> FnCx<'c, 'a> {
         temps.all[temps.used - 1]
     }
 
-    /// Room in the frame for a value, until the end of the statement; its bytes are undefined.
+    /// Allocates a stack slot for a value until the end of the statement; its bytes are undefined.
     pub fn slot(&mut self, ty: TypeId) -> Addr {
         let types = &self.cx.hir.types;
         self.slot_bytes(types.size(ty), types.align(ty) as u32)
     }
 
-    /// Room in the frame for so many bytes.
+    /// Allocates a stack slot of `bytes` bytes until the end of the statement.
     pub fn slot_bytes(&mut self, bytes: u64, align: u32) -> Addr {
         let start = self.frame_used.next_multiple_of(align);
         let end = u64::from(start) + bytes;
@@ -298,14 +298,14 @@ impl<'c, 'a> FnCx<'c, 'a> {
         Addr { base: Some(self.frame), offset: start }
     }
 
-    /// Room in the frame until the function is left. In a loop it is one room for all turns.
+    /// Allocates a stack slot until the function returns. A loop uses the same slot in all iterations.
     pub fn kept_slot(&mut self, bytes: u32) -> Addr {
         let slot = self.slot_bytes(bytes.into(), 8);
         self.frame_floor = self.frame_used;
         slot
     }
 
-    /// Sets a scalar local of the script to what `value` pushes.
+    /// Sets a scalar local of the script to the value that `value` pushes.
     pub fn put(&mut self, local: LocalId, value: impl FnOnce(&mut Self) -> Lower<()>) -> Lower<()> {
         match self.homes[local] {
             Home::Scalar(var, _) => {
@@ -321,7 +321,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
         Ok(())
     }
 
-    /// Sets a local of the script that is no scalar to the value at an address.
+    /// Sets an aggregate local of the script to the value at an address.
     pub fn put_aggregate(&mut self, local: LocalId, from: Addr) {
         let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
         let size = self.cx.hir.types.size(self.function.locals[local].ty);
@@ -329,12 +329,12 @@ impl<'c, 'a> FnCx<'c, 'a> {
         self.unbind(local);
     }
 
-    /// Pushes address and length of a constant text.
+    /// Pushes the address and the length of a constant text.
     pub fn push_text(&mut self, text: Text) {
         self.code.u32(text.address).u32(text.len);
     }
 
-    /// Pushes the start of a message about this place.
+    /// Pushes the start of a message about a source range.
     pub fn push_line(&mut self, span: Span) {
         let text = self.cx.text(self.cx.line_prefix(span));
         self.push_text(text);

@@ -5,8 +5,8 @@
 //! block: 8 bytes (a mark with the class; see `objects`), then the object
 //! ```
 //!
-//! A block that is given back goes to the list of its class, for the next object of that class. Nothing of the arena is
-//! in use while a script's own code runs, so the arena moves up when the blocks need room.
+//! A freed block goes to the free list of its class and is reused by the next object of that class. The arena
+//! is empty while the script's own code runs, so it moves up when the blocks need space.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -17,20 +17,20 @@ use super::module::{ARENA, ARENA_START, HEAP};
 use super::objects;
 use super::runtime::{append_text, append_vars, begin_message, end_message};
 
-/// Bytes before an object.
+/// Size of the header before an object, in bytes.
 pub const HEADER: u32 = 8;
-/// Objects up to this size have classes of 16 bytes each; above, sizes are powers of two.
+/// Objects up to this size have classes in steps of 16 bytes; larger classes are powers of two.
 const SMALL: u32 = 1024;
-/// Classes of small objects: 1 to 64.
+/// Number of classes of small objects: 1 to 64.
 const SMALL_CLASSES: u32 = SMALL / 16;
-/// No class is above this: an object has less than 4 GiB.
+/// Upper bound of the classes: an object is smaller than 4 GiB.
 pub const CLASSES: u32 = SMALL_CLASSES + 32;
-/// In front of an object that is in use, with its class in the low byte.
+/// Mark in the header of an object in use; the low byte is the class.
 pub const MARK: u32 = 0x6b73_0000;
-/// The heap grows by at least so much.
+/// Least number of bytes by which the heap grows.
 const CHUNK: u32 = PAGE;
 
-/// The class of an object of so many bytes, and the bytes that every object of it has.
+/// Returns the class of an object of `bytes` bytes, and the size of the class's objects.
 pub fn class(bytes: u32) -> (u32, u32) {
     if bytes <= SMALL {
         let class = bytes.div_ceil(16).max(1);
@@ -40,7 +40,7 @@ pub fn class(bytes: u32) -> (u32, u32) {
     (SMALL_CLASSES + rounded.trailing_zeros() - SMALL.trailing_zeros(), rounded)
 }
 
-/// `Routine::Allocate`.
+/// Emits the body of `Routine::Allocate`.
 pub fn allocate(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (class, bytes, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let list = code.local(ValType::I32);
@@ -64,7 +64,7 @@ pub fn allocate(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(at);
 }
 
-/// Moves the arena behind `end`, with some room between, and makes the memory long enough.
+/// Moves the arena past `end`, with some space between, and grows the memory if necessary.
 fn grow(cx: &mut Cx<'_>, code: &mut WasmCode, end: Var, location: Var, location_len: Var) {
     let start = code.local(ValType::I64);
     let pages = code.local(ValType::I64);
@@ -83,7 +83,7 @@ fn grow(cx: &mut Cx<'_>, code: &mut WasmCode, end: Var, location: Var, location_
     code.get_global(ARENA_START).set_global(ARENA);
 }
 
-/// `Routine::Free`.
+/// Emits the body of `Routine::Free`.
 pub fn free(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
     let [at, mark, list] = [(); 3].map(|()| code.local(ValType::I32));
@@ -112,7 +112,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(list).get(at).op(I::I32Store(mem(0)));
 }
 
-/// Pushes the address of the list of a class.
+/// Pushes the address of the head of a class's free list.
 fn push_list(cx: &mut Cx<'_>, code: &mut WasmCode, class: Var) {
     let lists = cx.free_lists(CLASSES * 4 + 4);
     code.get(class).i32(4).op(I::I32Mul).u32(lists).op(I::I32Add);

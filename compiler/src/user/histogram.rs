@@ -1,4 +1,4 @@
-//! Histograms: the slot of a value, and printing of what was counted in slots.
+//! Histograms: the slot of a value, and printing of the counts in the slots.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -8,7 +8,7 @@ use crate::hir::Expr;
 use crate::types::TypeKind;
 
 impl FnCx<'_, '_> {
-    /// `log2_slot(value)`: how many bits the number has.
+    /// Lowers `log2_slot(value)`: the number of significant bits.
     pub fn log2_slot(&mut self, value: &Expr) -> Lower<()> {
         self.code.i64(64);
         self.scalar(value)?;
@@ -16,7 +16,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `linear_slot(value, low, step, slots)`: 0 below `low`, at most `slots - 1`; a step of 0 is as wide as all numbers.
+    /// Lowers `linear_slot(value, low, step, slots)`: 0 below `low`, at most `slots - 1`. A step of 0 covers
+    /// all numbers.
     pub fn linear_slot(&mut self, args: &[Expr; 4]) -> Lower<()> {
         let [value, low, step, last] = [(); 4].map(|()| self.temp(ValType::I64));
         for (arg, var) in args.iter().zip([value, low, step, last]) {
@@ -30,14 +31,14 @@ impl FnCx<'_, '_> {
         self.code.get(step).op(I::I64Eqz).if_value(ValType::I64);
         self.code.i64(0).else_();
         self.code.get(value).get(low).op(I::I64Sub).get(step).op(I::I64DivU).end();
-        // A quotient of 64 ones would begin again at 0.
+        // A quotient of 64 ones would wrap to 0.
         self.code.tee(slot).get(last).get(slot).get(last).ops_of([I::I64LtU, I::Select]);
         self.code.tee(slot).get(last).op(I::I64LtU).op(I::I64ExtendI32U).get(slot).op(I::I64Add).end();
         self.code.op(I::I32WrapI64);
         Ok(())
     }
 
-    /// `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`.
+    /// Lowers `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`.
     pub fn print_histogram(&mut self, title: &Expr, counts: &Expr, linear: Option<&[Expr; 2]>) -> Lower<()> {
         let print = self.cx.host("console", "histogram");
         let later: Vec<Expr> = std::iter::once(counts).chain(linear.into_iter().flatten()).cloned().collect();

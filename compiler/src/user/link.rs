@@ -1,8 +1,8 @@
 //! `attach` of a program to a target, and its links; `register` of an impl block.
 //!
-//! The language has no word for a link: `detach` names the program. So the links stand in a list, the newest first, in
-//! records of the heap: the next record, the handle of the program, the handle of the link. What is registered stays until the
-//! plugin ends: nobody keeps that link.
+//! The language has no value for a link: `detach` names the program. The links are therefore kept in a list
+//! of heap records, newest first: next record, handle of the program, handle of the link. A registered impl
+//! block stays until the plugin ends, and its link is not kept.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -17,14 +17,14 @@ use super::runtime::{
 use crate::hir::{Expr, ImplId};
 use crate::source::Span;
 
-/// Where the parts of a record lie, and its size.
+/// Byte offsets of a record's fields, and its size.
 const NEXT: u32 = 0;
 const PROGRAM: u32 = 4;
 const LINK: u32 = 8;
 const RECORD: u32 = 12;
 
 impl FnCx<'_, '_> {
-    /// `attach(h, target, flags)`.
+    /// Lowers `attach(h, target, flags)`.
     pub fn attach_target(&mut self, program: &Expr, target: &Expr, flags: &Expr, span: Span) -> Lower<()> {
         let attach = self.cx.routine(Routine::AttachTarget);
         let handle = self.temp(ValType::I32);
@@ -39,7 +39,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `register(block)`.
+    /// Lowers `register(block)`.
     pub fn register(&mut self, block: ImplId, span: Span) {
         let register = self.cx.routine(Routine::Register);
         let name = self.cx.text(&self.cx.hir.impls[block].name);
@@ -49,7 +49,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::Register`].
+/// Emits the body of [`Routine::Register`].
 pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [name, name_len, location, location_len] = [0, 1, 2, 3].map(Var);
     let call = cx.host("bpf", "[static]link.register");
@@ -64,7 +64,7 @@ pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned + shape.err().offset).call(errno).else_().i32(0).end();
 }
 
-/// [`Routine::AttachTarget`].
+/// Emits the body of [`Routine::AttachTarget`].
 pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [program, target, target_len] = [0, 1, 2].map(Var);
     let (flags, location, location_len) = (Var(3), Var(4), Var(5));
@@ -81,7 +81,7 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
     code.get(program).get(target).get(target_len);
-    // What does not fit the contract's 32 bits becomes flags that no kind has.
+    // Flags that exceed the contract's 32 bits become flags that no kind has.
     code.i32(-1).get(flags).op(I::I32WrapI64).get(flags).i64(i64::from(u32::MAX));
     code.ops_of([I::I64GtU, I::Select]).u32(cx.returned).call(call);
     push_failed(cx, code);
@@ -94,7 +94,7 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.i32(0);
 }
 
-/// Puts a link in front of the list.
+/// Prepends a link to the list.
 fn keep(cx: &mut Cx<'_>, code: &mut WasmCode, program: Var, link: Var, [location, location_len]: [Var; 2]) {
     let links = cx.kept(KeptGlobal::Links, 0);
     let allocate = cx.routine(Routine::Allocate);
@@ -107,7 +107,7 @@ fn keep(cx: &mut Cx<'_>, code: &mut WasmCode, program: Var, link: Var, [location
     code.get(record).set_global(links);
 }
 
-/// [`Routine::DropLinks`].
+/// Emits the body of [`Routine::DropLinks`].
 pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let program = Var(0);
     let links = cx.kept(KeptGlobal::Links, 0);
@@ -129,7 +129,7 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(next).set(at).br(again).end().end();
 }
 
-/// One line: the target cannot be told to the host, nor shown.
+/// Warns about a target that is not UTF-8, so that it can be neither passed to the host nor printed.
 fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
     let warn = cx.host("console", "warn");
     let start = begin_message(code);
@@ -139,7 +139,7 @@ fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
     code.call(warn);
 }
 
-/// One line: the program is not loaded.
+/// Warns that the program is not loaded.
 fn warn_null(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [Var; 2]) {
     let warn = cx.host("console", "warn");
     reset_arena(code);

@@ -1,4 +1,4 @@
-//! `load`, `sleep` and what else is one host call.
+//! `load`, `sleep` and other builtins of one host call.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -11,10 +11,11 @@ use crate::hir::{Expr, ExprKind, FuncId, Hir, Target, UserBuiltin};
 
 /// EINTR of `include/uapi/asm-generic/errno-base.h`.
 const EINTR: i32 = 4;
-/// Nanoseconds of a millisecond.
+/// Number of nanoseconds per millisecond.
 const NS_PER_MS: i64 = 1_000_000;
 
-/// Whether the script asks what came of a `load`: then it goes on where the object cannot be loaded.
+/// Returns whether the script checks the result of a `load`. It then continues if the object cannot be
+/// loaded.
 pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
     struct Tests(bool);
     impl Visitor for Tests {
@@ -27,7 +28,7 @@ pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
     tests.0
 }
 
-/// [`Routine::Load`]: the second load of a program gives the handle of the first.
+/// Emits the body of [`Routine::Load`]. The second load of a program returns the handle of the first.
 pub fn load(cx: &mut Cx<'_>, code: &mut WasmCode, program: FuncId) {
     let kept = cx.kept(KeptGlobal::Program(program), 0);
     let name = cx.text(&cx.hir.functions[program].name);
@@ -50,7 +51,7 @@ pub fn load(cx: &mut Cx<'_>, code: &mut WasmCode, program: FuncId) {
     code.get_global(kept);
 }
 
-/// Starts a timer, which is loaded only if that works.
+/// Starts a timer, which counts as loaded only if that succeeds.
 fn start(cx: &mut Cx<'_>, code: &mut WasmCode, program: WasmGlobal) {
     let attach = cx.routine(Routine::AttachTarget);
     code.get_global(program).i32(0).i32(0).i64(0).get(Var(0)).get(Var(1)).call(attach);
@@ -58,7 +59,7 @@ fn start(cx: &mut Cx<'_>, code: &mut WasmCode, program: WasmGlobal) {
     code.i32(0).set_global(program).i32(0).op(I::Return).end();
 }
 
-/// [`Routine::Sleep`].
+/// Emits the body of [`Routine::Sleep`].
 pub fn sleep(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ms = Var(0);
     let sleep = cx.host("clock", "sleep");
@@ -72,7 +73,7 @@ pub fn sleep(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.i32(EINTR).else_().i32(0).end();
 }
 
-/// [`Routine::Wait`]: until the host asks the plugin to stop.
+/// Emits the body of [`Routine::Wait`], which returns when the host asks the plugin to stop.
 pub fn wait(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let sleep = cx.routine(Routine::Sleep);
     let stopping = cx.host("clock", "stopping");

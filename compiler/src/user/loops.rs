@@ -1,4 +1,4 @@
-//! Loops.
+//! Lowering of `while` and `for`.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,12 +14,12 @@ use crate::hir::{BinaryOp, Block, Expr, LocalId, Lvalue, MapId, MapIteration, St
 use crate::source::Span;
 use crate::types::{IntType, TypeKind};
 
-/// Bytes of entries that are fetched at once, unless one has more.
+/// Bytes of map entries fetched per call, unless one entry is larger.
 const BATCH: u32 = 2048;
 const U32: IntType = IntType { bits: 32, signed: false };
 
 impl FnCx<'_, '_> {
-    /// `while`.
+    /// Lowers a `while` loop.
     pub fn while_(&mut self, cond: &Expr, body: &Block) -> Lower<()> {
         let leave = self.code.block();
         let next = self.code.loop_();
@@ -32,7 +32,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `for (local in start..end)`.
+    /// Lowers `for (local in start..end)`.
     pub fn for_(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &Block) -> Lower<()> {
         let int = self.int(self.function.locals[local].ty);
         let (var, memory) = match self.homes[local] {
@@ -53,7 +53,7 @@ impl FnCx<'_, '_> {
             }
             let next = self.code.block();
             self.loop_body(LoopLabels { leave, next }, body)?;
-            // The variable is below the end, so that this does not wrap.
+            // The variable is less than the end, so this does not wrap.
             self.code.end().get(var);
             push_const(&mut self.code, int, 1);
             self.code.op(arith::instruction(BinaryOp::Add, int)).set(var);
@@ -62,7 +62,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `for (key, value in walk)`.
+    /// Lowers `for (key, value in ..)` over a map, an array or CPUs.
     pub fn for_each(
         &mut self,
         (key, value): (LocalId, LocalId),
@@ -77,7 +77,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// An element is read when its turn comes.
+    /// Each element is read at the start of its iteration.
     fn for_array(&mut self, key: LocalId, value: LocalId, array: &Lvalue, body: &Block) -> Lower<()> {
         let TypeKind::Array(element, len) = *self.cx.hir.types.kind(array.ty) else {
             panic!("what is walked is an array")
@@ -107,7 +107,7 @@ impl FnCx<'_, '_> {
         )
     }
 
-    /// Entries come in batches into the frame; the walk ends with the loop, however that is left.
+    /// Entries are fetched in batches into the stack frame; the cursor is dropped at every exit of the loop.
     fn for_entries(
         &mut self,
         (key, value): (LocalId, LocalId),
@@ -151,7 +151,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Sets the variables of a walk from an entry.
+    /// Sets the loop's variables from an entry.
     fn set_entry(
         &mut self,
         (key, value): (LocalId, LocalId),
@@ -188,7 +188,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// A slot is read when its turn comes; the first CPU that has none is the end.
+    /// Each CPU's value is read at the start of its iteration; the loop ends at the first CPU that has none.
     fn for_cpus(
         &mut self,
         (key, value): (LocalId, LocalId),
@@ -220,7 +220,7 @@ impl FnCx<'_, '_> {
         )
     }
 
-    /// A loop that counts from 0: `begin` gets the count, and leaves when there is nothing more.
+    /// Lowers a loop that counts from 0. `begin` receives the counter and the exit label.
     fn counted(
         &mut self,
         key: LocalId,
@@ -251,7 +251,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `break` or `continue`.
+    /// Lowers `break` or `continue`.
     pub fn branch(&mut self, stmt: &Stmt, which: fn(&LoopLabels) -> Label) {
         let labels = self.loops.last().unwrap_or_else(|| panic!("{:?} stands in a loop", stmt.kind));
         let label = which(labels);

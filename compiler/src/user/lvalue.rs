@@ -1,7 +1,7 @@
-//! Places: where something can be read and written.
+//! Lvalues: locations that can be read and written.
 //!
-//! A place is first turned into a [`Storage`], which evaluates its keys and indices once, from left to right; the spot is
-//! then read, written, or both.
+//! An lvalue is first lowered to a [`Storage`], which evaluates its keys and indices once, from left to
+//! right. The storage is then read, written, or both.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -18,17 +18,18 @@ use crate::hir::{Expr, ExprKind, GlobalId, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// The integer that the contract's scalar variables are.
+/// Integer type of the contract's scalar variables.
 const U64: IntType = IntType { bits: 64, signed: false };
 
-/// A place with its keys and indices evaluated.
+/// An lvalue whose keys and indices are evaluated.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage {
-    /// A scalar local.
+    /// A scalar local, in a Wasm local.
     Local(LocalId, Var),
-    /// Memory that nothing else depends on.
+    /// Private memory of the plugin, not bound to a map.
     Memory(Addr),
-    /// What a pointer leads to that may point into a map, or a part of it. The pointer stands in a local.
+    /// The pointee, or a part of it, of a pointer that may point into a map. The pointer is in the local
+    /// `base`.
     Object { base: Var, addr: Addr },
     /// A local in memory that may be bound to a map element, or a part of it.
     Bound { local: LocalId, addr: Addr, part: bool },
@@ -38,23 +39,23 @@ pub enum Storage {
     Element { map: Table, key: Key, part: Option<Part> },
 }
 
-/// A part of something that is not in the plugin's memory.
+/// A part of an object outside the plugin's memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Part {
-    /// Bytes from the start.
+    /// Constant offset from the start, in bytes.
     pub offset: u32,
-    /// More of them, in a local.
+    /// Local that holds a further offset in bytes.
     pub dynamic: Option<Var>,
 }
 
-/// An index, in bytes.
+/// Byte offset of an array element.
 enum Bytes {
     Constant(u32),
     Dynamic(Var),
 }
 
 impl FnCx<'_, '_> {
-    /// Evaluates the keys and indices of a place.
+    /// Evaluates the keys and indices of an lvalue.
     pub fn storage(&mut self, lvalue: &Lvalue) -> Lower<Storage> {
         Ok(match &lvalue.kind {
             LvalueKind::Local(id) => match self.homes[*id] {
@@ -99,17 +100,17 @@ impl FnCx<'_, '_> {
         self.cx.hir.types.field_offset(*id, field) as u32
     }
 
-    /// What lies so many bytes behind the start of a spot.
+    /// Returns the part of a storage that starts `offset` bytes after its start.
     pub fn part_at(&mut self, storage: Storage, offset: u32) -> Storage {
         self.part(storage, Bytes::Constant(offset))
     }
 
-    /// The element of an array whose bytes from the array's start stand in a local.
+    /// Returns the element of an array whose byte offset is in a local.
     pub fn element_at(&mut self, array: Storage, bytes: Var) -> Storage {
         self.part(array, Bytes::Dynamic(bytes))
     }
 
-    /// Pushes the scalar at a place.
+    /// Pushes the scalar value of an lvalue.
     pub fn read_lvalue(&mut self, lvalue: &Lvalue) -> Lower<()> {
         if let LvalueKind::Index { base, index } = &lvalue.kind
             && let TypeKind::Str(size) = self.cx.hir.types.kind(base.ty)
@@ -121,7 +122,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes the scalar at a spot.
+    /// Pushes the scalar value of a storage.
     pub fn read_scalar(&mut self, storage: &Storage, int: IntType, span: Span) {
         self.read_shared(storage, int, |fcx| fcx.read_scalar_by_call(storage, int, span));
     }
@@ -144,7 +145,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// The address at which the value of a spot can be read until something changes it.
+    /// Returns an address at which the storage's value can be read until it is changed.
     pub fn read_aggregate(&mut self, storage: &Storage, span: Span) -> Addr {
         match *storage {
             Storage::Local(..) => panic!("a scalar local has no address"),
@@ -168,7 +169,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Stores the scalar in a local at a spot.
+    /// Stores the scalar in a local to a storage.
     pub fn write_scalar(&mut self, storage: &Storage, int: IntType, value: Var, span: Span) -> Lower<()> {
         self.write_shared(storage, int, value, |fcx| fcx.write_scalar_by_call(storage, int, value, span));
         Ok(())
@@ -196,14 +197,15 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Stores the value at an address, which has the spot's type, at the spot.
+    /// Stores the value at an address, which has the storage's type, to the storage.
     pub fn write_aggregate(&mut self, storage: &Storage, ty: TypeId, from: Addr, span: Span) -> Lower<()> {
         let bytes = self.cx.hir.types.size(ty);
         self.write_bytes(storage, from, bytes, span);
         Ok(())
     }
 
-    /// Replaces the scalar at a spot by what `change` makes of it on the stack; `result` is a local of its type.
+    /// Replaces the scalar in a storage by the value that `change` computes from it on the stack. `result` is
+    /// a local of its type.
     pub fn update_scalar(
         &mut self,
         storage: &Storage,
@@ -221,7 +223,7 @@ impl FnCx<'_, '_> {
         };
         let whole = self.slot(map.value(self.cx.hir));
         let key = self.key_addr(key);
-        // An entry that is not there is made from zero, as that of a whole `m[k]`.
+        // A missing entry is created from zero, like that of a whole `m[k]`.
         let found = self.temp(ValType::I32);
         self.lookup(map, key, whole, span);
         self.code.set(found);
@@ -344,7 +346,7 @@ impl FnCx<'_, '_> {
         part.dynamic.map_or(addr, |var| self.moved(addr, Bytes::Dynamic(var)))
     }
 
-    /// Evaluates an index of an array; one that is out of range ends the plugin.
+    /// Evaluates an array index; an index out of range ends the plugin.
     fn index(&mut self, array: TypeId, index: &Expr) -> Lower<Bytes> {
         let TypeKind::Array(element, len) = *self.cx.hir.types.kind(array) else {
             panic!("an index that is written is of an array")
@@ -370,7 +372,7 @@ impl FnCx<'_, '_> {
         Ok(Bytes::Dynamic(bytes))
     }
 
-    /// Pushes whether an index is outside: a negative one is a large unsigned number.
+    /// Pushes whether an index is out of range: a negative one is a large unsigned number.
     fn push_outside(&mut self, int: IntType, index: Var, len: u64) {
         self.code.get(index);
         push_const(&mut self.code, IntType { bits: if is_wide(int) { 64 } else { 32 }, signed: false }, len);
@@ -389,7 +391,7 @@ impl FnCx<'_, '_> {
         self.code.call(abort).op(I::Unreachable);
     }
 
-    /// A byte of a string; zero behind its end.
+    /// Pushes a byte of a string; zero at or after its end.
     fn read_character(&mut self, base: &Lvalue, size: u32, index: &Expr) -> Lower<()> {
         let storage = self.storage(base)?;
         let int = self.int(index.ty);

@@ -1,4 +1,4 @@
-//! `match`.
+//! Lowering of `match`.
 
 use wasm_encoder::Instruction as I;
 
@@ -11,15 +11,15 @@ use super::scalar::{is_wide, push_const, val_type};
 use crate::hir::{ArmBody, Expr, Match, Pattern};
 use crate::types::IntType;
 
-/// What is matched, worked out once.
+/// The matched value, evaluated once.
 enum Subject {
     Number(Var, IntType),
-    /// A text and the size of its type.
+    /// A text, and the size of its type in bytes.
     Text(Addr, u32),
 }
 
 impl FnCx<'_, '_> {
-    /// Runs the arm that fits and pushes its value; pushes nothing if the match is void.
+    /// Runs the matching arm and pushes its value; pushes nothing if the match is void.
     pub fn match_scalar(&mut self, one: &Match, expr: &Expr) -> Lower<()> {
         let Some(int) = self.cx.hir.types.scalar(expr.ty) else {
             return self.match_with(one, &mut |fcx, value| value.map_or(Ok(()), |value| fcx.discard(value)));
@@ -37,7 +37,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Runs the arm that fits and builds its value at `to`.
+    /// Runs the matching arm and builds its value at `to`.
     pub fn match_aggregate(&mut self, one: &Match, expr: &Expr, to: Addr) -> Lower<()> {
         let size = self.cx.hir.types.size(expr.ty);
         self.match_with(one, &mut |fcx, value| {
@@ -49,7 +49,7 @@ impl FnCx<'_, '_> {
         })
     }
 
-    /// `take` gets the value of each arm, and none where no arm fits.
+    /// Calls `take` with the value of each arm, and with none for the case that no arm matches.
     fn match_with(
         &mut self,
         one: &Match,
@@ -71,7 +71,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// An arm without a value is void or never gets to its end.
+    /// An arm without a value is void or does not reach its end.
     fn arm(
         &mut self,
         body: &ArmBody,

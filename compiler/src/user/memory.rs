@@ -5,22 +5,22 @@
 //! | null | grows down from STACK_TOP  | constants, variables ... | objects of `new` | answers cabi_realloc, grows up ...
 //! ```
 //!
-//! The stack holds what has no place in a Wasm local: structs, arrays, strings, and what a pointer leads to. The arena
-//! moves up when the heap needs room (`heap`).
+//! The stack holds values that do not fit a Wasm local: structs, arrays, strings, and variables whose address
+//! is taken. The arena moves up when the heap needs space (`heap`).
 
 use std::collections::BTreeMap;
 
-/// The lowest address that the stack may reach: below it, null is caught.
+/// The lowest address of the stack; accesses below it are null accesses.
 pub const STACK_BOTTOM: u32 = 16;
-/// Where the stack starts; it has 1 MiB.
+/// The initial stack pointer; the stack has 1 MiB.
 pub const STACK_TOP: u32 = STACK_BOTTOM + (1 << 20);
-/// Bytes of a page of linear memory.
+/// Size of a page of linear memory, in bytes.
 pub const PAGE: u32 = 1 << 16;
-/// Where variables and constants must end: what a host gives a script, but for 8 MiB that are left for objects and for
-/// what the host answers.
+/// Limit of the end of variables and constants: the plugin's memory minus 8 MiB for heap objects and the
+/// host's answers.
 pub const MAX_STATIC: u64 = (ks_wit::OWN_MEMORY_BYTES - (8 << 20)) as u64;
 
-/// Constants and variables at fixed addresses behind the stack.
+/// Constants and variables at fixed addresses after the stack.
 #[derive(Debug)]
 pub struct Statics {
     end: u32,
@@ -30,12 +30,12 @@ pub struct Statics {
 }
 
 impl Statics {
-    /// Nothing yet.
+    /// Creates an empty layout.
     pub fn new() -> Statics {
         Statics { end: STACK_TOP, segments: Vec::new(), constants: BTreeMap::new(), overflow: false }
     }
 
-    /// The address of a constant; equal constants are stored once.
+    /// Returns the address of a constant; equal constants are stored once.
     pub fn constant(&mut self, bytes: &[u8]) -> u32 {
         if let Some(address) = self.constants.get(bytes) {
             return *address;
@@ -45,7 +45,7 @@ impl Statics {
         address
     }
 
-    /// The address of a new variable of so many bytes; these first, then zeros.
+    /// Returns the address of a new variable of `bytes` bytes, initialised with `init` followed by zeros.
     pub fn variable(&mut self, init: &[u8], bytes: u64, align: u32) -> u32 {
         let address = self.reserve(bytes, align);
         let used = init.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -55,7 +55,7 @@ impl Statics {
         address
     }
 
-    /// The address of so many zeros.
+    /// Returns the address of `bytes` zeroed bytes.
     pub fn reserve(&mut self, bytes: u64, align: u32) -> u32 {
         let address = self.end.next_multiple_of(align.max(1));
         let end = u64::from(address).saturating_add(bytes);
@@ -67,17 +67,18 @@ impl Statics {
         address
     }
 
-    /// Whether what was asked for is more than [`MAX_STATIC`]; addresses then mean nothing.
+    /// Returns whether the requested memory exceeds [`MAX_STATIC`]; the addresses are then meaningless.
     pub fn overflow(&self) -> bool {
         self.overflow
     }
 
-    /// The first free address.
+    /// Returns the first free address.
     pub fn end(&self) -> u32 {
         self.end.next_multiple_of(16)
     }
 
-    /// What the memory holds at first where it is not zero: neighbours are joined, so that there are few segments.
+    /// Returns the initial content where it is not zero. Neighbours are merged, so that there are few
+    /// segments.
     pub fn segments(&self) -> Vec<(u32, Vec<u8>)> {
         let mut joined: Vec<(u32, Vec<u8>)> = Vec::new();
         for (address, bytes) in &self.segments {

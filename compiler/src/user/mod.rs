@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! functions of the split -> symbolic code (func, stmt, expr, ..) -> module -> bytes
-//!                             calls routines (runtime, maps, perf, ..), each made on first use
+//!                             calls routines (runtime, maps, perf, ..), each defined on first use
 //! ```
 //!
-//! The module imports what the script uses of the contract and nothing else, exports `run`, `cabi_realloc` and its
-//! memory, and follows the canonical ABI (`abi`). Not here: the component around it (`plugin`).
+//! The module imports only the parts of the contract that the script uses, exports `run`, `cabi_realloc` and
+//! its memory, and follows the canonical ABI (`abi`). Not here: the component around it (`plugin`).
 
 mod abi;
 mod addr;
@@ -67,14 +67,14 @@ use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
 
-/// What a plugin without `main` says.
+/// Message of a plugin without `main`.
 const NO_MAIN: &str = "the script has no `main`, so nothing is loaded or attached\n  do: write `fn main() -> i32 { .. }` that does";
 
-/// Compiles the userspace half to a core module. Without a `main` the module does nothing, says so, and succeeds; one with
-/// tests says how they are run.
+/// Compiles the userspace half to a core module. Without a `main` the module prints a message and succeeds;
+/// if the script has tests, the message says how to run them.
 ///
 /// # Errors
-/// Variables that do not fit the plugin's memory; one per function at most.
+/// Variables that do not fit the plugin's memory; one error per function at most.
 pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>, Vec<Diagnostic>> {
     let mut cx = Cx::new(hir, split, sources).map_err(|error| vec![*error])?;
     let mut errors = Vec::new();
@@ -90,7 +90,7 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
     }
 }
 
-/// `run`: reads the words, opens the variables of the BPF object, calls `main`.
+/// Defines `run`: parses the arguments, opens the variables of the BPF object, calls `main`.
 fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let mut code = WasmCode::new(0);
     match cx.hir.main {
@@ -117,8 +117,8 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     }
 }
 
-/// `run-test`, if there are tests: calls the one of this name as `run` calls `main`. The host puts the name where every
-/// later answer of it goes, too, so it is compared before anything is asked.
+/// Defines `run-test`, if there are tests: calls the named test as `run` calls `main`. The name is compared
+/// before any host call, because later answers of the host overwrite it.
 fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     if cx.hir.tests.is_empty() {
         return Ok(());
@@ -165,14 +165,14 @@ fn call_main(cx: &mut Cx<'_>, code: &mut WasmCode, main: FuncId, split: &Split) 
     call_entry(cx, code, main)
 }
 
-/// Opens the counters of the script: before any program is attached.
+/// Opens the counters of the script, before any program is attached.
 fn open_counters(cx: &Cx<'_>, code: &mut WasmCode) {
     if let Some(open) = cx.hir.open_counters {
         code.call(cx.function(open));
     }
 }
 
-/// Calls `main` or a test, whose parameters are on the stack, and leaves the exit code.
+/// Calls `main` or a test, whose arguments are on the stack, and leaves the exit code.
 fn call_entry(cx: &mut Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[entry];
     let callee = cx.function(entry);
@@ -186,7 +186,7 @@ fn call_entry(cx: &mut Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> 
     push_exit_code(cx, code, entry)
 }
 
-/// The struct that `main` takes, with room for it.
+/// Returns the struct that `main` takes, and the address of its storage.
 fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>> {
     let function = &cx.hir.functions[main];
     let Some(param) = function.params.first() else { return Ok(None) };
@@ -201,7 +201,7 @@ fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>>
     }
 }
 
-/// Turns the result of `main` or a test, which is on the stack unless it is void, into an exit code.
+/// Converts the result of `main` or a test, on the stack unless it is void, to an exit code.
 fn push_exit_code(cx: &Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[entry];
     let types = &cx.hir.types;

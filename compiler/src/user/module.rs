@@ -12,46 +12,46 @@ use super::code::{Callee, DefinedId, ImportId, Op, Var, WasmCode, WasmGlobal};
 use super::memory::{PAGE, STACK_BOTTOM, STACK_TOP, Statics};
 use crate::index::{Id, IndexVec};
 
-/// The end of the stack: moves down when a frame is entered.
+/// The stack pointer; decremented when a frame is entered.
 pub const STACK_POINTER: WasmGlobal = WasmGlobal(0);
-/// The first free byte of the arena that answers `cabi_realloc`.
+/// The first free byte of the arena from which `cabi_realloc` allocates.
 pub const ARENA: WasmGlobal = WasmGlobal(1);
-/// Where the arena starts: a host call that may answer with lists begins there anew.
+/// Start of the arena: a host call that may return lists resets the arena to it.
 pub const ARENA_START: WasmGlobal = WasmGlobal(2);
-/// The end of the objects of `new`; what is between it and the arena's start is free for more.
+/// End of the objects of `new`; the memory up to the arena's start is free for more.
 pub const HEAP: WasmGlobal = WasmGlobal(3);
 
-/// The memory into which the host maps what it shares (`shared`).
+/// The memory into which the host maps shared pages (`shared`).
 pub const SHARED_MEMORY: u32 = 1;
 
-/// The frame of a function on the stack in linear memory.
+/// The stack frame of a function in linear memory.
 #[derive(Debug, Clone, Copy)]
 pub struct StackFrame {
-    /// The local that holds its address.
+    /// Local that holds its address.
     pub var: Var,
-    /// Its size.
+    /// Size of the frame in bytes.
     pub bytes: u32,
-    /// `console.abort`, called if the stack has no room for it.
+    /// Import of `console.abort`, called if the stack overflows.
     pub abort: ImportId,
-    /// Address and length of the text that it is given.
+    /// Address and length of the message passed to `abort`.
     pub text: (u32, u32),
 }
 
-/// What a function of the script says of itself to whoever reads a trap.
+/// Source of a script's function, for readers of a trap.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Its name in the script.
+    /// Name in the script.
     pub name: String,
-    /// Its file.
+    /// Name of the source file.
     pub file: String,
-    /// From which instruction on the code belongs to which line.
+    /// Line numbers, each with the position of its first instruction.
     pub lines: Vec<(usize, u32)>,
 }
 
-/// The module's name: what [`Lines`] refers to.
+/// The module's name, which [`Lines`] refers to.
 const NAME: &str = "kernelscript";
 
-/// A core module.
+/// A core module under construction.
 pub struct Module {
     signatures: Vec<(Vec<ValType>, Vec<ValType>)>,
     imports: IndexVec<ImportId, (CoreImport, u32)>,
@@ -59,27 +59,27 @@ pub struct Module {
     defined: IndexVec<DefinedId, Defined>,
     globals: Vec<i32>,
     exports: Vec<(&'static str, DefinedId)>,
-    /// The functions that are called through their position, which counts from 1: 0 is null.
+    /// Functions that are called through a table position. Positions count from 1; 0 is null.
     table: Vec<DefinedId>,
-    /// Something is called through the table.
+    /// Whether there is a call through the table.
     indirect: bool,
-    /// Pages of the shared memory; without any there is none.
+    /// Number of pages of the shared memory; 0 if there is no shared memory.
     pub shared_pages: u32,
     /// Constants and variables with a fixed address.
     pub statics: Statics,
 }
 
-/// A function of the module; `code` is missing only between its declaration and its definition.
+/// A function of the module; `code` is none only between its declaration and its definition.
 struct Defined {
     name: String,
     signature: u32,
     code: Option<(WasmCode, Option<StackFrame>)>,
-    /// None for what the compiler adds.
+    /// None for functions that the compiler adds.
     origin: Option<Origin>,
 }
 
 impl Module {
-    /// An empty module with the globals of the stack, the arena and the heap.
+    /// Creates an empty module with the globals of the stack, the arena and the heap.
     pub fn new() -> Module {
         Module {
             signatures: Vec::new(),
@@ -95,7 +95,7 @@ impl Module {
         }
     }
 
-    /// An import, added on first use.
+    /// Returns an import, added on first use.
     pub fn import(&mut self, import: CoreImport) -> ImportId {
         let key = (import.module, import.name.clone());
         if let Some(id) = self.import_ids.get(&key) {
@@ -107,34 +107,34 @@ impl Module {
         id
     }
 
-    /// A new function, to be defined later. The name is for people who read a trap.
+    /// Declares a new function, to be defined later. The name is for readers of a trap.
     pub fn declare(&mut self, name: impl Into<String>, params: &[ValType], results: &[ValType]) -> DefinedId {
         let signature = self.signature(params, results);
         self.defined.push(Defined { name: name.into(), signature, code: None, origin: None })
     }
 
-    /// The code of a declared function.
+    /// Sets the code of a declared function.
     pub fn define(&mut self, id: DefinedId, code: WasmCode, frame: Option<StackFrame>) {
         self.defined[id].code = Some((code, frame));
     }
 
-    /// Where a function of the script comes from.
+    /// Sets the source of a script's function.
     pub fn set_origin(&mut self, id: DefinedId, origin: Origin) {
         self.defined[id].origin = Some(origin);
     }
 
-    /// A new 32-bit global with this first value.
+    /// Adds a 32-bit global with an initial value.
     pub fn global(&mut self, init: i32) -> WasmGlobal {
         self.globals.push(init);
         WasmGlobal(self.globals.len() as u32 - 1)
     }
 
-    /// Exports a function.
+    /// Exports a defined function under this name.
     pub fn export(&mut self, name: &'static str, function: DefinedId) {
         self.exports.push((name, function));
     }
 
-    /// The number by which a function is called through a value; never 0.
+    /// Returns the table position of a function, for calls through a value; never 0.
     pub fn table_position(&mut self, function: DefinedId) -> u32 {
         let position = self.table.iter().position(|one| *one == function).unwrap_or_else(|| {
             self.table.push(function);
@@ -143,13 +143,13 @@ impl Module {
         position as u32 + 1
     }
 
-    /// Calls a function of this type by its number.
+    /// Returns the instruction that calls a function of this type by its table position.
     pub fn call_indirect(&mut self, params: &[ValType], results: &[ValType]) -> Instruction<'static> {
         self.indirect = true;
         Instruction::CallIndirect { type_index: self.signature(params, results), table_index: 0 }
     }
 
-    /// The module as bytes.
+    /// Encodes the module as bytes.
     pub fn finish(mut self) -> Vec<u8> {
         let arena = self.statics.end();
         self.globals[ARENA.0 as usize] = arena.cast_signed();
@@ -238,7 +238,7 @@ impl Module {
         section
     }
 
-    /// The plugin's own memory, and the shared one, which is as large as it will ever be.
+    /// Encodes the plugin's own memory, and the shared one at its final size.
     fn memory_section(&self, arena: u32) -> wasm::MemorySection {
         let memory = |minimum: u32, maximum: Option<u32>| wasm::MemoryType {
             minimum: minimum.into(),
@@ -273,7 +273,7 @@ impl Module {
         section
     }
 
-    /// The bodies, and the lines that they come from.
+    /// Encodes the bodies, and returns their line table.
     fn code_section(&self) -> (wasm::CodeSection, Lines) {
         let mut section = wasm::CodeSection::new();
         let mut lines = Lines { module: NAME.into(), ..Lines::default() };
@@ -368,9 +368,9 @@ impl Module {
     }
 }
 
-/// The lines of one body, while it is encoded.
+/// Line table of one body during encoding.
 struct Points<'a> {
-    /// What is still to come.
+    /// Lines that are not yet reached.
     left: &'a [(usize, u32)],
     found: Vec<Point>,
 }
@@ -380,7 +380,7 @@ impl<'a> Points<'a> {
         Points { left: origin.map_or(&[], |origin| &origin.lines), found: Vec::new() }
     }
 
-    /// The instruction at this position is the next to be encoded.
+    /// Records the lines that begin at `position`, the next instruction to be encoded.
     fn reach(&mut self, position: usize, body: &wasm::Function) {
         while let Some(((at, line), rest)) = self.left.split_first()
             && *at <= position
@@ -395,7 +395,7 @@ impl<'a> Points<'a> {
     }
 }
 
-/// The number of a file, which gets one if it has none.
+/// Returns the number of a file, assigned on first use.
 fn file_number(lines: &mut Lines, name: &str) -> u32 {
     let known = lines.files.iter().position(|file| file == name);
     known.unwrap_or_else(|| {

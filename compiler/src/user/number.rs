@@ -1,4 +1,4 @@
-//! Builtins that compute: byte order, `ratio` and `rate`.
+//! Arithmetic builtins: byte order, `ratio` and `rate`.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -12,11 +12,11 @@ use super::scalar::{normalise, val_type};
 use crate::builtins::perf::reading;
 use crate::hir::Expr;
 
-/// Nanoseconds of a second.
+/// Number of nanoseconds per second.
 const NS_PER_S: i64 = 1_000_000_000;
 
 impl FnCx<'_, '_> {
-    /// Pushes the bytes of an integer in the other order.
+    /// Pushes an integer with its bytes reversed.
     pub fn swap_bytes(&mut self, value: &Expr) -> Lower<()> {
         let int = self.int(value.ty);
         self.scalar(value)?;
@@ -40,13 +40,13 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Swaps neighbours of so many bits in the 64 bits on the stack; `low` has the bits of the lower ones.
+    /// Swaps neighbouring groups of `bits` bits in the 64 bits on the stack; `low` masks the lower ones.
     fn swap_neighbours(&mut self, var: Var, bits: i64, low: i64) {
         self.code.tee(var).i64(low).op(I::I64And).i64(bits).op(I::I64Shl);
         self.code.get(var).i64(bits).op(I::I64ShrU).i64(low).ops_of([I::I64And, I::I64Or]);
     }
 
-    /// `ratio(a, b, scale)`.
+    /// Lowers `ratio(a, b, scale)`.
     pub fn ratio(&mut self, args: &[Expr; 3]) -> Lower<()> {
         let ratio = self.cx.routine(Routine::Ratio);
         args.iter().try_for_each(|arg| self.scalar(arg))?;
@@ -54,7 +54,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `rate(before, now)`: 0 too if the count went down, as it does when a counter was reset.
+    /// Lowers `rate(before, now)`: also 0 if the count decreased, as after a reset of the counter.
     pub fn rate(&mut self, [before, now]: &[Expr; 2]) -> Lower<()> {
         let ratio = self.cx.routine(Routine::Ratio);
         let read = self.cx.hir.known.perf_read;
@@ -78,7 +78,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::Ratio`]: the product has 128 bits; of a quotient that has more than 64, the low ones count.
+/// Emits the body of [`Routine::Ratio`]. The product has 128 bits; the quotient is truncated to 64.
 pub fn ratio(code: &mut WasmCode) {
     let (left, divisor, scale) = (Var(0), Var(1), Var(2));
     let [low, high] = [(); 2].map(|()| code.local(ValType::I64));
@@ -122,7 +122,7 @@ fn multiply_high(code: &mut WasmCode, left: Var, right: Var, high: Var) {
     code.ops_of([I::I64Add, I::I64Add]).set(high);
 }
 
-/// Pushes the low 64 bits of a quotient, bit by bit.
+/// Pushes the low 64 bits of a quotient, by long division.
 fn divide_long(code: &mut WasmCode, rest: Var, low: Var, divisor: Var) {
     let [quotient, carry] = [(); 2].map(|()| code.local(ValType::I64));
     let left = code.local(ValType::I32);
@@ -148,7 +148,7 @@ mod tests {
     use super::super::module::Module;
     use super::*;
 
-    /// `ratio` in an interpreter.
+    /// Runs `ratio` in an interpreter.
     fn machine() -> impl Fn(u64, u64, u64) -> u64 {
         let mut code = WasmCode::new(3);
         ratio(&mut code);

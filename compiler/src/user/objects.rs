@@ -1,16 +1,18 @@
-//! Pointers to objects that lie in maps.
+//! Pointers to objects stored in maps.
 //!
-//! The plugin cannot reach the kernel's memory, so each entry that the script has had a pointer to is shown by a block of
-//! `new` of its own, the same for every pointer to the entry. A record tells where it belongs:
+//! The plugin cannot access the kernel's memory. Each entry that the script has had a pointer to is therefore
+//! mirrored by its own `new` block, the same for every pointer to the entry. A record links the block to the
+//! entry:
 //!
 //! ```text
 //! block:  mark and class | address of the record (0: an object of `new`) | the object as it was read last
 //! record: next of the list | object | MapLookup | MapStore | MapRemove | bytes | copy | key ..
 //! ```
 //!
-//! Every access through a pointer to such an object reads the entry again, right before it, and a write puts it back if
-//! the entry still exists. A block lives as long as the plugin: one for each key that the script has looked up, and one
-//! for each object that was given to a map and of which the script may still have a pointer.
+//! Every access through a pointer to a mirrored object reads the entry again first, and a write stores it
+//! back if the entry still exists. A block lives as long as the plugin: one for each key that the script has
+//! looked up, and one for each object that was moved into a map and to which the script may still have a
+//! pointer.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -28,9 +30,9 @@ use crate::hir::{Expr, ExprKind, LocalId, Lvalue, LvalueKind, MapId};
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// Where a block has the address of its record.
+/// Offset of the record's address in a block's header.
 pub const RECORD: u32 = 4;
-/// Lists of records of one map.
+/// Number of hash buckets for the records of one map.
 const LISTS: u32 = 1024;
 const NEXT: u32 = 0;
 const OBJECT: u32 = 4;
@@ -38,33 +40,33 @@ const LOOKUP: u32 = 8;
 const STORE: u32 = 12;
 const REMOVE: u32 = 16;
 const BYTES: u32 = 20;
-/// Room for what is read, until it is known that the entry exists.
+/// Offset of the address of a buffer for lookups: the object is overwritten only if the entry exists.
 const COPY: u32 = 24;
 const KEY: u32 = 28;
 
-/// Whether objects of some map are reached through pointers.
+/// Returns whether the script accesses objects of any map through pointers.
 pub fn any(cx: &Cx<'_>) -> bool {
     cx.hir.maps.iter().any(|map| map.objects)
 }
 
-/// Whether a value of this type may lie in a map and be reached through a pointer.
+/// Returns whether a value of this type may be in a map and be accessed through a pointer.
 pub fn may_be(cx: &Cx<'_>, ty: TypeId) -> bool {
     cx.hir.maps.iter().any(|map| map.objects && map.value == ty)
 }
 
-/// What a pointer that goes with a key is.
+/// The pointer passed to [`Routine::Object`] together with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GivenPointer {
-    /// There is none.
+    /// No pointer, only a key.
     Nothing,
-    /// What the map has taken. Nobody else has it.
+    /// An object moved into the map; no other pointer to it exists.
     Only,
-    /// What the map has taken, and others have it too.
+    /// An object moved into the map, to which other pointers exist.
     Copied,
 }
 
-/// [`Routine::Object`]. The block of an object that the map has taken shows the entry from now on, so that every copy of
-/// the pointer leads to the entry.
+/// Emits the body of [`Routine::Object`]. The block of an object moved into the map mirrors the entry from
+/// then on, so that every copy of the pointer refers to the entry.
 pub fn object(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let [key, pointer, given, location, location_len] = [0, 1, 2, 3, 4].map(Var);
     let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
@@ -105,7 +107,7 @@ pub fn object(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.get(record).op(I::I32Load(mem(OBJECT)));
 }
 
-/// Pushes the address of the list that has the key's record, if there is one. FNV-1a of the key's bytes chooses it.
+/// Pushes the address of the key's bucket, chosen by FNV-1a of the key's bytes.
 fn push_list(code: &mut WasmCode, key: Var, key_size: u32, lists: u32) {
     let [at, hash] = [(); 2].map(|()| code.local(ValType::I32));
     code.u32(0x811c_9dc5).set(hash);
@@ -119,7 +121,7 @@ fn push_list(code: &mut WasmCode, key: Var, key_size: u32, lists: u32) {
     code.u32(LISTS - 1).op(I::I32And).i32(4).op(I::I32Mul).u32(lists).op(I::I32Add);
 }
 
-/// Sets the record to that of the key, or to 0.
+/// Sets `record` to the record of the key, or to 0.
 fn search(code: &mut WasmCode, key: Var, key_size: u32, list: Var, record: Var) {
     let at = code.local(ValType::I32);
     code.get(list).op(I::I32Load(mem(0))).set(record);
@@ -138,16 +140,16 @@ fn search(code: &mut WasmCode, key: Var, key_size: u32, list: Var, record: Var) 
     code.br(next).end().end();
 }
 
-/// What a record is made of.
+/// Initial contents of a record.
 struct ObjectRecord {
     map: Table,
-    /// Room for one value.
+    /// Size of the lookup buffer in bytes.
     copy: u32,
-    /// The block that shows the entry.
+    /// Local that holds the block that mirrors the entry.
     kept: Var,
 }
 
-/// Makes a record of the key, and sets the local to it.
+/// Creates a record of the key, and sets the local `record` to it.
 fn make(cx: &mut Cx<'_>, code: &mut WasmCode, what: &ObjectRecord, record: Var) {
     let (key, location, location_len) = (Var(0), Var(3), Var(4));
     let &ObjectRecord { map, copy, kept } = what;
@@ -173,13 +175,13 @@ fn make(cx: &mut Cx<'_>, code: &mut WasmCode, what: &ObjectRecord, record: Var) 
     code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
 }
 
-/// Puts a record at the start of its list.
+/// Prepends a record to its list.
 fn link(code: &mut WasmCode, list: Var, record: Var) {
     code.get(record).get(list).ops_of([I::I32Load(mem(0)), I::I32Store(mem(NEXT))]);
     code.get(list).get(record).op(I::I32Store(mem(0)));
 }
 
-/// Finds out what a pointer leads to.
+/// Classifies the pointee of a pointer.
 fn find(code: &mut WasmCode, pointer: Var) -> FoundObject {
     let [at, record, is_block] = [(); 3].map(|()| code.local(ValType::I32));
     let done = code.block();
@@ -199,15 +201,15 @@ fn find(code: &mut WasmCode, pointer: Var) -> FoundObject {
     FoundObject { record, is_block }
 }
 
-/// What a pointer leads to.
+/// Classification of a pointee.
 struct FoundObject {
-    /// The record of the entry, or 0.
+    /// Address of the entry's record; 0 if the pointee is not in a map.
     record: Var,
-    /// 1 if it is an entry or an object of `new`.
+    /// 1 if the pointee is a map entry or an object of `new`, else 0.
     is_block: Var,
 }
 
-/// [`Routine::ObjectRead`]. What an entry was last is kept when it is gone.
+/// Emits the body of [`Routine::ObjectRead`]. If the entry no longer exists, its last value is kept.
 pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
     let FoundObject { record, .. } = find(code, pointer);
@@ -222,7 +224,7 @@ pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 }).end();
 }
 
-/// [`Routine::ObjectWritten`].
+/// Emits the body of [`Routine::ObjectWritten`].
 pub fn written(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
     let FoundObject { record, .. } = find(code, pointer);
@@ -234,7 +236,7 @@ pub fn written(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(record).op(I::I32Load(mem(STORE))).op(store).end();
 }
 
-/// The start of `Routine::Free`: an entry is removed, and that is all.
+/// Emits the first part of `Routine::Free`: for a map entry, removes it and returns.
 pub fn free_entry(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (pointer, location, location_len) = (Var(0), Var(1), Var(2));
     let FoundObject { record, .. } = find(code, pointer);
@@ -254,7 +256,7 @@ impl FnCx<'_, '_> {
         self.code.call(object);
     }
 
-    /// What a pointer leads to that may point into a map.
+    /// Returns the storage of the pointee of a pointer that may point into a map.
     pub fn object_storage(&mut self, pointer: &Expr, lvalue: &Lvalue) -> Lower<Storage> {
         let addr = self.pointee(pointer, lvalue.ty)?;
         let Some(base) = addr.base else {
@@ -263,7 +265,7 @@ impl FnCx<'_, '_> {
         Ok(Storage::Object { base, addr })
     }
 
-    /// What a pointer leads to is about to be read, or to be written in part.
+    /// Refreshes the pointee before it is read or partly written.
     pub fn object_read(&mut self, base: Var, span: Span) {
         let read = self.cx.routine(Routine::ObjectRead);
         self.code.get(base).op(I::I64ExtendI32U);
@@ -271,7 +273,7 @@ impl FnCx<'_, '_> {
         self.code.call(read);
     }
 
-    /// What a pointer leads to was changed.
+    /// Writes the pointee back after a change.
     pub fn object_written(&mut self, base: Var, span: Span) {
         let written = self.cx.routine(Routine::ObjectWritten);
         self.code.get(base).op(I::I64ExtendI32U);
@@ -279,7 +281,7 @@ impl FnCx<'_, '_> {
         self.code.call(written);
     }
 
-    /// `StmtKind::Give`.
+    /// Lowers `StmtKind::Give`: moves an object into a map.
     pub fn give(&mut self, local: LocalId, map: MapId, key: &Expr, copied: bool) -> Lower<()> {
         let object = self.cx.routine(Routine::Object(map.into()));
         let span = key.span;

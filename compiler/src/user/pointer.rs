@@ -1,7 +1,7 @@
 //! Pointers into the plugin's memory, and functions as values.
 //!
-//! Both are numbers of 64 bits, as in the kernel half. A pointer is an address of linear memory; a function value is the
-//! function's number in the module's table. 0 is null.
+//! Both are 64-bit numbers, as in the kernel half. A pointer is an address in linear memory; a function value
+//! is the function's position in the module's table. 0 is null.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::hir::{Expr, ExprKind, FuncId, HirFunction, LocalId, Lvalue, LvalueKin
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
-/// The locals whose address is taken: they live in memory.
+/// Returns the locals whose address is taken; they are stored in memory.
 pub fn with_address(function: &HirFunction) -> BTreeSet<LocalId> {
     struct Taken(BTreeSet<LocalId>);
     impl Visitor for Taken {
@@ -34,7 +34,7 @@ pub fn with_address(function: &HirFunction) -> BTreeSet<LocalId> {
     taken.0
 }
 
-/// The local that a place is a part of.
+/// Returns the local that an lvalue is a part of.
 fn root(lvalue: &Lvalue) -> Option<LocalId> {
     match &lvalue.kind {
         LvalueKind::Local(id) => Some(*id),
@@ -44,7 +44,7 @@ fn root(lvalue: &Lvalue) -> Option<LocalId> {
 }
 
 impl FnCx<'_, '_> {
-    /// What a pointer points to, a value of a type. A pointer that leads outside the memory ends the plugin.
+    /// Returns the address of a pointee of type `ty`. A pointer outside the memory ends the plugin.
     pub fn pointee(&mut self, pointer: &Expr, ty: TypeId) -> Lower<Addr> {
         if let TypeKind::Struct(id) = self.cx.hir.types.kind(ty)
             && matches!(
@@ -71,7 +71,7 @@ impl FnCx<'_, '_> {
         Ok(Addr::of(base))
     }
 
-    /// Pushes `&place`.
+    /// Pushes the address of an lvalue.
     pub fn address_of(&mut self, lvalue: &Lvalue) -> Lower<()> {
         if let LvalueKind::Deref(pointer) = &lvalue.kind {
             return self.scalar(pointer);
@@ -93,7 +93,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes a pointer moved by so many elements.
+    /// Pushes a pointer advanced by `count` elements.
     pub fn offset(&mut self, pointer: &Expr, count: &Expr) -> Lower<()> {
         let TypeKind::Ptr(to) = *self.cx.hir.types.kind(pointer.ty) else {
             panic!("what is moved is a pointer")
@@ -108,14 +108,14 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes a function as a value.
+    /// Pushes the table position of a function.
     pub fn function_value(&mut self, func: FuncId) {
         let function = self.cx.function(func);
         let position = self.cx.module.table_position(function);
         self.code.i64(position.into());
     }
 
-    /// Calls through a function value; a result that is no scalar must have been placed before.
+    /// Calls through a function value. The address of an aggregate result must be on the stack already.
     pub fn call_value(&mut self, callee: &Expr, args: &[Expr], span: Span) -> Lower<()> {
         let TypeKind::Fn(params, ret) = self.cx.hir.types.kind(callee.ty) else {
             panic!("what is called has a function's type")
@@ -146,7 +146,7 @@ impl FnCx<'_, '_> {
         self.code.op(I::I64ExtendI32U);
     }
 
-    /// `delete p`.
+    /// Lowers `delete p`.
     pub fn free(&mut self, pointer: &Expr) -> Lower<()> {
         let free = self.cx.routine(Routine::Free);
         let location = self.cx.text(self.cx.location_prefix(pointer.span));

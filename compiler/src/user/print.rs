@@ -1,4 +1,4 @@
-//! `print`: the format goes to the host with the values, each with its own width.
+//! `print`: passes the format and the values, each with its own width, to the host.
 
 use wasm_encoder::Instruction as I;
 
@@ -29,7 +29,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Builds the values for the host, one after the other.
+    /// Builds the list of values for the host.
     pub fn printed(&mut self, format: &[u8], args: &[Expr]) -> Lower<Addr> {
         let abi = self.cx.abi;
         let value = abi.named("console", "value");
@@ -50,7 +50,7 @@ impl FnCx<'_, '_> {
         Ok(values)
     }
 
-    /// Builds one value at `to`; `later` are the values behind it.
+    /// Builds one value at `to`; `later` are the values after it.
     fn print_value(&mut self, value: Shape, arg: &Expr, later: &[Expr], to: Addr) -> Lower<()> {
         let Some(case) = self.value_case(arg.ty) else {
             return Err(mistake(arg.span, "a value of this type is printed"));
@@ -81,7 +81,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Builds the value for an enum in its natural form: the name, or the number if no enumerator has it.
+    /// Builds the default form of an enum: its name, or the number if no enumerator has it.
     fn print_enum(&mut self, value: Shape, arg: &Expr, id: EnumId, to: Addr) -> Lower<()> {
         let name = self.cx.routine(Routine::EnumName(id));
         let int = self.cx.hir.types.enum_def(id).repr;
@@ -109,7 +109,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Builds the value for the text that a pointer leads to: up to a zero byte or the end of the memory.
+    /// Builds the value of the text that a pointer points to, which ends at a zero byte or at the end of the
+    /// memory.
     fn print_text_at(&mut self, value: Shape, pointer: &Expr, to: Addr) -> Lower<()> {
         let (number, payload) = value.case("text");
         let payload = to.plus(payload.expect("a text has a payload").offset);
@@ -125,14 +126,14 @@ impl FnCx<'_, '_> {
         })?;
         self.push_addr(payload);
         self.push_addr(text);
-        // The memory has less than 4 GiB, so that its end fits.
+        // The memory is smaller than 4 GiB, so its end fits an i32.
         self.code.op(I::MemorySize(0)).u32(PAGE).op(I::I32Mul);
         self.push_addr(text);
         self.code.op(I::I32Sub).call(length).op(I::I32Store(mem(LIST_LEN)));
         Ok(())
     }
 
-    /// The case of the contract's `value` for a type; none for what cannot be printed.
+    /// Returns the case of the contract's `value` for a type; none for types that cannot be printed.
     fn value_case(&self, ty: TypeId) -> Option<&'static str> {
         let types = &self.cx.hir.types;
         let common = types.common();
@@ -149,7 +150,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::EnumName`]: of enumerators of one value the first counts.
+/// Emits the body of [`Routine::EnumName`]. The first of several enumerators with the same value counts.
 pub fn enum_name(cx: &mut Cx<'_>, code: &mut WasmCode, id: EnumId) {
     let (value, to) = (Var(0), Var(1));
     let hir = cx.hir;

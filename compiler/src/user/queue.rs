@@ -1,4 +1,4 @@
-//! Queues, stacks and bloom filters, as a function of the script uses them.
+//! Queues, stacks and bloom filters in functions of the script.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -10,7 +10,7 @@ use crate::hir::{Expr, LocalId, MapId, TakeOp};
 use crate::source::Span;
 
 impl FnCx<'_, '_> {
-    /// `q.push(v)` and `b.add(v)`: pushes 0 or errno.
+    /// Lowers `q.push(v)` and `b.add(v)`: pushes 0 or errno.
     pub fn push_value(&mut self, map: MapId, value: &Expr, span: Span) -> Lower<()> {
         let push = self.cx.routine(Routine::MapPush(map.into()));
         self.with_value(value, span)?;
@@ -18,7 +18,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `b.has(v)`: pushes a bool.
+    /// Lowers `b.has(v)`: pushes a bool.
     pub fn has_value(&mut self, map: MapId, value: &Expr, span: Span) -> Lower<()> {
         let has = self.cx.routine(Routine::MapHas(map.into()));
         self.with_value(value, span)?;
@@ -26,7 +26,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes the address of a value and the place.
+    /// Pushes the address of a value and the source line.
     fn with_value(&mut self, value: &Expr, span: Span) -> Lower<()> {
         let slot = self.slot(value.ty);
         match self.cx.hir.types.scalar(value.ty) {
@@ -38,7 +38,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `q.pop()` and `q.peek()` into memory, zero if there is nothing; pushes whether there was something.
+    /// Takes a value of `q.pop()` or `q.peek()` into memory, zero if the map is empty; pushes whether there
+    /// was one.
     pub fn take_into(&mut self, map: MapId, op: TakeOp, to: Addr, span: Span) {
         match op {
             TakeOp::Pop => {
@@ -51,7 +52,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Pushes the value of `q.pop()` or `q.peek()`, a scalar.
+    /// Pushes the scalar value of `q.pop()` or `q.peek()`.
     pub fn take_scalar(&mut self, map: MapId, op: TakeOp, span: Span) {
         let ty = self.cx.hir.maps[map].value;
         let slot = self.slot(ty);
@@ -60,13 +61,13 @@ impl FnCx<'_, '_> {
         self.load(self.int(ty), slot);
     }
 
-    /// Pushes whether `q.pop()` or `q.peek()` finds something.
+    /// Pushes whether `q.pop()` or `q.peek()` returns a value.
     pub fn taken(&mut self, map: MapId, op: TakeOp, span: Span) {
         let slot = self.slot(self.cx.hir.maps[map].value);
         self.take_into(map, op, slot, span);
     }
 
-    /// `local = q.pop()` with a presence bit.
+    /// Lowers `local = q.pop()` with a presence bit.
     pub fn take(&mut self, local: LocalId, map: MapId, op: TakeOp, span: Span) {
         let present = self.temp(ValType::I32);
         match self.homes[local] {

@@ -1,12 +1,12 @@
-//! Which functions may be entered again before they are left. A function value may lead to every function that is used
-//! as one.
+//! Detection of functions that may be entered again before they return. A function value may refer to every
+//! function that is used as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, RingId, UserBuiltin};
 
-/// The functions among these that may call themselves, directly or not.
+/// Returns the functions among these that may call themselves, directly or indirectly.
 pub fn recursive(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
     let mut calls: BTreeMap<FuncId, Calls> = BTreeMap::new();
     for id in functions {
@@ -22,14 +22,14 @@ pub fn recursive(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
     functions.iter().copied().filter(|id| reaches(&calls, *id)).collect()
 }
 
-/// What a function calls.
+/// Outgoing calls of a function.
 #[derive(Debug, Default)]
 struct Calls {
     direct: BTreeSet<FuncId>,
     through_value: bool,
-    /// What it uses as values.
+    /// Functions that it uses as values.
     values: BTreeSet<FuncId>,
-    /// The rings that it dispatches.
+    /// Rings that it dispatches.
     rings: BTreeSet<RingId>,
 }
 
@@ -55,7 +55,7 @@ impl Visitor for Calls {
     }
 }
 
-/// Whether a function's calls lead back to it.
+/// Returns whether a function reaches itself in the call graph.
 fn reaches(calls: &BTreeMap<FuncId, Calls>, id: FuncId) -> bool {
     let mut seen = BTreeSet::new();
     let mut open = vec![id];

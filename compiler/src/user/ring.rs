@@ -1,14 +1,14 @@
 //! Ring buffers: `on_event` and `dispatch`.
 //!
-//! The state of each ring lies in linear memory, where a dispatch over any rings finds it:
+//! The state of each ring is in linear memory, where a dispatch over any rings finds it:
 //!
 //! ```text
 //! 0 handle (-1 before the first use)   4 handler (position in the table, 0: none)   8 1 while it is dispatched
 //! 12 bytes of a record   16 address and 20 length of its name
 //! ```
 //!
-//! A batch lies in a block of the heap while its handlers run, because they make host calls, which reset the arena; the
-//! host writes it there straight away, because the arena is moved there for that call.
+//! A batch is in a heap block while its handlers run, because handlers make host calls, which reset the
+//! arena. The host writes the batch there directly: the arena is moved to the block for that call.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -31,22 +31,22 @@ const RECORD_BYTES: u32 = 12;
 const NAME: u32 = 16;
 const NAME_LEN: u32 = 20;
 
-/// Where position and length stand in an entry of a batch, and its bytes before the record.
+/// Byte offsets of ring position and length in an entry of a batch; the record follows them.
 const ENTRY_RING: u32 = 0;
 const ENTRY_LEN: u32 = 4;
 const ENTRY: u32 = 8;
 
-/// The handle of a ring before its first use. No handle is negative.
+/// Value of a ring's handle before its first use. No handle is negative.
 const UNOPENED: i32 = -1;
-/// EBADF: what `dispatch` of a ring that cannot be opened gives, negated.
+/// Negated result of a `dispatch` of a ring that cannot be opened.
 const EBADF: i32 = 9;
-/// Bytes of a block for batches, unless a record needs more.
+/// Size of a batch block in bytes, unless a record needs more.
 const BLOCK: u32 = 32 << 10;
-/// Nanoseconds of a millisecond.
+/// Number of nanoseconds per millisecond.
 const NS_PER_MS: i64 = 1_000_000;
 
 impl FnCx<'_, '_> {
-    /// `r.on_event(f)`, which is 0.
+    /// Lowers `r.on_event(f)`, whose result is 0.
     pub fn on_event(&mut self, ring: RingId, handler: FuncId) {
         let state = state(self.cx, ring);
         let function = self.cx.function(handler);
@@ -54,7 +54,7 @@ impl FnCx<'_, '_> {
         self.code.u32(state).u32(position).op(I::I32Store(mem(HANDLER))).i32(0);
     }
 
-    /// Pushes the result of `dispatch`.
+    /// Lowers `dispatch` and pushes its result.
     pub fn dispatch(&mut self, rings: &[RingId], timeout_ms: Option<&Expr>, span: Span) -> Lower<()> {
         let dispatch = self.cx.routine(Routine::Dispatch);
         let states: Vec<u8> = rings.iter().flat_map(|ring| state(self.cx, *ring).to_le_bytes()).collect();
@@ -79,7 +79,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// The address of a ring's state.
+/// Returns the address of a ring's state, allocated on first use.
 fn state(cx: &mut Cx<'_>, id: RingId) -> u32 {
     if let Some(address) = cx.rings.get(&id) {
         return *address;
@@ -98,7 +98,7 @@ fn state(cx: &mut Cx<'_>, id: RingId) -> u32 {
     address
 }
 
-/// [`Routine::RingOpen`].
+/// Emits the body of [`Routine::RingOpen`].
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (ring, location, location_len) = (Var(0), Var(1), Var(2));
     let open = cx.host("ring", "[static]ring.open");
@@ -117,27 +117,27 @@ pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(ring).op(I::I32Load(mem(HANDLE)));
 }
 
-/// What a dispatch works with.
+/// Locals of a dispatch.
 struct Dispatch {
     rings: Var,
     count: Var,
-    /// Nanoseconds; negative: no end.
+    /// Timeout in nanoseconds; negative means none.
     timeout: Var,
     location: Var,
     location_len: Var,
     result: Var,
-    /// Where the handles lie, and behind them the batch.
+    /// Address of the handles, followed by the batch.
     block: Var,
     block_bytes: u32,
     batch: Var,
     deadline: Var,
     handled: Var,
-    /// The entry that is handled, and the end of the batch.
+    /// Addresses of the current entry and of the end of the batch.
     at: Var,
     end: Var,
 }
 
-/// [`Routine::Dispatch`].
+/// Emits the body of [`Routine::Dispatch`].
 pub fn dispatch(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let mut narrow = || code.local(ValType::I32);
     let largest = cx.hir.rings.iter().map(|ring| cx.hir.types.size(ring.record)).max().unwrap_or(0);
@@ -181,7 +181,7 @@ pub fn dispatch(cx: &mut Cx<'_>, code: &mut WasmCode) {
 }
 
 impl Dispatch {
-    /// Runs `body` for each ring; it gets the ring's state and its position.
+    /// Emits a loop over the rings; `body` receives the ring's state and its position.
     fn each(&self, code: &mut WasmCode, body: impl FnOnce(&mut WasmCode, Var, Var)) {
         let (position, ring) = (code.local(ValType::I32), code.local(ValType::I32));
         code.i32(0).set(position);
@@ -192,12 +192,12 @@ impl Dispatch {
         code.get(position).i32(1).op(I::I32Add).tee(position).get(self.count).op(I::I32LtU).br_if(next).end();
     }
 
-    /// Pushes the address of the state of the ring at a position.
+    /// Pushes the address of the state of the ring at `position`.
     fn state_at(&self, code: &mut WasmCode, position: Var) {
         code.get(self.rings).get(position).i32(4).ops_of([I::I32Mul, I::I32Add, I::I32Load(mem(0))]);
     }
 
-    /// Opens the rings and writes their handles down.
+    /// Opens the rings and stores their handles in the block.
     fn open_all(&self, cx: &mut Cx<'_>, code: &mut WasmCode, failed: Label) {
         let open = cx.routine(Routine::RingOpen);
         let handle = code.local(ValType::I32);
@@ -232,7 +232,7 @@ impl Dispatch {
         code.call(abort).op(I::Unreachable);
     }
 
-    /// The deadline: now and the timeout, at most the end of time.
+    /// Sets the deadline to now plus the timeout, saturated.
     fn start_clock(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
         let now = cx.host("clock", "now");
         code.get(self.timeout).i64(0).op(I::I64GeS).if_();
@@ -240,7 +240,7 @@ impl Dispatch {
         code.i64(i64::MAX).get(self.deadline).i64(0).ops_of([I::I64GeS, I::Select]).set(self.deadline).end();
     }
 
-    /// Pushes how long there is until the deadline, at least 0.
+    /// Pushes the nanoseconds until the deadline, at least 0.
     fn push_left(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
         let now = cx.host("clock", "now");
         let left = code.local(ValType::I64);
@@ -248,7 +248,7 @@ impl Dispatch {
         code.i64(0).get(left).i64(0).ops_of([I::I64GtS, I::Select]);
     }
 
-    /// Fetches a batch; leaves if there is none to come.
+    /// Fetches a batch; branches to `quit` if none will come.
     fn poll(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         let poll = cx.host("ring", "poll");
         let shape = cx.abi.result("ring", "poll");
@@ -291,7 +291,7 @@ impl Dispatch {
         code.get(entry).op(I::I32Load(mem(ENTRY_LEN))).set(len);
         code.get(entry).get(len).ops_of([I::I32Add]).u32(ENTRY + 7).op(I::I32Add).i32(-8).op(I::I32And);
         code.set(self.at);
-        // Another plugin may have pinned a ring with other records under this name.
+        // Another plugin may have pinned a ring with other records under the same name.
         code.get(len).get(ring).ops_of([I::I32Load(mem(RECORD_BYTES)), I::I32LtU]).if_();
         self.abort(cx, code, ring, "` has records of another size: its pin belongs to another script");
         code.end();
@@ -305,7 +305,8 @@ impl Dispatch {
         code.br(next).end().end();
     }
 
-    /// Leaves if the handler threw or gave a negative number; the rest of the batch waits for the next dispatch.
+    /// Branches to `quit` if the handler threw or returned a negative number; the next dispatch handles the
+    /// rest of the batch.
     fn leave_off(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         let put_back = cx.host("ring", "put-back");
         let shape = cx.abi.result("ring", "put-back");
@@ -332,7 +333,7 @@ impl Dispatch {
         code.br(quit).end();
     }
 
-    /// Leaves with the number of records if the time is over.
+    /// Branches to `quit` with the number of records if the deadline has passed.
     fn check_deadline(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
         code.get(self.timeout).i64(0).op(I::I64GeS).if_();
         code.get(self.handled).set(self.result);

@@ -1,6 +1,7 @@
-//! The routines that compiled functions call, each made only if something needs it.
+//! Routines that compiled functions call, each defined only if it is used.
 //!
-//! Not here: what they do, but for memory and messages; each routine's code stands with its construct.
+//! Here: signatures and names, and the routines of memory and messages. The code of every other routine is in
+//! the module of its construct.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -22,25 +23,25 @@ use crate::types::EnumId;
 pub enum Routine {
     /// `cabi_realloc`: old address, old size, alignment, new size -> address.
     Realloc,
-    /// Address, length: appends text to the message that is being written at the end of the arena.
+    /// Address, length: appends text to the message that is being built at the end of the arena.
     Append,
-    /// Number, 1 if signed: appends it in decimal.
+    /// Number, 1 if signed: appends it to the message in decimal.
     AppendNumber,
-    /// `where`, address of an `error`: one line on standard error.
+    /// `where`, address of an `error`: prints one line on standard error.
     WarnError,
     /// `where`, address of an `error`: ends the plugin.
     AbortError,
-    /// `where`, index, 1 if signed, text behind it (address, length): ends the plugin.
+    /// `where`, index, 1 if signed, text after the index (address, length): ends the plugin.
     AbortIndex,
-    /// Pointer, `where`: ends the plugin, because nothing of the plugin lies there.
+    /// Pointer, `where`: ends the plugin, because the pointer is outside the plugin's memory.
     AbortPointer,
-    /// Value, address of a text: puts the enumerator's name there -> 1 if there is one of this value.
+    /// Value, address of a text: writes the enumerator's name there -> 1 if an enumerator has this value.
     EnumName(EnumId),
     /// Address, size -> bytes before the first zero.
     TextLength,
-    /// Destination, size, source, size: copies text; what is left of the destination is zero.
+    /// Destination, size, source, size: copies text and fills the rest of the destination with zeros.
     TextCopy,
-    /// Destination, size, source, size: puts text behind the destination's.
+    /// Destination, size, source, size: appends text to the destination's.
     TextAppend,
     /// Address, size, address, size -> 1 if the texts are equal.
     TextEqual,
@@ -48,18 +49,18 @@ pub enum Routine {
     Ratio,
     /// Class, bytes, `where` -> the address of a zeroed object.
     Allocate,
-    /// Pointer, `where`: gives an object back, or removes the entry that it is.
+    /// Pointer, `where`: frees an object, or removes the map entry that it mirrors.
     Free,
-    /// Pointer, `where`: brings the object up to date if it lies in a map.
+    /// Pointer, `where`: refreshes the object if it is in a map.
     ObjectRead,
-    /// Pointer, `where`: puts the object back into its map if it lies in one.
+    /// Pointer, `where`: writes the object back to its map if it is in one.
     ObjectWritten,
-    /// Address of the key, pointer, what is given (`objects::GivenPointer`), `where` -> the address that shows the entry; the
-    /// pointer if there is none.
+    /// Address of the key, pointer, kind of the pointer (`objects::GivenPointer`), `where` -> the address of
+    /// the block that mirrors the entry; the pointer if there is no entry.
     Object(Table),
-    /// A record: runs the deferred calls that were registered behind it, last first.
+    /// A record: runs the deferred calls that were registered after it, newest first.
     RunDeferred,
-    /// -> the exit code; says what was thrown and not caught.
+    /// -> the exit code; reports an uncaught exception.
     ReportThrown,
     /// Handle, destination, size: copies a variable of the BPF object.
     VariableRead,
@@ -67,7 +68,7 @@ pub enum Routine {
     VariableWrite,
     /// Handle, value, `where`: stores a scalar variable of the BPF object.
     VariableSet,
-    /// Destination, source in shared memory, size.
+    /// Destination, source in shared memory, size: copies bytes.
     SharedCopy,
     /// `where` -> handle, or [`maps::UNAVAILABLE`].
     MapOpen(Table),
@@ -75,63 +76,65 @@ pub enum Routine {
     MapLookup(Table),
     /// Address of the key, address of the value, update mode, `where`.
     MapStore(Table),
-    /// Address of the key, what to add, `where`: adds to the slot of CPU 0.
+    /// Address of the key, summand, `where`: adds to the value of CPU 0.
     MapAdd(Table),
     /// Address of the key, `where`: removes an entry if there is one.
     MapRemove(Table),
-    /// Address of the key, CPU, destination, `where` -> 1 if there is such a slot; else the destination is zero.
+    /// Address of the key, CPU, destination, `where` -> 1 if the CPU has a value; else the destination is
+    /// zero.
     MapSlot(Table),
-    /// Address of a value, `where` -> 0 or errno: puts it into a queue, stack or bloom filter.
+    /// Address of a value, `where` -> 0 or errno: adds it to a queue, stack or bloom filter.
     MapPush(Table),
-    /// Destination, `where` -> 1 if a value was taken out; else the destination is zero.
+    /// Destination, `where` -> 1 if a value was taken; else the destination is zero.
     MapTake(Table),
-    /// Address of a value, `where` -> 1 if a bloom filter may have it.
+    /// Address of a value, `where` -> 1 if a bloom filter may contain it.
     MapHas(Table),
-    /// `where` -> a cursor, or 0.
+    /// `where` -> a cursor over the map, or 0.
     MapCursor(Table),
     /// Cursor or 0, destination, its bytes, `where` -> bytes of entries; 0 at the end.
     MapNext,
-    /// `where` -> the number of entries.
+    /// `where` -> the number of entries of the map.
     MapCount(Table),
-    /// `where` -> 0.
+    /// `where` -> 0: removes all entries of the map.
     MapClear(Table),
     /// The state of a ring, `where` -> its handle, or -1.
     RingOpen,
-    /// A list of the states of rings, its length, nanoseconds or -1, `where` -> what `dispatch` gives.
+    /// A list of the states of rings, its length, nanoseconds or -1, `where` -> the result of `dispatch`.
     Dispatch,
-    /// Destination, options, program handle, 1 if there is a program, flags, `where`.
+    /// Destination, options, program handle, 1 if there is a program, flags, `where`: fills an attachment.
     PerfAttach,
-    /// Destination, attachment, `where`.
+    /// Destination, attachment, `where`: reads one counter.
     PerfRead,
-    /// Destination, attachment, `where`.
+    /// Destination, attachment, `where`: reads a group.
     PerfSnapshot,
-    /// Destination, attachment, `where`, CPU.
+    /// Destination, attachment, `where`, CPU: reads a group on one CPU.
     PerfSnapshotCpu,
-    /// Attachment, name of an array of events (address, length), `where`: lets programs read the attachment there.
+    /// Attachment, name of an array of events (address, length), `where`: exposes the attachment to programs
+    /// there.
     PerfShow,
-    /// A wildcard (address, size), `where` -> how many events were printed.
+    /// A wildcard (address, size), `where` -> the number of events printed.
     PerfEvents,
-    /// Attachment -> the largest count, which stands for one that does not fit.
+    /// Attachment -> the largest count, which replaces one that does not fit.
     PerfLargestCount,
-    /// Attachment, `where` -> 0 or errno.
+    /// Attachment, `where` -> 0 or errno: enables, disables or resets it.
     PerfControl(perf::control::Control),
-    /// `where` -> handle, or 0.
+    /// `where` -> handle of the loaded program, or 0.
     Load(FuncId),
     /// Program handle, target (address, length), flags, `where` -> 0 or errno.
     AttachTarget,
     /// Name of an impl block (address, length), `where` -> 0 or errno.
     Register,
-    /// Program handle: drops its links, the newest first.
+    /// Program handle: drops its links, newest first.
     DropLinks,
-    /// Address of an `error` -> its errno, or the one that its kind comes nearest to.
+    /// Address of an `error` -> its errno, or the nearest one for its kind.
     Errno,
     /// Name (address, length) -> pid, or -1.
     PidOf,
-    /// Destination, its size, pid.
+    /// Destination, its size, pid: writes the name of a process.
     CommOf,
-    /// Address, length -> 1 if the bytes are UTF-8, which the contract's strings are.
+    /// Address, length -> 1 if the bytes are UTF-8, as strings of the contract must be.
     IsUtf8,
-    /// Destination, its size, 1 if there is a process, the process, address.
+    /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
     Symbol,
     /// Milliseconds -> 0 or EINTR.
     Sleep,
@@ -142,7 +145,7 @@ pub enum Routine {
 use ValType::{I32, I64};
 
 impl Routine {
-    /// Core parameters and results.
+    /// Returns core parameters and results of the routine.
     pub fn signature(self) -> (&'static [ValType], &'static [ValType]) {
         match self {
             Routine::Realloc => (&[I32; 4], &[I32]),
@@ -196,7 +199,7 @@ impl Routine {
         }
     }
 
-    /// A name for people who read a trap. No function of a script has a colon in its name.
+    /// Returns a name for readers of a trap. No function of a script has a colon in its name.
     pub fn name(self, hir: &Hir) -> String {
         let name = match self {
             Routine::Realloc => "realloc",
@@ -261,7 +264,7 @@ impl Routine {
         format!("ks:{name}")
     }
 
-    /// Its code.
+    /// Emits the body of the routine.
     pub fn code(self, cx: &mut Cx<'_>) -> WasmCode {
         let mut code = routine_code(self);
         match self {
@@ -328,12 +331,12 @@ impl Routine {
     }
 }
 
-/// Frees everything that the host has put into the arena.
+/// Resets the arena, which frees everything that the host allocated.
 pub fn reset_arena(code: &mut WasmCode) {
     code.get_global(ARENA_START).set_global(ARENA);
 }
 
-/// Starts a message at the end of the arena, behind what the host has put there, and gives its start.
+/// Starts a message at the end of the arena, after the host's data, and returns its start.
 pub fn begin_message(code: &mut WasmCode) -> Var {
     let start = code.local(I32);
     code.get_global(ARENA).set(start);
@@ -347,18 +350,18 @@ pub fn append_text(cx: &mut Cx<'_>, code: &mut WasmCode, text: &str) {
     code.u32(text.address).u32(text.len).call(append);
 }
 
-/// Pushes address and length of a message.
+/// Pushes the address and the length of a message.
 pub fn end_message(code: &mut WasmCode, start: Var) {
     code.get(start).get_global(ARENA).get(start).op(I::I32Sub);
 }
 
-/// Appends the text whose address and length stand in two locals.
+/// Appends the text whose address and length are in two locals.
 pub fn append_vars(cx: &mut Cx<'_>, code: &mut WasmCode, address: Var, len: Var) {
     let append = cx.routine(Routine::Append);
     code.get(address).get(len).call(append);
 }
 
-/// Pushes the discriminant of the result that the host has just given: not 0 is an error.
+/// Pushes the discriminant of the last host call's result: not 0 is an error.
 pub fn push_failed(cx: &Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned).op(I::I32Load8U(mem(0)));
 }
@@ -375,7 +378,7 @@ fn realloc(code: &mut WasmCode) {
     code.get(end).get(limit).op(I::I64GtU).if_();
     code.get(end).get(limit).op(I::I64Sub).i64(i64::from(PAGE) - 1).op(I::I64Add);
     code.i64(i64::from(PAGE)).ops_of([I::I64DivU, I::I32WrapI64, I::MemoryGrow(0)]);
-    // The host may not be called from here, so there are no words for this.
+    // The host may not be called from `cabi_realloc`, so there is no message.
     code.i32(-1).op(I::I32Eq).if_();
     code.op(I::Unreachable).end().end();
     code.get(end).op(I::I32WrapI64).set_global(ARENA);
@@ -392,7 +395,7 @@ fn append(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(address).get(len).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
 }
 
-/// The longest number has 20 characters.
+/// Size of the buffer for a number; the longest one has 20 characters.
 const NUMBER_BYTES: u32 = 24;
 
 fn append_number(cx: &mut Cx<'_>, code: &mut WasmCode) {
@@ -418,7 +421,7 @@ fn append_number(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(at).u32(digits_end).get(at).op(I::I32Sub).call(append);
 }
 
-/// Writes `where` and the error's words as a message and pushes it.
+/// Writes `where` and the error's text as a message and pushes its address and length.
 fn push_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (location, location_len, error) = (Var(0), Var(1), Var(2));
     let message = cx.abi.named("types", "error").field("message").offset;

@@ -1,22 +1,22 @@
-//! Scalars on the Wasm stack: integers of up to 32 bits as i32, others as i64, always *normal*, that is, extended by
-//! their own sign to the whole width.
+//! Scalars on the Wasm stack: integers of up to 32 bits as i32, others as i64. They are always *normal*:
+//! extended to the whole width by their own signedness.
 
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::code::{WasmCode, mem};
 use crate::types::IntType;
 
-/// The core type that carries an integer.
+/// Returns the core type that represents an integer.
 pub fn val_type(int: IntType) -> ValType {
     if is_wide(int) { ValType::I64 } else { ValType::I32 }
 }
 
-/// Whether an i64 carries it.
+/// Returns whether an integer is represented as i64.
 pub fn is_wide(int: IntType) -> bool {
     int.bits == 64
 }
 
-/// Loads a normal value from the address on the stack.
+/// Returns the load of a normal value from the address on the stack.
 pub fn load_op(int: IntType, offset: u32) -> I<'static> {
     let at = mem(offset);
     match (int.bits, int.signed) {
@@ -29,7 +29,7 @@ pub fn load_op(int: IntType, offset: u32) -> I<'static> {
     }
 }
 
-/// Stores the low bits of a value.
+/// Returns the store of the low bits of a value.
 pub fn store_op(int: IntType, offset: u32) -> I<'static> {
     let at = mem(offset);
     match int.bits {
@@ -40,7 +40,7 @@ pub fn store_op(int: IntType, offset: u32) -> I<'static> {
     }
 }
 
-/// Pushes the value that the low bits of `bits` mean.
+/// Pushes the normal value of the low bits of `bits`.
 pub fn push_const(code: &mut WasmCode, int: IntType, bits: u64) {
     let value = int.value(bits);
     if is_wide(int) {
@@ -50,7 +50,7 @@ pub fn push_const(code: &mut WasmCode, int: IntType, bits: u64) {
     }
 }
 
-/// Makes the value on the stack normal, whose low bits are right.
+/// Normalises the value on the stack, whose low bits are right.
 pub fn normalise(code: &mut WasmCode, int: IntType) {
     match (int.bits, int.signed) {
         (8, true) => code.op(I::I32Extend8S),
@@ -61,7 +61,7 @@ pub fn normalise(code: &mut WasmCode, int: IntType) {
     };
 }
 
-/// Converts the normal value on the stack: cut, or extended by the sign of `from`.
+/// Converts the normal value on the stack: truncates it, or extends it by the signedness of `from`.
 pub fn convert(code: &mut WasmCode, from: IntType, to: IntType) {
     match (is_wide(from), is_wide(to)) {
         (true, true) => {}
@@ -84,7 +84,7 @@ pub fn convert(code: &mut WasmCode, from: IntType, to: IntType) {
     }
 }
 
-/// Turns the value on the stack into an i32 that is not zero if it is not zero.
+/// Converts the value on the stack to an i32 that is non-zero if the value is.
 pub fn is_not_zero(code: &mut WasmCode, int: IntType) {
     if is_wide(int) {
         code.i64(0).op(I::I64Ne);

@@ -1,14 +1,15 @@
-//! Shared memory: variables and array maps of the BPF object, which the host maps into the module's second memory.
+//! Shared memory: variables and array maps of the BPF object, which the host maps into the module's second
+//! memory.
 //!
 //! ```text
 //! memory 0: the plugin's own     memory 1: pages of the kernel's maps, each where the host has put it
 //! ```
 //!
-//! Where something lies is kept in a wasm global, 0 until the object is loaded and for what the host does not map: then
-//! it is read and written by host calls, which mean the same.
+//! Each mapped object has a wasm global with its address, which is 0 until the object is loaded and for
+//! objects that the host does not map. Host calls with the same semantics then read and write the object.
 //!
-//! The kernel half and other plugins write this memory at any time. So it is only touched by atomic loads and stores of
-//! natural width, which engines neither merge nor move nor leave out.
+//! The kernel half and other plugins write this memory at any time. It is therefore accessed only by atomic
+//! loads and stores of natural width, which engines neither merge nor move nor remove.
 
 use wasm_encoder::{Instruction as I, MemArg, ValType};
 
@@ -25,40 +26,42 @@ use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
 use crate::types::IntType;
 
-/// Pages that a module may ask for, for arrays and for variables each: what a host gives a plugin unless it is told
-/// otherwise, but for the script's own memory.
+/// Maximum pages of a module for arrays, and the same for variables: half of the host's default memory limit
+/// without the script's own memory.
 const MOST_PAGES: u32 = (ks_wit::MEMORY_BYTES - ks_wit::OWN_MEMORY_BYTES) as u32 / PAGE / 2;
-/// The sections that variables lie in (`.data`, `.bss`, `.rodata`, the pinned ones), each a map of its own.
+/// Number of sections of variables (`.data`, `.bss`, `.rodata`, the pinned ones), each a map of its own.
 const SECTIONS: u32 = 4;
-/// Nothing lies in the first page: address 0 is no place.
+/// Pages left unused at the start, because address 0 means unmapped.
 const FIRST_PAGES: u32 = 1;
-/// For what the compiler adds to the sections: counters of faults and of losses.
+/// Bytes for the counters of faults and losses that the compiler adds to the sections.
 const ADDED_BYTES: u64 = 4096;
 const U8: IntType = IntType { bits: 8, signed: false };
 const U64: IntType = IntType { bits: 64, signed: false };
 
-/// A scalar that may lie in shared memory.
+/// A scalar that may be in shared memory.
 #[derive(Debug, Clone, Copy)]
 struct Mapped {
-    /// Where the variable or the map starts.
+    /// Global with the address of the variable or the map.
     start: WasmGlobal,
-    /// For maps: the index.
+    /// Layout and index local of an array map; none for a variable.
     index: Option<(Array, Var)>,
-    /// Which part of the variable or the value it is.
+    /// Part of the variable or of the map's value.
     part: Part,
 }
 
-/// An array map as it lies in memory.
+/// Memory layout of an array map.
 #[derive(Debug, Clone, Copy)]
 pub struct Array {
-    /// Bytes from one value to the next. Source: kernel/bpf/arraymap.c, `array_map_alloc` (v6.12): rounded up to 8.
+    /// Distance in bytes between values. Source: kernel/bpf/arraymap.c, `array_map_alloc` (v6.12): rounded up
+    /// to 8.
     pub stride: u32,
     /// Number of values.
     pub entries: u32,
 }
 
 impl Array {
-    /// None for what a kernel does not map, and for what is too large to be worth the address space.
+    /// Returns none for maps that the kernel cannot map, and for maps too large to be worth the address
+    /// space.
     fn of(hir: &Hir, map: Table) -> Option<Array> {
         let entries = match map {
             Table::Map(id) if hir.maps[id].kind == MapKind::Array => hir.maps[id].max_entries,
@@ -75,7 +78,7 @@ impl Array {
 }
 
 impl Cx<'_> {
-    /// A map that may be mapped, and where it starts then.
+    /// Returns the layout of an array that may be mapped, and the global of its address.
     pub fn shared_array(&mut self, map: Table) -> Option<(Array, WasmGlobal)> {
         let array = Array::of(self.hir, map)?;
         if !self.is_kept(KeptGlobal::MapStart(map)) {
@@ -86,7 +89,7 @@ impl Cx<'_> {
     }
 }
 
-/// Pages of the second memory; none if nothing is shared.
+/// Returns the number of pages of the second memory; 0 if nothing is shared.
 fn pages(cx: &Cx<'_>) -> u32 {
     let variables = match cx.shared_variables().is_empty() {
         true => 0,
@@ -101,7 +104,7 @@ fn pages(cx: &Cx<'_>) -> u32 {
     }
 }
 
-/// Defines what was left until it is known which variables are used, and sets the size of the memory.
+/// Defines the routines that depend on the set of used variables, and sets the size of the memory.
 pub fn finish(cx: &mut Cx<'_>) {
     cx.module.shared_pages = pages(cx);
     let Some(routine) = cx.share_variables else { return };
@@ -115,7 +118,7 @@ pub fn finish(cx: &mut Cx<'_>) {
     cx.module.define(routine, code, None);
 }
 
-/// After the object may have been loaded: asks where the variables lie.
+/// Asks the host for the addresses of the variables, after the object may have been loaded.
 pub fn ask_variables(cx: &mut Cx<'_>, code: &mut WasmCode) {
     if cx.object_bytes() == 0 {
         return;
@@ -125,7 +128,7 @@ pub fn ask_variables(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.call(routine);
 }
 
-/// After a map was opened, whose handle is kept: asks where its values lie.
+/// Asks the host for the address of a map's values, after the map was opened.
 pub fn ask_map(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, handle: WasmGlobal) {
     if let Some((_, start)) = cx.shared_array(map) {
         ask(cx, code, "maps", "[method]map.share", handle, start);
@@ -148,7 +151,7 @@ fn ask(
     code.u32(cx.returned).op(I::I32Load(mem(some))).set_global(start).end();
 }
 
-/// Of a routine that looks an array map up: if it is mapped, copies the value and returns 1.
+/// Emits the fast path of an array map's lookup: if the map is mapped, copies the value and returns 1.
 pub fn look_up(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, key: Var, to: Var) {
     let Some((array, start)) = cx.shared_array(map) else { return };
     let copy = cx.routine(Routine::SharedCopy);
@@ -160,7 +163,7 @@ pub fn look_up(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, key: Var, to: V
     code.i32(1).op(I::Return).end();
 }
 
-/// [`Routine::SharedCopy`]: eight bytes at a time where the source is aligned to them.
+/// Emits the body of [`Routine::SharedCopy`]: eight bytes at a time where the source is aligned to 8.
 pub fn copy(code: &mut WasmCode) {
     let (to, from, size) = (Var(0), Var(1), Var(2));
     for (bytes, int) in [(8, U64), (1, U8)] {
@@ -183,7 +186,7 @@ pub fn copy(code: &mut WasmCode) {
 }
 
 impl FnCx<'_, '_> {
-    /// Pushes a scalar: from shared memory if the spot lies there, else as `call` pushes it.
+    /// Pushes a scalar: from shared memory if the storage is mapped, else as `call` pushes it.
     pub fn read_shared(&mut self, storage: &Storage, int: IntType, call: impl FnOnce(&mut Self)) {
         let Some(mapped) = self.mapped(storage, int) else { return call(self) };
         let known = self.shared_memory.start(mapped.start);
@@ -195,7 +198,7 @@ impl FnCx<'_, '_> {
         self.load_mapped(mapped, int);
         self.code.else_();
         match known {
-            // An index that is outside reads as zero, as a call would say.
+            // An index out of range reads as zero, like the host call.
             Some(_) => push_const(&mut self.code, int, 0),
             None => call(self),
         }
@@ -212,7 +215,7 @@ impl FnCx<'_, '_> {
         };
     }
 
-    /// Stores the scalar in a local: to shared memory if the spot lies there, else as `call` does.
+    /// Stores the scalar in a local: to shared memory if the storage is mapped, else as `call` does.
     pub fn write_shared(
         &mut self,
         storage: &Storage,
@@ -236,7 +239,7 @@ impl FnCx<'_, '_> {
         self.code.end();
     }
 
-    /// Copies a whole variable to an address: from shared memory if it lies there, else as `call` does.
+    /// Copies a whole variable to an address: from shared memory if it is mapped, else as `call` does.
     pub fn copy_shared_variable(&mut self, id: GlobalId, to: Addr, call: impl FnOnce(&mut Self)) {
         let start = self.cx.kept(KeptGlobal::VariableStart(id), 0);
         let copy = self.cx.routine(Routine::SharedCopy);
@@ -248,7 +251,7 @@ impl FnCx<'_, '_> {
         self.code.end();
     }
 
-    /// Whether the scalar at a spot may lie in shared memory.
+    /// Returns whether the scalar in a storage may be in shared memory.
     pub fn may_be_shared(&mut self, storage: &Storage, int: IntType) -> bool {
         self.mapped(storage, int).is_some()
     }
@@ -261,7 +264,7 @@ impl FnCx<'_, '_> {
             _ => return None,
         };
         let part = part.unwrap_or_default();
-        // Packed structs have fields that no atomic access reaches.
+        // Packed structs have unaligned fields, which no atomic access can reach.
         let bytes = int.bytes();
         if hir.types.align(ty) < bytes || !u64::from(part.offset).is_multiple_of(bytes) {
             return None;
@@ -278,7 +281,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Pushes whether the scalar lies in shared memory, as far as that is not known.
+    /// Pushes whether the scalar is in shared memory, unless that is known at compile time.
     fn push_is_mapped(&mut self, mapped: Mapped) {
         let known = self.shared_memory.start(mapped.start).is_some();
         let Some((array, index)) = mapped.index else {
@@ -291,7 +294,7 @@ impl FnCx<'_, '_> {
         }
     }
 
-    /// Pushes the address, but for the offset of the part.
+    /// Pushes the address, without the constant offset of the part.
     fn push_mapped(&mut self, mapped: Mapped) {
         match self.shared_memory.start(mapped.start) {
             Some(start) => self.code.get(start),
@@ -306,7 +309,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// Loads from the address on the stack; zeros fill what is missing.
+/// Returns the atomic load from the address on the stack, zero-extended.
 fn load_op(int: IntType, offset: u32) -> I<'static> {
     let at = shared(int, offset);
     match int.bits {
@@ -317,7 +320,7 @@ fn load_op(int: IntType, offset: u32) -> I<'static> {
     }
 }
 
-/// Stores the low bits of a value.
+/// Returns the atomic store of the low bits of a value.
 fn store_op(int: IntType, offset: u32) -> I<'static> {
     let at = shared(int, offset);
     match int.bits {
@@ -328,7 +331,7 @@ fn store_op(int: IntType, offset: u32) -> I<'static> {
     }
 }
 
-/// An operand in the second memory. Atomic accesses name their alignment exactly.
+/// Returns an operand in the second memory. Atomic accesses require the exact alignment.
 fn shared(int: IntType, offset: u32) -> MemArg {
     MemArg { offset: offset.into(), align: int.bytes().trailing_zeros(), memory_index: SHARED_MEMORY }
 }

@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowering of statements.
 
 use super::addr::Addr;
 use super::arith::{self, Operands};
@@ -10,7 +10,7 @@ use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Lvalue, Stmt, StmtKin
 use crate::types::{IntType, TypeId};
 
 impl FnCx<'_, '_> {
-    /// Lowers a statement; its temporaries are free afterwards.
+    /// Lowers a statement and releases its temporaries.
     pub fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
         let mark = self.mark();
         let before = self.code.at(stmt.span);
@@ -45,7 +45,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Lowers statements.
+    /// Lowers the statements of a block.
     pub fn block(&mut self, block: &Block) -> Lower<()> {
         block.iter().try_for_each(|stmt| self.stmt(stmt))
     }
@@ -63,12 +63,12 @@ impl FnCx<'_, '_> {
         }
         let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
         match init {
-            // A pointer of an earlier turn may lead to the variable.
+            // A pointer from an earlier iteration may refer to the variable.
             Some(init) if self.addressed.contains(&local) => {
                 let from = self.aggregate_addr(init)?;
                 self.put_aggregate(local, from);
             }
-            // Else the initialiser cannot mention the variable, so it may be built in place.
+            // Otherwise the initialiser cannot refer to the variable, so it may be built in place.
             Some(init) => self.aggregate(init, addr)?,
             None => {
                 let size = self.cx.hir.types.size(ty);
@@ -79,7 +79,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// The place's parts are evaluated before the value.
+    /// Evaluates the keys and indices of the lvalue before the value.
     fn assign(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
         if let ExprKind::Event(spec) = &value.kind {
             return self.assign_event(lvalue, spec);
@@ -95,7 +95,7 @@ impl FnCx<'_, '_> {
         self.write_aggregate(&storage, lvalue.ty, from, lvalue.span)
     }
 
-    /// The value is evaluated before the place is read, as an atomic addition in the kernel half does.
+    /// Evaluates the value before the lvalue is read, as an atomic addition in the kernel half does.
     fn compound(&mut self, lvalue: &Lvalue, op: BinaryOp, value: &Expr) -> Lower<()> {
         let (stored, int) = (self.int(lvalue.ty), self.int(value.ty));
         let storage = self.storage(lvalue)?;
@@ -140,7 +140,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// The integer behind a scalar type.
+    /// Returns the integer type that represents a scalar type.
     pub fn int(&self, ty: TypeId) -> IntType {
         self.cx.hir.types.scalar(ty).expect("the checker lets only scalars here")
     }

@@ -12,7 +12,7 @@ use crate::hir::Expr;
 use crate::types::TypeId;
 
 impl FnCx<'_, '_> {
-    /// `pid_of(name)`.
+    /// Lowers `pid_of(name)`.
     pub fn pid_of(&mut self, name: &Expr) -> Lower<()> {
         let find = self.cx.routine(Routine::PidOf);
         let text = self.aggregate_addr(name)?;
@@ -21,7 +21,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `comm_of(pid)`, a string of type `ty`, goes to `to`.
+    /// Lowers `comm_of(pid)`, a string of type `ty`, and stores the result at `to`.
     pub fn comm_of(&mut self, pid: &Expr, ty: TypeId, to: Addr) -> Lower<()> {
         let find = self.cx.routine(Routine::CommOf);
         let var = self.temp(ValType::I32);
@@ -33,7 +33,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `symbol(address)` and `symbol(pid, address)`, a string of type `ty`, goes to `to`.
+    /// Lowers `symbol(address)` and `symbol(pid, address)`, a string of type `ty`, and stores the result at
+    /// `to`.
     pub fn symbol(&mut self, pid: Option<&Expr>, address: &Expr, ty: TypeId, to: Addr) -> Lower<()> {
         let find = self.cx.routine(Routine::Symbol);
         let process = self.temp(ValType::I32);
@@ -52,7 +53,7 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes address and length of the text of a string.
+    /// Pushes the address and the length of a string's text.
     pub fn push_text_at(&mut self, text: Addr, ty: TypeId) {
         let length = self.cx.routine(Routine::TextLength);
         let size = self.cx.hir.types.size(ty) as u32;
@@ -62,7 +63,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::PidOf`].
+/// Emits the body of [`Routine::PidOf`].
 pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("system", "pid-of");
     let found = cx.abi.result("system", "pid-of").some().offset;
@@ -72,7 +73,7 @@ pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned).op(I::I32Load(mem(found))).else_().i32(-1).end();
 }
 
-/// [`Routine::CommOf`].
+/// Emits the body of [`Routine::CommOf`].
 pub fn comm_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("system", "comm-of");
     reset_arena(code);
@@ -80,7 +81,7 @@ pub fn comm_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
     copy_answer(cx, code);
 }
 
-/// [`Routine::Symbol`].
+/// Emits the body of [`Routine::Symbol`].
 pub fn symbol(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let call = cx.host("symbols", "name");
     reset_arena(code);
@@ -88,7 +89,8 @@ pub fn symbol(cx: &mut Cx<'_>, code: &mut WasmCode) {
     copy_answer(cx, code);
 }
 
-/// Copies the text that the host gave to the destination, whose address and size are the first two parameters.
+/// Copies the text that the host returned to the destination, whose address and size are the first two
+/// parameters.
 fn copy_answer(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let copy = cx.routine(Routine::TextCopy);
     code.get(Var(0)).get(Var(1));

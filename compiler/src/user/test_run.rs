@@ -1,4 +1,4 @@
-//! `test(program, input)`: the program runs once on a packet of the test's.
+//! `test(program, input)`: runs the program once on a packet that the test supplies.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -12,15 +12,16 @@ use crate::hir::{Expr, FuncId};
 use crate::source::Span;
 use crate::types::{IntType, StructId, TypeId, TypeKind};
 
-/// Bytes of a packet of which nothing is said (language reference, 6.10).
+/// Size in bytes of a packet whose size is not given (language reference, 6.10).
 const USUAL_PACKET_BYTES: u32 = 1500;
-/// An Ethernet header: the shortest packet.
+/// Size in bytes of the shortest packet, an Ethernet header.
 const MIN_PACKET_BYTES: u32 = 14;
 
 impl FnCx<'_, '_> {
-    /// Pushes what the program returned. A test that cannot run its program fails: there is no number to go on with.
+    /// Pushes the program's return value. A test that cannot run its program fails, because there is no value
+    /// to continue with.
     pub fn test_run(&mut self, program: FuncId, input: &Expr, span: Span) -> Lower<()> {
-        // The input stays where it is while the program is loaded.
+        // The input keeps its address while the program is loaded.
         let described = self.slot(input.ty);
         self.aggregate(input, described)?;
         let handle = self.temp(ValType::I32);
@@ -53,8 +54,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes a `test-input` that a struct describes: the packet's first bytes, its size, interface and mark. The kernel
-    /// takes the protocol from the packet alone.
+    /// Pushes a `test-input` described by a struct: the packet's first bytes, its size, interface and mark.
+    /// The kernel takes the protocol from the packet alone.
     fn push_described(&mut self, id: StructId, at: Addr) {
         let mut data_len = 0;
         match self.member(id, at, "data") {
@@ -72,7 +73,8 @@ impl FnCx<'_, '_> {
         self.push_number(id, at, "mark", 0);
     }
 
-    /// Pushes a member as 32 bits: the largest number for what does not fit, which the host refuses.
+    /// Pushes a member as 32 bits. A value that does not fit becomes the largest number, which the host
+    /// refuses.
     fn push_number(&mut self, id: StructId, at: Addr, name: &str, absent: u32) {
         let Some((addr, ty)) = self.member(id, at, name) else {
             self.code.u32(absent);
@@ -92,7 +94,7 @@ impl FnCx<'_, '_> {
         Some((at.plus(types.field_offset(id, position) as u32), types.struct_def(id).fields[position].ty))
     }
 
-    /// How many bytes of a packet a value of this type holds; the last of a string is its end.
+    /// Returns how many packet bytes a value of this type holds; a string's last byte is its terminator.
     fn packet_bytes(&self, ty: TypeId) -> u32 {
         let size = self.cx.hir.types.size(ty) as u32;
         if matches!(self.cx.hir.types.kind(ty), TypeKind::Str(_)) { size.saturating_sub(1) } else { size }

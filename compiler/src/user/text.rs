@@ -6,7 +6,7 @@ use super::code::{Var, WasmCode, mem};
 use super::cx::Cx;
 use super::runtime::Routine;
 
-/// [`Routine::TextLength`].
+/// Emits the body of [`Routine::TextLength`].
 pub fn length(code: &mut WasmCode) {
     let (address, size) = (Var(0), Var(1));
     let len = code.local(ValType::I32);
@@ -18,7 +18,7 @@ pub fn length(code: &mut WasmCode) {
     code.get(len);
 }
 
-/// [`Routine::TextCopy`].
+/// Emits the body of [`Routine::TextCopy`].
 pub fn copy(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);
@@ -31,8 +31,9 @@ pub fn copy(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(to).get(len).op(I::I32Add).i32(0).get(to_size).get(len).op(I::I32Sub).op(I::MemoryFill(0));
 }
 
-/// [`Routine::IsUtf8`]: for each character, how many bytes follow the first one, and what the second one may be, which
-/// alone tells overlong forms, surrogates and what is beyond the last character (The Unicode Standard, table 3-7).
+/// Emits the body of [`Routine::IsUtf8`]. It determines for each character the number of continuation bytes
+/// and the range of the second byte, which alone excludes overlong forms, surrogates and values beyond the
+/// last character (The Unicode Standard, table 3-7).
 pub fn is_utf8(code: &mut WasmCode) {
     let (at, len) = (Var(0), Var(1));
     let [end, first, rest, low, high] = [(); 5].map(|()| code.local(ValType::I32));
@@ -40,7 +41,7 @@ pub fn is_utf8(code: &mut WasmCode) {
         code.get(at).op(I::I32Load8U(mem(0)));
         code.get(at).i32(1).op(I::I32Add).set(at);
     };
-    // Pushes one of two numbers, by whether the first byte is this one.
+    // Pushes `then` if the first byte is `special`, else `other`.
     let unless = |code: &mut WasmCode, special: i32, then: i32, other: i32| {
         code.i32(then).i32(other).get(first).i32(special).ops_of([I::I32Eq, I::Select]);
     };
@@ -55,7 +56,7 @@ pub fn is_utf8(code: &mut WasmCode) {
     code.op(I::I32Or).br_if(wrong);
     code.get(first).i32(0xe0).op(I::I32GeU).get(first).i32(0xf0).op(I::I32GeU);
     code.op(I::I32Add).set(rest);
-    // The second byte.
+    // Checks the second byte.
     code.get(rest).get(end).get(at).ops_of([I::I32Sub, I::I32GeU]).br_if(wrong);
     code.i32(0xa0);
     unless(code, 0xf0, 0x90, 0x80);
@@ -75,7 +76,7 @@ pub fn is_utf8(code: &mut WasmCode) {
     code.i32(0);
 }
 
-/// [`Routine::TextAppend`].
+/// Emits the body of [`Routine::TextAppend`].
 pub fn append(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);
@@ -86,7 +87,7 @@ pub fn append(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(from).get(from_size).call(copy);
 }
 
-/// [`Routine::TextEqual`].
+/// Emits the body of [`Routine::TextEqual`].
 pub fn equal(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (left, left_size, right, right_size) = (Var(0), Var(1), Var(2), Var(3));
     let length = cx.routine(Routine::TextLength);

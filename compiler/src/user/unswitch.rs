@@ -1,9 +1,10 @@
-//! Loops that read shared memory and call nothing: whether it is mapped is asked once, before them.
+//! Loop unswitching: loops that access shared memory and call nothing check once, before the loop, whether it
+//! is mapped.
 //!
-//! What is mapped stays mapped until the plugin ends, so a loop is lowered twice, and the way that is taken when all of it
-//! is mapped has no host call to keep values out of registers for. A short body stands in it several times, one after the
-//! other: at each end of a loop engines look whether the plugin is to stop, and values that they keep for that on the stack
-//! have to come back.
+//! Mapped memory stays mapped until the plugin ends. A loop is therefore lowered twice, and the version for
+//! fully mapped memory has no host call that would keep values out of registers. That version repeats a short
+//! body several times: engines check at each back edge whether the plugin is to stop, and reload values that
+//! they spilled for the check.
 
 use std::collections::BTreeSet;
 
@@ -16,25 +17,25 @@ use super::maps::Table;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Block, ConfigId, Expr, ExprKind, GlobalId, MapId, MapIteration, Stmt, StmtKind};
 
-/// How often a short body stands in a loop over mapped memory.
+/// Number of copies of a short body in a loop over mapped memory.
 const COPIES: usize = 4;
-/// Expressions that a short body has at most.
+/// Maximum number of expressions in a short body.
 const SHORT: usize = 32;
 
-/// What is known about shared memory at the place that is being lowered.
+/// Facts about shared memory at the position that is being lowered.
 #[derive(Debug, Clone, Default)]
 pub enum MappingState {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Nothing,
-    /// These variables and maps are mapped; where each starts stands in a local.
+    /// These variables and maps are mapped; each address is in a local.
     Mapped(Vec<(WasmGlobal, Var)>),
-    /// One of those that the loops around use is not mapped.
+    /// At least one object that the enclosing loops use is not mapped.
     Unmapped,
 }
 
 impl MappingState {
-    /// Where something starts that is known to be mapped.
+    /// Returns the local with the address of an object that is known to be mapped.
     pub fn start(&self, start: WasmGlobal) -> Option<Var> {
         let MappingState::Mapped(starts) = self else { return None };
         starts.iter().find_map(|(global, var)| (*global == start).then_some(*var))
@@ -42,7 +43,7 @@ impl MappingState {
 }
 
 impl FnCx<'_, '_> {
-    /// Lowers a loop with `lower`, twice if that pays.
+    /// Lowers a loop with `lower`, twice if that is worthwhile.
     pub fn unswitched(&mut self, stmt: &Stmt, lower: impl Fn(&mut Self) -> Lower<()>) -> Lower<()> {
         if !matches!(self.shared_memory, MappingState::Nothing) {
             return lower(self);
@@ -69,7 +70,7 @@ impl FnCx<'_, '_> {
 }
 
 impl FnCx<'_, '_> {
-    /// How often the body of a loop is lowered, each with the condition before it.
+    /// Returns how often the body of a loop is lowered, each copy after its condition.
     pub fn copies(&self, body: &Block) -> usize {
         let mut seen = Length { expressions: 0, loops: false };
         visit::block(&mut seen, body);
@@ -79,7 +80,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// How much there is to lower.
+/// Counts the expressions of a body.
 struct Length {
     expressions: usize,
     loops: bool,
@@ -96,7 +97,8 @@ impl Visitor for Length {
     }
 }
 
-/// Where the variables and maps start that a loop uses; none if it calls something anyway.
+/// Returns the address globals of the variables and maps that a loop uses; none if the loop has a call
+/// anyway.
 fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
     let mut used = LoopUses { calls: false, globals: BTreeSet::new(), maps: BTreeSet::new() };
     visit::stmt(&mut used, stmt);
@@ -118,7 +120,7 @@ fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
     starts
 }
 
-/// What a loop uses.
+/// Variables, maps and calls of a loop.
 struct LoopUses {
     calls: bool,
     globals: BTreeSet<GlobalId>,

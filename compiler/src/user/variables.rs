@@ -1,8 +1,9 @@
-//! Global variables that live in the BPF object because a kernel function uses them.
+//! Global variables that are in the BPF object because a kernel function uses them.
 //!
-//! Their handles are opened once, when `run` starts. The object has every variable that the compiler put there, so a
-//! failure is a broken promise and ends the plugin. The value of a pinned one is that of the pin, which is there once the
-//! object is loaded: where that fails and the script asks for it, the first use of the variable ends the plugin.
+//! `run` opens their handles once, at its start. The object has every variable that the compiler put there,
+//! so a failure violates the contract and ends the plugin. A pinned variable has the value of the pin, which
+//! exists once the object is loaded. If loading fails and the script checks its result, the first use of the
+//! variable ends the plugin.
 
 use wasm_encoder::Instruction as I;
 
@@ -15,7 +16,7 @@ use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::hir::GlobalId;
 
-/// Opens the variables that some function uses.
+/// Opens the variables that the userspace half uses.
 pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     for (id, kept) in cx.kept_variables() {
         let global = &cx.hir.globals[id];
@@ -39,12 +40,12 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
         code.else_();
         code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();
     }
-    // A pinned one has loaded the object.
+    // Opening a pinned variable has loaded the object.
     shared::ask_variables(cx, code);
 }
 
 impl FnCx<'_, '_> {
-    /// Pushes the handle of a variable. One that is not open ends the plugin.
+    /// Pushes the handle of a variable; ends the plugin if it is not open.
     pub fn push_variable(&mut self, id: GlobalId) {
         let kept = self.cx.kept(KeptGlobal::Variable(id), 0);
         let hir = self.cx.hir;
@@ -63,20 +64,20 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// [`Routine::VariableRead`].
+/// Emits the body of [`Routine::VariableRead`].
 pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (handle, to, size) = (Var(0), Var(1), Var(2));
     let read = cx.host("globals", "[method]variable.read");
     reset_arena(code);
     code.get(handle).u32(cx.returned).call(read);
-    // A host that answers with another length has broken the contract.
+    // A host that returns another length violates the contract.
     code.u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).get(size).op(I::I32Ne).if_();
     code.op(I::Unreachable).end();
     code.get(to).u32(cx.returned).op(I::I32Load(mem(0))).get(size);
     code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
 }
 
-/// [`Routine::VariableWrite`].
+/// Emits the body of [`Routine::VariableWrite`].
 pub fn write(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let write = cx.host("globals", "[method]variable.write");
     let err = cx.abi.result("globals", "[method]variable.write").err().offset;
@@ -85,7 +86,7 @@ pub fn write(cx: &mut Cx<'_>, code: &mut WasmCode) {
     abort_if_failed(cx, code, Var(4), Var(5), err);
 }
 
-/// [`Routine::VariableSet`].
+/// Emits the body of [`Routine::VariableSet`].
 pub fn set(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let set = cx.host("globals", "[method]variable.set");
     let err = cx.abi.result("globals", "[method]variable.set").err().offset;

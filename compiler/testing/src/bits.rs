@@ -1,13 +1,15 @@
-//! Programs that use numbers as indices of which single bits are known, such as `x | 3` and `x << 4`, between comparisons.
+//! Random programs that index with numbers of which single bits are known, such as `x | 3` and `x << 4`,
+//! between comparisons.
 //!
-//! Other random scripts seldom have a number whose bits contradict its bounds: it takes two limits close together.
+//! Other random scripts rarely produce a number whose known bits contradict its bounds: that takes two limits
+//! close together.
 
 use crate::script::items;
 use crate::script::rng::Rng;
 use crate::script::tree::{Node, Piece};
 use crate::script::types::{Ty, U32};
 
-/// What a program needs beside it.
+/// Declarations that each program needs.
 const AROUND: &str = "\
 struct BitsPart { a: u8[9], b: u32 }
 var bits_x: u32
@@ -30,10 +32,11 @@ const CONSTANTS: &[u32] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 24, 31, 33, 6
 const WIDTHS: &[&str] = &["u32", "u32", "u64", "u16", "u8"];
 const CONDITIONS: &[&str] = &[">=", ">", "<", "<=", "!=", "=="];
 
-/// The script of a seed with such a program beside its own, to be loaded: packets are what no interpreter has.
+/// Generates the script of a seed with such a program added, for loading only: the interpreter has no
+/// packets.
 pub fn script(seed: u64) -> Node {
     let mut script = items::script(seed, true);
-    // `bpftool` loads all programs of an object as one kind where it is told what they are.
+    // `bpftool` loads all programs of an object as one type if it is given a type.
     let header = match script.text().contains("@tc(") {
         true => "@tc(\"ingress\") fn bits(ctx: *__sk_buff) -> i32 $",
         false => "@xdp fn bits(ctx: *xdp_md) -> xdp_action $",
@@ -42,7 +45,7 @@ pub fn script(seed: u64) -> Node {
     script
 }
 
-/// The items of a program of the seed.
+/// Generates the items of a seed's program.
 fn program(seed: u64, header: &str) -> Vec<Node> {
     let mut bits = Bits { rng: Rng::new(!seed), size: 0 };
     bits.size = 1 + bits.rng.below(19);
@@ -58,7 +61,7 @@ fn program(seed: u64, header: &str) -> Vec<Node> {
 
 struct Bits {
     rng: Rng,
-    /// Elements of an entry of the map.
+    /// Number of elements in a map entry.
     size: usize,
 }
 
@@ -91,7 +94,7 @@ impl Bits {
         stmts
     }
 
-    /// A statement where the entry is there and the number between limits.
+    /// Generates a statement guarded by a lookup and by bounds on the number.
     fn guarded(&mut self, stmt: &str) -> Node {
         let mut all = String::from("entry != null");
         for _ in 0..self.rng.below(4) {
@@ -129,7 +132,7 @@ impl Bits {
         }
     }
 
-    /// An expression of 32 bits; also of the index where there is one.
+    /// Generates a 32-bit expression, also of the index if there is one.
     fn number(&mut self, depth: u32, is_index: bool) -> Node {
         let ty = Ty::Int(U32);
         if depth == 0 || self.rng.one_in(7) {

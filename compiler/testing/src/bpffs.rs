@@ -1,10 +1,10 @@
-//! A private bpffs, and bpftool.
+//! A private bpffs, and calls of bpftool.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A bpffs on a temporary folder; unmounted, and its pins gone, when dropped.
+/// A bpffs mounted on a temporary folder; dropping it unmounts it and removes its pins.
 pub struct BpfFs {
     root: PathBuf,
 }
@@ -20,14 +20,14 @@ impl BpfFs {
         fs
     }
 
-    /// Writes a file beside the mount and returns its path.
+    /// Writes a file next to the mount and returns its path.
     pub fn write(&self, name: &str, content: &[u8]) -> String {
         let path = self.root.join(name);
         std::fs::write(&path, content).expect("the temporary folder is writable");
         text(&path)
     }
 
-    /// Where to pin.
+    /// Returns the path of a pin below the mount.
     pub fn pin(&self, name: &str) -> String {
         text(&self.root.join("fs").join(name))
     }
@@ -35,7 +35,7 @@ impl BpfFs {
 
 impl Drop for BpfFs {
     fn drop(&mut self) {
-        // A drop during a failing test must not hide the failure: what goes wrong here is only reported.
+        // A drop during a failing test must not hide the failure, so errors are only reported.
         let unmounted = Command::new("umount").arg(self.root.join("fs")).status();
         let removed = std::fs::remove_dir_all(&self.root);
         if !unmounted.is_ok_and(|status| status.success()) || removed.is_err() {
@@ -44,13 +44,13 @@ impl Drop for BpfFs {
     }
 }
 
-/// What bpftool prints; panics with everything it said if it fails.
+/// Runs bpftool and returns its standard output. Panics with all of its output if it fails.
 pub fn bpftool(args: &[&str]) -> String {
     let output = run(Command::new("bpftool").args(args));
     String::from_utf8(output.stdout).expect("bpftool prints text")
 }
 
-/// What bpftool says on stderr when it must fail.
+/// Runs bpftool, which must fail, and returns its standard error.
 pub fn bpftool_fails(args: &[&str]) -> String {
     let output = Command::new("bpftool").args(args).output().expect("bpftool is installed");
     assert!(!output.status.success(), "bpftool {args:?} succeeded");

@@ -1,5 +1,5 @@
-//! Shared by the test suites of the compiler and of whole programs: the front end over files in memory, each back end alone,
-//! interpreters for MIR and for core modules, `bpftool`, and random well-typed scripts.
+//! Shared by the test suites of the compiler and of whole programs: the front end over files in memory, each
+//! back end alone, interpreters for MIR and for core modules, `bpftool`, and random well-typed scripts.
 #![expect(missing_docs, reason = "a library of tests, which no user sees")]
 
 pub mod bits;

@@ -1,21 +1,21 @@
-//! Loading and running objects with bpftool.
+//! Loads and runs objects with bpftool.
 
 use std::collections::BTreeMap;
 
 use crate::bpffs::{BpfFs, bpftool};
 
-/// Programs that the verifier has accepted; gone when dropped.
+/// Programs that the verifier has accepted; dropping it unloads them.
 pub struct Loaded {
     fs: BpfFs,
 }
 
 impl Loaded {
-    /// Loads all programs of an object as what their sections say.
+    /// Loads all programs of an object with the types of their sections.
     pub fn load(elf: &[u8]) -> Loaded {
         Loaded::load_as(elf, &[])
     }
 
-    /// Loads all programs as xdp, which the kernel can run on demand, unlike perf programs.
+    /// Loads all programs as xdp, which can be test-run, unlike perf programs.
     pub fn load_runnable(elf: &[u8]) -> Loaded {
         Loaded::load_as(elf, &["type", "xdp"])
     }
@@ -40,7 +40,7 @@ impl Loaded {
         bpftool(&args);
     }
 
-    /// Runs a program once and gives its result.
+    /// Runs a program once and returns its result.
     pub fn run(&self, program: &str) -> u32 {
         let packet = self.fs.write("packet", &[0; 64]);
         let pinned = self.fs.pin(&format!("programs/{program}"));
@@ -50,7 +50,7 @@ impl Loaded {
         u32::try_from(result).expect("32 bits")
     }
 
-    /// The global variables of a section, by name.
+    /// Returns the global variables of a section, by name.
     pub fn globals(&self, section: &str) -> BTreeMap<String, serde_json::Value> {
         let map = self.fs.pin(&format!("maps/case_{section}"));
         let json = dump(&map);
@@ -61,7 +61,7 @@ impl Loaded {
         entries.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// The entries of a map, as key and value.
+    /// Returns the entries of a map, as pairs of key and value.
     pub fn entries(&self, map: &str) -> Vec<(serde_json::Value, serde_json::Value)> {
         let json = dump(&self.fs.pin(&format!("maps/{map}")));
         let entries = json.as_array().unwrap_or_else(|| panic!("{json}"));
@@ -69,7 +69,7 @@ impl Loaded {
         formatted.map(|one| (one["key"].clone(), one["value"].clone())).collect()
     }
 
-    /// The loaded instructions, with the script's lines.
+    /// Returns the translated instructions, with the script's lines.
     pub fn translated(&self, program: &str) -> String {
         bpftool(&["prog", "dump", "xlated", "pinned", &self.fs.pin(&format!("programs/{program}")), "linum"])
     }

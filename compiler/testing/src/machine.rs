@@ -1,4 +1,4 @@
-//! An interpreter for core modules with just enough of the host to see what a script prints and how it ends.
+//! An interpreter for core modules with a minimal host, which records a script's output and how it ends.
 
 mod atomics;
 mod counters;
@@ -10,27 +10,27 @@ use wasmi::{Caller, Config, Engine, Extern, Linker, Memory, Module, Store, Store
 
 pub use counters::Reading;
 
-/// A printed value.
+/// An argument of `print`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A number: the name of its case, and its bits without sign extension.
+    /// A number: the name of its case in the contract, and its bits without sign extension.
     Number(&'static str, u64),
-    /// Text.
+    /// A text argument of `print`.
     Text(String),
 }
 
-/// How a run ended, and what it said.
+/// The result and the output of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The result of `run`, or the code given to `exit`; none after a trap.
+    /// The result of `run`, or the code passed to `exit`; none after a trap.
     pub code: Option<i32>,
     /// The values of each `print`; its format if there are none.
     pub printed: Vec<Vec<Value>>,
-    /// The message of `abort`.
+    /// The message of `abort`; none if it was not called.
     pub aborted: Option<String>,
     /// The messages of `warn`.
     pub warned: Vec<String>,
-    /// What was asked of programs and of the world outside, in order.
+    /// Calls that concern programs and the environment, in order.
     pub calls: Vec<String>,
 }
 
@@ -39,32 +39,32 @@ pub struct Outcome {
 struct Machine {
     outcome: Outcome,
     maps: Vec<Map>,
-    /// How often the plugin slept: the second time, it is asked to stop.
+    /// Number of sleeps so far: during the second, the plugin is asked to stop.
     sleeps: u32,
-    /// What every counter gives.
+    /// The reading that every counter returns.
     reading: Reading,
     limits: StoreLimits,
 }
 
-/// A map as a kernel would hold it.
+/// An emulated map.
 #[derive(Debug)]
 struct Map {
     name: String,
-    /// An array has all these entries from the start.
+    /// Whether it is an array, which has all entries from the start.
     array: bool,
     value_size: usize,
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// CPUs of the machine.
+/// Number of CPUs of the emulated machine.
 const CPUS: usize = 3;
-/// Instructions that a run may take, so that an endless loop is a failure.
+/// Limit on the instructions of a run, so that an endless loop is a failure.
 const FUEL: u64 = 10_000_000;
-/// Bytes of memory that a plugin may have.
+/// Limit on the bytes of a plugin's memory.
 const MEMORY: usize = 16 << 20;
-/// Frames that the interpreter has room for: more than any plugin's stack has.
+/// Limit on the interpreter's call depth: more than any plugin's stack allows.
 const DEPTH: usize = 20_000;
-/// The case of `error-kind` for what does not exist.
+/// `error-kind.not-found` of the contract.
 const NOT_FOUND: u8 = 1;
 
 impl Map {
@@ -87,7 +87,7 @@ impl Map {
         Map { name, array: array.is_some(), value_size, entries }
     }
 
-    /// Whether it wrote: mode 0 always, 1 if the key is not there, 2 if it is.
+    /// Returns whether it wrote: mode 0 always, 1 if the key does not exist, 2 if it does.
     fn update(&mut self, key: Vec<u8>, value: &[u8], mode: u32) -> bool {
         let there = self.entries.contains_key(&key);
         if mode == 1 && there || (mode == 2 || self.array) && !there {
@@ -158,7 +158,7 @@ fn write(caller: &mut Caller<'_, Machine>, address: u32, bytes: &[u8]) {
     memory(caller).write(caller, address as usize, bytes).expect("inside the memory");
 }
 
-/// A failure without words.
+/// Returns an error without a message.
 fn fail(caller: &mut Caller<'_, Machine>, result: u32, error: u32) {
     write(caller, result, &[1]);
     write(caller, result + error, &[NOT_FOUND]);
@@ -238,7 +238,7 @@ fn program_load(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u3
     write(&mut caller, result + 4, &handle.to_le_bytes());
 }
 
-/// Nobody set anything, but for the block `set`, whose first byte is 9.
+/// Returns the defaults, except for the block `set`, whose first byte is set to 9.
 fn config(
     mut caller: Caller<'_, Machine>,
     (name, name_len): (u32, u32),
@@ -252,7 +252,8 @@ fn config(
     write(&mut caller, result + 4, &len.to_le_bytes());
 }
 
-/// A link whose handle is the number of calls so far. The target `gone` does not exist, and `taken` has an errno.
+/// Returns a link whose handle is the number of calls so far. The target `gone` does not exist, and `taken`
+/// fails with an errno.
 fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, flags: u32, result: u32) {
     let target = text(&caller, at, len);
     note(&mut caller, format!("attach {program} {target} {flags}"));
@@ -270,7 +271,7 @@ fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u
     }
 }
 
-/// Programs, tasks, and what is outside of the sandbox.
+/// Defines the calls for programs, tasks, and functions outside of the sandbox.
 fn define_outside(linker: &mut Linker<Machine>) {
     let (bpf, system) = ("kernelscript:host/bpf@0.1.0", "kernelscript:host/system@0.1.0");
     let exec = "kernelscript:host/exec@0.1.0";
@@ -302,12 +303,12 @@ fn define_outside(linker: &mut Linker<Machine>) {
     linker.func_wrap(exec, "call", call).expect("new");
 }
 
-/// Task 7 has a name that is as long as the kernel's may be.
+/// Task 7 has a name of the kernel's maximal length.
 fn comm_of(caller: Caller<'_, Machine>, pid: u32, result: u32) -> Result<(), wasmi::Error> {
     answer(caller, if pid == 7 { b"fifteen_letters" } else { b"" }, result)
 }
 
-/// What was asked for.
+/// Returns the requested address as text.
 fn symbol(
     caller: Caller<'_, Machine>,
     has_process: u32,
@@ -318,7 +319,7 @@ fn symbol(
     answer(caller, format!("{has_process} {} {address:x}", process.cast_signed()).as_bytes(), result)
 }
 
-/// Puts a text or a list of bytes where the host puts them.
+/// Returns a text or a list of bytes in the memory where the host returns them.
 fn answer(mut caller: Caller<'_, Machine>, name: &[u8], result: u32) -> Result<(), wasmi::Error> {
     let realloc = caller.get_export("cabi_realloc").and_then(Extern::into_func).expect("exported");
     let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&caller).expect("of the right type");
@@ -329,7 +330,7 @@ fn answer(mut caller: Caller<'_, Machine>, name: &[u8], result: u32) -> Result<(
     Ok(())
 }
 
-/// Refused, but for the function `allowed`, which gives the number of its arguments.
+/// Refuses all functions except `allowed`, which returns the number of its arguments.
 fn python_call(
     mut caller: Caller<'_, Machine>,
     (module, module_len): (u32, u32),
@@ -348,22 +349,22 @@ fn python_call(
     }
 }
 
-/// A plugin without words, on a machine that has its maps.
+/// Runs a plugin without arguments, on a machine with its maps.
 pub fn run_with(core: &[u8], hir: &Hir) -> Outcome {
     run_for(core, hir, FUEL)
 }
 
-/// The same, for at most so many instructions.
+/// Runs a plugin for at most this many instructions.
 pub fn run_for(core: &[u8], hir: &Hir, fuel: u64) -> Outcome {
     start(core, Machine { maps: Map::of(hir), ..Machine::default() }, fuel)
 }
 
-/// Runs a core module without maps; there are no words.
+/// Runs a core module without maps and without arguments.
 pub fn run(core: &[u8]) -> Outcome {
     start(core, Machine::default(), FUEL)
 }
 
-/// The same, on a machine whose counters read as this.
+/// Runs a core module whose counters all return this reading.
 pub fn run_counting(core: &[u8], reading: Reading) -> Outcome {
     start(core, Machine { reading, ..Machine::default() }, FUEL)
 }
@@ -395,7 +396,7 @@ fn define(linker: &mut Linker<Machine>) {
     linker.func_wrap(console, "print", print).expect("new");
     linker.func_wrap(console, "abort", abort).expect("new");
     linker.func_wrap(console, "warn", warn).expect("new");
-    // The result's memory is zero: the case with the values, of which there are none.
+    // The result's memory is zero: the case with parsed values, of which there are none.
     linker.func_wrap(args, "parse", |_: u32, _: u32, _: u32| {}).expect("new");
     let config = |caller: Caller<'_, Machine>, name, name_len, at, len, result| {
         config(caller, (name, name_len), (at, len), result);
@@ -416,7 +417,7 @@ fn define(linker: &mut Linker<Machine>) {
         map_update(caller, (map, mode), (key, key_len), (value, value_len), result);
     };
     linker.func_wrap(maps, "[method]map.update", update).expect("new");
-    // Nothing is shared here.
+    // No memory is shared here.
     let share = |mut caller: Caller<'_, Machine>, _map: u32, result: u32| write(&mut caller, result, &[0]);
     linker.func_wrap(maps, "[method]map.share", share).expect("new");
 }

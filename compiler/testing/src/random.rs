@@ -1,4 +1,4 @@
-//! The kernel half of a script as an object, or why there is none.
+//! Compiles the kernel half of a random script, and classifies failures.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
@@ -12,31 +12,31 @@ use ks_wit::section::Arch;
 
 use crate::kernel_half::configs_of;
 
-/// What is no defect of the compiler.
+/// Codes of errors that are no defect of the compiler.
 const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
 
-/// Why a script failed: the same kind of reason is the same defect while a script is made smaller.
+/// Why a script failed: reasons of the same kind count as the same defect while a script is shrunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub kind: String,
     pub text: String,
 }
 
-/// What a script becomes.
+/// The result of compiling a script.
 pub enum Compiled {
     Object(Vec<u8>),
-    /// Refused with this code: the target's kernel lacks what it would need (KS1005), or no kernel runs a walk through a map
-    /// that leaves a pointer behind (KS0719).
+    /// Refused with this code: the target's kernel lacks a required feature (KS1005), or no kernel can run a
+    /// map iteration that assigns a pointer that outlives it (KS0719).
     Refused(String),
 }
 
-/// The kernel half of a script as an object.
+/// Compiles the kernel half of a script to an object.
 pub fn compile(script: &str, machine: Machine) -> Result<Compiled, Failure> {
     caught(|| object(script, machine))
 }
 
-/// The kernel half of a script as `ks build` makes it without flags, for this machine: the object for kernels that have
-/// all that the best code uses, and the one for older kernels where there is one.
+/// Compiles the kernel half of a script as `ks build` does without flags, for this machine: the object for
+/// kernels with all features that the best code uses, and the one for older kernels if there is one.
 pub fn compile_by_default(script: &str) -> Result<Defaults, Failure> {
     caught(|| {
         let mut checked = check(script);
@@ -56,21 +56,21 @@ pub fn compile_by_default(script: &str) -> Result<Defaults, Failure> {
     })
 }
 
-/// What `ks build` makes of a script without flags.
+/// The result of `ks build` without flags.
 pub enum Defaults {
     Objects {
-        /// None if the script has no programs.
+        /// The object for kernels with all features; none if the script has no programs.
         newest: Option<Vec<u8>>,
-        /// For kernels without what the newest uses.
+        /// The object for kernels without some of them; none if there is only one object.
         older: Option<Vec<u8>>,
-        /// Whether the newest has loops under iterators over numbers, which kernels have since 6.4.
+        /// Whether the newest object has loops over number iterators, which kernels have since 6.4.
         uses_iterators: bool,
     },
-    /// Refused with this code: no kernel runs it.
+    /// Refused with this code: no kernel can run it.
     Refused(String),
 }
 
-/// A panic is a failure, too.
+/// Converts a panic to a failure.
 fn caught<T>(compile: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -80,7 +80,7 @@ fn caught<T>(compile: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure>
     })
 }
 
-/// The map of each config block of a script, with its default values.
+/// Returns the map of each config block of a script, with its default values.
 pub fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
     configs_of(&check(script).hir.expect("the script was compiled"))
 }
@@ -94,7 +94,7 @@ fn errors(checked: &Checked) -> Vec<Diagnostic> {
     checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect()
 }
 
-/// The code of errors that are no defect of the compiler.
+/// Returns the code if all errors are no defect of the compiler.
 fn refusal(errors: &[Diagnostic]) -> Option<String> {
     let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
     let is_refusal = codes.iter().all(|code| REFUSALS.contains(&code.as_str()));
@@ -119,7 +119,7 @@ fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {
     }
 }
 
-/// The running kernel's types, read once.
+/// Returns the running kernel's types, which are read once.
 fn types() -> Arc<KernelTypes> {
     static TYPES: LazyLock<Arc<KernelTypes>> = LazyLock::new(|| {
         let btf = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has types");
@@ -130,13 +130,13 @@ fn types() -> Arc<KernelTypes> {
 
 fn refused(stage: &str, errors: &[Diagnostic]) -> Failure {
     let kind = errors.first().map(|one| without_numbers(&format!("{:?} {}", one.code, one.message)));
-    // A rule of the compiler's own that was broken stands in a note.
+    // A violated invariant of the compiler is described in a note.
     let text = |one: &Diagnostic| format!("{:?} {}\n{}", one.code, one.message, one.notes.join("\n"));
     let texts: Vec<String> = errors.iter().map(text).collect();
     Failure { kind: format!("{stage}: {}", kind.unwrap_or_default()), text: texts.join("\n") }
 }
 
-/// The same text for the same defect.
+/// Removes numbers, so that the same defect has the same text.
 pub fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }

@@ -1,13 +1,13 @@
-//! Makes a failing script small: leaves out what it can while the script still fails in the same way.
+//! Shrinks a failing script: removes parts as long as the script still fails for the same reason.
 
 use std::time::{Duration, Instant};
 
 use crate::script::tree::{Node, NodeKind, Piece};
 
-/// After this time the smallest script so far must do: the verifier may need seconds for each.
+/// Time limit, after which the smallest script so far is the result: the verifier may need seconds for each.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The smallest script found for which `fails` holds.
+/// Returns the smallest script found for which `fails` holds.
 pub fn shrink(script: Node, mut fails: impl FnMut(&Node) -> bool) -> Node {
     let mut best = script;
     let start = Instant::now();
@@ -39,7 +39,7 @@ impl Node {
         1 + self.children().map(Node::size).sum::<usize>()
     }
 
-    /// The node with a number, counted from the root down.
+    /// Returns the node with a number in pre-order.
     fn at(&self, number: usize) -> Option<&Node> {
         let mut left = number;
         if left == 0 {
@@ -56,7 +56,7 @@ impl Node {
         None
     }
 
-    /// A copy with other pieces in the place of one node.
+    /// Returns a copy with one node replaced by other pieces.
     fn replaced(&self, number: usize, pieces: &[Piece]) -> Node {
         let mut left = number;
         let (kind, constructs) = (self.kind.clone(), self.constructs.clone());
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// Without a run of statements of the block with this number.
+/// Variants without a run of statements of the block with this number.
 fn chunks(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
     if !matches!(node.kind, NodeKind::Block | NodeKind::Script) {
@@ -103,7 +103,7 @@ fn chunks(script: &Node, number: usize) -> Vec<Node> {
     smaller
 }
 
-/// With the content of a statement's blocks instead of the statement.
+/// Variants with the content of a statement's blocks instead of the statement.
 fn blocks_for_statements(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
     if number == 0 || !matches!(node.kind, NodeKind::Stmt) {
@@ -113,7 +113,7 @@ fn blocks_for_statements(script: &Node, number: usize) -> Vec<Node> {
     blocks.map(|block| script.replaced(number, &block.pieces)).collect()
 }
 
-/// With a literal or a part of an expression instead of the expression.
+/// Variants with a literal or a part of an expression instead of the expression.
 fn simpler_expressions(script: &Node, number: usize) -> Vec<Node> {
     let Some(node) = script.at(number) else { return Vec::new() };
     let NodeKind::Expr { ty, .. } = &node.kind else { return Vec::new() };

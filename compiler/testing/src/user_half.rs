@@ -1,17 +1,17 @@
-//! Scripts through the userspace back end.
+//! Compiles scripts by the userspace back end.
 
 use ks_compiler::diag::Diagnostic;
 use ks_compiler::hir::Hir;
 use ks_compiler::{pipeline, plugin, split, user};
 
-/// What a script becomes.
+/// The compiled userspace half of a script.
 pub struct Compiled {
     pub core: Vec<u8>,
     pub hir: Hir,
     pub manifest: ks_wit::manifest::Manifest,
 }
 
-/// Compiles a script whose front end has nothing to say against it.
+/// Compiles a script that the front end accepts.
 pub fn try_compile(text: &str) -> Result<Compiled, Vec<Diagnostic>> {
     let checked = pipeline::parse("dir/test.ks", text.as_bytes(), pipeline::Options::new("test"))
         .expect("a test script is short")

@@ -1,6 +1,6 @@
-//! Scripts that must do the same in both halves: the cases of the kernel half, with their program as a function of the
-//! userspace half. Their first lines say what a run must lead to; see `loads.rs`. A case that cannot be the
-//! same says `// kernel only` and why in its first line, or stands in the list below.
+//! Scripts that must behave the same in both halves: the cases of the kernel half, with their program as a
+//! function of the userspace half. Their first lines state the expected results; see `loads.rs`. A case that
+//! cannot be the same says `// kernel only` and why in its first line, or is in the list below.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use crate::{scripts, stem};
 
-/// Cases of the kernel half that are left out, and why.
+/// Cases of the kernel half that are skipped, with the reason.
 const KERNEL_ONLY: &[(&str, &str)] = &[
     ("arrays", "an index out of range is a trap in the userspace half"),
     ("bound_array", "an index out of range is a trap in the userspace half"),
@@ -49,7 +49,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The scalars of an expected value, with the places where the script finds them.
+/// Collects the scalars of an expected value, with the lvalues of the script that hold them.
 fn leaves(lvalue: &str, value: &Json, found: &mut Vec<(String, Json)>) {
     match value {
         Json::Array(items) => {
@@ -77,7 +77,7 @@ fn expectations(script: &str) -> Vec<(String, Json)> {
     found
 }
 
-/// The script for the userspace half: it prints a line for each expectation.
+/// Converts a script for the userspace half: it prints a line for each expectation.
 fn for_userspace(script: &str, expected: &[(String, Json)]) -> String {
     let script = script
         .replace("@perf_event\nfn watch(ctx: *bpf_perf_event_data)", "fn watch()")

@@ -1,4 +1,4 @@
-//! `ks check` reports what `ks build` reports: the two commands on every case, with the same flags.
+//! Checks that `ks check` and `ks build` report the same on every case, with the same flags.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// The main scripts below a folder.
+/// Collects the main scripts below a folder.
 fn collect(folder: &Path, scripts: &mut Vec<PathBuf>) {
     let found = entries(folder);
     let main = folder.join("main.ks");

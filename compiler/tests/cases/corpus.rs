@@ -1,10 +1,10 @@
-//! A body of scripts as people write them, held against `ks check`.
+//! A corpus of scripts as people write them, checked by `ks check`.
 //!
-//! `valid/`: whole programs, each of which must pass. A head line `// warn: KS0214, KS0415` names warnings that
-//! must be there; others are allowed. `invalid/`: small programs, each wrong for one reason, with
-//! `// expect: KS0401` (several codes: each error must be one of them) and, if the words matter, `// expect-text: words`.
-//! `// mode: strict` is 0.1.1's rules, `// mode: tests` test mode, `// mode: kernel` a kernel whose types are known.
-//! Headers and modules lie in `lib`.
+//! `valid/`: whole programs, each of which must pass. A head line `// warn: KS0214, KS0415` names warnings
+//! that must be there; others are allowed. `invalid/`: small programs, each wrong for one reason, with `//
+//! expect: KS0401` (several codes: each error must be one of them) and, if the text matters, `// expect-text:
+//! words`. `// mode: strict` is 0.1.1's rules, `// mode: tests` test mode, `// mode: kernel` a kernel whose
+//! types are known. Headers and modules are in `lib`.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::folder;
 
-/// One script with what its head says about it.
+/// A script with the expectations of its head.
 struct Case {
     name: String,
     text: String,
@@ -96,7 +96,7 @@ fn cases_of(group: &str) -> Vec<Case> {
         .collect()
 }
 
-/// Names (with `prefix`) and texts of a folder's files, by name.
+/// Reads the names (with `prefix`) and texts of a folder's files, sorted by name.
 fn read_folder(folder: &Path, prefix: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(folder).expect("the corpus has its folders");
     let paths =

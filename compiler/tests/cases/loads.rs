@@ -1,6 +1,6 @@
-//! Every file in `kernel/` is a script that the verifier must accept, compiled for each instruction set and for a kernel
-//! without iterators. Its first lines say what a run must lead to: `// expect NAME = JSON` for a global variable,
-//! `// returns N`, or `// load only`. Needs root.
+//! Every file in `kernel/` is a script that the verifier must accept, compiled for each instruction set and
+//! for a kernel without iterators. Its first lines state the expected results: `// expect NAME = JSON` for a
+//! global variable, `// returns N`, or `// load only`. Needs root.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::{scripts, stem};
 
-/// What each case is compiled for, by the name of its tests.
+/// The machines that each case is compiled for, with the names of their tests.
 fn machines() -> [(&'static str, Machine); 5] {
     let with = |cpu| Machine { cpu, ..Arch::X86_64.into() };
     let old = Machine { kernel: Some(KernelVersion::new(6, 1)), ..Arch::X86_64.into() };
@@ -44,15 +44,15 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Cases whose loops hand a pointer or a binding on, which needs an iterator.
+/// Cases whose loops pass a pointer or a binding to the next iteration, which needs an iterator.
 const POINTERS_CHANGE: &[&str] =
     &["bindings", "mixture", "record_of_an_arm", "records_of_iterations", "rings"];
 
-/// Cases that the verifier of a kernel without iterators follows for longer than it may: calls of loops leave no room in the
-/// frames for bodies of their own.
+/// Cases that exceed the verifier's limits on a kernel without iterators: loops by calls leave no stack
+/// frames for loop bodies of their own.
 const TOO_LARGE_FOR_CALLS: &[&str] = &["packet_in_large_loop"];
 
-/// What is not as the script says.
+/// Checks a case, and reports what differs from its expectations.
 fn check(name: &str, path: &Path, machine: Machine) -> Result<(), Failed> {
     let script = &fs::read_to_string(path)?;
     let object = match build(script, &[], machine) {

@@ -1,7 +1,8 @@
-//! The case folders beside this file: each case is a test with a name of its own, and adding a case is adding a file.
+//! The case folders next to this file: each case is a test with a name of its own, and adding a case is
+//! adding a file.
 //!
-//! `check/`, `diagnostics/`, `parse/`: [`snapshots`]. `valid/`, `invalid/`: [`corpus`]. `kernel/`: [`loads`] in the kernel and
-//! [`both`] for the userspace half, as `both/`. All of them: [`check_and_build`].
+//! `check/`, `diagnostics/`, `parse/`: [`snapshots`]. `valid/`, `invalid/`: [`corpus`]. `kernel/`: [`loads`]
+//! in the kernel and [`both`] for the userspace half, as `both/`. All of them: [`check_and_build`].
 
 mod both;
 mod check_and_build;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// A folder that lost its cases would have no test that fails.
+/// A folder without cases would have no failing test.
 fn the_cases_are_there() -> Result<(), Failed> {
     for (kind, least) in [("diagnostics", 150), ("valid", 120), ("invalid", 200), ("kernel", 10), ("both", 1)]
     {
@@ -37,12 +38,12 @@ fn the_cases_are_there() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The folder of one kind of case.
+/// Returns the folder of one kind of case.
 fn folder(kind: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(kind)
 }
 
-/// The files and folders in a folder, by name.
+/// Returns the files and folders in a folder, sorted by name.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).expect("the cases are there");
     let mut paths: Vec<_> = read.map(|entry| entry.expect("readable").path()).collect();
@@ -50,14 +51,14 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The scripts of one kind of case, by name.
+/// Returns the scripts of one kind of case, sorted by name.
 fn scripts(kind: &str) -> Vec<PathBuf> {
     let mut paths = entries(&folder(kind));
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "ks"));
     paths
 }
 
-/// The name of a script.
+/// Returns the file name of a script without its ending.
 fn stem(path: &Path) -> String {
     path.file_stem().expect("a script has a name").to_string_lossy().into_owned()
 }

@@ -1,8 +1,9 @@
-//! What `ks check` says: every script in `check/`, `diagnostics/` and `parse/` beside the text it leads to.
+//! Output of `ks check`: every script in `check/`, `diagnostics/` and `parse/`, compared with the text next
+//! to it.
 //!
-//! A folder with a `main.ks` is one case of several files. In `diagnostics/` the first line of a case names the
-//! codes it leads to, errors and warnings: `// expect: KS0401`, or `none`. A second line `// flags: strict` reads it as
-//! `ks` does with that option.
+//! A folder with a `main.ks` is one case of several files. In `diagnostics/` the first line of a case names
+//! its expected codes, errors and warnings: `// expect: KS0401`, or `none`. A second line `// flags: strict`
+//! sets that option of `ks`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::{entries, folder};
 
-/// What can be known from the types of a kernel only; these tests have none.
+/// The code for checks that need a kernel's types; these tests have none.
 const NO_KERNEL_TYPES: DiagnosticCode = DiagnosticCode(806);
 
 pub fn trials() -> Vec<Trial> {
@@ -32,7 +33,7 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// The main files of all cases below a folder.
+/// Collects the main files of all cases below a folder.
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     let found = entries(folder);
     let main = folder.join("main.ks");
@@ -57,7 +58,7 @@ fn check(path: &Path) -> Result<(), Failed> {
     has_text(path, &files)
 }
 
-/// The files of a case, the main one first.
+/// Reads the files of a case, the main one first.
 fn files(case: &Path) -> Result<Vec<File>, Failed> {
     let folder = case.parent().expect("a case lies in a folder");
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).expect("plain names").to_owned();
@@ -73,15 +74,15 @@ fn files(case: &Path) -> Result<Vec<File>, Failed> {
     Ok(files)
 }
 
-/// The words behind `// KEY:` in a comment of the first lines of a case.
+/// Returns the words that follow `// KEY:` in a comment of the first lines of a case.
 fn header_values(text: &[u8], key: &str) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().take(2).find_map(|line| line.strip_prefix(&format!("// {key}: ")))?;
     Some(line.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The diagnostics as text. With `build` a script without errors goes through both back ends, which may have more to
-/// say.
+/// Formats the diagnostics. With `build` a script without errors goes through both back ends, which may
+/// report more.
 fn rendered(mut checked: Checked, build: bool) -> String {
     let accepted = match build {
         true => checked.build(pipeline::Target::default()).is_ok(),
@@ -98,11 +99,11 @@ fn rendered(mut checked: Checked, build: bool) -> String {
     parts.join("\n\n")
 }
 
-/// Compares what the case leads to with the snapshot beside it.
+/// Compares the output of a case with the snapshot next to it.
 fn has_text(path: &Path, files: &[File]) -> Result<(), Failed> {
     let (name, text) = &files[0];
     let mut flags = header_values(text, "flags").unwrap_or_default();
-    // The cases that name their codes are about the front end, whatever the back ends can do yet.
+    // Cases with expected codes are about the front end, whatever the back ends support.
     let build = header_values(text, "expect").is_none() || flags.iter().any(|flag| flag == "build");
     flags.retain(|flag| flag != "build");
     let checked = front::check(files, &flags);
@@ -119,7 +120,7 @@ fn has_text(path: &Path, files: &[File]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Compares the codes that the case leads to with those that its first line names.
+/// Compares the codes of a case with the expected codes in its first line.
 fn has_codes(files: &[File], names: &[String]) -> Result<(), Failed> {
     let expected: BTreeSet<DiagnosticCode> =
         names.iter().filter(|name| *name != "none").map(|name| codes::parse(name).expect("a code")).collect();

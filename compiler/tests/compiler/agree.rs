@@ -1,7 +1,7 @@
-//! Random scripts in both halves: the interpreter of the kernel half's code and that of the core module must leave the
-//! same values in the script's variables.
+//! Random scripts in both halves: the interpreters of the kernel half's code and of the core module must
+//! leave the same values in the script's variables.
 //!
-//! `KS_RANDOM_SCRIPTS=20000` runs as many.
+//! `KS_RANDOM_SCRIPTS=20000` runs that many.
 
 use std::fmt::Write;
 
@@ -18,15 +18,16 @@ use ks_wit::section::Arch;
 
 use ks_compiler_testing::machine::{Value, run_for};
 
-/// Scripts of a plain test run.
+/// Number of scripts of a plain test run.
 const SCRIPTS: u64 = 60;
-/// Most turns of a loop and steps of a run in the kernel half's interpreter.
+/// Limit on the iterations of a loop and on the steps of a run in the kernel half's interpreter.
 const MAX_ITERATIONS: i32 = 300;
 const FUEL: u64 = 300_000;
-/// Most instructions of a run in the userspace half's.
+/// Limit on the instructions of a run in the userspace half's interpreter.
 const USER_FUEL: u64 = 1_000_000;
 
-/// What the builtins of the kernel half give; functions of the same names give it in the userspace half.
+/// Fixed results of the kernel half's builtins; functions of the same names return them in the userspace
+/// half.
 struct Fixed;
 
 const BUILTINS: &str = "fn cpu() -> u32 { return 0 }\nfn pid() -> u32 { return 7 }\nfn tid() -> u32 { return 8 }\n\
@@ -51,7 +52,7 @@ impl Answers for Fixed {
     }
 }
 
-/// A part of a variable that can be printed: how the script names it, where it lies, and its type.
+/// A printable part of a variable: its lvalue in the script, its position, and its type.
 struct Leaf {
     name: String,
     global: usize,
@@ -92,7 +93,7 @@ fn parts(hir: &Hir, leaf: Leaf, found: &mut Vec<Leaf>) {
     }
 }
 
-/// The typed tree of a script; none if it uses what only one half has.
+/// Returns the typed tree of a script; none if it uses a feature of only one half.
 fn checked(script: &str) -> Option<(Hir, ks_compiler::source::SourceMap)> {
     let checked = pipeline::parse("random.ks", script.as_bytes(), pipeline::Options::new("random"))
         .expect("scripts are short")
@@ -101,7 +102,7 @@ fn checked(script: &str) -> Option<(Hir, ks_compiler::source::SourceMap)> {
     if wrong { None } else { checked.hir.map(|hir| (hir, checked.sources)) }
 }
 
-/// What the kernel half leaves in the variables, and gives.
+/// Runs the kernel half; returns its result and variables.
 fn kernel(hir: &Hir) -> Option<interp::Outcome> {
     let mut program: Option<Program> = None;
     let keep = &mut |_: &'static str, stage: &Program| {
@@ -122,14 +123,14 @@ fn for_userspace(hir: &Hir, script: &str, leaves: &[Leaf]) -> String {
         "fn main() -> i32 {\n    var result_of_watch = watch()\n    print(\"{}\", result_of_watch)\n",
     );
     for leaf in leaves {
-        // An enum's natural form is its name.
+        // An enum's default text is its name.
         let conversion = if matches!(hir.types.kind(leaf.ty), TypeKind::Enum(_)) { "%u" } else { "{}" };
         writeln!(main, "    print(\"{conversion}\", {})", leaf.name).expect("a string grows");
     }
     format!("{BUILTINS}{script}\n{main}    return 0\n}}\n")
 }
 
-/// How a value looks in the kernel half's memory.
+/// Decodes a value from the kernel half's memory.
 fn expected_value(hir: &Hir, leaf: &Leaf, globals: &[Vec<u8>]) -> Value {
     let bytes = &globals[leaf.global][leaf.offset..][..hir.types.size(leaf.ty) as usize];
     if let TypeKind::Str(_) = hir.types.kind(leaf.ty) {
@@ -147,7 +148,7 @@ fn same(found: &Value, expected: &Value) -> bool {
     }
 }
 
-/// Whether the halves could be compared, and what they do not agree on.
+/// Compares the halves; returns the differences, or none if they cannot be compared.
 fn compare(script: &str) -> Option<Vec<String>> {
     let (hir, _) = checked(script)?;
     let expected = kernel(&hir)?;
@@ -156,7 +157,7 @@ fn compare(script: &str) -> Option<Vec<String>> {
     let (user_hir, sources) = checked(&text)?;
     let core = ks_compiler::user::compile(&user_hir, &split(&user_hir), &sources);
     let outcome = run_for(&core.expect("the back end knows all that is generated"), &user_hir, USER_FUEL);
-    // An index out of range, or a loop that the kernel half ends before.
+    // None for an index out of range, or a loop that the kernel half cuts.
     outcome.code?;
     let printed: Vec<_> = outcome.printed.iter().rev().take(leaves.len()).rev().collect();
     let values = leaves.iter().map(|leaf| expected_value(&hir, leaf, &expected.globals));

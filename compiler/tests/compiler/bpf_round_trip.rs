@@ -1,4 +1,5 @@
-//! Every form of instruction survives encoding and decoding, and any bytes decode to instructions or an error.
+//! Every form of instruction survives encoding and decoding, and any bytes decode to instructions or an
+//! error.
 
 use ks_compiler::bpf::{
     AluOp, AtomicOp, ByteOrder, CallTarget, DecodeError, Imm64, Insn, InsnIndex, JmpOp, Narrow, Operand, Reg,
@@ -7,7 +8,7 @@ use ks_compiler::bpf::{
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Sequences are short, so that branches between any two instructions stay in reach.
+/// Limit on the instructions, so that branches between any two stay in range.
 const MAX_INSNS: u32 = 40;
 
 fn reg() -> impl Strategy<Value = Reg> {
@@ -185,7 +186,7 @@ fn damaged_code_is_refused() {
     assert_eq!(decode(&outside), Err(DecodeError::Target { slot: 0, target: 8 }));
     let packet_load = [0x20, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(decode(&packet_load), Err(DecodeError::Unknown { slot: 0, opcode: 0x20 }));
-    // Into the second half of the instruction that follows.
+    // A branch into the second half of the next instruction.
     let into_half = [[0x05, 0, 1, 0, 0, 0, 0, 0], half, [0; 8], exit].concat();
     assert_eq!(decode(&into_half), Err(DecodeError::Target { slot: 0, target: 2 }));
 }

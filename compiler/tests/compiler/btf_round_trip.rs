@@ -1,4 +1,4 @@
-//! What the writer writes the reader reads; the running kernel's types are found; damaged bytes are refused.
+//! The reader reads the writer's output; the running kernel's types are found; damaged bytes are rejected.
 
 use ks_compiler::btf::{
     Btf, BtfBuilder, BtfError, BtfKind, BtfReadError, DatasecEntry, Enumerator, FuncLinkage, FwdKind,
@@ -138,7 +138,7 @@ fn what_is_no_btf_is_refused() {
     }
 }
 
-/// Bytes after the head of a record, and bytes of each element: of the kinds 0 to 19, as Linux 7.1 writes them.
+/// Record bytes after the header, and bytes of each element, for kinds 0 to 19, as Linux 7.1 writes them.
 ///
 /// Source: tools/lib/bpf/btf.c, `layouts`, v7.1.
 const LAYOUTS: [(u8, u8); 20] = [
@@ -168,7 +168,7 @@ fn u32_at(bytes: &[u8], index: usize) -> u32 {
     u32::from_le_bytes(bytes[4 * index..][..4].try_into().expect("a word"))
 }
 
-/// The same types with more records behind them, under a header of 32 bytes that names layouts.
+/// Appends records to the same types, under a header of 32 bytes that refers to layouts.
 fn with_layouts(old: &[u8], more: &[u32], layouts: &[(u8, u8)]) -> Vec<u8> {
     let (type_bytes, string_bytes) = (u32_at(old, 3) as usize, u32_at(old, 5) as usize);
     let (types, strings) = old[24..].split_at(type_bytes);
@@ -184,8 +184,8 @@ fn with_layouts(old: &[u8], more: &[u32], layouts: &[(u8, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// Records of a kind that is not known, a typedef of `int` called as the first type is, and a struct with members of both
-/// and an anonymous one that is not known.
+/// Records of an unknown kind, a typedef of `int` with the name of the first type, and a struct with members
+/// of both and an anonymous member of an unknown kind.
 fn records_of_the_future(kind: u32, first: u32) -> Vec<u32> {
     let name = u32_at(&everything(), 6);
     let unknown = [0, kind << 24 | 2, 8, 0xffff_ffff, 7, 9];
@@ -218,7 +218,7 @@ fn types_after_one_of_an_unknown_kind_are_read() {
         assert_eq!(btf.get(TypeId(first)).err(), Some(unknown));
         assert!(matches!(btf.get(TypeId(first + 1)), Ok(Type::Typedef { name: "int", .. })));
         assert_eq!(btf.size_of(TypeId(first + 1)), Ok(4));
-        // The struct is read, and what is not known of it is not.
+        // The struct is read, without its unknown members.
         let structure = TypeId(first + 2);
         assert_eq!(btf.size_of(structure), Ok(24));
         let known = btf.field(structure, "nt").expect("no error").expect("written");
@@ -226,7 +226,7 @@ fn types_after_one_of_an_unknown_kind_are_read() {
         let other = btf.field(structure, "int").expect("no error").expect("written");
         assert_eq!(btf.size_of(other.ty), Err(LookupError::Read(unknown)));
         ask_everything(&btf);
-        // What the language makes of it.
+        // The language's view of the same types.
         let types = KernelTypes::from_btf(bytes).expect("well-formed");
         let member = |name| types.member("int", name).expect("the struct has it").ty;
         assert_eq!((member("int").scalar(), member("nt").scalar()), (None, Some((4, true))));
@@ -255,7 +255,7 @@ fn types_of_the_future_without_a_length_are_refused_with_the_reason() {
         refused(&other).to_string(),
         "the layout of kind 4 has 0 bytes and 16 for each element; known are 0 and 12"
     );
-    // Its elements reach beyond the types.
+    // Its elements exceed the section of types.
     let long = [LAYOUTS.as_slice(), &[(200, 200)]].concat();
     assert_eq!(refused(&long), BtfReadError::Truncated(TypeId(first)));
     for (at, value, wanted) in [(28, 3, "the last layout is cut off"), (28, 9999, "the layouts lie outside")]
@@ -264,14 +264,14 @@ fn types_of_the_future_without_a_length_are_refused_with_the_reason() {
         bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
         assert_eq!(Btf::parse(bytes).err(), Some(BtfReadError::Header(wanted)));
     }
-    // What reads the running kernel's types passes the reason on.
+    // The reader of the running kernel's types reports the same reason.
     let bytes = with_layouts(&everything(), &more, &LAYOUTS);
     let types = KernelTypes::fetched(move || Some(bytes));
     assert!(!types.has_btf());
     assert!(types.no_btf().contains("is of kind 20"), "{}", types.no_btf());
 }
 
-/// Asks every question of every type; only a panic or an endless loop is a failure.
+/// Calls every query for every type; only a panic or an endless loop is a failure.
 fn ask_everything(btf: &Btf) {
     for id in (0..=btf.len() + 1).map(TypeId) {
         let _ = btf.size_of(id);
@@ -324,7 +324,8 @@ fn the_running_kernels_types_are_found() {
     let bytes = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has BTF");
     let btf = Btf::parse(bytes).expect("the kernel's BTF is well-formed");
 
-    // The stable context: sizes and offsets are those of the UAPI header on 64-bit machines, behind the registers.
+    // The stable context: sizes and offsets are those of the UAPI header on 64-bit machines, after the
+    // registers.
     let data = btf.find_struct("bpf_perf_event_data").expect("perf events are compiled in");
     let offset = |name| btf.field(data, name).expect("no error").expect("stable").bit_offset;
     assert_eq!(offset("addr"), offset("sample_period") + 64);

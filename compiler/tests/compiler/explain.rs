@@ -1,4 +1,5 @@
-//! `ks explain`: every page's examples do what the page says, every code has a page, and the command shows it.
+//! `ks explain`: every page's examples behave as the page says, every code has a page, and the command shows
+//! it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +9,7 @@ use ks_compiler::diag::DiagnosticCode;
 use ks_compiler::diag::codes::{self, Example, Page};
 use ks_compiler_testing::front::{self, File, expect_none};
 
-/// Why an example does not do what its page says.
+/// Returns why an example does not behave as its page says; none if it does.
 fn objection(page: &Page, example: &Example) -> Option<String> {
     let kind = if example.wrong { "wrong" } else { "right" };
     let files: Vec<File> =
@@ -17,7 +18,7 @@ fn objection(page: &Page, example: &Example) -> Option<String> {
     let expected: BTreeSet<DiagnosticCode> =
         (example.wrong && !page.is_warning()).then_some(page.code).into_iter().collect();
     let given = found.errors.contains(&page.code) || found.warnings.contains(&page.code);
-    // A code that is an error here and a warning there is shown as the error.
+    // A code that is an error in one place and a warning in another counts as the error.
     let holds = found.errors == expected && given == example.wrong;
     (!holds).then(|| format!("the {kind} example gives {found:?}"))
 }
@@ -35,7 +36,8 @@ fn every_example_does_what_its_page_says() {
     expect_none(&failing);
 }
 
-/// The numbers behind `error(`, `warning(` and functions that take a code, `..._as(`, in a source text without its tests.
+/// Collects the numbers after `error(`, `warning(` and functions that take a code, `..._as(`, in a source
+/// text without its tests.
 fn numbers(text: &str) -> BTreeSet<DiagnosticCode> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let number = |rest: &str| -> Option<DiagnosticCode> {
@@ -54,7 +56,7 @@ fn used(folder: &Path, codes: &mut BTreeSet<DiagnosticCode>) {
         let path = entry.expect("readable").path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.ends_with("src/object") {
-            // Objects are read for the host, too: their errors are no diagnostics.
+            // The host also reads objects: errors of that reader are no diagnostics.
             continue;
         }
         if path.is_dir() {

@@ -1,4 +1,5 @@
-//! The compiler as a library and as the command `ks`. Tests named `root_` need root: they load what the compiler makes.
+//! The compiler as a library and as the command `ks`. Tests named `root_` need root: they load compiled
+//! programs.
 //!
 //! Scripts that are cases by themselves are in the suite `cases`.
 

@@ -1,9 +1,9 @@
-//! How `ks check` and `ks build` show what they found.
+//! Output format of `ks check` and `ks build`.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A script in a folder of its own, gone at the end.
+/// A script in a temporary folder, which is removed at the end.
 struct Script {
     folder: PathBuf,
 }
@@ -30,7 +30,7 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // A folder that stays behind harms nobody.
+        // A folder that is left in the temporary directory does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! The command starts without a dynamic linker, as `build/link.rs` has it linked.
+//! The command starts without a dynamic linker, as `build/link.rs` links it.
 
 use object::Endianness;
 use object::elf::{ET_EXEC, FileHeader64, PT_DYNAMIC, PT_INTERP, PT_LOAD};

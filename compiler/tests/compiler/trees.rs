@@ -4,14 +4,14 @@ use ks_compiler::diag::Severity;
 use ks_compiler::pipeline::{self, CHECKED, Options, Parsed};
 use ks_compiler::{ast, hir};
 
-/// One of each kind of node.
+/// A script with one node of each kind.
 const SCRIPT: &str = include_str!("scripts/trees.ks");
 
 fn parsed(script: &str) -> Parsed {
     pipeline::parse("trees.ks", script.as_bytes(), Options::new("trees")).expect("a script is short")
 }
 
-/// The typed tree, as it was checked and after each rewrite.
+/// Prints the typed tree, as it was checked and after each rewrite.
 fn typed(script: &str) -> Vec<(&'static str, String)> {
     let mut seen = Vec::new();
     let checked = parsed(script).check_watched(&mut |name, tree| seen.push((name, hir::print::hir(tree))));
@@ -34,7 +34,7 @@ fn the_typed_tree_is_printed_as_a_script_with_types() {
     insta::assert_snapshot!("rewritten", last.1);
 }
 
-/// A rewrite is seen by its name, and changes what it is named after.
+/// Each rewrite appears under its name, and changes the construct that it is named after.
 #[test]
 fn each_rewrite_is_seen_by_its_name() {
     let seen = typed(SCRIPT);
@@ -49,7 +49,7 @@ fn each_rewrite_is_seen_by_its_name() {
     assert!(with.contains("show_counter(faults, "), "{with}");
 }
 
-/// A line for each statement, whatever the tree needs for it.
+/// One line for each statement, whatever nodes the tree needs for it.
 #[test]
 fn trees_are_about_as_long_as_their_script() {
     let lines = SCRIPT.lines().count();

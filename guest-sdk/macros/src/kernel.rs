@@ -5,7 +5,8 @@
 //!                              \-> typed tree and split -> items -> Rust
 //! ```
 //!
-//! The kernel half depends on the script, and on the BTF file if one is named; never on the machine that builds.
+//! The kernel half depends on the script, and on the BTF file if one is named; never on the machine that
+//! builds.
 
 mod items;
 mod names;
@@ -27,7 +28,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, LitStr, Result, Token, parse2};
 
-/// `"probe.ks"`, or `"probe.ks", btf = "vmlinux.btf"`.
+/// Arguments of the macro: `"probe.ks"`, or `"probe.ks", btf = "vmlinux.btf"`.
 struct Arguments {
     script: LitStr,
     btf: Option<LitStr>,
@@ -53,7 +54,8 @@ impl Parse for Arguments {
     }
 }
 
-/// What stands for the macro. Paths are relative to `folder`; `name` is that of the object, and the folder of its pins.
+/// Expands the macro. Paths are relative to `folder`; `name` is that of the object, and of the folder of its
+/// pins.
 pub(crate) fn expand(arguments: TokenStream, folder: &Path, name: &str) -> Result<TokenStream> {
     let Arguments { script, btf } = parse2(arguments)?;
     let path = folder.join(script.value());
@@ -93,12 +95,12 @@ fn read(path: &Path, named: &LitStr) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(named.span(), format!("cannot read {}: {error}", path.display())))
 }
 
-/// The modules and headers that the script reads; those that come with the compiler are no files.
+/// Returns the files of the modules and headers that the script reads; bundled ones are not files.
 fn others(checked: &Checked) -> impl Iterator<Item = PathBuf> {
     checked.sources.files().skip(1).map(|file| PathBuf::from(file.name())).filter(|file| file.is_file())
 }
 
-/// An error for each of the script's, with its place in the script.
+/// Returns one error for each of the script's errors, with its source location in the script.
 fn errors(diagnostics: &Diagnostics, sources: &SourceMap, span: Span) -> Error {
     let mut all =
         diagnostics.sorted().into_iter().filter(|one| one.severity == Severity::Error).map(|one| {
@@ -111,13 +113,13 @@ fn errors(diagnostics: &Diagnostics, sources: &SourceMap, span: Span) -> Error {
     })
 }
 
-/// What makes cargo build the plugin again when one of these files changes.
+/// Makes cargo rebuild the plugin when one of these files changes.
 fn tracking(files: &[PathBuf]) -> TokenStream {
     let paths = files.iter().filter_map(|file| Some(file.canonicalize().ok()?.to_str()?.to_owned()));
     quote!(#(const _: &[u8] = ::core::include_bytes!(#paths);)*)
 }
 
-/// The objects, in the section of the plugin file that the host takes them from.
+/// Puts the objects into the section of the plugin file that the host reads.
 fn objects(half: &KernelHalf, plugin: &str) -> TokenStream {
     let each = half.objects.iter().chain(&half.older).map(|(arch, object): &(Arch, Object)| {
         let arch = match arch {

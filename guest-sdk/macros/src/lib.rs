@@ -7,22 +7,22 @@ mod plain;
 
 use proc_macro::TokenStream;
 
-/// The function with which the plugin starts: `#[ks_guest::main] fn main()`.
+/// Marks the function with which the plugin starts: `#[ks_guest::main] fn main()`.
 ///
-/// It takes no parameters, and returns what implements `ks_guest::Termination`: nothing, an exit code, or a `Result`
-/// whose error is shown on standard error and ends the plugin with code 1.
+/// It takes no parameters, and its result implements `ks_guest::Termination`: nothing, an exit code, or a
+/// `Result` whose error is shown on standard error and ends the plugin with code 1.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
     main_fn::expand(arguments.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// A struct of plain data, for keys, values, records and variables: `#[derive(Plain)]`.
+/// Derives the layout of a struct of plain data, for keys, values, records and variables: `#[derive(Plain)]`.
 ///
-/// Its fields are laid out as C lays them out, in the order in which they stand; padding is written as zeros. The type of
-/// each is plain data, too: integers, `bool`, arrays and structs of them.
+/// Its fields have C's layout, in the order of declaration; padding is written as zeros. The type of each
+/// field is plain data, too: integers, `bool`, arrays and structs of them.
 ///
-/// What the object calls the struct matters only for records of ring buffers (`ks_guest::Ring::open`). It may be said:
-/// `#[plain(name = "opened_t")]`.
+/// The name of the struct in the object matters only for records of ring buffers (`ks_guest::Ring::open`). It
+/// can be set: `#[plain(name = "opened_t")]`.
 #[proc_macro_derive(Plain, attributes(plain))]
 pub fn plain(item: TokenStream) -> TokenStream {
     plain::expand(item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
@@ -30,9 +30,9 @@ pub fn plain(item: TokenStream) -> TokenStream {
 
 /// Compiles a kernel half in KernelScript with the plugin: `ks_guest::kernel!("probe.ks");`.
 ///
-/// The object goes into the plugin file. For each program, map, ring buffer, variable and config block that its programs use there is
-/// a function of its name that opens it with its types, and for each struct and enum of those a type with the layout of
-/// the kernel half:
+/// The object becomes part of the plugin file. The macro generates a function for each program, map, ring
+/// buffer, variable and config block that its programs use, which opens it with its types. It generates a
+/// type with the kernel half's layout for each struct and enum in them:
 ///
 /// ```text
 /// var counts : hash<u32, Count>(1024)      probe::counts() -> Result<Map<u32, Count>>
@@ -46,7 +46,8 @@ pub fn plain(item: TokenStream) -> TokenStream {
 /// str(16), *T                              [u8; 16], u64
 /// ```
 ///
-/// Where the plugin is built for its tests there is also `declare`, which gives a `ks_guest::testing::Host` all of it.
+/// In a build for unit tests there is also `declare`, which declares all of it to a
+/// `ks_guest::testing::Host`.
 ///
 /// ```ignore
 /// mod probe {
@@ -56,21 +57,22 @@ pub fn plain(item: TokenStream) -> TokenStream {
 /// probe::counts()?.insert(&7, &probe::Count { hits: 0 })?;
 /// ```
 ///
-/// Config blocks have their defaults, or what `ks-host --config net.step=2` says, before one of these functions loads a
-/// program.
+/// Before one of these functions loads a program, config blocks get their defaults, or the values of `ks-host
+/// --config net.step=2`.
 ///
-/// The path is relative to the file in which this stands. When the script or a file that it names changes, the plugin
-/// is built anew. `main` and the other functions of the userspace half are left out. A plugin has one kernel half.
+/// The path is relative to the source file of the call. The plugin is rebuilt when the script or a file that
+/// it names changes. `main` and the other functions of the userspace half are omitted. A plugin has one
+/// kernel half.
 ///
-/// The kernel's structs are as the bundled layouts say, or as a BTF file does:
-/// `ks_guest::kernel!("probe.ks", btf = "vmlinux.btf")`. The kernel of the machine that builds is never asked.
+/// The layouts of the kernel's structs are the bundled ones, or those of a BTF file:
+/// `ks_guest::kernel!("probe.ks", btf = "vmlinux.btf")`. The kernel of the machine that builds is never used.
 ///
 /// # Errors
-/// What is wrong with the script is an error when the plugin is compiled, with its place in the script.
+/// Errors of the script are errors of the plugin's compilation, with their source locations in the script.
 #[cfg(feature = "kernel")]
 #[proc_macro]
 pub fn kernel(arguments: TokenStream) -> TokenStream {
-    // An editor that expands the macro on its own may not say which file it is in.
+    // An editor that expands the macro by itself may not report the source file.
     let file = proc_macro::Span::call_site().local_file().unwrap_or_default();
     let folder = file.parent().unwrap_or(std::path::Path::new(""));
     let plugin = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "plugin".to_owned());

@@ -1,4 +1,4 @@
-//! `#[ks_guest::main]`.
+//! Expansion of `#[ks_guest::main]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,4 +1,4 @@
-//! `#[derive(Plain)]`: bytes to fields and back, without a byte of unsafe code.
+//! `#[derive(Plain)]`: converts fields to bytes and back without unsafe code.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -74,12 +74,12 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     })
 }
 
-/// A name as it stands in the source, a raw identifier without its mark.
+/// Returns a name as in the source, a raw identifier without `r#`.
 fn spelled(name: &Ident) -> String {
     name.to_string().trim_start_matches("r#").to_owned()
 }
 
-/// What `#[plain(name = "..")]` says.
+/// Parses `#[plain(name = "..")]`.
 fn object_name(attributes: &[Attribute]) -> Result<Option<LitStr>> {
     let mut found = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("plain")) {

@@ -1,8 +1,8 @@
-//! The accesses to shared memory, which `ks share` puts in the place of these functions and of the calls to them: the names
-//! are those of `ks_wit::shared`.
+//! Accesses to shared memory, as placeholders: `ks share` replaces these functions and their calls by atomic
+//! instructions. Their names are those of `ks_wit::shared`.
 //!
-//! A compiler that saw what they do before would draw conclusions: so they do nothing that it could know of, each another
-//! thing, and what still comes to be called ends the plugin, because a wrong value would be worse.
+//! A compiler that could analyse the bodies would draw conclusions from them. So each body is opaque and
+//! different, and a call that was not replaced ends the plugin, because a wrong value would be worse.
 #![allow(unsafe_code, reason = "names of exports, which nobody else has")]
 
 use core::hint::black_box;
@@ -28,16 +28,16 @@ fn not_there() -> ! {
 macro_rules! accesses {
     ($($load:ident $store:ident: $ty:ty, $width:literal, $load_name:literal, $store_name:literal;)*) => {
         $(
-            /// One atomic load, extended with zeros.
-            // SAFETY: a name that nobody else has.
+            /// Loads atomically, extended with zeros.
+            // SAFETY: the name is unique to this export.
             #[cfg_attr(target_family = "wasm", unsafe(export_name = $load_name))]
             #[inline(never)]
             pub(super) extern "C" fn $load(at: u32) -> $ty {
                 load($width, at) as $ty
             }
 
-            /// One atomic store of the low bits.
-            // SAFETY: a name that nobody else has.
+            /// Stores the low bits atomically.
+            // SAFETY: the name is unique to this export.
             #[cfg_attr(target_family = "wasm", unsafe(export_name = $store_name))]
             #[inline(never)]
             pub(super) extern "C" fn $store(at: u32, value: $ty) {

@@ -5,9 +5,10 @@
 //! a larger one:                   | 2 | 4 | 8 | 8 | .. | 4 | 2 | 1 |   each at a multiple of its width
 //! ```
 //!
-//! The kernel half and other plugins write this memory at any time. So it is only touched by atomic accesses, of which
-//! each number in a value is read or written by one; a larger value may be a mixture. What lies here stays until the plugin
-//! ends, also when its map or variable is dropped. What does not is read and written by host calls, which mean the same.
+//! The kernel half and other plugins write this memory at any time. So it is accessed only atomically, and
+//! each number in a value is read or written by one access; a larger value may be a mixture. A mapping stays
+//! until the plugin ends, even if its map or variable is dropped. Everything that is not mapped is read and
+//! written by host calls, with the same results.
 
 mod access;
 
@@ -17,18 +18,18 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::plain::Plain;
 
-/// Whether the plugin's object is loaded: variables have no place before.
+/// Whether the plugin's object is loaded: variables have no address before.
 static LOADED: AtomicBool = AtomicBool::new(false);
 
-/// Values of so many bytes need no allocation.
+/// Values up to this size in bytes need no allocation.
 const SMALL: usize = 64;
 
-/// Tells that the plugin's object is loaded now.
+/// Marks the plugin's object as loaded.
 pub(crate) fn loaded() {
     LOADED.store(true, Ordering::Relaxed);
 }
 
-/// The place of a variable of the type `T`, which is asked for once the object is loaded.
+/// The address of a variable of the type `T`, which is requested once the object is loaded.
 #[derive(Debug)]
 pub(crate) struct VariableAddress {
     at: Cell<Option<u32>>,
@@ -36,12 +37,12 @@ pub(crate) struct VariableAddress {
 }
 
 impl VariableAddress {
-    /// A place that nobody has asked for.
+    /// Creates an address that was not requested yet.
     pub(crate) fn new() -> VariableAddress {
         VariableAddress { at: Cell::new(None), asked: Cell::new(false) }
     }
 
-    /// Where it lies: `share` is asked once, and tells a place, which must fit a `T`.
+    /// Returns the address; calls `share` once for it, and rejects an address that is not aligned for a `T`.
     pub(crate) fn find<T: Plain>(&self, share: impl FnOnce() -> Option<u32>) -> Option<u32> {
         if !self.asked.get() && LOADED.load(Ordering::Relaxed) {
             self.asked.set(true);
@@ -51,7 +52,7 @@ impl VariableAddress {
     }
 }
 
-/// What the place of a `T` must be a multiple of.
+/// Alignment of a `T` in shared memory.
 const fn align<T: Plain>() -> u32 {
     match T::SIZE {
         1 | 2 | 4 | 8 => T::SIZE as u32,
@@ -59,21 +60,21 @@ const fn align<T: Plain>() -> u32 {
     }
 }
 
-/// The elements of an array.
+/// The mapped elements of an array.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elements {
-    /// Where the first one lies, a multiple of 8.
+    /// Address of the first element, a multiple of 8.
     start: u32,
     len: u32,
 }
 
 impl Elements {
-    /// Those of an array of so many from this place on.
+    /// Describes an array of `len` elements that starts at this address.
     pub(crate) fn new(start: u32, len: u32) -> Elements {
         Elements { start, len }
     }
 
-    /// Where the element of this index lies; none beyond the end.
+    /// Returns the address of the element with this index; none beyond the end.
     #[inline]
     pub(crate) fn at<T: Plain>(self, index: u32) -> Option<u32> {
         // Source: kernel/bpf/arraymap.c, `array_map_alloc` (v6.12): elements are rounded up to 8 bytes.
@@ -83,7 +84,7 @@ impl Elements {
     }
 }
 
-/// The value at a place.
+/// Reads the value at an address.
 #[inline]
 pub(crate) fn read<T: Plain>(at: u32) -> T {
     match T::SIZE {
@@ -95,7 +96,7 @@ pub(crate) fn read<T: Plain>(at: u32) -> T {
     }
 }
 
-/// Out of the way of what is read by one access.
+/// Not inlined, to keep the path of a single access short.
 #[inline(never)]
 fn read_parts<T: Plain>(at: u32) -> T {
     match T::SIZE {
@@ -114,7 +115,7 @@ fn copy<T: Plain>(at: u32, bytes: &mut [u8]) -> T {
     T::from_bytes(bytes)
 }
 
-/// Stores a value at a place.
+/// Stores a value at an address.
 #[inline]
 pub(crate) fn write<T: Plain>(at: u32, value: &T) {
     let mut bytes = [0; 8];
@@ -131,7 +132,7 @@ pub(crate) fn write<T: Plain>(at: u32, value: &T) {
     }
 }
 
-/// Out of the way of what is stored by one access.
+/// Not inlined, to keep the path of a single access short.
 #[inline(never)]
 fn write_parts<T: Plain>(at: u32, value: &T) {
     match T::SIZE {
@@ -150,8 +151,8 @@ fn put<T: Plain>(at: u32, value: &T, bytes: &mut [u8]) {
     });
 }
 
-/// Cuts bytes from a place on into the widest parts that one access each reaches, the first ones up to the next multiple
-/// of 8: so a number that lies at a multiple of its own width is whole in one of them.
+/// Splits bytes at an address into the widest parts that one aligned access each covers, the first ones up to
+/// the next multiple of 8: so a number that is aligned to its own width is covered by one access.
 fn for_each_width(at: u32, bytes: &mut [u8], mut act: impl FnMut(u32, &mut [u8])) {
     let (mut at, mut rest) = (at, bytes);
     while !rest.is_empty() {
@@ -198,7 +199,7 @@ mod tests {
         loaded();
         assert_eq!(address.find::<u32>(|| Some(65540)), Some(65540));
         assert_eq!(address.find::<u32>(|| None), Some(65540));
-        // What lies where no access of its width reaches is called for.
+        // An address that is not aligned for its width is rejected, and host calls are used.
         assert_eq!(VariableAddress::new().find::<u64>(|| Some(65540)), None);
         assert_eq!(VariableAddress::new().find::<[u32; 3]>(|| Some(65540)), Some(65540));
     }

@@ -1,7 +1,7 @@
-//! Unit tests of plugins without a kernel: a host that says what a test tells it to say.
+//! Unit tests of plugins without a kernel, on an emulated host that answers as the test defines.
 //!
-//! Where a plugin is not built for Wasm, the calls of this crate reach the [`Host`] of the thread. So `cargo test` runs
-//! a plugin's functions as they are, `main` included:
+//! Where a plugin is not built for Wasm, the calls of this crate reach the [`Host`] of the thread. So `cargo
+//! test` runs a plugin's functions unchanged, `main` included:
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,9 +24,9 @@
 //! assert_eq!(host.output(), "3 faults\n8 faults\n");
 //! ```
 //!
-//! Time is the host's: a sleep takes none, and moves the clock. Maps, rings and variables are opened by the test as the
-//! plugin opens them; [`kernel!`](crate::kernel!) makes a function `declare` that gives a host all that the kernel half
-//! has. What is not here: the kernel. No program runs, and nothing is counted.
+//! Time is simulated: a sleep takes no time, and advances the clock. The test opens maps, rings and variables
+//! as the plugin does; [`kernel!`](crate::kernel!) generates a function `declare` that declares the whole
+//! kernel half to a host. There is no kernel: no program runs, and nothing is counted.
 
 mod readings;
 mod state;
@@ -48,10 +48,10 @@ use crate::perf::Reading;
 use crate::plain::Plain;
 use crate::termination::Termination;
 
-/// The host of one test: of this thread, until it is dropped.
+/// The emulated host of one test: active on this thread until it is dropped.
 #[derive(Debug)]
 pub struct Host {
-    // It belongs to the thread that made it.
+    // The host belongs to the thread that created it.
     thread: PhantomData<*const ()>,
 }
 
@@ -62,17 +62,18 @@ impl Default for Host {
 }
 
 impl Host {
-    /// A host with 4 CPUs at time 0, which asks the plugin to stop after a minute and knows no event, map or program.
+    /// Creates a host with 4 CPUs at time 0, which asks the plugin to stop after a minute and knows no event,
+    /// map or program.
     ///
     /// # Panics
-    /// If the thread has one.
+    /// If the thread has a host already.
     pub fn new() -> Host {
         state::install(State::new());
         Host { thread: PhantomData }
     }
 
-    /// Runs a function as the host runs `main`, and gives the exit code of the plugin: also if it calls
-    /// [`args::exit`](crate::args::exit).
+    /// Runs a function as the host runs `main`, and returns the plugin's exit code, even if the function
+    /// calls [`args::exit`](crate::args::exit).
     ///
     /// # Panics
     /// If the function does.
@@ -87,37 +88,38 @@ impl Host {
         }
     }
 
-    /// The words behind `--` on the command line.
+    /// Sets the arguments that follow `--` on the command line.
     pub fn args(&self, arguments: &[&str]) {
         with(|state| state.arguments = arguments.iter().map(ToString::to_string).collect());
     }
 
-    /// When the host asks the plugin to stop, from now: then, not later, a wait ends with
+    /// Sets the time, from now, after which the host asks the plugin to stop: a wait then ends with
     /// [`Interrupted`](ErrorKind::Interrupted).
     pub fn stop_after(&self, time: Duration) {
         with(|state| state.stop = state.now + nanos(time));
     }
 
-    /// How many CPUs there are. For maps that are declared after it.
+    /// Sets the number of CPUs, for maps that are declared later.
     pub fn cpus(&self, count: u32) {
         with(|state| state.cpus = count);
     }
 
-    /// A process that [`system`](crate::system) finds.
+    /// Adds a process that [`system`](crate::system) finds.
     pub fn process(&self, pid: i32, command: &str) {
         with(|state| state.processes.insert(pid, command.to_string()));
     }
 
-    /// What [`symbols`](crate::symbols) call an address, of the kernel and of every process.
+    /// Sets the name that [`symbols`](crate::symbols) returns for an address, of the kernel and of every
+    /// process.
     pub fn symbol(&self, address: u64, name: &str) {
         with(|state| state.symbols.insert(address, name.to_string()));
     }
 
-    /// An event, and what its reads give: one count after the other, then the last one again. It was on a counter all
-    /// the time. Every attachment of it begins with the first.
+    /// Declares an event, and the counts that its reads return: one after the other, then the last one
+    /// repeatedly. It is on a counter all the time. Every attachment starts with the first count.
     ///
-    /// The name is that of [`Event::named`](crate::Event::named) in either spelling, or what another function of
-    /// [`Event`](crate::Event) was given: `sched/sched_switch`.
+    /// The name is that of [`Event::named`](crate::Event::named) in either spelling, or the argument of
+    /// another function of [`Event`](crate::Event): `sched/sched_switch`.
     ///
     /// # Panics
     /// If there is no count.
@@ -126,7 +128,7 @@ impl Host {
         self.script(event, counts);
     }
 
-    /// The same with whole readings: of [`counted`], [`multiplexed`] and [`never_ran`].
+    /// Declares an event with whole readings: results of [`counted`], [`multiplexed`] and [`never_ran`].
     ///
     /// # Panics
     /// If there is no reading.
@@ -140,23 +142,25 @@ impl Host {
         with(|state| state.events.insert(state::spelling(event), reads));
     }
 
-    /// From now on an event cannot be opened, or a program, map, ring buffer or variable: for this reason.
+    /// Makes every later opening of an event, program, map, ring buffer or variable of this name fail for
+    /// this reason.
     pub fn refuse(&self, name: &str, kind: ErrorKind, message: &str) {
         let refusal = Refusal { kind, message: message.to_string() };
         with(|state| state.refused.insert(state::spelling(name), refusal));
     }
 
-    /// A program of the plugin's object.
+    /// Declares a program of the plugin's object.
     pub fn program(&self, name: &str) {
         with(|state| state.programs.insert(name.to_string()));
     }
 
-    /// What programs are attached to now, in the order of attaching: program and target, or program and event.
+    /// Returns the current attachments of programs, in order of attaching: program and target, or program and
+    /// event.
     pub fn attached(&self) -> Vec<(String, String)> {
         with(|state| state.attached())
     }
 
-    /// A map with keys, of a hash kind.
+    /// Declares a hash map.
     pub fn map<K: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
         self.declare(
             name,
@@ -164,12 +168,12 @@ impl Host {
         );
     }
 
-    /// An array: every index is there, with zeros.
+    /// Declares an array: every index exists, with zeros.
     pub fn array<V: Plain>(&self, name: &str, len: u32) {
         self.declare(name, FakeMap::new(MapKind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
     }
 
-    /// A map of a hash kind with a value for each CPU.
+    /// Declares a hash map with a value for each CPU.
     pub fn per_cpu_map<K: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
         let cpus = with(|state| state.cpus);
         self.declare(
@@ -179,7 +183,7 @@ impl Host {
         );
     }
 
-    /// An array with a value for each CPU.
+    /// Declares an array with a value for each CPU.
     pub fn per_cpu_array<V: Plain>(&self, name: &str, len: u32) {
         let cpus = with(|state| state.cpus);
         self.declare(
@@ -188,17 +192,17 @@ impl Host {
         );
     }
 
-    /// A queue.
+    /// Declares a queue of the plugin's object.
     pub fn queue<V: Plain>(&self, name: &str, max_entries: u32) {
         self.declare(name, FakeMap::new(MapKind::Queue, None, layout::of::<V>(), max_entries));
     }
 
-    /// A stack.
+    /// Declares a stack of the plugin's object.
     pub fn stack<V: Plain>(&self, name: &str, max_entries: u32) {
         self.declare(name, FakeMap::new(MapKind::Stack, None, layout::of::<V>(), max_entries));
     }
 
-    /// A bloom filter, which never errs.
+    /// Declares a bloom filter, which has no false positives here.
     pub fn bloom<V: Plain>(&self, name: &str, max_entries: u32) {
         self.declare(name, FakeMap::new(MapKind::Bloom, None, layout::of::<V>(), max_entries));
     }
@@ -207,12 +211,12 @@ impl Host {
         with(|state| state.maps.insert(name.to_string(), map));
     }
 
-    /// A ring buffer of so many bytes.
+    /// Declares a ring buffer of this size in bytes.
     pub fn ring(&self, name: &str, bytes: u32) {
         with(|state| state.rings.insert(name.to_string(), FakeRing::new(bytes)));
     }
 
-    /// Puts a record into a ring buffer, now. One that finds no room is lost, and counted.
+    /// Puts a record into a ring buffer immediately. A record that does not fit is lost, and counted.
     ///
     /// # Panics
     /// If there is no such ring buffer.
@@ -220,10 +224,10 @@ impl Host {
         self.push_after(Duration::ZERO, ring, record);
     }
 
-    /// The same later: a poll that waits for records gets it then.
+    /// Puts a record into a ring buffer later: a poll that waits for records receives it then.
     ///
     /// # Panics
-    /// As [`Host::push`].
+    /// See [`Host::push`].
     pub fn push_after<T: Plain>(&self, time: Duration, ring: &str, record: &T) {
         with(|state| {
             let due = state.now + nanos(time);
@@ -234,12 +238,12 @@ impl Host {
         });
     }
 
-    /// A variable of the plugin's object, with its initial value.
+    /// Declares a variable of the plugin's object, with its initial value.
     pub fn global<T: Plain>(&self, name: &str, value: &T) {
         self.global_bytes::<T>(name, value.to_bytes());
     }
 
-    /// The same from the bytes of the object; those that are missing are zeros.
+    /// Declares a variable by the initial bytes in the object; missing bytes are zeros.
     #[doc(hidden)]
     pub fn global_with<T: Plain>(&self, name: &str, start: &[u8]) {
         let mut bytes = start.to_vec();
@@ -247,12 +251,12 @@ impl Host {
         self.global_bytes::<T>(name, bytes);
     }
 
-    /// A config block of the plugin's object, with its defaults.
+    /// Declares a config block of the plugin's object, with its defaults.
     pub fn config<T: Plain>(&self, name: &str, defaults: &T) {
         self.config_with::<T>(name, &defaults.to_bytes());
     }
 
-    /// The same from the bytes of the object.
+    /// Declares a config block by the default bytes in the object.
     #[doc(hidden)]
     pub fn config_with<T: Plain>(&self, name: &str, defaults: &[u8]) {
         let name = crate::config::map_name(name);
@@ -266,12 +270,12 @@ impl Host {
         with(|state| state.globals.insert(name.to_string(), global));
     }
 
-    /// What the plugin wrote to standard output so far.
+    /// Returns the plugin's standard output so far.
     pub fn output(&self) -> String {
         with(|state| state.output.clone())
     }
 
-    /// What the plugin wrote to standard error so far, without its name before each line.
+    /// Returns the plugin's standard error so far, without the name that prefixes each line.
     pub fn errors(&self) -> String {
         with(|state| state.errors.clone())
     }
@@ -284,6 +288,6 @@ impl Drop for Host {
 }
 
 fn nanos(time: Duration) -> u64 {
-    // Longer than the clock can run.
+    // Saturates beyond the range of the clock.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX >> 1)
 }

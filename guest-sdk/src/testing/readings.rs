@@ -1,20 +1,20 @@
-//! What a test scripts a counter to say.
+//! Readings that a test scripts for its counters.
 
 use core::time::Duration;
 
 use crate::perf::{Reading, State};
 
-/// One read of an event.
+/// The result of one read of an event.
 #[derive(Debug, Clone)]
 pub(super) enum Scripted {
-    /// So many events, on a counter since the event was opened.
+    /// A count of an event that was on a counter since it was opened.
     Count(u64),
-    /// All of it.
+    /// A whole reading, returned unchanged.
     Reading(Reading),
 }
 
 impl Scripted {
-    /// What is read so long after the opening.
+    /// Returns the reading at this time after the opening.
     pub(super) fn after(&self, time: Duration) -> Reading {
         match self {
             Scripted::Count(raw) => counted(*raw, time),
@@ -23,13 +23,13 @@ impl Scripted {
     }
 }
 
-/// A reading of an event that was on a counter all the time; idle if that is none.
+/// Creates a reading of an event that was on a counter all the time; the state is idle if the time is zero.
 pub fn counted(raw: u64, time: Duration) -> Reading {
     let state = if time.is_zero() { State::Idle } else { State::Counted };
     Reading { raw, scaled: Some(raw), time_enabled: time, time_running: time, state, partial: false }
 }
 
-/// A reading of an event that was on a counter for a part of the time: `scaled` is estimated from it.
+/// Creates a reading of an event that was on a counter for a part of the time: `scaled` is estimated.
 ///
 /// # Panics
 /// If it did not run, or longer than it was enabled.
@@ -41,7 +41,7 @@ pub fn multiplexed(raw: u64, enabled: Duration, running: Duration) -> Reading {
     Reading { raw, scaled, time_enabled: enabled, time_running: running, state, partial: false }
 }
 
-/// A reading of an event that was enabled for so long and never on a counter.
+/// Creates a reading of an event that was enabled for this time and never on a counter.
 pub fn never_ran(enabled: Duration) -> Reading {
     let state = State::NeverRan;
     Reading {

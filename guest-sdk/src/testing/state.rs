@@ -1,4 +1,4 @@
-//! What the host of a test knows, by thread.
+//! State of a test's host, one for each thread.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,10 +16,10 @@ std::thread_local! {
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// Unwinds a plugin that ends itself.
+/// Panic payload that unwinds a plugin that ends itself.
 pub(super) struct Exit(pub(super) u8);
 
-/// Gives the thread a host.
+/// Installs a host on this thread.
 pub(super) fn install(state: State) {
     STATE.with_borrow_mut(|own| {
         assert!(own.is_none(), "this thread has a test host: drop it before another is made");
@@ -27,12 +27,12 @@ pub(super) fn install(state: State) {
     });
 }
 
-/// Takes it away. What the plugin left open is gone with it.
+/// Removes the thread's host, with everything that the plugin left open.
 pub(super) fn remove() {
     STATE.with_borrow_mut(|own| *own = None);
 }
 
-/// Asks or changes the host of this thread.
+/// Calls `act` with the host of this thread.
 pub(super) fn with<T>(act: impl FnOnce(&mut State) -> T) -> T {
     STATE.with_borrow_mut(|own| {
         let state = own.as_mut();
@@ -40,24 +40,24 @@ pub(super) fn with<T>(act: impl FnOnce(&mut State) -> T) -> T {
     })
 }
 
-/// The same for what is dropped: after the host nothing is left to do.
+/// Calls `act` with the host, if there still is one: values may be dropped after it.
 pub(super) fn if_there(act: impl FnOnce(&mut State)) {
     STATE.with_borrow_mut(|own| own.as_mut().map(act));
 }
 
-/// One name for the two spellings of an event.
+/// Normalises the two spellings of an event.
 pub(super) fn spelling(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// Why something cannot be had.
+/// Why opening something fails.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
 }
 
-/// An event that the plugin opened.
+/// An event that the plugin has opened.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) event: String,
@@ -67,14 +67,14 @@ pub(super) struct Opened {
     pub(super) reads: usize,
 }
 
-/// A program that the plugin attached, or a struct that it registered.
+/// A program that the plugin has attached, or a struct that it has registered.
 #[derive(Debug)]
 pub(super) struct Linked {
     pub(super) program: String,
     pub(super) target: String,
 }
 
-/// All of it.
+/// The whole state of a host.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) now: u64,
@@ -121,13 +121,13 @@ impl State {
         }
     }
 
-    /// A number that was never given before.
+    /// Returns an id that was not used before.
     pub(super) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Whether something of this name may be opened.
+    /// Checks whether something of this name may be opened.
     pub(super) fn permit(&self, name: &str) -> Result<(), Error> {
         match self.refused.get(&spelling(name)) {
             Some(refusal) => Err(error(refusal.kind, refusal.message.clone())),
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// Moves the clock, at most to the time to stop.
+    /// Advances the clock, at most to the time to stop.
     pub(super) fn wait(&mut self, until: u64) -> Result<(), Error> {
         if until >= self.stop {
             self.now = self.stop.max(self.now);
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-/// A failure as the contract has it.
+/// Converts a failure to the contract's type.
 pub(super) fn error(kind: ErrorKind, message: String) -> Error {
     let kind = match kind {
         ErrorKind::NotPermitted => RawKind::NotPermitted,
@@ -185,13 +185,13 @@ pub(super) fn error(kind: ErrorKind, message: String) -> Error {
     Error { kind, errno: None, message }
 }
 
-/// What the test did not declare.
+/// Error for something that the test did not declare.
 pub(super) fn missing(what: &str, name: &str, call: &str) -> Error {
     let message = format!("no {what} named `{name}` on the test's host\n  do: `host.{call}`");
     error(ErrorKind::NotFound, message)
 }
 
-/// How a map keeps what is put in.
+/// How a map stores its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MapKind {
     Hash,
@@ -201,20 +201,20 @@ pub(super) enum MapKind {
     Bloom,
 }
 
-/// A map.
+/// An emulated map.
 #[derive(Debug)]
 pub(super) struct FakeMap {
     pub(super) kind: MapKind,
-    /// Of its keys; none if it has no keys.
+    /// Layout of keys; none if it has no keys.
     pub(super) key: Option<Layout>,
-    /// Of its values.
+    /// Layout of values.
     pub(super) value: Layout,
     pub(super) max_entries: u32,
-    /// Values at each key; none if there is one for all CPUs.
+    /// Number of values at each key; none if one value serves all CPUs.
     pub(super) per_cpu: Option<u32>,
-    /// Of maps with keys.
+    /// Entries of a map with keys.
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Of the others.
+    /// Values of a map without keys.
     pub(super) values: VecDeque<Vec<u8>>,
 }
 
@@ -229,7 +229,7 @@ impl FakeMap {
         FakeMap { per_cpu: Some(cpus), ..self }.filled()
     }
 
-    /// An array has all of its elements.
+    /// Fills an array with all of its elements.
     fn filled(mut self) -> FakeMap {
         if self.kind == MapKind::Array {
             let value = vec![0; self.slot_bytes()];
@@ -239,25 +239,25 @@ impl FakeMap {
         self
     }
 
-    /// Bytes of what is at one key.
+    /// Bytes of all values at one key.
     pub(super) fn slot_bytes(&self) -> usize {
         (self.value.size * self.per_cpu.unwrap_or(1)) as usize
     }
 }
 
-/// A variable.
+/// An emulated variable.
 #[derive(Debug)]
 pub(super) struct FakeGlobal {
     pub(super) layout: Layout,
     pub(super) bytes: Vec<u8>,
 }
 
-/// A ring buffer.
+/// An emulated ring buffer.
 #[derive(Debug)]
 pub(super) struct FakeRing {
     pub(super) bytes: u32,
     pub(super) lost: u64,
-    /// When they come, and what they are, in the order of coming.
+    /// Arrival time and contents of records, in order of arrival.
     pub(super) records: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -276,7 +276,7 @@ impl FakeRing {
         self.records.insert(at, (due, record));
     }
 
-    /// Bytes of the records that are there at a time.
+    /// Bytes of the records that have arrived at a time.
     pub(super) fn waiting(&self, now: u64) -> u64 {
         self.records.iter().take_while(|(due, _)| *due <= now).map(|(_, record)| room(record)).sum()
     }

@@ -1,4 +1,4 @@
-//! `kernel!` as a plugin's author uses it: the items that it makes of a script.
+//! `kernel!` as a plugin's author uses it: the items that it generates from a script.
 
 use ks_guest::testing::Host;
 use ks_guest::{Bloom, Config, Global, Map, PerCpuMap, Plain, Program, Queue, Result, Ring};

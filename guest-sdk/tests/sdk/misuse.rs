@@ -1,4 +1,4 @@
-//! What a plugin's author gets wrong does not compile, and the compiler says why.
+//! Misuse of the API does not compile, and the compiler's message explains why.
 
 use std::fs::DirEntry;
 use std::path::Path;
@@ -22,12 +22,12 @@ fn misuse_does_not_compile() {
     });
 }
 
-/// What rustc says of a program, without lines of the crate, which move.
+/// Returns rustc's message for a program, without line numbers of the crate, which change.
 fn refused(program: &Path) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let binary = std::env::current_exe().expect("a test knows its own path");
     let dependencies = binary.parent().expect("it lies in a folder");
-    // Older builds of the crate lie beside it.
+    // Older builds of the crate lie next to it.
     let entries =
         std::fs::read_dir(dependencies).expect("the folder is there").map(|entry| entry.expect("readable"));
     let builds = entries.filter(|entry| {
@@ -50,7 +50,7 @@ fn refused(program: &Path) -> String {
     let output = rustc.output().unwrap_or_else(|error| panic!("{rustc:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{}: {said}", program.display());
-    // As cargo called rustc for the crate.
+    // cargo passed rustc paths that are relative to the workspace.
     let without = |line: &str| match line.split_once("--> guest-sdk/") {
         Some((before, at)) => format!("{before}--> {}", at.split(':').next().unwrap_or_default()),
         None => line.to_owned(),

@@ -1,3 +1,3 @@
-//! The kernel half, beside its script.
+//! The kernel half, next to its script.
 
 ks_guest::kernel!("probe.ks");

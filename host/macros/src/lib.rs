@@ -1,11 +1,12 @@
-//! The macros of `ks-host`, for itself alone: `#[derive(Recorded)]`, which gives the types of the contract their form in
-//! a record of calls. `bindgen` puts it on every type that it makes of the WIT.
+//! The macros of `ks-host`, for internal use: `#[derive(Recorded)]`, which converts the types of the contract
+//! to and from their JSON form in a recording. `bindgen` puts it on every type that it generates from the
+//! WIT.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Result, Type, parse2};
 
-/// The form of a record or variant in a record of calls, with the names that the WIT has.
+/// Derives the JSON form of a record or variant in a recording, with the names of the WIT.
 #[proc_macro_derive(Recorded, attributes(component))]
 pub fn recorded(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
@@ -102,7 +103,7 @@ fn of_enum(cases: &[Case]) -> (TokenStream, TokenStream) {
     (write, read)
 }
 
-/// The name in the WIT: `#[component(name = "time-enabled")]`.
+/// Returns the name in the WIT: `#[component(name = "time-enabled")]`.
 fn wit_name(attrs: &[Attribute], ident: &Ident) -> Result<LitStr> {
     let mut name = None;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("component")) {

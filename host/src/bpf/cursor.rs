@@ -1,7 +1,7 @@
-//! Walks over the entries of a map, in batches where the kind has them.
+//! Map iteration, in batches if the kind of map supports them.
 //!
-//! A walk reads what is asked for, and a few KiB ahead where entries are small. What it keeps, and what a read takes
-//! meanwhile, is charged to the plugin ([`HostBytes`]).
+//! A cursor reads the requested entries, plus up to a few KiB ahead if entries are small. Its buffers, and
+//! the temporary memory of a read, are charged to the plugin ([`HostBytes`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,48 +12,49 @@ use super::error::BpfError;
 use super::map::Map;
 use crate::host_bytes::{Charge, HostBytes};
 
-/// As many entries are asked for at once as fit so many bytes, and one at least. A bucket of a hash must fit, or the kernel
-/// wants more room.
+/// Target size of a batch in bytes; a batch has at least one entry. If a bucket of a hash does not fit, the
+/// kernel returns ENOSPC and the batch grows.
 const BATCH_BYTES: usize = 32 << 10;
 
-/// Most entries of a batch. Guards against a map whose buckets are made to collide.
+/// Upper limit of entries in a batch. Guards against a map with deliberately colliding buckets.
 const MAX_BATCH: u32 = 1 << 20;
 
-/// Most keys that are listed of a kind without batches. Guards the host's time: in some of these kinds every number is a
-/// key.
+/// Upper limit of listed keys for kinds without batches. Guards the host's time: in some of these kinds every
+/// number is a key.
 const MAX_KEYS: usize = 1 << 20;
 
-/// What a listed key costs beside its bytes: two places in memory and one in a table.
+/// Overhead of a listed key in bytes, in addition to its content: the allocation and its slot in a
+/// collection.
 const KEY_BYTES: u64 = 48;
 
-/// A walk over the entries of a map.
+/// An iteration over the entries of a map.
 #[derive(Debug)]
 pub struct Cursor {
     map: Arc<Map>,
-    /// Whether entries have their values.
+    /// Whether entries include their values.
     values: bool,
     state: CursorState,
-    /// Entries that were read, one after the other.
+    /// Entries that were read ahead, concatenated.
     ready: Vec<u8>,
-    /// How much of `ready` was given out.
+    /// Bytes at the start of `ready` that were returned to the caller.
     given: usize,
     host_bytes: HostBytes,
-    /// For `ready`.
+    /// Charge for `ready`.
     charge: Charge,
 }
 
-/// How a walk goes on.
+/// How the iteration continues.
 #[derive(Debug)]
 enum CursorState {
-    /// With a batch from here.
+    /// With the batch at this position; none for the first batch.
     Batch(Option<Vec<u8>>),
-    /// With these keys, one by one: the kind has no batches.
+    /// With these keys, one by one: the kind has no batches. The charge is theirs.
     Keys(VecDeque<Vec<u8>>, Charge),
     End,
 }
 
 impl Cursor {
-    /// A walk that has not begun.
+    /// Starts an iteration. Reads nothing yet.
     ///
     /// # Errors
     /// [`BpfError::NoEntries`] for kinds without keys.
@@ -73,10 +74,11 @@ impl Cursor {
         })
     }
 
-    /// The next entries, key and value one after the other, as many as fit. Empty at the end.
+    /// Returns the next entries, key and value concatenated, as many as fit in `most` bytes. Empty at the
+    /// end.
     ///
     /// # Errors
-    /// [`BpfError::Size`] if not even one fits; [`BpfError::TooManyEntries`]; [`BpfError::HostBytes`];
+    /// [`BpfError::Size`] if not even one entry fits; [`BpfError::TooManyEntries`]; [`BpfError::HostBytes`];
     /// [`BpfError::Kernel`].
     pub fn next(&mut self, most: usize) -> Result<Vec<u8>, BpfError> {
         let room = most - most % self.entry_len();
@@ -85,10 +87,10 @@ impl Cursor {
         loop {
             let waiting = &self.ready[self.given..];
             let taken = waiting.len().min(room - entries.len());
-            // A vector that grows may have twice the room.
+            // A growing vector may have twice the capacity it needs.
             match charge.grow(2 * taken as u64) {
                 Ok(()) => {}
-                // What is left waits for the next call.
+                // The remaining entries wait for the next call.
                 Err(_) if !entries.is_empty() => return Ok(entries),
                 Err(full) => return Err(full.into()),
             }
@@ -109,28 +111,28 @@ impl Cursor {
                     self.free();
                     return Ok(entries);
                 }
-                // It would not be taken, either.
+                // There is no room for an entry anyway; report that instead.
                 Err(BpfError::HostBytes(_)) if room == 0 => return self.check_some(entries, most),
-                // The walk stays where it is, and says it when it is asked again.
+                // The iteration keeps its position; the next call reports the error.
                 Err(BpfError::HostBytes(_)) if !entries.is_empty() => return Ok(entries),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Keeps nothing that was read.
+    /// Frees the buffer of entries that were read ahead.
     fn free(&mut self) {
         self.ready = Vec::new();
         self.charge.shrink(u64::MAX);
     }
 
-    /// Bytes of an entry: every one of a walk has the same.
+    /// Returns the size of an entry in bytes, the same for all entries of the iteration.
     fn entry_len(&self) -> usize {
         let value = if self.values { self.map.looked_up_len() } else { 0 };
         self.map.shape().key_size as usize + value
     }
 
-    /// Reads more entries; false at the end.
+    /// Reads more entries into `ready`. False at the end.
     fn read_more(&mut self) -> Result<bool, BpfError> {
         match std::mem::replace(&mut self.state, CursorState::End) {
             CursorState::End => Ok(false),
@@ -163,7 +165,7 @@ impl Cursor {
         let fitting = u32::try_from(BATCH_BYTES / self.entry_len()).unwrap_or(MAX_BATCH);
         let mut most = self.map.at_once(fitting);
         loop {
-            // What the kernel fills, and what is made of it.
+            // Twice: the kernel's buffers, and the entries built from them.
             let read = match self.host_bytes.during_call(2 * self.map.batch_bytes(most)) {
                 Ok(read) => read,
                 Err(full) => {
@@ -179,7 +181,7 @@ impl Cursor {
                     return Ok(true);
                 }
                 Err(Errno::ENOSPC) if most < self.map.at_once(MAX_BATCH) => most = self.map.at_once(most * 4),
-                // ENOTSUPP has no name outside of the kernel.
+                // The kernel returns ENOTSUPP, which user space has no name for.
                 Err(errno) if from.is_none() && (errno == Errno::EINVAL || is_unsupported(errno)) => {
                     self.state = CursorState::Batch(None);
                     let (keys, charge) = self.keys()?;
@@ -191,13 +193,14 @@ impl Cursor {
         }
     }
 
-    /// All keys, each once: where a key was removed meanwhile the kernel starts again.
+    /// Returns all keys, each once. The kernel restarts from the first key if the last one was removed
+    /// meanwhile.
     fn keys(&self) -> Result<(VecDeque<Vec<u8>>, Charge), BpfError> {
         let mut charge = self.host_bytes.start();
         let mut seen = HashSet::new();
         let mut keys = VecDeque::new();
         let mut last: Option<Vec<u8>> = None;
-        // Twice as many steps as entries are enough unless somebody removes entries all the time.
+        // Twice the number of entries is enough unless another process keeps removing entries.
         for _ in 0..u64::from(self.map.shape().max_entries).saturating_mul(2).saturating_add(16) {
             match self.map.next_key(last.as_deref()) {
                 Ok(_) if keys.len() == MAX_KEYS => {
@@ -214,12 +217,12 @@ impl Cursor {
                 Err(errno) => return Err(self.map.refused("list", "bpf(BPF_MAP_GET_NEXT_KEY)", errno)),
             }
         }
-        // Those that were seen are not needed any more.
+        // `seen` is no longer needed; keep the charge for `keys` only.
         charge.set(keys.iter().map(|key| key_bytes(key)).sum())?;
         Ok((keys, charge))
     }
 
-    /// What was taken of entries that waited; an error if the first of them has no room.
+    /// Returns the entries if there are some, else the error that not even one fits.
     fn check_some(&self, entries: Vec<u8>, given: usize) -> Result<Vec<u8>, BpfError> {
         if !entries.is_empty() {
             return Ok(entries);
@@ -233,13 +236,13 @@ impl Cursor {
     }
 }
 
-/// What a listed key costs the host.
+/// Returns the cost of a listed key to the host in bytes.
 fn key_bytes(key: &[u8]) -> u64 {
     key.len() as u64 + KEY_BYTES
 }
 
 /// Source: include/linux/errno.h, `ENOTSUPP` 524.
 fn is_unsupported(errno: Errno) -> bool {
-    // nix has no name for it and takes it for unknown.
+    // `nix` does not know the number and returns `UnknownErrno`.
     matches!(errno, Errno::EOPNOTSUPP | Errno::UnknownErrno)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with BPF, as data. [`crate::explain::bpf`] has the words for a person.
+//! Errors of the BPF module, as data. [`crate::explain::bpf`] formats them as messages.
 
 use std::path::PathBuf;
 
@@ -10,84 +10,84 @@ use super::verifier_log::VerifierLog;
 use crate::host_bytes::Full;
 use crate::probed::ProbePointError;
 
-/// A failure of this module.
+/// An error of the BPF module.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BpfError {
     /// The plugin file has no BPF object for this machine.
     #[error("the plugin file holds no BPF object for this machine")]
     NoObject,
-    /// The object has no such program, map or variable.
+    /// The object has no program, map or variable of this name.
     #[error("the BPF object has no {what} `{name}`")]
     NotFound {
-        /// What was looked for: `program`, `map` or `variable`.
+        /// Kind of the missing object: `program`, `map` or `variable`.
         what: &'static str,
-        /// Its name.
+        /// The name that was not found.
         name: String,
-        /// The names that the object has.
+        /// All names of this kind in the object.
         known: Vec<String>,
     },
-    /// An object that is refused before libbpf or the kernel sees it.
+    /// An object that is rejected before libbpf or the kernel sees it; with the reason.
     #[error("the BPF object is refused: {0}")]
     Unsound(String),
-    /// The numbers of tasks in the PID namespace of this process cannot be had.
+    /// The task ids of this process's PID namespace cannot be determined; with the reason.
     #[error("this process runs in a PID namespace, whose numbers of tasks programs cannot read: {0}")]
     PidNamespace(String),
-    /// What libbpf would load is not what the policy judged.
+    /// The object prepared by libbpf differs from the one the policy judged; with the difference.
     #[error("what is about to be loaded is not what was judged: {0}")]
     LastLook(String),
-    /// libbpf or the kernel did not take the object.
+    /// libbpf or the kernel rejected the object.
     #[error("the BPF object cannot be loaded: {}", .0.errno)]
     Load(Box<LoadError>),
     /// A program of a kind that this host does not attach.
     #[error("`{program}` is a {kind} program, which this host does not attach")]
     UnsupportedKind {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Its kind.
+        /// Kind of the program.
         kind: ProgramKind,
     },
     /// A perf_event program is attached by opening an event with it.
     #[error("`{program}` is a perf_event program: it is attached by opening an event with it")]
     NeedsEvent {
-        /// The program.
+        /// Name of the program.
         program: String,
     },
     /// A program of another kind cannot run on the overflow of an event.
     #[error("`{program}` is a {kind} program: only a perf_event program runs on an event's overflow")]
     NotForEvents {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Its kind.
+        /// Kind of the program, other than perf_event.
         kind: ProgramKind,
     },
-    /// Flags that are no mode of xdp.
+    /// Flags that denote no xdp mode.
     #[error(
         "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) are known"
     )]
     Mode {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// What was passed.
+        /// The flags that were passed.
         flags: u32,
     },
-    /// A target that cannot be one.
+    /// A target that does not exist or suit the program.
     #[error("`{target}` is no target for `{program}`: {expected}")]
     Target {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// What was passed.
+        /// The target that was passed.
         target: String,
-        /// What a target of its kind looks like.
+        /// Description of a valid target for this kind of program.
         expected: &'static str,
     },
-    /// A place in a file that is not probed.
+    /// An instruction of a file that cannot be probed.
     #[error("cannot put a probe at `{attach_point}`: program `{program}`\n  because: {error}")]
     ProbeAttachPoint {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// As its section has it.
+        /// The attach point as written in the program's section.
         attach_point: String,
-        /// Why.
+        /// Why it is not probed.
         error: ProbePointError,
     },
     /// tracefs is not mounted.
@@ -96,17 +96,17 @@ pub enum BpfError {
     /// This user may not read tracefs.
     #[error("cannot find the tracepoint `{target}` for program `{program}`: this user may not read tracefs")]
     TracefsClosed {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// `category/event`.
+        /// The tracepoint as `category/event`.
         target: String,
     },
-    /// The program is attached there already.
+    /// The program is already attached to this target.
     #[error("`{program}` is already attached to `{target}`")]
     AlreadyAttached {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// The target.
+        /// The target, as in the list of attachments.
         target: String,
     },
     /// A packet for a test run that is too short or too long.
@@ -116,135 +116,136 @@ pub enum BpfError {
         super::test_run::MAX_PACKET_BYTES
     )]
     PacketSize {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// The size that was asked for.
+        /// The requested size in bytes.
         size: u32,
     },
-    /// Bytes of another size than the map or variable has.
+    /// Data of a different size than the map or variable has.
     #[error("{what} of `{name}` has {expected} bytes, not {given}")]
     Size {
-        /// For example `a key`.
+        /// The data of the wrong size, for example `a key`.
         what: &'static str,
-        /// The map or variable.
+        /// Name of the map or variable.
         name: String,
-        /// The right size.
+        /// The required size in bytes.
         expected: usize,
-        /// What was passed.
+        /// The passed size in bytes.
         given: usize,
     },
-    /// A pin that is not what the script declares.
+    /// A pin that differs from the script's declaration.
     #[error("{what} has another shape ({differences}): {}", path.display())]
     PinShape {
-        /// For example `pinned map m`.
+        /// The pinned object, for example `pinned map m`.
         what: String,
-        /// The pin.
+        /// Path of the pin in the BPF file system.
         path: PathBuf,
-        /// In what they differ, from what is there to what is declared: `key 4→8`.
+        /// The differences, pinned to declared: `key 4→8`.
         differences: String,
     },
-    /// There is no BPF file system, so nothing can be pinned.
+    /// The BPF file system is not mounted, so nothing can be pinned.
     #[error("the BPF file system is not mounted at /sys/fs/bpf, so nothing can be pinned")]
     NoBpffs,
     /// A kind of map whose entries cannot be listed.
     #[error("the entries of `{name}` cannot be listed: it has no keys")]
     NoEntries {
-        /// The map.
+        /// Name of the map.
         name: String,
     },
-    /// More entries than are listed one by one.
+    /// A map without batches that has too many entries to list.
     #[error("`{name}` has more than {most} entries, and its kind has no way to list them in parts")]
     TooManyEntries {
-        /// The map.
+        /// Name of the map.
         name: String,
-        /// How many are listed.
+        /// Upper limit of listed entries.
         most: usize,
     },
-    /// What was asked for would make the host keep too much.
+    /// The request would exceed the memory that the host keeps for the plugin.
     #[error(transparent)]
     HostBytes(#[from] Full),
-    /// A kind of map whose entries are descriptors of the host.
+    /// A kind of map whose entries are file descriptors of the host.
     #[error("`{name}` holds descriptors: it is for programs and the host")]
     OfDescriptors {
-        /// The map.
+        /// Name of the map.
         name: String,
     },
-    /// A map that is no array of events.
+    /// A map that is no perf event array.
     #[error("`{name}` is no array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
     NotOfEvents {
-        /// The map.
+        /// Name of the map.
         name: String,
     },
-    /// Bytes that were put back to a ring buffer and are no records of its last batch.
+    /// Data put back into a ring buffer that is not from its last batch.
     #[error("these are no records of the last batch")]
     Batch,
-    /// A write to a constant that programs have already been verified with.
+    /// A write to a constant after the programs have been verified with it.
     #[error("`{name}` is a constant: it can be written before the object is loaded only")]
     Constant {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
-    /// libbpf holds no memory for the variable's section.
+    /// The variable's section has no memory in libbpf.
     #[error("`{name}` cannot be reached: this kernel does not map `{section}`")]
     NotMapped {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// Its section.
+        /// Section of the variable.
         section: String,
     },
-    /// An interface takes one xdp program only, and has one.
+    /// An interface that already has an xdp program and takes only one.
     #[error("cannot {tried}: {call}: {errno}")]
     Occupied {
-        /// What was tried, after "cannot".
+        /// The failed action, to follow "cannot".
         tried: String,
-        /// The call that failed.
+        /// The system call that failed.
         call: &'static str,
-        /// What the kernel said.
+        /// The errno of that call.
         errno: Errno,
-        /// The interface, as it was named.
+        /// The interface as the caller named it.
         interface: String,
-        /// The program that is there.
+        /// The program that holds the interface.
         occupant: Box<Occupant>,
     },
-    /// Any other refusal of the kernel.
+    /// Any other error of the kernel.
     #[error("cannot {tried}: {call}: {errno}")]
     Kernel {
-        /// What was tried, after "cannot".
+        /// The failed action, to follow "cannot".
         tried: String,
-        /// The call that failed, for example `bpf(BPF_LINK_CREATE)`.
+        /// The system call that failed, for example `bpf(BPF_LINK_CREATE)`.
         call: &'static str,
-        /// What the kernel said.
+        /// The errno of that call.
         errno: Errno,
     },
 }
 
-/// A load that failed: the errno that libbpf passed on and everything that was said about it.
+/// A failed load: libbpf's errno and all diagnostics.
 #[derive(Debug, Clone)]
 pub struct LoadError {
-    /// The object's name.
+    /// Name of the object.
     pub object: String,
-    /// Whether `ks` compiled it: then a refusal is the compiler's mistake.
+    /// Whether `ks` compiled the object; a rejection is then a bug of the compiler.
     pub is_script: bool,
-    /// Whether it fills in structs of the kernel, which are registered by links.
+    /// Whether the object fills in kernel structs (struct_ops) that are registered by links.
     pub registers: bool,
-    /// Whether it has programs or maps for which the kernel asks for CAP_NET_ADMIN.
+    /// Whether the object has programs or maps that require CAP_NET_ADMIN.
     pub asks_network: bool,
-    /// What libbpf returned.
+    /// The errno that libbpf returned.
     pub errno: Errno,
-    /// The program that the verifier refused, and its log.
+    /// The program that the verifier rejected, and its log. None if the verifier logged nothing.
     pub verifier: Option<(String, VerifierLog)>,
-    /// What libbpf printed, line by line, without its prefix.
+    /// Lines that libbpf printed, without its prefix.
     pub libbpf: Vec<String>,
-    /// What the object needs and the kernel lacks, if that is why.
+    /// The missing kernel feature, if that caused the failure.
     pub lacks: Option<Lack>,
 }
 
-/// What an object needs and the kernel lacks.
+/// A kernel feature that the object needs and the kernel lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lack {
-    /// A member of a struct, which the refused program reads, or the kernel has another in its place: in words.
+    /// A struct member that the rejected program reads and that is missing or different in this kernel; as a
+    /// sentence.
     Member(String),
-    /// A function of the kernel.
+    /// A kernel function, by name.
     Function(String),
 }
 
@@ -258,7 +259,7 @@ impl std::fmt::Display for Lack {
 }
 
 impl BpfError {
-    /// The errno, if a call failed.
+    /// Returns the errno; none if no system call is involved.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             BpfError::Load(load) => Some(load.errno),

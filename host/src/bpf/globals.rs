@@ -1,4 +1,4 @@
-//! Global variables: where the object says they are.
+//! Global variables of an object and their positions in its data sections.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::DataSection;
 use ks_wit::object::PINNED_SECTION;
 
-/// Where a global variable lies.
+/// A global variable: its section, offset and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     pub(super) name: String,
@@ -16,33 +16,33 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Bytes from the start of its section.
+    /// Returns the offset from the start of the variable's section in bytes.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Whether it can be read and written by one access of its natural width.
+    /// Returns whether the variable is accessed by one load or store of its natural width.
     pub fn is_scalar(&self) -> bool {
         matches!(self.size, 1 | 2 | 4 | 8) && self.offset.is_multiple_of(self.size)
     }
 
-    /// Whether it is a pinned one: its value is that of the pin, once the object is loaded.
+    /// Returns whether the variable is pinned. Once the object is loaded, the value is the pin's.
     pub fn is_pinned(&self) -> bool {
         self.section == PINNED_SECTION
     }
 
-    /// Whether programs take it for a constant.
+    /// Returns whether the verifier treats the variable as a constant.
     pub(super) fn is_constant(&self) -> bool {
         belongs_to(&self.section, ".rodata")
     }
 }
 
-/// All global variables of an object, by name.
+/// Returns all global variables of an object, by name.
 pub(super) fn variables(model: &Model) -> BTreeMap<String, Variable> {
     let of_section = |section: &DataSection| {
         let named = section.name();
@@ -57,12 +57,12 @@ pub(super) fn variables(model: &Model) -> BTreeMap<String, Variable> {
     model.data.iter().flat_map(of_section).map(|one| (one.name.clone(), one)).collect()
 }
 
-/// Whether libbpf makes a global data map of this section.
+/// Returns whether libbpf creates a global data map for this section.
 pub(super) fn is_global_data(section: &str) -> bool {
     [".data", ".bss", ".rodata"].iter().any(|kind| belongs_to(section, kind))
 }
 
-/// `.data` and `.data.name` belong to `.data`.
+/// `.data` and `.data.name` are both of kind `.data`.
 fn belongs_to(section: &str, kind: &str) -> bool {
     section.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

@@ -1,8 +1,8 @@
-//! The memory of a global data section: libbpf's image before the load, the map's own pages after it.
+//! Memory of a global data section: libbpf's image before the load, the map's own pages after it.
 //!
-//! libbpf keeps the initial contents in anonymous memory and, when it has created the map, maps the map's pages over
-//! them at the same address (`bpf_object__populate_internal_map`, libbpf 1.7). From then on BPF programs write what is
-//! read here.
+//! libbpf keeps the initial contents in anonymous memory. When it has created the map, it maps the map's
+//! pages over them at the same address (`bpf_object__populate_internal_map`, libbpf 1.7). From then on this
+//! memory is shared with BPF programs, which write to it.
 #![expect(unsafe_code, reason = "atomic access to memory that the kernel writes, too")]
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use libbpf_sys::bpf_map;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The memory of one section, for as long as the object it belongs to is borrowed.
+/// The memory of one section, valid while the object it belongs to is borrowed.
 #[derive(Debug)]
 pub(super) struct Image<'object> {
     base: NonNull<u8>,
@@ -25,13 +25,14 @@ pub(super) struct Image<'object> {
 }
 
 impl<'object> Image<'object> {
-    /// The image of a map of an open or loaded object; `None` if libbpf keeps none. The memory is page-aligned.
+    /// Returns the image of a map of an open or loaded object; `None` if libbpf keeps none. The memory is
+    /// page-aligned.
     pub(super) fn of<M: AsRawLibbpf<LibbpfType = bpf_map>>(
         map: &M,
         _object: &'object impl Sized,
     ) -> Option<Image<'object>> {
         let mut len: libbpf_sys::size_t = 0;
-        // SAFETY: the map is a live one of an object; libbpf writes the size where the pointer says.
+        // SAFETY: the map belongs to a live object; libbpf writes the size to the pointer.
         let base = unsafe {
             libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), (&raw mut len).cast())
         };
@@ -39,13 +40,13 @@ impl<'object> Image<'object> {
         Some(Image { base, len: usize::try_from(len).ok()?, object: PhantomData })
     }
 
-    /// One atomic load of 1, 2, 4 or 8 bytes, extended with zeros. `None` for another width, outside the image, or
-    /// off its alignment.
+    /// Performs one atomic load of 1, 2, 4 or 8 bytes, zero-extended. `None` for another width, outside the
+    /// image, or if unaligned.
     pub(super) fn load(&self, offset: usize, width: usize) -> Option<u64> {
         let at = self.at(offset, width)?.as_ptr();
-        // SAFETY: `at` checked that the bytes lie inside the image and are aligned; everything here and every BPF
-        // program of ours accesses them by their natural width.
-        // ORDERING: relaxed. BPF programs publish nothing through these variables; a value is read for itself.
+        // SAFETY: `at` checked that the bytes lie inside the image and are aligned; everything here and every
+        // BPF program of ours accesses them by their natural width. ORDERING: relaxed. BPF programs publish
+        // nothing through these variables; a value is read for itself.
         Some(unsafe {
             match width {
                 1 => u64::from(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
@@ -57,13 +58,12 @@ impl<'object> Image<'object> {
         })
     }
 
-    /// One atomic store of the low 1, 2, 4 or 8 bytes. `None` as for [`Image::load`]. The image must be writable: a
-    /// loaded `.rodata` is not.
+    /// Performs one atomic store of the low 1, 2, 4 or 8 bytes. `None` as for [`Image::load`]. The image must
+    /// be writable; a loaded `.rodata` is not.
     pub(super) fn store(&self, offset: usize, width: usize, value: u64) -> Option<()> {
         let at = self.at(offset, width)?.as_ptr();
-        // SAFETY: as in `load`; `Object::check_writable` keeps stores off read-only pages. The conversions keep the low
-        // bytes, which is what is asked for.
-        // ORDERING: as in `load`.
+        // SAFETY: as in `load`; `Object::check_writable` prevents stores to read-only pages. The conversions
+        // keep the low bytes, as intended. ORDERING: as in `load`.
         unsafe {
             match width {
                 1 => AtomicU8::from_ptr(at).store(value as u8, Ordering::Relaxed),
@@ -76,7 +76,8 @@ impl<'object> Image<'object> {
         Some(())
     }
 
-    /// A copy of these bytes, by words of 8 where they are aligned: as [`Image::load`] of each. `None` outside the image.
+    /// Copies bytes, in aligned words of 8 where possible, each as by [`Image::load`]. `None` outside the
+    /// image.
     pub(super) fn copy(&self, offset: usize, len: usize) -> Option<Vec<u8>> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len)?;
         let mut bytes = Vec::with_capacity(len);
@@ -89,12 +90,12 @@ impl<'object> Image<'object> {
         Some(bytes)
     }
 
-    /// Bytes that it has.
+    /// Returns the size in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// A pointer to `width` bytes inside the image, aligned to `width`.
+    /// Returns a pointer to `width` bytes inside the image, aligned to `width`.
     fn at(&self, offset: usize, width: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(width)?;
         let aligned = width.is_power_of_two() && offset.is_multiple_of(width);
@@ -106,23 +107,23 @@ impl<'object> Image<'object> {
     }
 }
 
-/// The pages of a section of a loaded object, mapped a second time, for reading: they stay when the object goes.
+/// A second, read-only mapping of a section's pages. It outlives the object.
 #[derive(Debug)]
 pub(super) struct SharedImage {
     base: NonNull<u8>,
     len: NonZeroUsize,
 }
 
-// SAFETY: the mapping belongs to no thread, and is only read from, by atomic loads.
+// SAFETY: the mapping belongs to no thread and is only read, by atomic loads.
 unsafe impl Send for SharedImage {}
 // SAFETY: as above.
 unsafe impl Sync for SharedImage {}
 
 impl SharedImage {
-    /// Maps so many bytes of the map of a section.
+    /// Maps the first `len` bytes of a section's map.
     ///
     /// # Errors
-    /// Of mmap(2).
+    /// Those of mmap(2).
     pub(super) fn map(section: BorrowedFd<'_>, len: usize) -> Result<SharedImage, Errno> {
         let len = NonZeroUsize::new(len).ok_or(Errno::EINVAL)?;
         // SAFETY: a new mapping, at an address that the kernel chooses.
@@ -130,7 +131,7 @@ impl SharedImage {
         Ok(SharedImage { base: base.cast(), len })
     }
 
-    /// As [`Image::load`].
+    /// Performs one atomic load, as [`Image::load`].
     pub(super) fn load(&self, offset: usize, width: usize) -> Option<u64> {
         Image { base: self.base, len: self.len.get(), object: PhantomData }.load(offset, width)
     }
@@ -138,7 +139,8 @@ impl SharedImage {
 
 impl Drop for SharedImage {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and has this size, and no reference outlives `self`. Nothing can fail.
+        // SAFETY: the mapping is ours and has this size, and no reference outlives `self`. munmap cannot fail
+        // then.
         let _ = unsafe { munmap(self.base.cast(), self.len.get()) };
     }
 }

@@ -1,4 +1,4 @@
-//! The types of the running kernel, read once for the process: 5 MB, which sysfs returns page by page.
+//! BTF of the running kernel, read once per process: 5 MB, which sysfs returns page by page.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use ks_compiler::btf::Btf;
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
-/// The kernel's own types, without those of its modules.
+/// Returns the kernel's own types, without those of its modules.
 ///
 /// # Errors
-/// Why they cannot be read, for a person.
+/// The reason why they cannot be read, as text.
 pub(super) fn running() -> Result<&'static Btf, String> {
     static TYPES: OnceLock<Btf> = OnceLock::new();
     if let Some(types) = TYPES.get() {

@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 
 use super::attach::{Filter, Running};
 
-/// A program's attachment to its target. Dropping it detaches, and so does the end of the process, however it ends.
+/// Attachment of a program to its target. Dropping it detaches, and so does the end of the process, for
+/// whatever reason.
 #[derive(Debug)]
 #[must_use = "dropping a link detaches its program"]
 pub struct Link {
@@ -14,11 +15,11 @@ pub struct Link {
 #[derive(Debug)]
 #[expect(dead_code, reason = "held until it is dropped")]
 enum Held {
-    /// The kernel detaches when it is closed.
+    /// A descriptor; closing it detaches.
     Descriptor(OwnedFd),
-    /// What the kernel has no links for.
+    /// A clsact filter, where the kernel has no links.
     Filter(Filter),
-    /// What the kernel ends with its map.
+    /// A timer, which ends with its map.
     Timer(Running),
 }
 

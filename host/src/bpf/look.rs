@@ -1,4 +1,5 @@
-//! The last look at what libbpf made of an object, before the kernel gets it.
+//! Final comparison of an object as prepared by libbpf with the one that the policy judged, before it is
+//! loaded.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,11 @@ use super::kernel_types;
 use super::object::is_section_map;
 use super::sys;
 
-/// Whether the instructions of a prepared object are those of the model, and what they name of the kernel is what the model
-/// names.
+/// Checks that the instructions of a prepared object are those of the model, and that they refer to the
+/// kernel symbols that the model names.
 ///
 /// # Errors
-/// What differs, for a person.
+/// The first difference, as text.
 pub(super) fn look(open: &OpenObject, model: &Model) -> Result<(), String> {
     let descriptors = descriptors(open, model);
     let mut found = ResolvedKsyms::default();
@@ -53,8 +54,8 @@ fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
     }
 }
 
-/// Whether the types that the loader found in the kernel have the names that the object asked for. Types of modules have
-/// numbers of their own, which only the loader knows; each stands for one name of the object.
+/// Checks that the kernel types found by the loader have the requested names. Types of modules have ids of
+/// their own, which only the loader knows; each of these ids stands for one name of the object.
 fn check_names(model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
     let mut of_kernel = found.types.iter().filter(|(_, (_, module))| *module == 0).peekable();
     if of_kernel.peek().is_none() {
@@ -84,7 +85,8 @@ mod tests {
     use crate::bpf::print;
     use crate::policy::{Admitted, ObjectSet, Policy, Request};
 
-    /// Maps, variables, callbacks, functions and variables of the kernel, its configuration, and records of CO-RE.
+    /// An object with maps, variables, callbacks, kernel functions and variables, kconfig symbols and CO-RE
+    /// relocations.
     const FEATURES: &[u8] = include_bytes!("../../../compiler/src/object/tests/objects/features.o");
 
     fn prepared() -> (OpenObject, Admitted) {
@@ -108,7 +110,7 @@ mod tests {
         look(&open, admitted.object().model()).expect("nothing differs");
     }
 
-    /// What an instruction may have instead of its own bits, as only the kernel knows them.
+    /// Returns whether the loader replaces the instruction by values that only the kernel knows.
     fn is_of_kernel(instruction: &Instruction) -> bool {
         matches!(
             instruction,

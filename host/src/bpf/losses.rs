@@ -1,4 +1,4 @@
-//! What programs of a loaded object count of their losses, in pages that every thread may read.
+//! Loss counters of a loaded object's programs, in pages that every thread may read.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -13,34 +13,35 @@ use super::globals::Variable;
 use super::image::SharedImage;
 use super::object::is_section_map;
 
-/// Most counters of an object. Guards the host against an object that has variables of such names without end.
+/// Upper limit of counters in an object. Guards the host against an object with arbitrarily many of these
+/// variables.
 const MAX_COUNTERS: usize = 1024;
 
-/// What a counter counts.
+/// The kind of loss that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// What a map or ring buffer had no room for.
+    /// Insertions into a full map or ring buffer.
     Full {
-        /// The name of the map.
+        /// Name of the map.
         map: String,
-        /// Its type.
+        /// Type of the map.
         ty: MapType,
     },
-    /// Runs of a program that ended by a fault.
+    /// Program runs that a fault ended.
     Fault {
-        /// The name of the program.
+        /// Name of the program.
         program: String,
     },
-    /// Runs that ended because a loop reached its limit.
+    /// Program runs that ended because a loop reached its limit.
     CutLoop {
-        /// The line of the loop in its file.
+        /// Line of the loop in its source file, from 1.
         line: u32,
-        /// The imported module that has the loop, empty for the script itself.
+        /// The imported module that contains the loop; empty for the script itself.
         module: String,
     },
 }
 
-/// A counter of a loaded object.
+/// A loss counter of a loaded object, in a shared page.
 #[derive(Debug)]
 pub struct LossCounter {
     loss: Loss,
@@ -49,22 +50,22 @@ pub struct LossCounter {
 }
 
 impl LossCounter {
-    /// What it counts.
+    /// Returns the kind of loss.
     pub fn loss(&self) -> &Loss {
         &self.loss
     }
 
-    /// The count since the object was loaded.
+    /// Returns the count since the object was loaded.
     pub fn count(&self) -> u64 {
-        // The place was checked when the counter was found.
+        // Cannot fail: the offset was checked when the counter was found.
         self.image.load(self.offset, 8).unwrap_or_default()
     }
 }
 
-/// The counters among the variables of a loaded object.
+/// Returns the counters among the variables of a loaded object.
 ///
 /// # Errors
-/// Of mmap(2): no memory or address space.
+/// Those of mmap(2): no memory or address space.
 pub(super) fn counters(
     object: &libbpf_rs::Object,
     variables: &BTreeMap<String, Variable>,
@@ -102,7 +103,7 @@ pub(super) fn counters(
     Ok(counters)
 }
 
-/// The pages of a section; none if the kernel has no map of it.
+/// Maps the pages of a section; none if the kernel has no map for it.
 fn image_of(object: &libbpf_rs::Object, section: &str) -> Result<Option<Arc<SharedImage>>, Errno> {
     let is_of_section = |map: &libbpf_rs::Map<'_>| {
         map.map_type() == MapType::Array && is_section_map(map.name().as_encoded_bytes(), section)

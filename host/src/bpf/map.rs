@@ -1,4 +1,4 @@
-//! Maps: lookup, update, delete, with the sizes checked.
+//! BPF maps: lookup, update and delete with checked sizes.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::error::BpfError;
 use super::sys::{RawMap, map_type};
 use crate::host_bytes::HostBytes;
 
-/// The shape of a map.
+/// Type, sizes and capacity of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapShape {
-    /// `enum bpf_map_type`.
+    /// Type, a number of `enum bpf_map_type`.
     pub ty: u32,
-    /// Bytes of a key.
+    /// Size of a key in bytes; 0 for kinds without keys.
     pub key_size: u32,
-    /// Bytes of a value; in per-CPU kinds, of one CPU's value.
+    /// Size of a value in bytes; in per-CPU kinds, of one CPU's value.
     pub value_size: u32,
-    /// Most entries.
+    /// Capacity in entries, as declared; for ring buffers in bytes.
     pub max_entries: u32,
-    /// One value per possible CPU.
+    /// Whether an entry has one value per possible CPU.
     pub per_cpu: bool,
 }
 
@@ -38,19 +38,19 @@ impl MapShape {
     }
 }
 
-/// Pages of a map that can be mapped.
+/// The pages of a map that can be mapped into memory.
 #[derive(Debug)]
 pub struct Pages {
-    /// The map's name in the object.
+    /// Name of the map in the object.
     pub name: String,
-    /// How many bytes they hold.
+    /// Size of the pages in bytes.
     pub bytes: usize,
-    /// The map.
+    /// Descriptor of the map, to be mapped.
     pub descriptor: OwnedFd,
 }
 
 impl Pages {
-    /// The pages of an array; none for another kind of map.
+    /// Returns the pages of an array; none for another kind of map.
     ///
     /// Source: `array_map_mmap` of kernel/bpf/arraymap.c, v6.12: values lie at multiples of 8.
     pub(super) fn of(name: &str, shape: MapShape, map: BorrowedFd<'_>) -> Option<Pages> {
@@ -63,25 +63,25 @@ impl Pages {
     }
 }
 
-/// Kinds whose values or keys are descriptors where user space writes and reads them: BPF_MAP_TYPE_PROG_ARRAY,
+/// Kinds whose values or keys are file descriptors in the user-space API: BPF_MAP_TYPE_PROG_ARRAY,
 /// PERF_EVENT_ARRAY, CGROUP_ARRAY, ARRAY_OF_MAPS, HASH_OF_MAPS, DEVMAP, SOCKMAP, CPUMAP, XSKMAP, SOCKHASH,
-/// REUSEPORT_SOCKARRAY, SK_STORAGE, DEVMAP_HASH, INODE_STORAGE, TASK_STORAGE, CGRP_STORAGE.
-/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
+/// REUSEPORT_SOCKARRAY, SK_STORAGE, DEVMAP_HASH, INODE_STORAGE, TASK_STORAGE, CGRP_STORAGE. Source:
+/// include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
 const OF_DESCRIPTORS: [u32; 16] = [3, 4, 8, 12, 13, 14, 15, 16, 17, 18, 20, 24, 25, 28, 29, 32];
 
-/// Keys that are looked at together.
+/// Keys per read while counting or clearing.
 const COUNTED_AT_ONCE: usize = 1024;
 
-/// When an update may write.
+/// Condition of an update (`BPF_ANY`, `BPF_NOEXIST`, `BPF_EXIST`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateMode {
-    /// Create or replace.
+    /// Create the entry or replace its value.
     #[doc(alias = "BPF_ANY")]
     Any,
-    /// Create only.
+    /// Create the entry; fail with EEXIST if it exists.
     #[doc(alias = "BPF_NOEXIST")]
     NoExist,
-    /// Replace only.
+    /// Replace the value; fail with ENOENT if there is no entry.
     #[doc(alias = "BPF_EXIST")]
     Exist,
 }
@@ -96,7 +96,7 @@ impl UpdateMode {
     }
 }
 
-/// The number of possible CPUs: per-CPU maps have so many values in each slot.
+/// Returns the number of possible CPUs, which is the number of values in an entry of a per-CPU map.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.
@@ -108,18 +108,18 @@ pub fn possible_cpus() -> Result<usize, BpfError> {
     })
 }
 
-/// A created map, with a descriptor of its own.
+/// A created map, with its own descriptor. It outlives the object.
 #[derive(Debug)]
 pub struct Map {
     name: String,
     raw: RawMap,
     shape: MapShape,
-    /// Values in one slot: 1, or the number of possible CPUs.
+    /// Values in one entry: 1, or the number of possible CPUs.
     slots: usize,
 }
 
 impl Map {
-    /// A handle to a map of a loaded object.
+    /// Duplicates the descriptor of a loaded object's map.
     pub(super) fn of(map: &libbpf_rs::Map<'_>) -> Result<Map, BpfError> {
         let name = map.name().to_string_lossy().into_owned();
         let per_cpu = map.map_type().is_percpu();
@@ -131,22 +131,23 @@ impl Map {
         Ok(Map { name, raw, shape: MapShape::of(map), slots })
     }
 
-    /// Its pages, if the kernel maps maps of this kind.
+    /// Returns the pages; none if the kernel cannot map this kind.
     pub fn pages(&self) -> Option<Pages> {
         Pages::of(&self.name, self.shape, self.raw.descriptor())
     }
 
-    /// The shape.
+    /// Returns the type, sizes and capacity.
     pub fn shape(&self) -> MapShape {
         self.shape
     }
 
-    /// Values in one entry: 1, or in per-CPU kinds the number of possible CPUs.
+    /// Returns the number of values in one entry: 1, or in per-CPU kinds the number of possible CPUs.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// The value at a key. In per-CPU kinds all CPUs' values, in order, without the kernel's padding.
+    /// Returns the value at a key, none if there is no entry. In per-CPU kinds: the values of all CPUs in
+    /// order, without the kernel's padding.
     ///
     /// # Errors
     /// [`BpfError::Size`] for a key of another size; [`BpfError::Kernel`].
@@ -160,11 +161,12 @@ impl Map {
         }
     }
 
-    /// Writes a value. In per-CPU kinds one value, for CPU 0 with zeros elsewhere, or one for each possible CPU.
+    /// Writes a value. In per-CPU kinds: either one value per possible CPU, or a single value for CPU 0, with
+    /// zeros for the others.
     ///
     /// # Errors
-    /// [`BpfError::Size`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full (E2BIG also for an array's
-    /// index beyond the end), EEXIST and ENOENT by the mode.
+    /// [`BpfError::Size`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full (E2BIG also for an
+    /// array's index beyond the end), EEXIST and ENOENT by the mode.
     pub fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
@@ -188,27 +190,27 @@ impl Map {
         }
     }
 
-    /// Puts a perf event into an array of events.
+    /// Stores a perf event in a perf event array.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's errno.
     pub fn put_event(&self, index: u32, event: BorrowedFd<'_>) -> Result<(), Errno> {
         let descriptor = event.as_raw_fd().to_ne_bytes();
         self.raw.update(&index.to_ne_bytes(), &descriptor, UpdateMode::Any.flags())
     }
 
-    /// Takes a perf event out of an array of events. No effect if there is none.
+    /// Removes a perf event from a perf event array. No effect if there is none at the index.
     pub fn remove_event(&self, index: u32) {
-        // There is nothing else that it could answer.
+        // The only possible error is that there is no event.
         let _ = self.raw.delete(&index.to_ne_bytes());
     }
 
-    /// Its name in the object.
+    /// Returns the name in the object.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes the next value out of a queue or stack; none if it is empty.
+    /// Pops the next value of a queue or stack; none if it is empty.
     ///
     /// # Errors
     /// [`BpfError::Kernel`]: EINVAL or EOPNOTSUPP for other kinds.
@@ -220,7 +222,7 @@ impl Map {
         }
     }
 
-    /// Whether a bloom filter may have a value.
+    /// Returns whether a bloom filter may contain a value.
     ///
     /// # Errors
     /// [`BpfError::Size`]; [`BpfError::Kernel`].
@@ -232,7 +234,7 @@ impl Map {
         self.raw.contains(value).map_err(|errno| self.kernel("ask", "bpf(BPF_MAP_LOOKUP_ELEM)", errno))
     }
 
-    /// The number of entries.
+    /// Counts the entries by iterating over them.
     ///
     /// # Errors
     /// As [`Cursor::new`] and [`Cursor::next`].
@@ -249,7 +251,7 @@ impl Map {
         }
     }
 
-    /// Removes every entry that it gets to.
+    /// Removes all entries that an iteration finds.
     ///
     /// # Errors
     /// As [`Map::count`] and [`Map::delete`].
@@ -263,21 +265,21 @@ impl Map {
             if more.is_empty() {
                 break;
             }
-            // A vector that grows may have twice the room.
+            // A growing vector may have twice the capacity it needs.
             charge.grow(2 * more.len() as u64)?;
             keys.extend(more);
         }
         keys.chunks_exact(key_size).try_for_each(|key| self.delete(key).map(drop))
     }
 
-    /// How many entries may be asked for at once: this many, but no more than it can have. Guards the host's memory, where
-    /// a place is kept for each, against values of megabytes.
+    /// Limits the size of a batch to the capacity of the map, at least 1. Guards the host's memory, which is
+    /// allocated for the whole batch, against values of megabytes.
     pub(super) fn at_once(&self, most: u32) -> u32 {
         most.min(self.shape.max_entries).max(1)
     }
 
-    /// Appends up to so many entries from a position on, each its key and, if they are wanted, its value as [`Map::lookup`]
-    /// gives it. The position behind them; none at the end.
+    /// Appends up to `most` entries starting at a position, each with its key and, if `values`, its value in
+    /// the form of [`Map::lookup`]. Returns the next position; none at the end.
     pub(super) fn batch(
         &self,
         from: Option<&[u8]>,
@@ -298,33 +300,34 @@ impl Map {
         Ok(raw.next)
     }
 
-    /// Bytes that the kernel copies for so many entries.
+    /// Returns the number of bytes that the kernel copies for a batch of entries.
     pub(super) fn batch_bytes(&self, entries: u32) -> u64 {
         let entry = self.shape.key_size as usize + self.raw.value_len();
         u64::from(entries).saturating_mul(entry as u64)
     }
 
-    /// Bytes that the kernel copies for one value: in per-CPU kinds those of all CPUs.
+    /// Returns the number of bytes that the kernel copies for one lookup: in per-CPU kinds the values of all
+    /// CPUs.
     pub fn value_bytes(&self) -> u64 {
         self.raw.value_len() as u64
     }
 
-    /// Bytes of a value as [`Map::lookup`] gives it.
+    /// Returns the size of a value in the form of [`Map::lookup`], in bytes.
     pub(super) fn looked_up_len(&self) -> usize {
         self.shape.value_size as usize * self.slots
     }
 
-    /// The key behind one, or the first.
+    /// Returns the key after this one, or the first.
     pub(super) fn next_key(&self, key: Option<&[u8]>) -> Result<Vec<u8>, Errno> {
         self.raw.next_key(key)
     }
 
-    /// A refusal of the kernel.
+    /// Builds the error of a failed system call on this map.
     pub(super) fn refused(&self, verb: &str, call: &'static str, errno: Errno) -> BpfError {
         self.kernel(verb, call, errno)
     }
 
-    /// Bytes from one value to the next in the kernel's buffer.
+    /// Returns the distance of values in the kernel's buffer in bytes.
     fn stride(&self) -> usize {
         self.raw.value_len() / self.slots
     }
@@ -337,7 +340,7 @@ impl Map {
         value.chunks_exact(self.stride()).flat_map(|slot| &slot[..size]).copied().collect()
     }
 
-    /// The kernel's buffer for one value or, in per-CPU kinds, one value or all.
+    /// Builds the kernel's buffer from one value or, in per-CPU kinds, from one value or all.
     fn with_padding(&self, value: &[u8]) -> Result<Vec<u8>, BpfError> {
         let size = self.shape.value_size as usize;
         if value.len() != size && value.len() != size * self.slots {
@@ -352,7 +355,7 @@ impl Map {
         Ok(buffer)
     }
 
-    /// A descriptor in a plugin's bytes would be one of the host's.
+    /// Rejects maps of descriptors: a number chosen by the plugin would denote a descriptor of the host.
     fn check_numbers(&self) -> Result<(), BpfError> {
         if !OF_DESCRIPTORS.contains(&self.shape.ty) {
             return Ok(());
@@ -374,8 +377,8 @@ impl Map {
     }
 }
 
-/// Appends a key or a value. The commonest sizes have a copy of their own: to call a function for each of so few bytes takes
-/// longer than to copy them.
+/// Appends a key or a value. The most common sizes have their own fixed-size copy: calling memcpy for each of
+/// so few bytes costs more than copying them.
 fn append(entries: &mut Vec<u8>, bytes: &[u8]) {
     if let Ok(word) = <&[u8; 8]>::try_from(bytes) {
         entries.extend_from_slice(word);

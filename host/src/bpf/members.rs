@@ -1,7 +1,7 @@
-//! Members of the kernel's structs that programs read, which the loader finds in the kernel that runs.
+//! Members of kernel structs that programs read by CO-RE.
 //!
-//! libbpf replaces an instruction whose member is not there by one that no verifier takes. What it says then names the
-//! member and not that it is missing: the kernel's types are asked here.
+//! libbpf replaces an instruction whose member is missing by one that the verifier rejects. The log then
+//! names the member but not the reason, so this module looks the member up in the kernel's types.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,34 +14,34 @@ use serde::{Deserialize, Serialize};
 use super::feature::Answer;
 use super::kernel_types;
 
-/// What libbpf's types of one name may end in, to tell their versions apart.
-/// Source: libbpf v1.7, `bpf_core_essential_name_len`.
+/// Separator between a type's name and its flavor suffix in libbpf. Source: libbpf v1.7,
+/// `bpf_core_essential_name_len`.
 const FLAVOR: &str = "___";
 
-/// A member of a struct, or of a struct within it, and so on.
+/// Path to a member of a struct, possibly nested.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberPath {
-    /// The struct, union or typedef.
+    /// Name of the struct, union or typedef at the start.
     pub root: String,
-    /// From there to the member.
+    /// Steps from there to the member, at least one.
     pub steps: Vec<MemberStep>,
 }
 
-/// A step into a struct or an array.
+/// One step into a struct or an array.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MemberStep {
     /// The member of this name.
     Member(String),
-    /// An element.
+    /// Any element of an array.
     Element,
 }
 
-/// How a program needs a member.
+/// Use of a member by a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberUse {
-    /// The first place in the source that reads it: `file:line`.
+    /// Source line of the first access, as `file:line`. None without line information.
     pub at: Option<String>,
-    /// The program asks whether it is there.
+    /// Whether the program tests that the member exists.
     pub is_asked_for: bool,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for MemberPath {
     }
 }
 
-/// The members that a program reads, itself or in functions that it calls.
+/// Returns the members that a program reads, in its own code or in functions that it calls.
 pub fn of_program(model: &Model, program: ProgramId) -> BTreeMap<MemberPath, MemberUse> {
     let uses = model.uses(program);
     let own = model.programs.get(program.index()).map(|one| &one.body);
@@ -86,7 +86,7 @@ fn add(model: &Model, body: &Body, found: &mut BTreeMap<MemberPath, MemberUse>) 
     }
 }
 
-/// The names on the way, of which a record has the positions.
+/// Converts the member indices of a CO-RE relocation to names.
 fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
     let types = &model.types;
     let name = match types.get(root)? {
@@ -115,14 +115,14 @@ fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
     (!steps.is_empty()).then_some(MemberPath { root: root_name, steps })
 }
 
-/// Whether the kernel has a function, which programs may call if it is meant for them. If it does not publish its types,
-/// none can be called.
+/// Returns whether the kernel's own types contain a function of this name. False if the kernel publishes no
+/// types: programs then cannot call any.
 pub fn has_function(name: &str) -> bool {
     let types = kernel_types::running();
     types.is_ok_and(|btf| btf.starting(BtfKind::Func, name).any(|(_, found)| found == name))
 }
 
-/// Whether the kernel has a member.
+/// Returns whether the kernel has a member.
 pub fn member(path: &MemberPath) -> Answer {
     let Ok(btf) = kernel_types::running() else {
         return Answer::Unknown("the kernel does not publish its types (CONFIG_DEBUG_INFO_BTF)".into());
@@ -158,7 +158,7 @@ pub fn member(path: &MemberPath) -> Answer {
     Answer::Yes
 }
 
-/// The first member that a program reads and the kernel lacks, in words.
+/// Returns the first member that a program reads and the kernel lacks, as a sentence.
 pub fn missing(model: &Model, program: &str) -> Option<String> {
     let (id, _) = model.program(program)?;
     of_program(model, id).keys().find_map(|path| match member(path) {
@@ -167,7 +167,7 @@ pub fn missing(model: &Model, program: &str) -> Option<String> {
     })
 }
 
-/// The struct or union of a name, or behind a typedef.
+/// Finds the struct, union or typedef of a name.
 fn root(btf: &Btf, name: &str) -> Option<TypeId> {
     [BtfKind::Struct, BtfKind::Union, BtfKind::Typedef].into_iter().find_map(|kind| btf.find(name, kind))
 }

@@ -1,11 +1,11 @@
 //! BPF: the plugin's object, its programs, maps and global variables, and links.
 //!
-//! In: an object that a policy admitted. Out: an [`Object`] that is loaded when a program or a map is first asked for;
-//! until then nothing here needs any right. Not here: perf events (a program is linked to a descriptor that somebody
-//! else owns), Wasm, policy, and the words of an error ([`crate::explain`]).
+//! In: an object that a policy admitted. Out: an [`Object`] that is loaded at the first request for a program
+//! or a map; until then nothing here needs any privilege. Not here: perf events (they belong to `perf`; a
+//! program is linked to their descriptors), Wasm, policy, and error messages ([`crate::explain`]).
 //!
-//! Nothing raises a resource limit, except libbpf itself: on kernels that account BPF memory by RLIMIT_MEMLOCK
-//! (before 5.11) it lifts that limit for the process when the first object is loaded.
+//! Nothing raises a resource limit, except libbpf itself: on kernels that account BPF memory by
+//! RLIMIT_MEMLOCK (before 5.11) it lifts that limit for the process when the first object is loaded.
 
 mod attach;
 mod cursor;

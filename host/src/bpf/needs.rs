@@ -1,5 +1,5 @@
-//! What an object asks the kernel for: program types, helpers, kernel functions, members of structs and instructions by
-//! program, kinds of maps. Nothing is loaded.
+//! Kernel features that an object requires: program types, helpers, kernel functions, struct members and
+//! instructions per program, and map kinds. Loads nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,46 +10,47 @@ use serde::{Deserialize, Serialize};
 use super::members::{self, MemberPath, MemberUse};
 use crate::policy::PluginObject;
 
-/// What an object asks for.
+/// Kernel features that an object requires.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
-    /// Its programs, in the order of its symbols.
+    /// The programs, in the order of the object's symbols.
     pub programs: Vec<ProgramNeeds>,
-    /// Its maps but those of its variables and of the structs that it registers.
+    /// The maps, without those of global data and of struct_ops.
     pub maps: Vec<MapNeeds>,
 }
 
-/// What a program and the functions that it calls ask for.
+/// Requirements of a program, including the functions that it calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramNeeds {
-    /// Its symbol.
+    /// Symbol of the program.
     pub name: String,
-    /// Its section, which tells its type and often its target.
+    /// Section of the program; it determines the type and often the target.
     pub section: String,
-    /// The helpers by number (`enum bpf_func_id`).
+    /// Helpers by number (`enum bpf_func_id`).
     pub helpers: BTreeSet<u32>,
-    /// The functions of the kernel by name, and whether the object can do without (it refers to them weakly).
+    /// Kernel functions by name; true if the reference is weak, so that the object loads without the
+    /// function.
     pub kfuncs: BTreeMap<String, bool>,
-    /// The members of the kernel's structs that it reads, in the order of their names.
+    /// Members of kernel structs that the program reads, sorted by name.
     pub members: Vec<(MemberPath, MemberUse)>,
-    /// What it has of instructions that not every kernel with BPF has.
+    /// Groups of instructions that not every kernel with BPF supports.
     pub instructions: BTreeSet<InstructionGroup>,
 }
 
-/// Instructions that came to the kernel together, after those of version 3 of the instruction set.
+/// Instructions that were added to the kernel together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstructionGroup {
-    /// Atomic operations but an addition whose result nobody takes.
+    /// Atomic operations other than an addition without a result.
     Atomics,
-    /// Signed division, sign extension, byte swaps and long jumps: version 4.
+    /// Instructions of ISA version 4: signed division, sign extension, byte swaps and long jumps.
     V4,
-    /// The jump that bounds a loop.
+    /// `may_goto`, the jump that bounds a loop.
     MayGoto,
 }
 
 impl InstructionGroup {
-    /// The group of an instruction; none of what is older.
+    /// Returns the group of an instruction; none if all kernels with BPF support it.
     fn of(instruction: Insn) -> Option<InstructionGroup> {
         match instruction {
             Insn::Atomic { op, .. } if op != AtomicOp::Add => Some(InstructionGroup::Atomics),
@@ -64,7 +65,7 @@ impl InstructionGroup {
     }
 }
 
-/// The groups that the instructions of a function are of.
+/// Returns the groups of a function's instructions.
 fn groups(body: &Body) -> impl Iterator<Item = InstructionGroup> {
     body.code.iter().filter_map(|instruction| match instruction {
         Instruction::Plain(plain) => InstructionGroup::of(plain.insn()),
@@ -72,17 +73,17 @@ fn groups(body: &Body) -> impl Iterator<Item = InstructionGroup> {
     })
 }
 
-/// A map.
+/// Requirements of a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapNeeds {
-    /// Its name.
+    /// Name of the map in the object.
     pub name: String,
-    /// Its kind, a number of `enum bpf_map_type`.
+    /// Kind, a number of `enum bpf_map_type`.
     pub kind: u32,
 }
 
 impl Needs {
-    /// Of an object.
+    /// Collects the requirements of an object.
     pub fn of(object: &PluginObject) -> Needs {
         let model = object.model();
         let programs = (0..).zip(&model.programs).map(|(id, program)| {

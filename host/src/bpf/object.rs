@@ -35,43 +35,43 @@ use crate::confine;
 use crate::host_bytes::{Charge, Full, HostBytes};
 use crate::policy::{self, Admitted, Class};
 
-/// Room for the verifier's log of one program. The log of level 1 of a program near the limit of a million verified
-/// instructions is larger; kernels since 6.4 then keep its end, which has the reason.
+/// Size in bytes of the verifier log buffer of one program. At log level 1 a program near the limit of a
+/// million verified instructions logs more; kernels since 6.4 then keep the end, which contains the reason.
 const LOG_BYTES: usize = 4 << 20;
 
-/// How often a load is tried while other plugins pin the same maps.
+/// Upper limit of load attempts while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
 
-/// A BPF object of a plugin, which a policy let through.
+/// A plugin's BPF object that a policy admitted.
 #[derive(Debug)]
 pub struct Object {
     admitted: Admitted,
-    /// The file that libbpf reads: made of the model, never the plugin's.
+    /// The ELF file for libbpf, generated from the model. The plugin's own bytes never reach libbpf.
     elf: Vec<u8>,
     variables: BTreeMap<String, Variable>,
     pins: Pins,
     stage: Stage,
     changed: Changed,
-    /// Why the load failed: it is not tried again.
+    /// The error of a failed load, which is not repeated.
     failure: Option<BpfError>,
     supervisor: Option<Arc<Supervisor>>,
     occupants: Option<OccupantFinder>,
 }
 
-/// Bytes of a page of a section, as far as this module copies it.
+/// Granularity in bytes of the copies that this module takes of sections.
 const PAGE_BYTES: usize = 4096;
 
-/// The pages of sections that were written before the load. If the object is opened anew, they are what it has not of its
-/// file: a section may be far larger than what a plugin ever writes of it.
+/// The pages of sections that were written before the load. When the object is opened again, only these are
+/// copied: a section may be far larger than the part that a plugin writes.
 #[derive(Debug, Default)]
 struct Changed {
     pages: BTreeMap<String, BTreeSet<usize>>,
-    /// For their copies.
+    /// Charge for the copies of the pages.
     charge: Option<Charge>,
 }
 
 impl Changed {
-    /// These bytes of a section are about to be written.
+    /// Marks the pages of a range that is about to be written.
     fn note(&mut self, section: &str, offset: usize, len: usize) -> Result<(), Full> {
         let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
         let known = self.pages.entry(section.to_owned()).or_default();
@@ -85,7 +85,7 @@ impl Changed {
     }
 }
 
-/// Bytes of a section that the plugin has written, and where they lie.
+/// Content that the plugin wrote to a section: a range of bytes of its map.
 struct Written {
     map: Vec<u8>,
     offset: usize,
@@ -96,7 +96,7 @@ struct Written {
 enum Stage {
     Open(OpenObject),
     Loaded(Loaded),
-    /// Between two stages, and for good if the object could not be opened a second time.
+    /// Between two stages, and permanently if the object could not be opened again.
     Closed,
 }
 
@@ -107,10 +107,11 @@ struct Loaded {
 }
 
 impl Object {
-    /// Opens an object. The kernel is not asked for anything yet.
+    /// Opens an object. Makes no system calls of BPF yet.
     ///
     /// # Errors
-    /// [`BpfError::Unsound`] if no file can be made of it; [`BpfError::Load`] if libbpf cannot read that.
+    /// [`BpfError::Unsound`] if no ELF file can be generated from it; [`BpfError::Load`] if libbpf cannot
+    /// read that file.
     pub fn open(admitted: Admitted) -> Result<Object, BpfError> {
         let elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
         let variables = globals::variables(admitted.object().model());
@@ -130,16 +131,16 @@ impl Object {
         })
     }
 
-    /// From now on copies of what is written are charged there.
+    /// Charges copies of written pages to this account from now on.
     pub fn charge_to(&mut self, host_bytes: &HostBytes) {
         self.changed.charge = Some(host_bytes.start());
     }
 
-    /// Starts what undoes attachments without links when this process is gone, if this kernel has no links for programs of
-    /// the object. Without it such programs are not attached.
+    /// Starts the supervisor process for clsact filters, if the object has tc programs and this kernel has no
+    /// links for them. Without it these programs cannot be attached.
     ///
     /// # Errors
-    /// Of fork(2) and pipe(2).
+    /// Those of fork(2) and pipe(2).
     pub fn supervise(&mut self) -> Result<(), Errno> {
         let Stage::Open(open) = &self.stage else { return Ok(()) };
         let has_tc =
@@ -150,11 +151,12 @@ impl Object {
         Ok(())
     }
 
-    /// Starts what finds out whose xdp program an interface has, if the object has xdp programs: it keeps the rights that the
-    /// calling thread has now. Without it a refusal does not say whose.
+    /// Starts the thread that identifies the owner of an interface's xdp program, if the object has xdp
+    /// programs. It keeps the capabilities that the calling thread has now. Without it, errors do not name
+    /// the owner.
     ///
     /// # Errors
-    /// If the system has no thread to spare.
+    /// If the system cannot create a thread.
     pub fn find_occupants(&mut self) -> Result<(), Errno> {
         let Stage::Open(open) = &self.stage else { return Ok(()) };
         if open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::Xdp) {
@@ -163,7 +165,7 @@ impl Object {
         Ok(())
     }
 
-    /// The class of acts of the program of this name, as it was judged. Does not load anything.
+    /// Returns the policy class of a program. Does not load anything.
     ///
     /// # Errors
     /// [`BpfError::NotFound`].
@@ -176,7 +178,7 @@ impl Object {
         })
     }
 
-    /// Whether the program of this name may keep hits of its tracepoint from everybody's counters. Does not load anything.
+    /// Returns whether a program may hide hits of its tracepoint from other counters. Does not load anything.
     pub fn may_filter_events(&self, program: &str) -> bool {
         let model = self.model();
         model.program(program).is_some_and(|(id, _)| model.may_filter_events(id))
@@ -186,10 +188,13 @@ impl Object {
         self.admitted.object().model()
     }
 
-    /// Loads the object: creates its maps, verifies and loads its programs. Once: a second call has the same answer.
+    /// Loads the object: creates its maps, verifies and loads its programs. A repeated call returns the first
+    /// result.
     ///
     /// # Errors
-    /// [`BpfError::Load`].
+    /// [`BpfError::Load`]; [`BpfError::PidNamespace`]; [`BpfError::LastLook`]; [`BpfError::Unsound`] if its
+    /// pins keep changing; [`BpfError::NoBpffs`], [`BpfError::PinShape`] and [`BpfError::Kernel`] for its
+    /// pins.
     pub fn load(&mut self) -> Result<(), BpfError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -203,7 +208,7 @@ impl Object {
         }
     }
 
-    /// Tells programs which of the kernel modules that they know are loaded.
+    /// Sets the programs' flags for the loaded ones among the kernel modules that they support.
     fn show_modules(&self, open: &mut OpenObject) {
         let known =
             self.variables.iter().filter_map(|(name, at)| Some((name.strip_prefix(MODULE_PREFIX)?, at)));
@@ -218,7 +223,7 @@ impl Object {
         }
     }
 
-    /// Tells programs that ask for numbers of tasks the PID namespace of this process, if that is not the first one.
+    /// Sets the programs' description of this process's PID namespace, unless it is the initial one.
     fn show_namespace(&self, open: &mut OpenObject) -> Result<(), BpfError> {
         let Some(variable) = self.variables.get(PID_NAMESPACE) else { return Ok(()) };
         let Some(words) = pid_namespace::words().map_err(BpfError::PidNamespace)? else { return Ok(()) };
@@ -233,7 +238,7 @@ impl Object {
         Ok(())
     }
 
-    /// Whether programs ask for numbers of tasks, and this process is not in the first PID namespace.
+    /// Returns whether programs read task ids and this process is not in the initial PID namespace.
     pub fn numbers_tasks_inside(&self) -> bool {
         self.variables.contains_key(PID_NAMESPACE) && pid_namespace::number().is_some()
     }
@@ -270,14 +275,15 @@ impl Object {
                 self.stage = Stage::Loaded(Loaded { maps, object });
                 return Ok(());
             }
-            // Another plugin was faster: its maps are the pinned ones.
+            // Another plugin pinned its maps first; use those.
             drop(object);
             open = self.reopen(&written).ok_or(BpfError::NoObject)?;
         }
         Err(BpfError::Unsound("its pins come and go while it is loaded".into()))
     }
 
-    /// What libbpf or the kernel said. The plugin may go on without BPF: its variables keep their values.
+    /// Builds the error of a failed load and reopens the object: the plugin may continue without BPF, and its
+    /// variables keep their values.
     fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, written: &[Written]) -> BpfError {
         self.stage = self.reopen(written).map_or(Stage::Closed, Stage::Open);
         let logs = refusal.logs.into_iter();
@@ -289,7 +295,7 @@ impl Object {
         load_error(&self.admitted, refusal.errno, verifier, libbpf)
     }
 
-    /// Opens the object anew, with what was written of its sections.
+    /// Opens the object again and restores the written content of its sections.
     fn reopen(&self, written: &[Written]) -> Option<OpenObject> {
         let mut open = open_with_libbpf(&self.admitted, &self.elf).ok()?;
         for mut map in open.maps_mut() {
@@ -306,11 +312,11 @@ impl Object {
         Some(open)
     }
 
-    /// What the plugin has written of its sections.
+    /// Copies the content that the plugin wrote to sections.
     fn written(&self, open: &OpenObject) -> Vec<Written> {
         let mut written = Vec::new();
         for (section, pages) in &self.changed.pages {
-            // libbpf keeps addresses of this object's programs in the structs that are registered.
+            // struct_ops maps contain libbpf's own pointers to this object's programs.
             let maps = open.maps().filter(|map| map.map_type() != MapType::StructOps);
             for map in maps.filter(|map| is_section_map(map.name().as_encoded_bytes(), section)) {
                 let Some(image) = Image::of(&map, open) else { continue };
@@ -325,10 +331,10 @@ impl Object {
         written
     }
 
-    /// The program of this name; loads the object if need be.
+    /// Returns a program by name. Loads the object if necessary.
     ///
     /// # Errors
-    /// [`BpfError::NotFound`] (nothing is loaded then); as [`Object::load`].
+    /// [`BpfError::NotFound`], without loading anything; as [`Object::load`].
     pub fn program(&mut self, name: &str) -> Result<Program<'_>, BpfError> {
         if let Stage::Open(open) = &self.stage {
             let known: Vec<String> =
@@ -353,8 +359,8 @@ impl Object {
         }
     }
 
-    /// Registers the struct of the kernel that the object fills in under this name; loads the object if need be. Dropping
-    /// the link unregisters it.
+    /// Registers the kernel struct (struct_ops) that the object defines under this name. Loads the object if
+    /// necessary. Dropping the link unregisters it.
     ///
     /// Source: kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_link_create`, v6.18.
     ///
@@ -370,7 +376,7 @@ impl Object {
             return Err(not_found("struct to register", name, known));
         };
         let (linked, _) = print::collect(|| {
-            // libbpf sets errno on every failure; libbpf-rs keeps it in words only.
+            // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
             map.attach_struct_ops().map_err(|_| Errno::last())
         });
         let tried = || format!("register `{name}`");
@@ -386,7 +392,7 @@ impl Object {
         })
     }
 
-    /// The map of this name; loads the object if need be.
+    /// Returns a map by name. Loads the object if necessary.
     ///
     /// # Errors
     /// [`BpfError::NotFound`]; as [`Object::load`].
@@ -400,7 +406,7 @@ impl Object {
             .ok_or_else(|| not_found("map", name, loaded.maps.keys().cloned().collect()))
     }
 
-    /// The array of perf events of this name; loads the object if need be.
+    /// Returns a perf event array by name. Loads the object if necessary.
     ///
     /// # Errors
     /// [`BpfError::NotFound`]; [`BpfError::NotOfEvents`]; as [`Object::load`].
@@ -412,8 +418,8 @@ impl Object {
         Ok(map)
     }
 
-    /// The consumer's side of the ring buffer of this name; loads the object if need be. There should be one for each ring:
-    /// two would take records from each other.
+    /// Creates the consumer of a ring buffer. Loads the object if necessary. A ring should have only one
+    /// consumer: two would take records from each other.
     ///
     /// # Errors
     /// [`BpfError::NotFound`]; [`BpfError::Kernel`]; as [`Object::load`].
@@ -430,17 +436,18 @@ impl Object {
         }
     }
 
-    /// What the records of printed lines mean, as the object says ([`ks_wit::object::PRINTS_SECTION`]); none if it prints nothing.
+    /// Returns the table that describes the records of printed lines ([`ks_wit::object::PRINTS_SECTION`]).
+    /// None if the object prints nothing.
     pub fn print_table(&self) -> Option<&[u8]> {
         self.model().print_table.as_deref()
     }
 
-    /// Whether the object is loaded.
+    /// Returns whether the object is loaded.
     pub fn is_loaded(&self) -> bool {
         matches!(self.stage, Stage::Loaded(_))
     }
 
-    /// The programs and maps that the kernel holds of it, by name. None before the load.
+    /// Returns the names of the loaded programs and maps. None before the load.
     pub fn loaded(&self) -> Option<(Vec<String>, Vec<String>)> {
         let Stage::Loaded(loaded) = &self.stage else { return None };
         let programs = loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());
@@ -448,8 +455,9 @@ impl Object {
         Some((programs.collect(), maps.collect()))
     }
 
-    /// The time that programs took since they were loaded, while it was counted ([`super::statistics::Statistics`]). Empty
-    /// before the load; a program that the kernel tells nothing of is left out.
+    /// Returns the accumulated run time of each program since the load, as far as the kernel measured it
+    /// ([`super::statistics::Statistics`]). Empty before the load; programs without kernel information are
+    /// left out.
     pub fn run_times(&self) -> Vec<RunTime> {
         let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
         let time = |program: libbpf_rs::Program<'_>| {
@@ -463,17 +471,17 @@ impl Object {
         loaded.object.progs().filter_map(time).collect()
     }
 
-    /// How often programs lost something because the ring buffer or map of this name was full. None if the object does
-    /// not count that.
+    /// Returns how often programs lost data because the ring buffer or map of this name was full. None if the
+    /// object does not count that.
     pub fn lost(&self, name: &str) -> Option<u64> {
         let variable = self.variables.get(&lost_variable(name))?;
         self.get(variable).ok()
     }
 
-    /// The counters of what programs lose. Empty before the load.
+    /// Returns the loss counters of the programs. Empty before the load.
     ///
     /// # Errors
-    /// Of mmap(2): no memory or address space.
+    /// Those of mmap(2): no memory or address space.
     pub fn loss_counters(&self) -> Result<Vec<LossCounter>, Errno> {
         match &self.stage {
             Stage::Loaded(loaded) => losses::counters(&loaded.object, &self.variables),
@@ -481,7 +489,7 @@ impl Object {
         }
     }
 
-    /// The variable of this name. Does not load anything.
+    /// Returns a global variable by name. Does not load anything.
     ///
     /// # Errors
     /// [`BpfError::NotFound`].
@@ -492,12 +500,13 @@ impl Object {
             .ok_or_else(|| not_found("variable", name, self.variables.keys().cloned().collect()))
     }
 
-    /// How the bytes of something lie, as the object's BTF says; none if it does not. Does not load anything.
+    /// Returns the memory layout of a type from the object's BTF; none if it is not there. Does not load
+    /// anything.
     pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
         layout::of(&self.elf, subject)
     }
 
-    /// A variable's value by one atomic load, extended with zeros.
+    /// Reads a scalar variable by one atomic load, zero-extended.
     ///
     /// # Errors
     /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::NotMapped`].
@@ -506,7 +515,7 @@ impl Object {
         self.image(variable)?.load(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
     }
 
-    /// Stores the low bytes of a value by one atomic store.
+    /// Writes the low bytes of a value to a scalar variable by one atomic store.
     ///
     /// # Errors
     /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::Constant`]; [`BpfError::NotMapped`];
@@ -517,7 +526,7 @@ impl Object {
         self.image(variable)?.store(variable.offset, variable.size, value).ok_or_else(|| not_mapped(variable))
     }
 
-    /// A variable's bytes: by one atomic load if it is a scalar, else piece by piece.
+    /// Reads the bytes of a variable: by one atomic load if it is a scalar, else piecewise.
     ///
     /// # Errors
     /// [`BpfError::NotMapped`].
@@ -530,7 +539,8 @@ impl Object {
         image.copy(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
     }
 
-    /// Stores bytes from `offset` on: a whole scalar by one atomic store, anything else byte by byte.
+    /// Writes bytes to a variable, starting at `offset`: a whole scalar by one atomic store, anything else
+    /// byte by byte.
     ///
     /// # Errors
     /// [`BpfError::Size`] outside the variable; [`BpfError::Constant`]; [`BpfError::NotMapped`];
@@ -558,8 +568,8 @@ impl Object {
         Ok(())
     }
 
-    /// The pages of a variable's section, once the object is loaded; none for constants, which the kernel lets nobody map
-    /// for writing.
+    /// Returns the pages of a variable's section once the object is loaded. None for constants, whose pages
+    /// cannot be mapped writable.
     pub fn pages(&self, variable: &Variable) -> Option<Pages> {
         let Stage::Loaded(Loaded { object, .. }) = &self.stage else { return None };
         let mut maps = object.maps().filter(|_| !variable.is_constant());
@@ -567,7 +577,8 @@ impl Object {
         Pages::of(&map.name().to_string_lossy(), MapShape::of(&map), map.as_fd())
     }
 
-    /// Whether these bytes of a variable may be written now.
+    /// Checks that a range of a variable may be written at this stage, and marks it as changed before the
+    /// load.
     fn check_writable(&mut self, variable: &Variable, offset: usize, len: usize) -> Result<(), BpfError> {
         match self.stage {
             Stage::Loaded(_) if variable.is_constant() => {
@@ -580,9 +591,9 @@ impl Object {
         }
     }
 
-    /// The memory of a variable's section as it is now.
+    /// Returns the memory of a variable's section at this stage.
     fn image(&self, variable: &Variable) -> Result<Image<'_>, BpfError> {
-        // Maps of sections are arrays. A struct of the kernel may be named like one, and libbpf's own addresses are in it.
+        // Only arrays: a struct_ops map may have a section's name, but it contains pointers of libbpf.
         let section = variable.section.as_str();
         let is_of_section =
             |name: &OsStr, ty| ty == MapType::Array && is_section_map(name.as_encoded_bytes(), section);
@@ -605,17 +616,17 @@ fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfEr
     let (open, libbpf) = print::collect(|| {
         let name = admitted.loaded_name();
         let opened = ObjectBuilder::default().name(&name).and_then(|builder| builder.open_memory(elf));
-        // libbpf sets errno on every failure; libbpf-rs keeps it in words only.
+        // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
         opened.map_err(|_| Errno::last())
     });
     let mut open = open.map_err(|errno| load_error(admitted, errno, None, libbpf))?;
     for mut map in open.maps_mut() {
         if is_data_map(map.name().as_encoded_bytes()) {
-            // libbpf asks for this itself only if the section has a variable of global linkage; since 5.5.
+            // libbpf sets this flag itself only if the section has a variable of global linkage; since 5.5.
             let flags = map.map_flags() | libbpf_sys::BPF_F_MMAPABLE;
             map.set_map_flags(flags).map_err(|_| load_error(admitted, Errno::last(), None, Vec::new()))?;
         }
-        // libbpf would pin it elsewhere: `Pins` does it.
+        // `Pins` pins the maps; libbpf would use other paths.
         sys::forget_pin_path(&mut map);
     }
     Ok(open)
@@ -630,13 +641,14 @@ fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfErr
         .collect()
 }
 
-/// Whether libbpf made this map of this section: it names the map of `.data` after the object (`counters.data`), that of
-/// `.data.own` like the section (`internal_map_name`, libbpf 1.7). A map of the script has no dot in its name.
+/// Returns whether libbpf created this map for this section. It names the map of `.data` after the object
+/// (`counters.data`), that of `.data.own` like the section (`internal_map_name`, libbpf 1.7). Maps of the
+/// script have no dot in their names.
 pub(super) fn is_section_map(map: &[u8], section: &str) -> bool {
     map == section.as_bytes() || (!map.starts_with(b".") && map.ends_with(section.as_bytes()))
 }
 
-/// Whether libbpf made this map of a section of global data.
+/// Returns whether libbpf created this map for a global data section.
 fn is_data_map(map: &[u8]) -> bool {
     let named_like_section = std::str::from_utf8(map).is_ok_and(globals::is_global_data);
     named_like_section || [".data", ".bss", ".rodata"].iter().any(|section| is_section_map(map, section))
@@ -682,7 +694,8 @@ fn load_error(
     }))
 }
 
-/// Whether the kernel asks for CAP_NET_ADMIN. Source: kernel/bpf/syscall.c, `map_create`, `is_net_admin_prog_type`, v6.18.
+/// Returns whether the kernel requires CAP_NET_ADMIN. Source: kernel/bpf/syscall.c, `map_create`,
+/// `is_net_admin_prog_type`, v6.18.
 fn asks_network(model: &Model) -> bool {
     let is_of_network = |kind: MapKind| {
         matches!(
@@ -694,7 +707,7 @@ fn asks_network(model: &Model) -> bool {
         || model.programs.iter().any(|program| !confine::observes(program.section.kind.program))
 }
 
-/// The function of the kernel that libbpf did not find.
+/// Extracts from a line of libbpf the kernel function that it did not find.
 ///
 /// Source: libbpf v1.7, `bpf_object__resolve_ksym_func_btf_id`.
 fn missing_function(line: &str) -> Option<Lack> {
@@ -703,7 +716,7 @@ fn missing_function(line: &str) -> Option<Lack> {
     rest.starts_with(": not found").then(|| Lack::Function(name.to_owned()))
 }
 
-/// Whether the object was compiled from a script: its line information names the file.
+/// Returns whether the object was compiled from a script: its line information names a `.ks` file.
 fn is_script(model: &Model) -> bool {
     let programs = model.programs.iter().map(|one| &one.body);
     let mut bodies = programs.chain(model.subprograms.iter().map(|one| &one.body));

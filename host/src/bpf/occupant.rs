@@ -1,7 +1,7 @@
-//! Who holds an interface that takes one xdp program only.
+//! Identifies the program that holds an interface, which takes only one xdp program.
 //!
-//! A plugin's thread has no rights to look at programs and processes of others. So a thread that has them is started before
-//! the plugin's one drops its own, and is asked when an attachment is refused.
+//! A plugin's thread lacks the privileges to inspect programs and processes of others. A helper thread that
+//! has them is started before the plugin's thread drops its own; it is queried when an attachment fails.
 
 use std::ffi::CStr;
 use std::fs;
@@ -16,32 +16,32 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::sys;
 
-/// Most processes that are named.
+/// Upper limit of processes in an answer.
 const MOST_HOLDERS: usize = 4;
 
-/// Most questions that are answered in a run: each looks at the descriptors of every process, with all rights.
+/// Upper limit of answers per run: each reads the descriptors of every process, with all privileges.
 const MAX_ANSWERS: usize = 8;
 
-/// The program that holds an interface.
+/// The xdp program that holds an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
-    /// The kernel's number of it.
+    /// Id of the program.
     pub program: u32,
-    /// Its name, of which the kernel keeps 15 bytes; none if the kernel does not tell, or it has none.
+    /// Name of the program, truncated to 15 bytes by the kernel. None if it is empty or unavailable.
     pub name: Option<String>,
-    /// When it was loaded.
+    /// Time of the load; none if unavailable.
     pub loaded: Option<SystemTime>,
-    /// Processes that hold it or its link open: their numbers and names.
+    /// Processes with a descriptor of the program or of a link to it: pids and names, at most 4.
     pub holders: Vec<(u32, String)>,
 }
 
-/// Finds who holds an interface, with the rights of the thread that started it.
+/// Handle to the helper thread. Its queries run with the privileges of the thread that started it.
 #[derive(Debug)]
 pub(super) struct OccupantFinder {
     questions: Sender<Question>,
 }
 
-/// Whose is the interface of this number?
+/// Asks for the program at an interface, given by its index.
 #[derive(Debug)]
 struct Question {
     interface: i32,
@@ -49,15 +49,15 @@ struct Question {
 }
 
 impl OccupantFinder {
-    /// Starts the thread. It ends when this is dropped, or has answered as often as it does.
+    /// Starts the thread. It ends when this value is dropped, or after 8 answers.
     ///
     /// # Errors
-    /// If the system has no thread to spare.
+    /// If the system cannot create a thread.
     pub(super) fn start() -> Result<OccupantFinder, Errno> {
         let (questions, asked) = mpsc::channel();
         let answer = move || {
             for Question { interface, answer } in asked.into_iter().take(MAX_ANSWERS) {
-                // Nobody listens any more: nobody misses it.
+                // A failed send means that the receiver is gone and needs no answer.
                 let _ = answer.send(of_interface(interface));
             }
         };
@@ -66,7 +66,8 @@ impl OccupantFinder {
         Ok(OccupantFinder { questions })
     }
 
-    /// The xdp program of an interface; none if it has none, nobody may know, or the run has asked too often.
+    /// Returns the xdp program of an interface. None if there is none, it cannot be determined, or the run
+    /// has used up its answers.
     pub(super) fn find(&self, interface: i32) -> Option<Occupant> {
         let (answer, answered) = mpsc::channel();
         self.questions.send(Question { interface, answer }).ok()?;
@@ -89,7 +90,7 @@ fn of_interface(interface: i32) -> Option<Occupant> {
     Some(Occupant { program, name, loaded, holders: holders(program) })
 }
 
-/// The processes that have a descriptor of a program or of a link of it.
+/// Returns processes that hold a descriptor of a program or of a link to it.
 fn holders(program: u32) -> Vec<(u32, String)> {
     let Ok(listed) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -105,7 +106,7 @@ fn holds(process: &Path, program: u32) -> bool {
     let Ok(listed) = fs::read_dir(process.join("fd")) else { return false };
     let line = |entry: fs::DirEntry| {
         let target = fs::read_link(entry.path()).ok()?;
-        // `anon_inode:bpf-prog`, `anon_inode:bpf_link`; links of older kernels are `anon_inode:bpf-link`.
+        // `anon_inode:bpf-prog`, `anon_inode:bpf_link`; on older kernels `anon_inode:bpf-link`.
         target.to_str()?.strip_prefix("anon_inode:")?.strip_prefix("bpf")?;
         let facts = fs::read_to_string(process.join("fdinfo").join(entry.file_name())).ok()?;
         facts.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse::<u32>().ok())

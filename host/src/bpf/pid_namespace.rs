@@ -1,8 +1,8 @@
-//! The PID namespace that this process runs in, for programs that ask for numbers of tasks.
+//! The PID namespace of this process, for programs that read task ids.
 //!
-//! Helpers of the kernel give numbers of the first namespace, and `bpf_get_ns_current_pid_tgid` answers for tasks whose own
-//! namespace is the given one, not for those of namespaces in it. So programs read the entry of a task for this namespace,
-//! and are told where it is ([`ks_wit::object::PID_NAMESPACE`]).
+//! Kernel helpers return ids of the initial namespace. `bpf_get_ns_current_pid_tgid` answers only for tasks
+//! whose own namespace is the given one, not for descendants. Programs therefore read the task's entry for
+//! this namespace themselves, with offsets that the host provides ([`ks_wit::object::PID_NAMESPACE`]).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,22 +14,23 @@ use ks_wit::object::{PID_NAMESPACE_BYTES, PID_NAMESPACE_WORD_BYTES, PidNamespace
 use super::feature;
 use super::kernel_types;
 
-/// The inode number of the first PID namespace. Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
+/// Inode number of the initial PID namespace. Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
 const FIRST: u64 = 0xefff_fffc;
 
-/// Words of the variable.
+/// Size of the variable in 8-byte words.
 pub(super) const WORDS: usize = PID_NAMESPACE_BYTES / PID_NAMESPACE_WORD_BYTES;
 
-/// The inode number of the PID namespace of this process; none in the first one, and where procfs does not tell.
+/// Returns the inode number of this process's PID namespace. None in the initial one, and if procfs cannot be
+/// read.
 pub fn number() -> Option<u64> {
     let number = fs::metadata("/proc/self/ns/pid").ok()?.ino();
     (number != FIRST).then_some(number)
 }
 
-/// The value of the variable; none in the first namespace.
+/// Returns the value of the variable; none in the initial namespace.
 ///
 /// # Errors
-/// Why it cannot be had, for a person.
+/// The reason why it cannot be determined, as text.
 pub(super) fn words() -> Result<Option<[u64; WORDS]>, String> {
     let Some(number) = number() else { return Ok(None) };
     let types = kernel_types::running()?;
@@ -52,7 +53,7 @@ pub(super) fn words() -> Result<Option<[u64; WORDS]>, String> {
     Ok(Some(words))
 }
 
-/// Where the kernel has what is read of a task, in bytes.
+/// Offsets and sizes in kernel structs that programs read of a task, in bytes.
 struct TaskOffsets {
     group_leader: u64,
     thread_pid: u64,
@@ -65,7 +66,8 @@ struct TaskOffsets {
 }
 
 impl TaskOffsets {
-    /// Source: include/linux/sched.h, include/linux/pid.h, include/linux/pid_namespace.h, include/linux/ns_common.h, v6.18.
+    /// Source: include/linux/sched.h, include/linux/pid.h, include/linux/pid_namespace.h,
+    /// include/linux/ns_common.h, v6.18.
     fn of(types: &Btf) -> Result<TaskOffsets, String> {
         let composite = |name: &str| {
             types.find_struct(name).ok_or_else(|| format!("the kernel's types have no `struct {name}`"))
@@ -96,7 +98,8 @@ fn unreadable(error: &LookupError) -> String {
     format!("cannot read the kernel's types: {error}")
 }
 
-/// How many namespaces the one of this process lies in, which no file says: a program reads it of the task that runs it.
+/// Returns the nesting level of this process's namespace. No file contains it, so a BPF program reads it from
+/// the task that runs the program.
 fn level(offsets: &TaskOffsets) -> Result<u64, String> {
     const CURRENT_TASK: u32 = 35;
     const PROBE_READ_KERNEL: u32 = 113;
@@ -122,6 +125,6 @@ fn level(offsets: &TaskOffsets) -> Result<u64, String> {
     let bytes = bpf::encode(&code).map_err(|error| error.to_string())?;
     let (slots, _) = bytes.as_chunks::<8>();
     let level = feature::run_once(slots).map_err(|(call, errno)| format!("{call}: {errno}"))?;
-    // A namespace that is not the first lies in one at least; so much the kernel allows (`MAX_PID_NS_LEVEL`).
+    // The initial namespace has level 0; the kernel's limit is 32 (`MAX_PID_NS_LEVEL`).
     if (1..=32).contains(&level) { Ok(level.into()) } else { Err(format!("level {level} makes no sense")) }
 }

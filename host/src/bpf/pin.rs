@@ -1,7 +1,7 @@
-//! Pins: maps of a plugin that outlive it, in the BPF file system, below a folder named after the project.
+//! Pins: maps that outlive a plugin, in the BPF file system, in a directory named after the project.
 //!
-//! What is there is used for both halves, if it has the declared shape; what is not is put there once the object is
-//! loaded. Pinned variables are the section `.data.pinned`, whose map is pinned like any other.
+//! An existing pin with the declared shape is used by both halves; a missing one is created once the object
+//! is loaded. Pinned variables form the section `.data.pinned`, whose map is pinned like any other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,26 +19,26 @@ use super::image::Image;
 use super::sys;
 use crate::policy::PluginObject;
 
-/// Where the BPF file system is looked for first.
+/// Required mount point of the BPF file system.
 const BPFFS: &str = "/sys/fs/bpf";
 
-/// The maps of an object that want to be pinned.
+/// The maps of an object that are to be pinned.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    /// Names of maps, that of the pinned variables being the section's, with paths in the BPF file system.
+    /// Paths in the BPF file system by map name. Pinned variables have the name of their section.
     wanted: BTreeMap<String, String>,
-    /// Where the layout of the pinned variables is written down, in their section.
+    /// The variable in the pinned section that holds a digest of the section's layout.
     layout: Option<Variable>,
 }
 
 impl Pins {
-    /// The pins of an object, with the variable that says how the pinned ones lie.
+    /// Collects the pins of an object. `layout` is the variable that describes the pinned section's layout.
     pub(super) fn of(object: &PluginObject, layout: Option<&Variable>) -> Pins {
         let wanted = object.pins().map(|pin| (pin.map, pin.path)).collect();
         Pins { wanted, layout: layout.cloned() }
     }
 
-    /// Puts maps that are pinned already in the place of those that the object would make, and gives their names.
+    /// Substitutes existing pinned maps for the maps that libbpf would create. Returns their names.
     ///
     /// # Errors
     /// [`BpfError::NoBpffs`]; [`BpfError::PinShape`]; [`BpfError::Kernel`].
@@ -91,7 +91,7 @@ impl Pins {
         })
     }
 
-    /// Pins what is not pinned yet. False if somebody else pinned a map of this name meanwhile.
+    /// Pins the maps that are not pinned yet. False if another process pinned a map of this name meanwhile.
     ///
     /// # Errors
     /// [`BpfError::NoBpffs`]; [`BpfError::Kernel`].
@@ -118,8 +118,8 @@ impl Pins {
         Ok(true)
     }
 
-    /// Shows the pinned variables where libbpf keeps the initial values of their section: it does that only for maps that
-    /// it made itself.
+    /// Maps the pinned variables over libbpf's image of their section. libbpf does that only for maps that it
+    /// created itself.
     ///
     /// # Errors
     /// [`BpfError::Kernel`].
@@ -138,7 +138,7 @@ impl Pins {
     }
 }
 
-/// What a map must agree in with its pin.
+/// The properties that must be equal in a map and its pin.
 struct Shape {
     ty: MapType,
     key: u32,
@@ -166,13 +166,13 @@ fn check_shape(name: &str, path: &Path, declared: &Shape, pinned: &MapHandle) ->
     Err(BpfError::PinShape { what, path: path.into(), differences: differences.join(", ") })
 }
 
-/// The layout of the pinned variables, as the object says it.
+/// Reads the layout digest of the pinned variables that the object declares.
 fn written_layout(open: &OpenObject, layout: &Variable) -> Option<u64> {
     let map = open.maps().find(|map| map.name() == PINNED_SECTION)?;
     Image::of(&map, open)?.load(layout.offset, 8)
 }
 
-/// The root of the BPF file system.
+/// Returns the mount point of the BPF file system.
 fn root() -> Result<PathBuf, BpfError> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut roots = mounts.lines().filter_map(|line| {

@@ -1,4 +1,5 @@
-//! What libbpf prints. Its print hook is one for the process; what matters is said on the thread that called it.
+//! Capture of libbpf's messages. Its print hook is global to the process; messages are attributed to the
+//! calling thread.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -6,15 +7,15 @@ use std::sync::Once;
 use super::sys;
 
 thread_local! {
-    /// What libbpf said on this thread since [`collect`] began; `None` outside of it.
+    /// Warnings of libbpf on this thread since [`collect`] began; `None` outside of it.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Most lines that are kept of one call. Guards against an object that makes libbpf complain without end.
+/// Upper limit of lines kept per call. Guards against an object that makes libbpf log endlessly.
 const MAX_LINES: usize = 256;
 
-/// Runs `call` and returns with its result what libbpf said meanwhile. libbpf writes nothing to standard error from
-/// the first call on.
+/// Runs `call` and returns its result with the warnings that libbpf printed meanwhile. From the first call
+/// on, libbpf writes nothing to standard error.
 pub(super) fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -25,7 +26,7 @@ pub(super) fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     (result, SAID.take().unwrap_or_default())
 }
 
-/// Takes one message of libbpf. Names of the object are in it, with whatever bytes they have.
+/// Receives one message of libbpf. It may contain names of the object, which need not be UTF-8.
 pub(super) fn hook(is_warning: bool, message: &[u8]) {
     let message = String::from_utf8_lossy(message);
     let message = message.trim_end();

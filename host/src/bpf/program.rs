@@ -15,65 +15,66 @@ use super::occupant::OccupantFinder;
 use super::statistics::SkippedRuns;
 use super::sys;
 
-/// The type of a program, as far as this host tells them apart.
+/// The type of a program, as far as this host distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// Runs on the overflow of a perf event.
+    /// Runs at overflows of a perf event.
     #[doc(alias = "BPF_PROG_TYPE_PERF_EVENT")]
     PerfEvent,
-    /// Runs at a tracepoint, with the record that perf sees.
+    /// Runs at a tracepoint, with perf's record of the event as its context.
     #[doc(alias = "BPF_PROG_TYPE_TRACEPOINT")]
     Tracepoint,
     /// Runs at a tracepoint, with the arguments as the kernel passes them.
     #[doc(alias = "BPF_PROG_TYPE_RAW_TRACEPOINT")]
     RawTracepoint,
-    /// Sees packets before the network stack.
+    /// Processes packets before the network stack.
     #[doc(alias = "BPF_PROG_TYPE_XDP")]
     Xdp,
-    /// Sees packets at an interface's ingress or egress.
+    /// Processes packets at an interface's ingress or egress (tc).
     #[doc(alias = "BPF_PROG_TYPE_SCHED_CLS")]
     SchedCls,
-    /// Sees the packets that a socket gets.
+    /// Runs for the packets that a socket receives.
     #[doc(alias = "BPF_PROG_TYPE_SOCKET_FILTER")]
     SocketFilter,
-    /// Runs again and again. Its type is that of socket filters; the object has the map of its timer.
+    /// Runs periodically. The program type is that of socket filters; the object has the map of its timer.
     Timer,
-    /// Sees the packets of a control group's sockets.
+    /// Runs for the packets of a cgroup's sockets.
     #[doc(alias = "BPF_PROG_TYPE_CGROUP_SKB")]
     CgroupSkb,
-    /// Sees the addresses that a control group's sockets use.
+    /// Runs for the addresses that a cgroup's sockets use.
     #[doc(alias = "BPF_PROG_TYPE_CGROUP_SOCK_ADDR")]
     CgroupSockAddr,
-    /// Runs at a function of the kernel, at its return, or at a tracepoint with typed arguments.
+    /// Runs at a kernel function's entry or return, or at a tracepoint with typed arguments.
     #[doc(alias = "BPF_PROG_TYPE_TRACING")]
     Tracing,
-    /// Runs at a hook of the kernel's security module, and decides.
+    /// Runs at an LSM hook and decides about the operation.
     #[doc(alias = "BPF_PROG_TYPE_LSM")]
     Lsm,
     /// Runs at an instruction of the kernel or of a user program.
     #[doc(alias = "BPF_PROG_TYPE_KPROBE")]
     Kprobe,
-    /// A member of a struct of the kernel that a plugin registers.
+    /// Implements a member of a kernel struct that a plugin registers.
     #[doc(alias = "BPF_PROG_TYPE_STRUCT_OPS")]
     StructOps,
-    /// Any other, by its number in `enum bpf_prog_type`.
+    /// Any other type, by its number in `enum bpf_prog_type`.
     Other(u32),
 }
 
 impl ProgramKind {
-    /// Whether attaching a program of this kind to a target takes flags.
+    /// Returns whether attaching a program of this kind takes flags.
     pub fn has_flags(self) -> bool {
         self == ProgramKind::Xdp
     }
 
-    /// Whether the kernel skips it while any program of these kinds runs on the CPU, not only itself.
+    /// Returns whether the kernel skips the program while any program of these kinds runs on the CPU, not
+    /// only while it runs itself.
     ///
     /// Source: kernel/trace/bpf_trace.c, `trace_call_bpf`, v6.18.
     pub(super) fn shares_recursion(self) -> bool {
         matches!(self, ProgramKind::Tracepoint | ProgramKind::Kprobe)
     }
 
-    /// Its number in `enum bpf_prog_type`.
+    /// Returns the number in `enum bpf_prog_type`.
     pub fn number(self) -> u32 {
         match self {
             ProgramKind::PerfEvent => libbpf_sys::BPF_PROG_TYPE_PERF_EVENT,
@@ -94,7 +95,7 @@ impl ProgramKind {
 }
 
 impl ProgramKind {
-    /// The kind of a program of a type, in an object that has the map of its timer or not.
+    /// Returns the kind for a program type. `has_timer` distinguishes timers from socket filters.
     pub(super) fn with_timer(ty: u32, has_timer: bool) -> ProgramKind {
         match ProgramKind::from(ty) {
             ProgramKind::SocketFilter if has_timer => ProgramKind::Timer,
@@ -144,41 +145,41 @@ impl fmt::Display for ProgramKind {
     }
 }
 
-/// What the kernel knows of a program.
+/// Information from the kernel about a loaded program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// Its type.
+    /// Kind of the program.
     pub kind: ProgramKind,
-    /// The kernel's id.
+    /// The kernel's id of the program.
     pub id: u32,
-    /// Instructions of 8 bytes after the kernel's rewriting; 0 if the kernel keeps them from this user.
+    /// Instructions of 8 bytes after the kernel's rewriting; 0 if the kernel hides them from this user.
     pub instructions: u32,
 }
 
-/// A program of a loaded object.
+/// A program of a loaded object, borrowed from it.
 #[derive(Debug)]
 pub struct Program<'object> {
     pub(super) inner: libbpf_rs::Program<'object>,
-    /// Undoes what has no link.
+    /// Removes attachments that have no link.
     pub(super) supervisor: Option<&'object Arc<Supervisor>>,
-    /// Who tells whose xdp program an interface has.
+    /// Identifies the owner of an interface's xdp program.
     pub(super) occupants: Option<&'object OccupantFinder>,
-    /// The map of its timer.
+    /// The map of its timer; none for other kinds.
     pub(super) timer: Option<&'object Arc<Map>>,
 }
 
 impl Program<'_> {
-    /// The name in the object, uncut.
+    /// Returns the name in the object, not truncated.
     pub fn name(&self) -> String {
         self.inner.name().to_string_lossy().into_owned()
     }
 
-    /// The type, as the object says.
+    /// Returns the kind, according to the object.
     pub fn kind(&self) -> ProgramKind {
         ProgramKind::with_timer(self.inner.prog_type() as u32, self.timer.is_some())
     }
 
-    /// What the kernel knows of it, now.
+    /// Queries the kernel about the program.
     ///
     /// # Errors
     /// [`BpfError::Kernel`].
@@ -192,15 +193,15 @@ impl Program<'_> {
         })
     }
 
-    /// What links the program to an event that somebody else opened and enables: it runs at every overflow, or at every
-    /// hit of a tracepoint's event, until the descriptor of the link is closed. The cookie is what the program finds in
-    /// `attachment_id`. It holds the program by a descriptor of its own.
+    /// Returns a function that links the program to an open perf event. The program runs at every overflow,
+    /// or at every hit of a tracepoint's event, until the link's descriptor is closed. The program reads the
+    /// cookie as `attachment_id`. The function holds its own descriptor of the program.
     ///
-    /// The function's errors: EEXIST if the event has a program already; EINVAL if the program does not suit it or the
-    /// kernel is older than 5.15.
+    /// The function's errors: EEXIST if the event already has a program; EINVAL if the program does not suit
+    /// it or the kernel is older than 5.15.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`] if there is no descriptor left.
+    /// [`BpfError::Kernel`] if no descriptor is left.
     pub fn linker(
         &self,
     ) -> Result<impl Fn(BorrowedFd<'_>, u64) -> Result<OwnedFd, Errno> + Send + Sync + use<>, BpfError> {
@@ -211,10 +212,10 @@ impl Program<'_> {
         Ok(move |event: BorrowedFd<'_>, cookie| sys::link_perf_event(program.as_fd(), event, cookie))
     }
 
-    /// The runs that the kernel skipped, for whoever asks from time to time.
+    /// Returns a counter of the runs that the kernel skipped, to be polled.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`] if there is no descriptor left.
+    /// [`BpfError::Kernel`] if no descriptor is left.
     pub fn skipped_runs(&self) -> Result<SkippedRuns, BpfError> {
         let program = self.inner.as_fd().try_clone_to_owned().map_err(|error| {
             let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
@@ -223,10 +224,10 @@ impl Program<'_> {
         Ok(SkippedRuns::of(program))
     }
 
-    /// Attaches the program to the raw tracepoint of this name, for example `sched_switch`.
+    /// Attaches the program to a raw tracepoint, for example `sched_switch`.
     ///
     /// # Errors
-    /// [`BpfError::Target`]; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint.
+    /// [`BpfError::Target`]; [`BpfError::Kernel`]: ENOENT if there is no tracepoint of this name.
     pub(super) fn attach_raw_tracepoint(&self, target: &str) -> Result<Link, BpfError> {
         let name =
             CString::new(target).ok().filter(|name| !name.is_empty()).ok_or_else(|| BpfError::Target {

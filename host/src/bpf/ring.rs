@@ -1,5 +1,5 @@
-//! The consumer's side of a ring buffer: records are found in the pages that the kernel shares, and copied once, to where
-//! they are wanted. Everything here is safe to call.
+//! The consumer of a ring buffer. Records are located in the pages shared with the kernel and copied once, to
+//! their destination. Everything here is safe to call.
 //!
 //! Source: kernel/bpf/ringbuf.c, v6.12; Documentation/bpf/ringbuf.rst.
 #![expect(unsafe_code, reason = "maps pages that the kernel writes to")]
@@ -18,25 +18,27 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use super::error::BpfError;
 
-/// Bytes before each record of a batch, see `wit/ring.wit`.
+/// Size in bytes of the header of each record in a batch, see `wit/ring.wit`.
 pub const ENTRY_BYTES: usize = 8;
 
-/// Bytes of the kernel before each record: its length and two flags, and an offset that is of no use here.
+/// Size in bytes of the kernel's header of each record: its length with two flags, and a page offset that is
+/// unused here.
 #[doc(alias = "BPF_RINGBUF_HDR_SZ")]
 const HEADER_BYTES: u64 = 8;
-/// A program has reserved the record and not submitted it yet.
+/// The record is reserved and not submitted yet.
 #[doc(alias = "BPF_RINGBUF_BUSY_BIT")]
 const BUSY: u32 = 1 << 31;
-/// A program has given the record back.
+/// The record was discarded by its program.
 #[doc(alias = "BPF_RINGBUF_DISCARD_BIT")]
 const DISCARDED: u32 = 1 << 30;
 
-/// A ring buffer of a loaded object that records are taken out of.
+/// The consumer of a loaded object's ring buffer.
 pub struct Ring {
     name: String,
     fd: OwnedFd,
     pages: Arc<Pages>,
-    /// The position behind the last record that was taken. The kernel's own lags until the record was copied.
+    /// Position after the last taken record. The kernel's consumer position lags until the records were
+    /// copied.
     next: u64,
 }
 
@@ -47,12 +49,12 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// The next record needs more room than there is: so many bytes, as an entry of a batch.
+/// The next record does not fit. The number is its size in bytes, as an entry of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong(pub usize);
 
 impl TooLong {
-    /// The same for who asked for a batch of so many bytes.
+    /// Converts to the error for a caller that asked for a batch of `given` bytes.
     pub fn in_batch_of(self, ring: &str, given: usize) -> BpfError {
         BpfError::Size { what: "the next record", name: ring.into(), expected: self.0, given }
     }
@@ -72,33 +74,33 @@ impl Ring {
         Ok(Ring { name, fd, pages: Arc::new(pages), next })
     }
 
-    /// Its name in the object.
+    /// Returns the name in the object.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its size in bytes.
+    /// Returns the size of the data area in bytes.
     pub fn size(&self) -> u32 {
         self.pages.size
     }
 
-    /// What becomes readable when there are records.
+    /// Returns the descriptor that becomes readable when there are records.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Bytes of records in it that were not taken, with their headers of 8 bytes.
+    /// Returns the number of bytes of records not taken yet, with their headers of 8 bytes.
     pub fn waiting(&self) -> u64 {
         self.pages.produced().load(Ordering::Acquire).saturating_sub(self.next)
     }
 
-    /// Takes records out, as long as they fit so many bytes as entries of a batch; none if none waits, or the next one is
-    /// not submitted yet.
+    /// Takes records that fit in `room` bytes as entries of a batch. Takes none if there are none or the next
+    /// one is not submitted yet.
     ///
     /// # Errors
-    /// [`TooLong`] if not even the first one fits. It stays.
+    /// [`TooLong`] if not even the first record fits. It stays in the ring.
     pub fn take(&mut self, room: usize) -> Result<Records, TooLong> {
-        // Another process that has the same ring pinned may have taken some.
+        // Another process with the same pinned ring may have consumed some records.
         let from = self.next.max(self.pages.consumed().load(Ordering::Relaxed));
         let produced = self.pages.produced().load(Ordering::Acquire);
         let (mut to, mut bytes) = (from, 0);
@@ -118,7 +120,7 @@ impl Ring {
     }
 }
 
-/// Records that were taken out of a ring, and still lie in its pages. Dropped, they give their place back.
+/// Records that were taken out of a ring but still lie in its pages. Dropping them releases their space.
 #[must_use = "dropping them loses the records"]
 pub struct Records {
     pages: Arc<Pages>,
@@ -135,15 +137,16 @@ impl fmt::Debug for Records {
 }
 
 impl Records {
-    /// How many bytes they have as entries of a batch.
+    /// Returns the size in bytes of the records as entries of a batch.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Writes them as entries of this position to the start of `out`, which has room for [`Records::bytes`].
+    /// Copies the records as entries of ring `position` to the start of `out`, which must hold
+    /// [`Records::bytes`].
     ///
-    /// If another process takes records out of the same ring at the same time, what is written may be anything; it never
-    /// goes beyond these bytes.
+    /// If another process consumes the same ring at the same time, the copied content is arbitrary, but never
+    /// exceeds these bytes.
     pub fn copy_to(&self, position: u32, out: &mut [u8]) {
         let mut rest = out;
         let mut at = self.from;
@@ -157,7 +160,7 @@ impl Records {
                 return;
             };
             head[..4].copy_from_slice(&position.to_le_bytes());
-            // A ring has at most 128 MiB.
+            // The length fits in 32 bits: a ring has at most 128 MiB.
             head[4..].copy_from_slice(&(record.len as u32).to_le_bytes());
             let (text, padding) = body.split_at_mut(record.len);
             self.pages.copy(record.start, text);
@@ -172,24 +175,24 @@ impl Drop for Records {
         if self.to == self.from {
             return;
         }
-        // ORDERING: pairs with the acquire load in `__bpf_ringbuf_reserve`: what was read was read before a program may
-        // write over it.
+        // ORDERING: pairs with the acquire load in `__bpf_ringbuf_reserve`: the reads of the records complete
+        // before a program may overwrite them.
         self.pages.consumed().store(self.to, Ordering::Release);
     }
 }
 
 /// A record in the pages of a ring.
 struct RingRecord {
-    /// The position of its first byte.
+    /// Position of the record's first byte, after its header.
     start: u64,
     len: usize,
-    /// The position of the next record's header.
+    /// Position of the next record's header.
     end: u64,
     discarded: bool,
 }
 
-/// The pages of a ring: the consumer's position, which is ours to write; the producer's; and the data, mapped twice in a
-/// row, so that no record wraps.
+/// The mapped pages of a ring: the consumer position, which this side writes; the producer position; and the
+/// data, mapped twice in a row, so that no record wraps.
 struct Pages {
     consumer: NonNull<u8>,
     producer: NonNull<u8>,
@@ -197,7 +200,8 @@ struct Pages {
     size: u32,
 }
 
-// SAFETY: the mappings belong to no thread; positions and headers are atomic, the rest is only copied from.
+// SAFETY: the mappings belong to no thread; positions and headers are atomic, everything else is only copied
+// from.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -215,38 +219,42 @@ impl Pages {
         let producer =
             unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, ring, producer_offset) };
         let producer = producer.inspect_err(|_| {
-            // SAFETY: the mapping was made above, and nothing refers to it yet. Failing, it stays until the end.
+            // SAFETY: the mapping was created above, and nothing refers to it yet. If munmap fails, the page
+            // stays mapped.
             let _ = unsafe { munmap(consumer, page.get()) };
         })?;
         Ok(Pages { consumer: consumer.cast(), producer: producer.cast(), page: page.get(), size })
     }
 
     fn consumed(&self) -> &AtomicU64 {
-        // SAFETY: the position is the first word of its page, which is mapped as long as `self`, for reading and writing;
-        // everybody uses it as an atomic.
+        // SAFETY: the position is the first word of its page, which is mapped as long as `self`, for reading
+        // and writing; all accesses are atomic.
         unsafe { self.consumer.cast().as_ref() }
     }
 
     fn produced(&self) -> &AtomicU64 {
-        // SAFETY: as for the consumer's; the kernel alone writes it, and we never do.
+        // SAFETY: as for the consumer's; only the kernel writes it.
         unsafe { self.producer.cast().as_ref() }
     }
 
-    /// Where the byte at a position lies; as many bytes as the ring has follow it.
+    /// Returns the address of the byte at a position. At least the ring's size in bytes follows it.
     fn at(&self, position: u64) -> NonNull<u8> {
         let offset = position & (u64::from(self.size) - 1);
-        // SAFETY: the size is a power of two (the kernel makes no other rings), and the data has twice as many bytes.
+        // SAFETY: the size is a power of two (the kernel creates no other rings), and the data is mapped
+        // twice.
         unsafe { self.producer.add(self.page + offset as usize) }
     }
 
-    /// The record whose header is at a position, if it is complete and ends at or before the limit.
+    /// Returns the record whose header is at a position, if it is submitted and ends at or before the limit.
     fn record(&self, position: u64, limit: u64) -> Option<RingRecord> {
         if position >= limit || !position.is_multiple_of(HEADER_BYTES) {
             return None;
         }
-        // SAFETY: headers begin at multiples of 8 bytes, and the data at a page; the kernel writes this word atomically.
+        // SAFETY: headers begin at multiples of 8 bytes, and the data at a page; the kernel writes this word
+        // atomically.
         let header: &AtomicU32 = unsafe { self.at(position).cast().as_ref() };
-        // ORDERING: pairs with the exchange in `bpf_ringbuf_commit`: the record was written before it was submitted.
+        // ORDERING: pairs with the exchange in `bpf_ringbuf_commit`: the record was written before it was
+        // submitted.
         let header = header.load(Ordering::Acquire);
         let len = header & !(BUSY | DISCARDED);
         let start = position + HEADER_BYTES;
@@ -258,15 +266,17 @@ impl Pages {
     /// Copies bytes of the ring, at most its size.
     fn copy(&self, position: u64, out: &mut [u8]) {
         let len = out.len().min(self.size as usize);
-        // SAFETY: so many bytes follow the position, and nobody else has `out`. Programs that have submitted a record
-        // write to it no more, and the kernel gives its place away only when the position says so.
+        // SAFETY: `len` bytes follow the position, and `out` is exclusively borrowed. Programs do not write
+        // to a record after submitting it, and the kernel reuses its space only after the consumer position
+        // has passed it.
         unsafe { self.at(position).copy_to_nonoverlapping(NonNull::from(out).cast(), len) };
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: both mappings are ours, have these sizes, and no reference outlives `self`. Nothing can fail.
+        // SAFETY: both mappings are ours and have these sizes, and no reference outlives `self`. munmap
+        // cannot fail then.
         unsafe {
             let _ = munmap(self.consumer.cast(), self.page);
             let _ = munmap(self.producer.cast(), self.page + 2 * self.size as usize);
@@ -274,7 +284,7 @@ impl Drop for Pages {
     }
 }
 
-/// The first entry of a batch (position and record) and what follows it. None if the bytes are no entries.
+/// Splits off the first entry of a batch: ring position, record and rest. None if the bytes are malformed.
 pub fn split_entry(batch: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let (position, rest) = batch.split_first_chunk::<4>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;

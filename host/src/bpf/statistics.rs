@@ -1,4 +1,4 @@
-//! How often programs ran, and what is registered, of whatever process.
+//! Run counts of programs and registered structs, of any process.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore as _, MapHandle};
 use super::program::ProgramKind;
 use super::sys;
 
-/// While this lives the kernel counts the runs of all programs; each run costs some 20 ns more.
+/// Enables run-time statistics of all programs while it lives. Each run of a program costs some 20 ns more.
 #[derive(Debug)]
 #[must_use = "the kernel counts until this is dropped"]
 pub struct Statistics {
@@ -18,7 +18,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Starts counting.
+    /// Enables the statistics.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN.
@@ -29,18 +29,19 @@ impl Statistics {
     }
 }
 
-/// The time that a program took.
+/// Accumulated run time of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunTime {
-    /// Its name in the object, uncut.
+    /// Name of the program in the object, not truncated.
     pub program: String,
-    /// Its type.
+    /// Kind of the program.
     pub kind: ProgramKind,
-    /// Of all its runs on all CPUs.
+    /// Nanoseconds of all runs on all CPUs.
     pub nanoseconds: u64,
 }
 
-/// The runs of a program that the kernel skipped because another one ran on that CPU. The program stays as long as this.
+/// Counter of a program's runs that the kernel skipped because another one ran on that CPU. It keeps the
+/// program loaded.
 #[derive(Debug)]
 pub struct SkippedRuns {
     program: OwnedFd,
@@ -51,31 +52,31 @@ impl SkippedRuns {
         SkippedRuns { program }
     }
 
-    /// How many since the program was loaded; none if the kernel does not tell.
+    /// Returns the number of skipped runs since the load; none if the query fails.
     pub fn count(&self) -> Option<u64> {
         sys::program_info(self.program.as_fd()).ok().map(|info| info.recursion_misses)
     }
 }
 
-/// A program that the kernel holds.
+/// Run counts of a loaded program, of any process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedRuns {
-    /// Its name, of which the kernel keeps 15 bytes.
+    /// Name of the program, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// Its type.
+    /// Kind of the program.
     pub kind: ProgramKind,
-    /// Runs that were counted.
+    /// Number of runs while statistics were enabled.
     pub runs: u64,
-    /// Nanoseconds that they took together.
+    /// Accumulated run time in nanoseconds.
     pub run_time_ns: u64,
-    /// Runs that were left out because a program ran already on that CPU; none if the kernel does not count them.
+    /// Runs skipped because a program already ran on that CPU; none if the kernel does not count them.
     pub missed: Option<u64>,
 }
 
-/// What the kernel has counted of the program of this id, whenever counting was on.
+/// Returns the run counts of a program by its id, accumulated whenever statistics were enabled.
 ///
 /// # Errors
-/// EPERM without CAP_SYS_ADMIN; ENOENT if it is gone.
+/// EPERM without CAP_SYS_ADMIN; ENOENT if the program is gone.
 ///
 /// Source: bpf(2), BPF_PROG_GET_FD_BY_ID, BPF_OBJ_GET_INFO_BY_FD.
 pub fn counted(id: u32) -> io::Result<CountedRuns> {
@@ -94,35 +95,38 @@ pub fn counted(id: u32) -> io::Result<CountedRuns> {
     })
 }
 
-/// Whether the kernel counts the runs that programs at tracepoints and kprobes missed, which is asked of a link of one.
+/// Returns whether the kernel counts missed runs of programs at tracepoints and kprobes, judged by the
+/// information about any link.
 ///
-/// The same series of changes made it count them and added `missed` to what it tells of links; so a kernel whose
-/// `struct bpf_link_info` has no room for that member does not. Linux 6.7 does, 6.6 does not, whatever was backported.
+/// The series of changes that added the count also added `missed` to `struct bpf_link_info`. A kernel whose
+/// struct has no room for that member therefore does not count. Linux 6.7 does, 6.6 does not; the check holds
+/// for kernels with backports, too.
 ///
-/// Source: `trace_call_bpf` in kernel/trace/bpf_trace.c and `struct bpf_link_info` in include/uapi/linux/bpf.h, v6.6
-/// and v6.7.
+/// Source: `trace_call_bpf` in kernel/trace/bpf_trace.c and `struct bpf_link_info` in
+/// include/uapi/linux/bpf.h, v6.6 and v6.7.
 pub fn counts_missed(link: BorrowedFd<'_>) -> bool {
-    /// Type, id and program, then the largest member of the union: that of kprobes, with `missed` at its end.
+    /// Type, id and program id, then the largest member of the union: that of kprobes, which ends with
+    /// `missed`.
     const BYTES_WITH_MISSED: u32 = 16 + 40;
     sys::link_info_bytes(link).is_ok_and(|bytes| bytes >= BYTES_WITH_MISSED)
 }
 
-/// A struct of the kernel that programs fill in, of whatever process.
+/// A registered struct_ops struct, of any process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// Its name in its plugin, of which the kernel keeps 15 bytes.
+    /// Name in the plugin, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// The kernel's struct; none if the kernel's types cannot be read.
+    /// Name of the kernel's struct; none if the kernel's types cannot be read.
     pub ops: Option<String>,
 }
 
-/// The struct whose map has this id.
+/// Returns the struct whose map has this id.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN; ENOENT if it is gone.
 ///
-/// Source: bpf(2), BPF_MAP_GET_FD_BY_ID; kernel/bpf/bpf_struct_ops.c, `struct bpf_struct_ops_value`, v6.18: the kernel's
-/// type of the value is the struct with this name before its own.
+/// Source: bpf(2), BPF_MAP_GET_FD_BY_ID; kernel/bpf/bpf_struct_ops.c, `struct bpf_struct_ops_value`, v6.18:
+/// the kernel's type of the value is the struct with this name before its own.
 pub fn registered(map: u32) -> io::Result<Registered> {
     const WRAPPER: &str = "bpf_struct_ops_";
     let refused = |_| io::Error::last_os_error();

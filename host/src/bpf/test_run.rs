@@ -1,4 +1,4 @@
-//! Running a program once on a packet of the caller's.
+//! Test runs: runs a program once on a packet that the caller provides.
 
 use std::os::fd::AsFd;
 
@@ -6,29 +6,29 @@ use super::error::BpfError;
 use super::program::{Program, ProgramKind};
 use super::sys;
 
-/// Shortest packet: an Ethernet header (ETH_HLEN).
+/// Size of the shortest packet in bytes: an Ethernet header (ETH_HLEN).
 pub const MIN_PACKET_BYTES: u32 = 14;
-/// Longest packet. Guards the host's memory; the kernel takes about a page.
+/// Size of the longest packet in bytes. Guards the host's memory; the kernel accepts about a page.
 pub const MAX_PACKET_BYTES: u32 = 1 << 16;
 
-/// The packet of a test run and where it is said to come from.
+/// The packet of a test run, and its pretended origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestInput {
-    /// The packet's first bytes.
+    /// First bytes of the packet.
     pub data: Vec<u8>,
-    /// Bytes of the whole packet; the rest is zero.
+    /// Size of the whole packet in bytes; the rest is zero.
     pub packet_size: u32,
-    /// Index of the interface it came from; 0: none is named.
+    /// Index of the interface that the packet pretends to come from; 0 for none.
     pub ingress_ifindex: u32,
-    /// The socket buffer's mark.
+    /// The socket buffer's mark (`skb->mark`).
     pub mark: u32,
 }
 
 impl TestInput {
-    /// The interface that the packet is said to come from; none if none is named.
+    /// Returns the name of the interface that the packet pretends to come from; none for index 0.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`]: ENXIO if there is none of this number.
+    /// [`BpfError::Kernel`]: ENXIO if no interface has this index.
     pub fn interface(&self) -> Result<Option<String>, BpfError> {
         let number = self.ingress_ifindex;
         if number == 0 {
@@ -43,7 +43,7 @@ impl TestInput {
 }
 
 impl Program<'_> {
-    /// Runs the program on a packet and gives what it returned.
+    /// Runs the program on a packet and returns the program's result.
     ///
     /// # Errors
     /// [`BpfError::PacketSize`]; [`BpfError::Kernel`]: EINVAL if programs of this type cannot be test-run,
@@ -64,16 +64,17 @@ impl Program<'_> {
     }
 }
 
-/// The first members of the context that the kernel takes from a test; empty if there is nothing to say.
+/// Encodes the first members of the context that the kernel accepts for a test run; empty if all are default.
 ///
-/// Source: `struct xdp_md` and `struct __sk_buff` of `include/uapi/linux/bpf.h`; members behind the last are zero.
+/// Source: `struct xdp_md` and `struct __sk_buff` of `include/uapi/linux/bpf.h`; later members are zero.
 fn context(kind: ProgramKind, input: &TestInput) -> Vec<u8> {
     let (members, used) = match kind {
         // data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
         ProgramKind::Xdp => {
             (vec![0, input.packet_size, 0, input.ingress_ifindex, 0, 0], input.ingress_ifindex != 0)
         }
-        // len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority, ingress_ifindex.
+        // len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority,
+        // ingress_ifindex.
         _ => (
             vec![0, 0, input.mark, 0, 0, 0, 0, 0, 0, input.ingress_ifindex],
             input.mark != 0 || input.ingress_ifindex != 0,

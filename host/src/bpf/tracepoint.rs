@@ -1,16 +1,16 @@
-//! The kernel's numbers for the static tracepoints that programs are attached to.
+//! Ids of static tracepoints, which programs are attached to by perf events.
 
 use nix::errno::Errno;
 
 use super::error::BpfError;
 use crate::tracefs::{self, TracefsError};
 
-/// The number of the tracepoint `category/name`, which is the config of its perf event.
+/// Returns the id of the tracepoint `category/name`, which is the config of its perf event.
 ///
 /// # Errors
-/// [`BpfError::Target`] if that is no such name; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint;
-/// [`BpfError::TracefsClosed`] without the right to read tracefs; [`BpfError::NoTracefs`] if it is not mounted and cannot be
-/// for this process.
+/// [`BpfError::Target`] if the name is malformed; [`BpfError::Kernel`]: ENOENT if the tracepoint does not exist;
+/// [`BpfError::TracefsClosed`] without the permission to read tracefs; [`BpfError::NoTracefs`] if it is not
+/// mounted and this process cannot mount it.
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')
@@ -35,7 +35,7 @@ pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     })
 }
 
-/// What a category or an event of the kernel is named with.
+/// Returns whether text has the form of a category's or an event's name.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

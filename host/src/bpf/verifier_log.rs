@@ -1,4 +1,4 @@
-//! What the verifier said of a program it refused. Pure.
+//! Analysis of the verifier's log of a rejected program. Pure.
 
 /// The verifier's log at level 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,22 +7,22 @@ pub struct VerifierLog {
 }
 
 impl VerifierLog {
-    /// Takes the kernel's buffer up to its terminating zero. `None` if the verifier said nothing.
+    /// Reads the kernel's buffer up to its terminating zero. `None` if the log is empty.
     pub fn from_buffer(buffer: &[u8]) -> Option<VerifierLog> {
         let text = buffer.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text).trim_end().to_owned();
         (!text.is_empty()).then_some(VerifierLog { text })
     }
 
-    /// The whole log.
+    /// Returns the whole log.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The line that says why: the last one before the statistics.
+    /// Returns the line that states the reason: the last one before the statistics.
     ///
-    /// Source: `bpf_check` in `kernel/bpf/verifier.c`, v6.18: the reason is printed where the check fails, and only
-    /// `print_verification_stats` comes after it.
+    /// Source: `bpf_check` in `kernel/bpf/verifier.c`, v6.18: the reason is printed where the check fails,
+    /// and only `print_verification_stats` comes after it.
     pub fn reason(&self) -> &str {
         self.text
             .lines()
@@ -32,13 +32,14 @@ impl VerifierLog {
             .unwrap_or_default()
     }
 
-    /// The script's line nearest before the refusal, if the object has line information: `; text @ file:line`.
+    /// Returns the last source line before the rejection, if the object has line information: `; text @
+    /// file:line`.
     pub fn source_line(&self) -> Option<&str> {
         self.text.lines().rev().find_map(|line| line.strip_prefix("; ")).map(str::trim)
     }
 
-    /// The member of a struct, if the log ends at an instruction that libbpf could not fit to the kernel's types:
-    /// `struct task_struct.se.vlag`.
+    /// Returns the struct member, if the log ends at an instruction that libbpf could not relocate to the
+    /// kernel's types: `struct task_struct.se.vlag`.
     ///
     /// Source: libbpf v1.7, `fixup_log_failed_core_relo` and `bpf_core_format_spec`.
     pub fn unfit_member(&self) -> Option<&str> {
@@ -47,7 +48,7 @@ impl VerifierLog {
         Some(member.split_once(" (").map_or(member, |(member, _)| member))
     }
 
-    /// How many lines the log has.
+    /// Returns the number of lines.
     pub fn lines(&self) -> usize {
         self.text.lines().count()
     }

@@ -1,7 +1,8 @@
-//! The command that is observed: started by the host, it waits before its exec until the plugin has attached, so that
-//! counting begins at the exec, as `perf stat` does it.
+//! The observed command. The host starts it, and it waits before its exec until the plugin has attached, so
+//! that counting begins at the exec, as in `perf stat`.
 //!
-//! When it ends, the plugin is asked to stop; when the plugin ends first, the command is asked to end (SIGTERM).
+//! When the command ends, the plugin is asked to stop; when the plugin ends first, the command is asked to
+//! end (SIGTERM).
 
 mod sys;
 
@@ -22,35 +23,37 @@ use nix::unistd::{Pid, pipe2, write};
 
 use crate::plugin::{StopHandle, StopReason};
 
-/// How a command ended, when it has.
+/// The exit status of a command, once it has ended.
 #[derive(Debug, Clone, Default)]
 pub struct ExecStatus(Arc<OnceLock<ExitStatus>>);
 
 impl ExecStatus {
-    /// How it ended; none if it never ran, or runs still.
+    /// Returns the exit status; none if the command never ran, or still runs.
     pub fn get(&self) -> Option<ExitStatus> {
         self.0.get().copied()
     }
 }
 
-/// A command. Its drop asks it to end; one that waits yet never runs.
+/// A started command. Dropping it asks the command to end; a command that still waits before its exec never
+/// runs.
 #[derive(Debug)]
 pub struct Command {
     command_line: Vec<OsString>,
     pid: Pid,
-    /// What lets it go on to its exec; None once it may.
+    /// The pipe that releases the exec; none once it is released.
     gate: Option<OwnedFd>,
-    /// What came of the exec.
+    /// Receives the result of the exec.
     started: Receiver<io::Result<()>>,
     ended: Arc<Mutex<bool>>,
 }
 
 impl Command {
-    /// Starts a process that waits before the exec of these words: a program, searched in `PATH`, and its arguments. It
-    /// has the terminal, the environment and the folder of the host. When it ends, `status` has how, and `stop` is asked.
+    /// Starts a process that waits before it executes this command line: a program, searched in `PATH`, and
+    /// its arguments. It inherits the terminal, the environment and the working directory. When it ends, its
+    /// status is stored in `status` and `stop` is asked.
     ///
     /// # Errors
-    /// Of fork(2) and pipe(2); `InvalidInput` without words.
+    /// Of fork(2) and pipe(2); `InvalidInput` if the command line is empty.
     pub fn start(command_line: &[OsString], stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
         let (program, arguments) = command_line.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (pid_reader, pid_writer) = pipe2(OFlag::O_CLOEXEC)?;
@@ -61,14 +64,15 @@ impl Command {
         let (sender, started) = mpsc::channel();
         let ended = Arc::new(Mutex::new(false));
         let has_ended = Arc::clone(&ended);
-        // `spawn` comes back when the exec has succeeded or failed; the command has no other parent that waits for it.
+        // `spawn` returns when the exec has succeeded or failed. This thread is also the only one that waits
+        // for the child.
         thread::Builder::new().name("command".into()).spawn(move || {
             let child = command.spawn();
             // Closes this process's ends of the pipes.
             drop(command);
             match child {
                 Ok(child) => {
-                    // Nobody listens if the plugin has ended.
+                    // The receiver is gone if the plugin has ended.
                     let _ = sender.send(Ok(()));
                     wait_for(child, &has_ended, &status);
                     stop.ask(StopReason::CommandEnded);
@@ -89,7 +93,7 @@ impl Command {
                 })
             }
             Err(error) => {
-                // A process that waits hears that it will never run, and ends with ECANCELED.
+                // Closing the pipe releases a waiting process without an exec; it ends with ECANCELED.
                 drop(gate_writer);
                 let spawned = started.recv().ok().and_then(Result::err);
                 let reason = spawned.filter(|reason| reason.raw_os_error() != Some(Errno::ECANCELED as i32));
@@ -98,12 +102,12 @@ impl Command {
         }
     }
 
-    /// The process, which is also the task that execs.
+    /// The process id, which is also the id of the task that execs.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Lets the command run. The result is true the first time, and comes when the exec is done.
+    /// Releases the exec and waits for its result. Returns true for the first call, false for later ones.
     ///
     /// # Errors
     /// Of execve(2), for example that there is no such program.
@@ -114,12 +118,12 @@ impl Command {
         started.map(|()| true)
     }
 
-    /// It waits yet.
+    /// Whether the process still waits before its exec.
     pub fn is_waiting(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// The words, for a person.
+    /// Formats the command line for messages.
     pub fn command_line(&self) -> String {
         self.command_line.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
@@ -129,19 +133,19 @@ impl Drop for Command {
     fn drop(&mut self) {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if self.gate.is_none() && !*ended {
-            // It may be another user's by now (set-user-id); then it goes on.
+            // EPERM if the process belongs to another user by now (set-user-id); then it continues.
             let _ = kill(self.pid, Signal::SIGTERM);
         }
     }
 }
 
-/// Waits for the end of the command. Its number stays its own until `ended` is true.
+/// Waits for the end of the command. Its process id is not reused until `ended` is true.
 fn wait_for(mut child: Child, ended: &Mutex<bool>, status: &ExecStatus) {
     let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return };
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
     *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    // It has ended: this takes its status off the kernel. A command is started once, so nobody has set another.
+    // The process has ended: this reaps it. A command is started once, so nothing else has set the status.
     if let Ok(ended) = child.wait() {
         let _ = status.0.set(ended);
     }

@@ -1,4 +1,4 @@
-//! What a child does between fork and exec.
+//! Code that a child runs between fork and exec.
 #![expect(
     unsafe_code,
     reason = "between fork and exec only some system calls are allowed, which nobody checks"
@@ -11,9 +11,9 @@ use std::process::Command;
 
 use nix::libc;
 
-/// Makes the child write its number (an i32 of this machine's byte order) to `tell` and wait for a byte from `gate`
-/// before its exec. If the other end of `gate` is closed without one, it ends. `parents_end` is that other end, which the
-/// child must not hold.
+/// Makes the child write its process id (a native-endian i32) to `tell` and wait for a byte from `gate`
+/// before its exec. If the other end of `gate` is closed without one, the child ends. `parents_end` is that
+/// other end, which the child must close.
 pub(super) fn wait_before_exec(
     command: &mut Command,
     pid_pipe: OwnedFd,
@@ -22,8 +22,9 @@ pub(super) fn wait_before_exec(
 ) {
     let parents_end = parents_end.as_raw_fd();
     let wait = move || {
-        // SAFETY: getpid, close, write and read are async-signal-safe; nothing is allocated. The descriptors are those of
-        // the parent at the fork, and the child uses `parents_end` for nothing else. The buffers live on this frame.
+        // SAFETY: getpid, close, write and read are async-signal-safe; nothing is allocated. The descriptors
+        // are those of the parent at the fork, and the child uses `parents_end` for nothing else. The buffers
+        // live on this stack frame.
         let answer = unsafe {
             libc::close(parents_end);
             let pid = libc::getpid().to_ne_bytes();
@@ -40,6 +41,6 @@ pub(super) fn wait_before_exec(
         };
         if answer == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
     };
-    // SAFETY: the closure keeps to what a child of a process with threads may do, see above.
+    // SAFETY: the closure only does what a child of a multi-threaded process may do, see above.
     unsafe { command.pre_exec(wait) };
 }

@@ -1,4 +1,4 @@
-//! The system calls of a plugin's thread.
+//! The seccomp filter for a plugin's thread.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use seccompiler::{
 
 use super::Confinement;
 
-/// What the host does for any plugin: reads files, maps memory, waits, prints, and asks the kernel about BPF and perf.
+/// Calls that the host makes for any plugin: reading files, mapping memory, waiting, printing, and querying
+/// BPF and perf.
 const ANY: &[i64] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -69,13 +70,13 @@ const ANY: &[i64] = &[
     libc::SYS_sysinfo,
     libc::SYS_exit,
     libc::SYS_exit_group,
-    // A defect that ends the process (abort).
+    // A panic ends the process by abort.
     libc::SYS_tgkill,
-    // Answered by the first of the two filters.
+    // Never reaches the kernel: the first of the two filters answers it.
     libc::SYS_clone3,
 ];
 
-/// The same under names that only older architectures have.
+/// Equivalents that exist only on older architectures.
 #[cfg(target_arch = "x86_64")]
 const ANY_OLD: &[i64] = &[
     libc::SYS_stat,
@@ -88,7 +89,7 @@ const ANY_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ANY_OLD: &[i64] = &[];
 
-/// What attaching to interfaces takes: netlink, its lock, and sockets to attach to. Nothing connects.
+/// Calls for attaching to interfaces: netlink, its lock, and packet sockets. Connections are not possible.
 const SOCKETS: &[i64] = &[
     libc::SYS_flock,
     libc::SYS_bind,
@@ -101,25 +102,27 @@ const SOCKETS: &[i64] = &[
     libc::SYS_recvmsg,
 ];
 
-/// Requests of ioctl(2): what is done with an open event, and whether something is a terminal. Source:
+/// Requests of ioctl(2): operations on open events, and the test for a terminal. Source:
 /// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_ID`).
 const REQUESTS: [u64; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS];
 
-/// The number and the name of an interface.
+/// Requests of ioctl(2) for the index and the name of an interface.
 const INTERFACE_REQUESTS: [u64; 2] = [libc::SIOCGIFINDEX, libc::SIOCGIFNAME];
 
-/// Filters the system calls of the calling thread and of those that it starts; sets `no_new_privs` for them. What is not
-/// allowed fails with EPERM.
+/// Filters the system calls of the calling thread and of threads that it starts, and sets `no_new_privs` for
+/// them. Calls that are not allowed fail with EPERM.
 ///
 /// # Errors
-/// Of seccomp(2), and on architectures that `seccompiler` does not know.
+/// Those of seccomp(2); an architecture that `seccompiler` does not support.
 pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
-    // The C library takes ENOSYS for a kernel without clone3, and starts threads by clone, whose flags a filter can see.
+    // The C library treats ENOSYS as a kernel without clone3 and falls back to clone. A filter can check
+    // clone's flags, which are in a register.
     apply_filter(&program([(libc::SYS_clone3, Vec::new())].into(), true)?)?;
     apply_filter(&program(allowed(confinement)?, false)?)
 }
 
-/// A program that allows these calls, and answers all others with EPERM; or, `inverted`, answers these with ENOSYS.
+/// Builds a filter that allows these calls and fails all others with EPERM; if `inverted`, it fails these
+/// with ENOSYS.
 fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, inverted: bool) -> Result<BpfProgram, Error> {
     let errno = |errno: libc::c_int| SeccompAction::Errno(errno.unsigned_abs());
     let (otherwise, these) = match inverted {
@@ -145,29 +148,29 @@ fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, 
     }
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         calls.into_iter().map(|call| (call, Vec::new())).collect();
-    // Memory that is executable is made by nobody after the plugin was compiled.
+    // No executable memory: plugins are compiled before.
     let not_executable = rule(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
     rules.insert(libc::SYS_mmap, vec![not_executable.clone()]);
     rules.insert(libc::SYS_mprotect, vec![not_executable]);
-    // Files are read. The flags that create or truncate say nothing by themselves: they need a file that is written.
+    // Files are opened for reading only, without O_CREAT and O_TRUNC.
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
     rules.insert(libc::SYS_openat, vec![rule(2, SeccompCmpOp::MaskedEq(writes), libc::O_RDONLY as u64)?]);
     // Threads, no processes.
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
-    // Limits are read, never set.
+    // Limits are read, never set: the new limit must be a null pointer.
     let no_new_limit =
         SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0).map(|null| vec![null])?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(no_new_limit)?]);
     let interfaces = INTERFACE_REQUESTS.iter().filter(|_| confinement.network);
     let requests = REQUESTS.iter().chain(interfaces).map(|request| rule(1, SeccompCmpOp::Eq, *request));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
-    // The name of a thread, or of memory.
+    // Names of threads and memory mappings, and queries of the bounding set.
     let names = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_CAPBSET_READ];
     let names: Result<_, _> = names.iter().map(|name| rule(0, SeccompCmpOp::Eq, *name as u64)).collect();
     rules.insert(libc::SYS_prctl, names?);
     if confinement.network {
-        // Names of interfaces, messages to the network stack, packets; no connections to elsewhere.
+        // Interface names, messages to the network stack, packets; no connections to other hosts.
         let families = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_PACKET];
         let families: Result<_, _> =
             families.iter().map(|family| rule(0, SeccompCmpOp::Eq, *family as u64)).collect();
@@ -176,7 +179,8 @@ fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, 
     Ok(rules)
 }
 
-/// That the low 32 bits of an argument compare so, of which the kernel takes no more, or which hold all that is asked for.
+/// Builds a rule that compares the low 32 bits of an argument. They suffice: the kernel ignores the upper
+/// bits of these arguments, or the compared bits are all in the lower half.
 fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?])
 }

@@ -1,16 +1,17 @@
-//! Least privilege: what the thread of a plugin gives up before the plugin's first instruction.
+//! Least privilege: drops the privileges of a plugin's thread before the plugin's first instruction.
 //!
 //! ```text
 //! admitted object, imported functions, policy -> Confinement -> enter, on the plugin's own thread
-//!                                          |- capabilities that no later act of this plugin needs are dropped
+//!                                          |- capabilities that no later action of this plugin needs are dropped
 //!                                          |- no_new_privs
-//!                                          \- a filter of system calls (seccomp): what the host does for plugins, no more
+//!                                          \- a filter of system calls (seccomp): only the calls that the host makes for plugins
 //! ```
 //!
-//! A second line behind the sandbox of the engine and the policy: whoever breaks out of both is on a thread that cannot
-//! start programs, write files, connect to others, trace processes, change users or make memory executable. Threads
-//! of one process share their memory, so it is no wall between plugins. Plugins are compiled before, on threads that are
-//! not confined. Not here: what the plugin may ask for (`policy`).
+//! A second line of defence after the engine's sandbox and the policy. An attacker who breaks out of both is
+//! on a thread that cannot start programs, write files, connect to other hosts, trace processes, change users
+//! or map executable memory. Threads of one process share their memory, so this does not isolate plugins from
+//! each other. Plugins are compiled before, on threads that are not confined. Not here: what the plugin may
+//! request (`policy`).
 
 mod capabilities;
 mod filter;
@@ -22,34 +23,34 @@ use ks_compiler::object::table::ProgramType;
 
 use crate::policy::{self, Class, PluginObject, Policy};
 
-/// What a plugin's thread must be able to do after its start.
+/// The privileges that a plugin's thread needs after its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// Opens events.
+    /// Opens events with perf_event_open(2).
     events: bool,
-    /// Opens breakpoints, which the kernel gives to CAP_SYS_ADMIN only if they are at addresses of its own
+    /// Opens breakpoints. At kernel addresses the kernel requires CAP_SYS_ADMIN
     /// (kernel/events/hw_breakpoint.c, `hw_breakpoint_parse`, v6.18).
     breakpoints: bool,
-    /// Puts probes into user programs, which newer kernels give to CAP_SYS_ADMIN only (kernel/events/core.c,
+    /// Puts probes into user programs, for which newer kernels require CAP_SYS_ADMIN (kernel/events/core.c,
     /// `perf_uprobe_event_init`, v6.18).
     user_probes: bool,
-    /// Loads programs and makes maps.
+    /// Loads programs and creates maps.
     object: bool,
-    /// Loads programs that are attached to interfaces, control groups or connections, as those of kinds that this host does
-    /// not know may be.
+    /// Loads programs that are attached to interfaces, cgroups or connections. Programs of kinds that this
+    /// host does not know count as these.
     network: bool,
-    /// Attaches programs to sockets that see all packets.
+    /// Attaches programs to packet sockets.
     packets: bool,
-    /// Makes folders and files of the BPF file system.
+    /// Creates directories and files in the BPF file system.
     pins: bool,
-    /// Names functions of the kernel and of other processes.
+    /// Resolves names of kernel functions and of other processes' functions.
     symbols: bool,
-    /// Ends the command that it observes.
+    /// Sends signals to the command that it observes.
     command: bool,
 }
 
-/// Whether loading programs of a type takes CAP_PERFMON and no right over the network. Source: kernel/bpf/syscall.c,
-/// `is_perfmon_prog_type`, v6.18.
+/// Returns whether loading programs of a type requires CAP_PERFMON and no network privilege. Source:
+/// kernel/bpf/syscall.c, `is_perfmon_prog_type`, v6.18.
 pub(crate) fn observes(program: ProgramType) -> bool {
     matches!(
         program,
@@ -62,20 +63,21 @@ pub(crate) fn observes(program: ProgramType) -> bool {
     )
 }
 
-/// Why a thread cannot be confined.
+/// Failure to confine a thread.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities that the plugin does not need: {0}")]
     Capabilities(#[from] caps::errors::CapsError),
-    /// The filter is refused.
+    /// The seccomp filter was rejected.
     #[error("cannot filter the system calls of the plugin's thread: {0}")]
     Filter(#[from] seccompiler::Error),
 }
 
 impl Confinement {
-    /// For a plugin with this object, that imports these functions (`perf.[static]event.named`), under this policy, and may
-    /// observe a command, and whose stacks somebody wants named. For what the policy denies in any case nothing is kept.
+    /// Computes the privileges of a plugin. `functions` are the functions it imports, for example
+    /// `perf.[static]event.named`; `command` says that it may observe a command, `stacks` that its stacks are
+    /// to be symbolised. Keeps no privilege for an action that the policy denies in any case.
     pub fn of(
         object: Option<&PluginObject>,
         functions: &BTreeSet<String>,
@@ -112,13 +114,13 @@ impl Confinement {
         }
     }
 
-    /// Confines the calling thread, for ever, and the threads that it starts.
+    /// Confines the calling thread, permanently, and the threads that it starts.
     ///
     /// # Errors
-    /// [`ConfineError`]. The thread may have less than before then, never more.
+    /// [`ConfineError`]. The thread may then have fewer privileges than before, never more.
     pub fn enter(self) -> Result<(), ConfineError> {
         if self.events || self.object {
-            // Where it is not mounted, mounting it is an act for a thread that may.
+            // Mount tracefs now if necessary: the confined thread cannot.
             crate::tracefs::prepare();
         }
         capabilities::drop_others(&capabilities::needed(self))?;

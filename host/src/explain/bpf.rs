@@ -1,5 +1,5 @@
-//! Refusals of BPF objects, programs, maps and links, in words. Pure but for [`explain`], which reads the facts of
-//! this machine when the kernel denied something.
+//! Explains refusals of BPF objects, programs, maps and links. Pure, except for [`explain`], which reads the
+//! facts of this machine when the kernel denied something.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,20 +11,20 @@ use crate::bpf::{BpfError, Lack, LoadError, Occupant};
 use crate::text::visible;
 use crate::tracefs;
 
-/// Most names that a message lists when a name is not found.
+/// Limit on the similar names in a message when a name is not found.
 const MAX_NAMES: usize = 8;
 
-/// Most bytes of a name that others chose.
+/// Limit on the bytes of a name that others chose.
 const MAX_NAME_BYTES: usize = 64;
 
-/// libbpf wants a higher limit where kernels before 5.11 charge maps to it, and says so whenever a load fails; the reason is
-/// another one on newer kernels, which do not look at it.
+/// Text of a libbpf message that is ignored: libbpf suggests a higher memlock limit whenever a load fails.
+/// Kernels since 5.11 do not charge maps to that limit, so the real reason is another one.
 const MEMLOCK_COMPLAINT: &str = "RLIMIT_MEMLOCK";
 
 /// The first kernel with links of struct_ops. Source: include/uapi/linux/bpf.h, `BPF_F_LINK`.
 const STRUCT_OPS_LINKS_SINCE: (u32, u32) = (6, 4);
 
-/// Why something failed and what helps.
+/// Returns the cause of a failure and a remedy.
 pub fn explain(error: &BpfError) -> Explanation {
     match error {
         BpfError::NoObject => because(
@@ -86,8 +86,8 @@ pub fn explain(error: &BpfError) -> Explanation {
     }
 }
 
-/// Whose program an interface has and what to do about it, for the person who runs the host. The plugin is given the number
-/// alone: names of others' programs and processes are none of its business.
+/// Describes the program that occupies an interface and the remedy, for the person who runs the host. The
+/// plugin only gets the errno: names of others' programs and processes are not disclosed to it.
 pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
     let Occupant { program, name, loaded, holders } = occupant;
     let mut text = format!("the interface `{interface}` has program {program}");
@@ -116,7 +116,7 @@ pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
     text
 }
 
-/// The whole message: what was tried, what the kernel said, why, what to do.
+/// Formats the whole message: the attempt, the kernel's answer, the cause, the remedy.
 pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
     let mut text = match error {
         BpfError::Load(load) => describe_load(load),
@@ -138,7 +138,7 @@ fn describe_load(load: &LoadError) -> String {
             return text;
         }
         let _ = write!(text, "\n  kernel: {:?}", load.errno);
-        // libbpf's first complaint names the map or program; the later ones follow from it.
+        // libbpf's first message names the map or program; the later ones are consequences.
         let mut complaints = load.libbpf.iter().filter(|line| !line.contains(MEMLOCK_COMPLAINT));
         if let Some(first) = complaints.next() {
             let _ = write!(text, "\n  libbpf: {first}");
@@ -177,7 +177,7 @@ fn explain_load(load: &LoadError) -> Explanation {
     }
     match (&load.verifier, load.errno) {
         (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
-        // Such a map cannot be made, whatever its members.
+        // Such a map cannot be created, whatever its members are.
         (None, Errno::EINVAL) if load.registers && before(STRUCT_OPS_LINKS_SINCE) => because(
             FailureKind::Unsupported,
             "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
@@ -189,12 +189,12 @@ fn explain_load(load: &LoadError) -> Explanation {
             "please report it with the script and the whole log (-v)",
         ),
         (Some(_), _) => plain(FailureKind::Kernel),
-        // libbpf's own answer to an object that it cannot read.
+        // libbpf's own errno for an object that it cannot read.
         (None, errno) => explain_errno(errno, load.asks_network),
     }
 }
 
-/// A function of the kernel is missing.
+/// Explains that a kernel function is missing.
 fn lacks_function(name: &str) -> Explanation {
     match since::kfunc(name) {
         Some((major, minor)) => because(
@@ -210,17 +210,17 @@ fn lacks_function(name: &str) -> Explanation {
     }
 }
 
-/// Whether this kernel is known to be older.
+/// Whether this kernel is known to be older than the version.
 fn before(version: (u32, u32)) -> bool {
     Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
 }
 
-/// `asks_network`: whether something is in it for which the kernel asks for CAP_NET_ADMIN.
+/// `asks_network`: whether the object contains something for which the kernel requires CAP_NET_ADMIN.
 fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
-        // Some kinds of maps and programs ask for it, too; a plugin's thread has it only if a kind that is known to ask is
-        // in the object.
+        // Some types of maps and programs require it, too; a plugin's thread keeps it only if the object
+        // contains a type that is known to require it.
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
         Errno::EPERM | Errno::EACCES if asks_network && !has(Capability::NetAdmin) => because(
             FailureKind::NotPermitted,
@@ -250,7 +250,7 @@ fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
     }
 }
 
-/// A capability is missing: which, and what else decides.
+/// Explains a denial by the missing capability, and by the settings that decide about it.
 fn denied() -> Explanation {
     let missing: Vec<&str> = [(Capability::Bpf, "CAP_BPF"), (Capability::Perfmon, "CAP_PERFMON")]
         .into_iter()
@@ -275,13 +275,13 @@ fn denied() -> Explanation {
     )
 }
 
-/// Whether somebody else's filter of system calls is there.
+/// Whether somebody else's seccomp filter holds the process.
 fn is_filtered() -> bool {
     Facts::read(0).is_filtered == Some(true)
 }
 
 fn has(capability: Capability) -> bool {
-    // Not known is taken for "has it": better no cause than a wrong one.
+    // An unknown capability counts as present: no cause is better than a wrong one.
     Facts::read(0).has(capability).unwrap_or(true)
 }
 

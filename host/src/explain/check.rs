@@ -1,4 +1,5 @@
-//! What a plugin needs of the running kernel: whether it is there, since when kernels have it, and what to do.
+//! Requirements of a plugin on the running kernel: whether each is met, the first kernel that meets it, and
+//! the remedy.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +11,7 @@ use super::{Capability, Facts, since};
 use crate::bpf::feature::{Answer, Features, Method};
 use crate::bpf::{Needs, ProgramNeeds, has_function, member};
 
-/// What is needed.
+/// The kind of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -22,66 +23,67 @@ pub enum What {
     Helper,
     /// Programs of a type may call a function of the kernel.
     Kfunc,
-    /// Maps of a kind can be made.
+    /// Maps of a type can be created.
     Map,
     /// A struct of the kernel has a member.
     Member,
 }
 
-/// Whether the kernel has it.
+/// Whether the kernel meets a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It was asked, and has it.
+    /// The kernel was asked, and has it.
     Has,
-    /// It was asked, and has it not.
+    /// The kernel was asked, and does not have it.
     Missing,
-    /// It could not be told.
+    /// The kernel's answer does not decide it.
     Unknown,
-    /// It has it not, and the plugin can do without.
+    /// The kernel does not have it, and the plugin works without it.
     Optional,
 }
 
-/// One thing that a plugin needs.
+/// One requirement of a plugin and the kernel's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// What kind of thing.
+    /// The kind of the requirement.
     pub what: What,
     /// Its name: a section, a helper, a function, a map.
     pub name: String,
-    /// The program that needs it; of a map, none.
+    /// The program that needs it; none for a map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Whether it is there.
+    /// The answer of the running kernel.
     pub state: State,
     /// The first kernel that has it, where that is known: `5.17`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// How it was seen that it is not there, or why that could not be told. One line.
+    /// How the absence was detected, or why the answer is unknown. One line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// What a person can do. One line.
+    /// A remedy for the person who runs the host. One line.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// A struct of the kernel that a plugin may register: its struct, and the methods.
+/// A struct_ops struct that a plugin may register, and its methods.
 #[derive(Debug, Clone, Copy)]
 pub struct Registers<'a> {
-    /// The script's name of the block, with which the symbols of its methods begin.
+    /// The script's name of the block, which is the prefix of its methods' symbols.
     pub name: &'a str,
-    /// The struct.
+    /// The kernel's name of the struct.
     pub ops: &'a str,
-    /// The members that are methods.
+    /// Names of the members that are methods.
     pub methods: &'a [String],
 }
 
-/// The oldest kernel that an object may be loaded on, as far as tables tell, and what asks for it.
+/// The oldest kernel that can load an object, according to tables, and the feature that needs it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Oldest {
     /// Its version, `(5, 17)`.
     pub version: since::Version,
-    /// The helper, function, map, section or instructions that are as young; none where it is the oldest kernel that objects are made for.
+    /// The helper, function, map, section or instruction group that needs this version; none if
+    /// [`Oldest::version`] is the oldest supported kernel.
     pub because: Option<String>,
 }
 
@@ -93,10 +95,11 @@ impl fmt::Display for Oldest {
     }
 }
 
-/// The oldest kernel that objects are made for.
+/// The oldest supported kernel.
 const OLDEST: since::Version = (5, 15);
 
-/// The oldest kernel that an object may be loaded on. Filters take the place of links for tc programs.
+/// Returns the oldest kernel that can load an object. A tc program needs no link: a filter attaches it on
+/// older kernels.
 pub fn oldest(needs: &Needs) -> Oldest {
     let mut found = Oldest { version: OLDEST, because: None };
     let mut add = |since: Option<since::Version>, name: &str| {
@@ -126,7 +129,7 @@ pub fn oldest(needs: &Needs) -> Oldest {
     found
 }
 
-/// What of these objects the running kernel has all functions for: the first such one, else the first.
+/// Selects the first object whose kernel functions the running kernel has; the first of all if there is none.
 pub fn chosen(objects: Vec<Needs>) -> Needs {
     let fits = |needs: &Needs| {
         let mut kfuncs = needs.programs.iter().flat_map(|program| &program.kfuncs);
@@ -154,7 +157,7 @@ pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
 struct Asked<'a> {
     features: Features,
     kernel: Option<since::Version>,
-    /// Whether a refusal cannot be for want of capabilities.
+    /// Whether the process has enough capabilities that a refusal has another reason.
     privileged: bool,
     registers: &'a [Registers<'a>],
 }
@@ -219,7 +222,8 @@ impl Asked<'_> {
         found
     }
 
-    /// The member that a program is the method of. Its symbol is the name of the block and its own.
+    /// Returns the struct member that a program implements. The program's symbol is the name of the block
+    /// followed by that of the member.
     fn method(&self, program: &ProgramNeeds) -> Option<Method<'_>> {
         let member = program.section.strip_prefix("struct_ops/")?;
         let mut blocks = self.registers.iter();
@@ -254,7 +258,7 @@ impl Asked<'_> {
         Need { what, name: name.into(), program: program.map(str::to_owned), state, since, because, remedy }
     }
 
-    /// What to do about something that this kernel lacks.
+    /// Formats a remedy for something that this kernel lacks.
     fn remedy(&self, what: What, since: Option<since::Version>, config: &str) -> String {
         match (since, self.kernel) {
             (Some(since), Some(kernel)) if kernel < since => {
@@ -279,7 +283,8 @@ impl Asked<'_> {
     }
 }
 
-/// A function that the object has, too: what a module brings along is taken at the load.
+/// Adjusts the answer for a function of which the object has a version of its own: it is optional. A module's
+/// function is used if the module is loaded when the object is.
 fn can_do_without(kfunc: &mut Need) {
     match kfunc.state {
         State::Missing => {
@@ -294,7 +299,7 @@ fn can_do_without(kfunc: &mut Need) {
     }
 }
 
-/// The names of what is missing and cannot be done without, each once.
+/// Returns the names of missing requirements that are not optional, each once.
 pub fn missing(needs: &[Need]) -> BTreeSet<&str> {
     needs.iter().filter(|need| need.state == State::Missing).map(|need| need.name.as_str()).collect()
 }

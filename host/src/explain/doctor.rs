@@ -1,7 +1,7 @@
-//! What this machine lets plugins do, and what to change where it does not.
+//! Examines which features of plugins this machine supports, and what to change where it does not.
 //!
-//! In: a [`Machine`], which is read once. Out: a [`Finding`] for each thing that plugins depend on. The rules are pure,
-//! so that the answer for any machine can be tested on this one.
+//! In: a [`Machine`], which is read once. Out: a [`Finding`] for each thing that plugins depend on. The rules
+//! are pure, so that the answer for any machine can be tested on this one.
 
 use serde::Serialize;
 
@@ -9,39 +9,39 @@ use super::machine::{FileSystem, Machine};
 use super::{Capability, Facts, OUTSIDE};
 use crate::procfs;
 
-/// Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
+/// Inode number of the initial PID namespace. Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Fewer descriptors than this are worth a word: each event, program, map and link takes one.
+/// A descriptor limit below this is reported: each event, program, map and link takes one descriptor.
 const FEW_DESCRIPTORS: u64 = 4096;
 
-/// How good a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// As it should be.
+    /// Everything works.
     Good,
-    /// Part of what plugins do does not work, or works worse.
+    /// Some features of plugins do not work, or work less well.
     Limited,
-    /// It is not there.
+    /// The examined thing does not exist.
     Missing,
-    /// It could not be told.
+    /// The state could not be determined.
     Unknown,
 }
 
-/// One thing that was looked at.
+/// The result of one examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, for example `kernel.perf_event_paranoid`.
+    /// The examined thing, for example `kernel.perf_event_paranoid`.
     pub topic: String,
-    /// How good it is.
+    /// Severity of the finding.
     pub state: State,
-    /// What was found. One line.
+    /// The observed value. One line.
     pub found: String,
-    /// What that means for plugins. One line.
+    /// The consequence for plugins. One line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub means: Option<String>,
-    /// What a person can do. One line.
+    /// A remedy for the person who runs the host. One line.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything, in the order in which a plugin would meet it.
+/// Examines everything, in the order in which a plugin would need it.
 pub fn examine(machine: &Machine) -> Vec<Finding> {
     let facts = &machine.facts;
     let mut findings = vec![kernel(facts), lockdown(machine)];
@@ -91,7 +91,7 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// How many events of this name a PMU can count beside what is counted already.
+/// Reports how many events of this name a PMU can count in addition to the current ones.
 pub fn free_counters(pmu: &str, event: &str, counters: u32) -> Finding {
     let topic = format!("free counters of {pmu}");
     match counters {
@@ -102,7 +102,7 @@ pub fn free_counters(pmu: &str, event: &str, counters: u32) -> Finding {
     }
 }
 
-/// What came of trying a system call: it worked, or why it does not, in words.
+/// Reports the result of a trial system call: success, or the reason of the refusal.
 pub fn call(name: &str, refused: Option<String>) -> Finding {
     match refused {
         None => Finding::new(name, State::Good, "works, as tried"),
@@ -168,7 +168,7 @@ fn capability(facts: &Facts, which: Capability, without: &str) -> Finding {
         Some(true) => Finding::new(topic, State::Good, "held"),
         Some(false) => Finding::new(topic, State::Missing, "not held")
             .means(format!("plugins cannot {without}"))
-            // A second setcap would take away what the first gave.
+            // A second setcap would remove the capabilities of the first.
             .remedy("run ks-host as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep ks-host"),
     }
 }
@@ -275,7 +275,8 @@ fn descriptors(facts: &Facts) -> Finding {
     }
 }
 
-/// Generated code does not compare addresses: each memory of a plugin reserves what 32 bits can reach, and a guard.
+/// Generated code does not check addresses: each memory of a plugin reserves the whole 32-bit range and a
+/// guard.
 fn address_space(facts: &Facts) -> Finding {
     let topic = "address space (ulimit -v)";
     match facts.address_space_limit {

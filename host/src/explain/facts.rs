@@ -1,4 +1,4 @@
-//! What this machine and this process are like, as far as it explains a refusal.
+//! Facts about this machine and this process that explain refusals.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -9,24 +9,26 @@ use std::str::FromStr;
 /// A capability that perf and BPF ask for. The numbers are those of `include/uapi/linux/capability.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
-    /// CAP_NET_ADMIN.
+    /// CAP_NET_ADMIN, for network programs.
     NetAdmin = 12,
-    /// CAP_SYS_ADMIN.
+    /// CAP_SYS_ADMIN: replaces the newer, finer capabilities.
     SysAdmin = 21,
-    /// CAP_PERFMON, since Linux 5.8.
+    /// CAP_PERFMON: perf events and tracing programs; since Linux 5.8.
     Perfmon = 38,
-    /// CAP_BPF, since Linux 5.8.
+    /// CAP_BPF: BPF programs and maps; since Linux 5.8.
     Bpf = 39,
 }
 
-/// Facts of this machine. None means that it could not be told.
+/// Facts about this machine. None means that a fact could not be determined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `kernel.perf_event_paranoid`: -1 allows everything, 2 only user space of own tasks, 3 (Debian) nothing.
+    /// `kernel.perf_event_paranoid`: -1 allows everything, 2 only user space of own tasks, 3 (Debian)
+    /// nothing.
     pub paranoid: Option<i32>,
-    /// Effective capabilities of the calling thread, a bit per number.
+    /// Effective capabilities of the calling thread, one bit for each capability number.
     pub capabilities: Option<u64>,
-    /// Whether the process is in another user namespace than the first: perf and BPF ask for capabilities there.
+    /// Whether the process is in a user namespace other than the initial one: perf and BPF check capabilities
+    /// in the initial one.
     pub in_user_namespace: Option<bool>,
     /// Online CPUs, as the kernel writes them: `0-3,8`.
     pub online_cpus: Option<String>,
@@ -34,21 +36,21 @@ pub struct Facts {
     pub hardware_pmu: Option<bool>,
     /// Whether the observed task exists; true for the calling thread.
     pub task_exists: Option<bool>,
-    /// Most descriptors that this process may have open.
+    /// Limit on the open descriptors of this process.
     pub descriptor_limit: Option<u64>,
-    /// Bytes of address space that this process may have, if that is limited.
+    /// Limit on the bytes of this process's address space, if there is one.
     pub address_space_limit: Option<u64>,
     /// `kernel.perf_event_max_sample_rate`, samples per second.
     pub max_sample_rate: Option<u64>,
     /// Major and minor version of the kernel.
     pub kernel: Option<(u32, u32)>,
-    /// Whether a filter of system calls (seccomp) that somebody else installed holds the whole process. Plugins' threads
-    /// have one of their own, the first thread has not.
+    /// Whether somebody else's seccomp filter holds the whole process. The host's own filters apply to
+    /// plugins' threads only, never to the first thread.
     pub is_filtered: Option<bool>,
 }
 
 impl Capability {
-    /// The kernel's name.
+    /// Returns the kernel's name of the capability, `CAP_BPF`.
     pub fn name(self) -> &'static str {
         match self {
             Capability::NetAdmin => "CAP_NET_ADMIN",
@@ -79,13 +81,13 @@ impl Facts {
         }
     }
 
-    /// Whether the thread has a capability that counts for perf and BPF, or CAP_SYS_ADMIN, which the kernel takes in its
-    /// place.
+    /// Whether the thread has a capability that perf and BPF accept, or CAP_SYS_ADMIN, which the kernel
+    /// accepts instead.
     pub(super) fn has(&self, capability: Capability) -> Option<bool> {
         if self.in_user_namespace == Some(true) { Some(false) } else { self.holds(capability) }
     }
 
-    /// Whether the thread has a capability or CAP_SYS_ADMIN in its user namespace.
+    /// Whether the thread has a capability or CAP_SYS_ADMIN in its own user namespace.
     pub(super) fn holds(&self, capability: Capability) -> Option<bool> {
         let bits = 1 << capability as u64 | 1 << Capability::SysAdmin as u64;
         self.capabilities.map(|effective| effective & bits != 0)
@@ -112,28 +114,30 @@ fn effective_capabilities() -> Option<u64> {
     u64::from_str_radix(hex.trim(), 16).ok()
 }
 
-/// Source: include/linux/proc_ns.h, `PROC_USER_INIT_INO`, v6.18.
+/// Inode number of the initial user namespace. Source: include/linux/proc_ns.h, `PROC_USER_INIT_INO`, v6.18.
 const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
 
 fn in_user_namespace() -> Option<bool> {
     fs::metadata("/proc/self/ns/user").ok().map(|found| found.ino() != FIRST_USER_NAMESPACE)
 }
 
-/// By the status of a process's first thread: 0 no filter, 1 the four calls of the strict mode, 2 a filter. Source: proc(5).
+/// Reads the seccomp mode from the status of a process's first thread: 0 no filter, 1 the four calls of the
+/// strict mode, 2 a filter. Source: proc(5).
 fn is_filtered(status: &str) -> Option<bool> {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;
     Some(mode.trim() != "0")
 }
 
-/// A limit of this process; none if there is none.
+/// Returns a resource limit of this process; none if it is unlimited or unknown.
 fn limit(name: &str) -> Option<u64> {
     let limits = text("/proc/self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// A core PMU is `cpu` on most x86 (type 4, PERF_TYPE_RAW), `cpu_core` and `cpu_atom` on hybrid ones; elsewhere it lists
-/// the CPUs it belongs to in a file `cpus`, where an uncore PMU has `cpumask`.
+/// Whether the kernel publishes a core PMU. It is `cpu` on most x86 (type 4, PERF_TYPE_RAW), `cpu_core` and
+/// `cpu_atom` on hybrid ones; elsewhere it lists its CPUs in a file `cpus`, where an uncore PMU has
+/// `cpumask`.
 fn core_pmu() -> Option<bool> {
     let mut pmus = fs::read_dir("/sys/bus/event_source/devices").ok()?.flatten();
     Some(pmus.any(|pmu| {
@@ -143,13 +147,13 @@ fn core_pmu() -> Option<bool> {
     }))
 }
 
-/// `6.18.44-fc` is (6, 18).
+/// Parses a release: `6.18.44-fc` is (6, 18).
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// `0-3,8` is 0 to 3 and 8.
+/// Parses a CPU list: `0-3,8` is 0 to 3 and 8.
 fn cpu_ranges(list: &str) -> Option<Vec<RangeInclusive<i32>>> {
     list.split(',')
         .map(|range| {

@@ -1,4 +1,4 @@
-//! What `ks-host doctor` looks at, beyond the facts that explain a single refusal.
+//! Additional facts for `ks-host doctor`; [`Facts`] has the ones that explain a single refusal.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,14 +11,14 @@ use nix::unistd::{AccessFlags, faccessat};
 use super::Facts;
 use crate::{procfs, tracefs};
 
-/// The file systems that plugins need: type, usual place, and what does not work without.
+/// The file systems that plugins need: type, usual mount point, and the features that depend on it.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
     ("tracefs", "/sys/kernel/tracing", "tracepoints cannot be found by their names"),
     ("bpf", "/sys/fs/bpf", "maps and globals cannot be pinned, so their values do not outlive a plugin"),
     ("cgroup2", "/sys/fs/cgroup", "events cannot be counted for a cgroup, and programs not attached to one"),
 ];
 
-/// This machine, as far as plugins depend on it. None means that it could not be told, or is not there.
+/// The properties of this machine that plugins depend on. None means unknown or not present.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// The facts that explain refusals.
@@ -27,7 +27,7 @@ pub struct Machine {
     pub core_pmus: Vec<String>,
     /// Whether the NMI watchdog is on: it counts cycles on every CPU.
     pub nmi_watchdog: Option<bool>,
-    /// Whether the kernel publishes its types.
+    /// Whether the kernel publishes its BTF types.
     pub btf: bool,
     /// The lockdown mode: none, integrity or confidentiality.
     pub lockdown: Option<String>,
@@ -41,7 +41,7 @@ pub struct Machine {
     pub pid_namespace: Option<u64>,
     /// Whether `/proc` shows the tasks of that namespace.
     pub own_procfs: bool,
-    /// The file systems that plugins need.
+    /// The file systems that plugins need, in a fixed order.
     pub file_systems: Vec<FileSystem>,
 }
 
@@ -52,18 +52,18 @@ pub struct FileSystem {
     pub kind: &'static str,
     /// Where it is usually mounted.
     pub mount_point: &'static str,
-    /// What does not work without.
+    /// The features of plugins that depend on it.
     pub without: &'static str,
-    /// Where it is mounted.
+    /// Its mount point; none if it is not mounted.
     pub mounted_at: Option<String>,
-    /// What this user may not do there, in words, and what helps.
+    /// The access that this user is denied, and a remedy; none if nothing is denied.
     pub refused: Option<(&'static str, &'static str)>,
 }
 
-/// What this user may not do in a file system.
+/// Returns the access to a file system that this user is denied, and a remedy.
 fn refused(kind: &str, at: &str) -> Option<(&'static str, &'static str)> {
     let may = |path: &Path, access| {
-        // With the effective rights; what is not there refuses nobody.
+        // Checked with the effective ids; a missing file denies nothing.
         !matches!(faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS), Err(Errno::EACCES | Errno::EPERM))
     };
     match kind {
@@ -78,9 +78,10 @@ fn refused(kind: &str, at: &str) -> Option<(&'static str, &'static str)> {
 }
 
 impl Machine {
-    /// Looks at this machine, of which the PMUs of the cores are known.
+    /// Reads the properties of this machine, with the core PMUs given by the caller.
     ///
-    /// Source: `Documentation/admin-guide/sysctl/kernel.rst`, `net.rst`; proc_pid_mounts(5); kernel_lockdown(7).
+    /// Source: `Documentation/admin-guide/sysctl/kernel.rst`, `net.rst`; proc_pid_mounts(5);
+    /// kernel_lockdown(7).
     pub fn read(core_pmus: Vec<String>) -> Machine {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         Machine {
@@ -109,13 +110,14 @@ fn number(path: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// `none [integrity] confidentiality` is integrity.
+/// Parses the selected word of a sysfs choice: `none [integrity] confidentiality` is integrity.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(mode, _)| mode.to_owned())
 }
 
-/// Where a type of file system is mounted, the usual place first, by the table of mounts: device, place, type, and more.
+/// Finds the mount point of a file system type in the mount table (device, mount point, type, and more);
+/// prefers the usual one.
 fn mounted_at(mounts: &str, kind: &str, usual: &str) -> Option<String> {
     let mut mount_points: Vec<&str> = mounts
         .lines()

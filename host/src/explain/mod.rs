@@ -1,9 +1,10 @@
-//! From an errno and facts of this machine to a reason and an advice.
+//! Explains an errno by facts of this machine: the cause, and a remedy.
 //!
-//! In: what was tried, the call and its errno, and [`Facts`], which are read when something has failed. Out: an
-//! [`Explanation`]. The rules are pure functions, so that the answer for any machine can be tested on this one.
+//! In: what was tried, the call and its errno, and [`Facts`], which are read when something has failed. Out:
+//! an [`Explanation`]. The rules are pure functions, so that the answer for any machine can be tested on this
+//! one.
 //!
-//! Not here: what the errno is turned into on the plugin's side.
+//! The conversion to the plugin's error type is elsewhere.
 
 #[cfg(feature = "plugins")]
 pub mod bpf;
@@ -21,44 +22,44 @@ use std::fmt;
 pub use facts::{Capability, Facts};
 pub use machine::{FileSystem, Machine};
 
-/// What kind of failure something is. The cases mirror `error-kind` of the plugin contract, as far as the kernel
+/// The kind of a failure. The cases mirror `error-kind` of the plugin contract, as far as the kernel
 /// interfaces produce them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// A capability or a sysctl is missing.
     NotPermitted,
-    /// What was named does not exist: a task, a CPU, a tracepoint.
+    /// A named task, CPU or tracepoint does not exist.
     NotFound,
-    /// The request can never succeed as it stands.
+    /// The request can never succeed unchanged.
     Invalid,
-    /// Something exclusive is taken.
+    /// An exclusive resource is in use.
     Busy,
     /// A limit of the process or of the hardware is reached.
     Limit,
-    /// The handle was detached, or its leader was.
+    /// The handle is detached, or the handle of its group leader is.
     Stale,
-    /// This kernel or this CPU cannot do it.
+    /// This kernel or this CPU does not support it.
     Unsupported,
-    /// Any other answer of the kernel.
+    /// Any other errno of the kernel.
     Kernel,
 }
 
-/// Why something failed and what helps.
+/// The cause of a failure and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// The kind, to decide by.
+    /// The kind, for programs that handle the error.
     pub kind: FailureKind,
-    /// The cause, as far as this machine's facts tell. One line.
+    /// The cause, as far as the facts determine it. One line.
     pub because: Option<String>,
-    /// What a person can do. One line.
+    /// A remedy for the person who runs the host. One line.
     pub remedy: Option<String>,
 }
 
-/// What helps in a user namespace.
+/// Remedy for a refusal in a user namespace.
 const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of the machine, not of a rootless container), or let \
                        the owner of the machine delegate BPF by a token";
 
-/// That a filter of system calls refuses a call, as containers and services have one.
+/// Explains a call that a seccomp filter refuses, as containers and services install one.
 pub(crate) fn filtered(call: &str) -> Explanation {
     Explanation::new(
         FailureKind::NotPermitted,
@@ -84,7 +85,7 @@ impl Explanation {
     }
 }
 
-/// The lines `because:` and `do:`, each after a line end; nothing for what is not known.
+/// Formats the lines `because:` and `do:`, each after a line feed; omits what is unknown.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(because) = &self.because {

@@ -1,4 +1,5 @@
-//! Refusals of perf events: every errno that `perf_event_open(2)`, its ioctls and reads give, by its cause here.
+//! Explains refusals of perf events: maps every errno of `perf_event_open(2)`, its ioctls and reads to its
+//! cause on this machine.
 //!
 //! Source: perf_event_open(2), "ERRORS"; `kernel/events/core.c` and `kernel/events/hw_breakpoint.c`, v6.18.
 
@@ -11,90 +12,90 @@ use super::{Capability, Explanation, Facts, FailureKind, filtered};
 #[cfg(test)]
 mod tests;
 
-/// What an event is, as far as it decides about the cause of a refusal.
+/// The class of an event, as far as it determines the cause of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventClass {
     /// Counted by the CPU core: hardware, hardware cache and raw events.
     Hardware,
     /// Counted by the kernel.
     Software {
-        /// It happens in the kernel only, so that counting user space only would count nothing.
+        /// Whether the event occurs in the kernel only, so that counting user space only would count nothing.
         in_kernel_only: bool,
     },
     /// A static tracepoint, by its id.
     Tracepoint,
-    /// A hardware breakpoint.
+    /// A hardware breakpoint on data accesses.
     Breakpoint {
-        /// Where.
+        /// Address of the watched memory.
         address: u64,
-        /// Bytes.
+        /// Length of the watched memory in bytes.
         len: u32,
-        /// Loads are watched, stores are not.
+        /// Whether only loads are watched, not stores.
         loads_only: bool,
     },
-    /// An event of a PMU that the kernel publishes.
+    /// An event of another PMU that the kernel publishes.
     Pmu,
-    /// The execution of an instruction.
+    /// The execution of an instruction: a kprobe or uprobe.
     Probe {
-        /// Of the kernel, not of a program.
+        /// Whether the instruction belongs to the kernel, not to a program in user space.
         in_kernel: bool,
     },
 }
 
-/// What was being done.
+/// The operation that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Opening an event on its own.
     Open,
     /// Opening an event as a member of a group.
     Join {
-        /// The leader's event.
+        /// Name of the leader's event.
         leader: String,
-        /// Events in the group before.
+        /// Number of events in the group before this one.
         size: usize,
     },
-    /// Reading.
+    /// Reading the count of an event or a group.
     Read,
-    /// Starting.
+    /// Starting the counter of an open event.
     Enable,
-    /// Stopping.
+    /// Stopping the counter of an open event.
     Disable,
-    /// Setting to zero.
+    /// Setting the count to zero.
     Reset,
-    /// Letting programs read it.
+    /// Putting the event into a map, so that BPF programs can read it.
     Show,
 }
 
-/// What was tried, with which values.
+/// The operation that was tried, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// What was being done.
+    /// The operation that failed.
     pub action: Action,
     /// The event, as the user named it.
     pub event: String,
-    /// What the event is.
+    /// The class of the event.
     pub class: EventClass,
-    /// The task as it was given: -1 every task, 0 the calling thread.
+    /// The `pid` argument: -1 every task, 0 the calling thread.
     pub pid: i32,
-    /// The CPU as it was given: -1 any.
+    /// The `cpu` argument: -1 any CPU.
     pub cpu: i32,
-    /// The control group whose tasks count; empty: none.
+    /// The control group whose tasks count; empty means no control group.
     pub cgroup: String,
-    /// Whether children count, too.
+    /// Whether the tasks' children count, too.
     pub inherit: bool,
-    /// Whether of the children only threads count.
+    /// Whether only those children count that are threads.
     pub threads_only: bool,
-    /// Whether the kernel's part is left out.
+    /// Whether execution in the kernel is excluded.
     pub exclude_kernel: bool,
     /// Whether a program runs at each overflow.
     pub sampling: bool,
-    /// Samples per second; 0: by period.
+    /// Samples per second; 0 means sampling by period.
     pub freq: u64,
-    /// `precise_ip`.
+    /// The requested `precise_ip`, 0 to 3.
     pub precise: u32,
 }
 
-/// One line: ``cannot add `branch_misses` to the group led by `cpu_cycles` (pid 4242, any cpu)``.
+/// Formats one line: ``cannot add `branch_misses` to the group led by `cpu_cycles` (pid 4242, any cpu)``.
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let event = &self.event;
@@ -119,28 +120,28 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// The call that failed.
+/// The system call or ioctl that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// perf_event_open(2).
+    /// perf_event_open(2), which opens the event.
     Open,
-    /// PERF_EVENT_IOC_ID.
+    /// PERF_EVENT_IOC_ID, which reads the event's id.
     Id,
-    /// PERF_EVENT_IOC_RESET.
+    /// PERF_EVENT_IOC_RESET, which sets the count to zero.
     Reset,
-    /// Linking the program: bpf(2), BPF_LINK_CREATE.
+    /// bpf(2) with BPF_LINK_CREATE, which links the program.
     Link,
-    /// PERF_EVENT_IOC_ENABLE.
+    /// PERF_EVENT_IOC_ENABLE, which starts the counter.
     Enable,
-    /// PERF_EVENT_IOC_DISABLE.
+    /// PERF_EVENT_IOC_DISABLE, which stops the counter.
     Disable,
-    /// read(2).
+    /// read(2) of the count or the group.
     Read,
-    /// Putting it into an array of events: bpf(2), BPF_MAP_UPDATE_ELEM.
+    /// bpf(2) with BPF_MAP_UPDATE_ELEM, which puts the event into an array of events.
     Show,
 }
 
-/// The name as manual pages write it.
+/// Formats the name as manual pages write it.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -156,33 +157,33 @@ impl fmt::Display for Call {
     }
 }
 
-/// A refusal by the kernel, and what is known about it.
+/// A refusal by the kernel, with the facts that explain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What was tried.
+    /// The operation that was tried, with its arguments.
     pub attempt: Attempt,
-    /// The call.
+    /// The call that the kernel refused.
     pub call: Call,
-    /// What it answered.
+    /// The errno of the call.
     pub errno: Errno,
-    /// This machine, when it happened.
+    /// Facts about this machine, read after the refusal.
     pub facts: Facts,
 }
 
-/// The attempt, the call with its errno, the cause, the advice.
+/// Formats the attempt, the call with its errno, the cause, and the remedy.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  kernel: {}: {:?}{}", self.attempt, self.call, self.errno, explain(self))
     }
 }
 
-/// Names the cause of a refusal. An errno with several causes is decided by the facts; what they do not decide is
-/// said as the possibilities that are left.
+/// Determines the cause of a refusal. The facts decide between several causes of an errno; where they do not,
+/// the remaining causes are listed as possibilities.
 pub fn explain(failure: &Failure) -> Explanation {
     let Failure { attempt, call, errno, facts } = failure;
     let is_filtered = facts.is_filtered == Some(true);
     match (call, errno) {
-        // The kernel has the call: without perf events /proc has no such setting.
+        // The kernel implements the call: without perf events, /proc has no such setting.
         (Call::Open, Errno::ENOSYS) if is_filtered && facts.paranoid.is_some() => filtered("perf_event_open"),
         (Call::Link, errno) => link(*errno, facts),
         (Call::Read, Errno::ECHILD) => mismatched_children(),
@@ -268,7 +269,7 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
     }
 }
 
-/// Whether the event is one of one kind of core among several.
+/// Whether the event is specific to one of several core types.
 fn names_core(attempt: &Attempt) -> bool {
     attempt.event.contains('/') && cfg!(target_arch = "aarch64")
 }
@@ -277,10 +278,10 @@ fn older(facts: &Facts, than: (u32, u32)) -> bool {
     facts.kernel.is_some_and(|version| version < than)
 }
 
-/// PERF_PMU_CAP_EXTENDED_HW_TYPE of arm64's core PMUs (`drivers/perf/arm_pmu.c`).
+/// First kernel with PERF_PMU_CAP_EXTENDED_HW_TYPE for arm64's core PMUs (`drivers/perf/arm_pmu.c`).
 const GENERAL_ON_CORE_SINCE: (u32, u32) = (6, 6);
 
-/// The software event that tells something similar: time for cycles and instructions, faults for what memory does.
+/// Suggests a similar software event: time for cycles and instructions, faults for memory events.
 fn software_event(event: &str) -> &'static str {
     let is_about_memory =
         ["cache", "tlb", "llc", "node"].iter().any(|keyword| event.to_ascii_lowercase().contains(keyword));
@@ -329,7 +330,7 @@ fn level(facts: &Facts) -> String {
     facts.paranoid.map_or("not readable".to_owned(), |level| level.to_string())
 }
 
-/// What helps a process that gets no capability.
+/// Formats the remedy for a process that cannot get a capability.
 fn without_capability(attempt: &Attempt, facts: &Facts) -> String {
     let can_leave_out_kernel =
         !attempt.exclude_kernel && attempt.class != EventClass::Software { in_kernel_only: true };
@@ -347,8 +348,8 @@ fn without_capability(attempt: &Attempt, facts: &Facts) -> String {
     }
 }
 
-/// The highest `perf_event_paranoid` at which a process without capabilities may count every task of a CPU, its own
-/// tasks with the kernel, its own tasks in user space.
+/// The highest `perf_event_paranoid` at which a process without capabilities may count every task of a CPU,
+/// its own tasks with the kernel, its own tasks in user space.
 ///
 /// Source: `perf_allow_cpu` and `perf_allow_kernel` in `include/linux/perf_event.h`, v6.18.
 const PARANOID_EVERY_TASK: i32 = 0;
@@ -363,7 +364,8 @@ fn paranoid_of_task(attempt: &Attempt) -> i32 {
     if attempt.exclude_kernel { PARANOID_OWN_USER_SPACE } else { PARANOID_OWN_TASK }
 }
 
-/// EINVAL has most causes. Those that the facts prove come first, then those that the kind of event makes likely.
+/// Explains EINVAL, which has the most causes. Causes that the facts prove come first, then causes that the
+/// event class makes likely.
 fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
     if let Some(explanation) = no_cpu(attempt, facts) {
         return explanation;
@@ -420,10 +422,10 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
     }
 }
 
-/// Since this version inherited events can be read as groups (`perf_event_alloc`, v4.13).
+/// First kernel that reads inherited events as groups (`perf_event_alloc`, v4.13).
 const GROUP_INHERIT_SINCE: (u32, u32) = (4, 13);
 
-/// Since this version `perf_event_attr.inherit_thread` exists.
+/// First kernel with `perf_event_attr.inherit_thread`.
 const THREADS_SINCE: (u32, u32) = (5, 13);
 
 fn invalid_in_group(attempt: &Attempt) -> Explanation {
@@ -469,7 +471,7 @@ fn breakpoint(address: u64, len: u32, loads_only: bool) -> Explanation {
     explanation
 }
 
-/// ENODEV and EINVAL for a CPU that is not there. None if it is, or if that is not known.
+/// Explains ENODEV and EINVAL for a CPU that does not exist. None if it exists, or if that is unknown.
 fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
     let online = facts.online_cpus.as_deref()?;
     let is_missing = attempt.cpu >= 0 && facts.is_online(attempt.cpu) == Some(false);
@@ -479,8 +481,8 @@ fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
     })
 }
 
-/// Besides a PMU that is gone, ENODEV answers who joins a leader whose task has ended. Source: `perf_event_open` in
-/// `kernel/events/core.c`, v6.18.
+/// Explains ENODEV: the PMU is gone, or an event joins a leader whose task has ended. Source:
+/// `perf_event_open` in `kernel/events/core.c`, v6.18.
 fn device_is_gone(attempt: &Attempt, facts: &Facts) -> Explanation {
     let event = &attempt.event;
     let because = match (&attempt.action, facts.task_exists) {
@@ -533,10 +535,12 @@ fn descriptors(facts: &Facts) -> Explanation {
     .with_remedy("detach what is not needed, or raise the limit (`ulimit -n`)")
 }
 
-/// Source: `__perf_read_group_add` in `kernel/events/core.c`, since v6.6.
-/// A read of the group answers ECHILD; opening the member already answers EINVAL when the kernel had switched from the
-/// task to its child and swapped their equal contexts, so that the leader belongs to the child's
-/// (`perf_event_context_sched_out`).
+/// Explains a group whose members' inherited events differ. Source: `__perf_read_group_add` in
+/// `kernel/events/core.c`, since v6.6.
+///
+/// A read of the group returns ECHILD. Opening the member already returns EINVAL if the kernel had switched
+/// from the task to its child and swapped their equal contexts, so that the leader belongs to the child's
+/// context (`perf_event_context_sched_out`).
 fn mismatched_children() -> Explanation {
     Explanation::new(
         FailureKind::Kernel,
@@ -582,8 +586,8 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
     }
 }
 
-/// Source: BPF_TRACE_MAX_PROGS, kernel/trace/bpf_trace.c, v6.18.
+/// Limit on the programs of one event. Source: BPF_TRACE_MAX_PROGS, kernel/trace/bpf_trace.c, v6.18.
 const MAX_PROGRAMS: usize = 64;
 
-/// BPF_LINK_CREATE takes perf events since this version (`bpf_perf_link_attach`).
+/// First kernel whose BPF_LINK_CREATE accepts perf events (`bpf_perf_link_attach`).
 const PERF_LINK_SINCE: (u32, u32) = (5, 15);

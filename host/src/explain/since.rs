@@ -1,15 +1,15 @@
-//! Since when kernels have what plugins ask for.
+//! First kernel versions of features that plugins use.
 //!
-//! Source: the tags that contain the commits which added the numbers to include/uapi/linux/bpf.h (`enum bpf_prog_type`,
-//! `enum bpf_map_type`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
+//! Source: the tags that contain the commits which added the numbers to include/uapi/linux/bpf.h (`enum
+//! bpf_prog_type`, `enum bpf_map_type`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
 //! kernel/bpf/bpf_struct_ops.c.
 
 pub use ks_wit::helper::Version;
 
 use crate::bpf::InstructionGroup;
 
-/// Helpers that some programs have not had as long as others: tasks' numbers, groups, users and names, cookies, stacks
-/// and signals, and the storage of tasks and sockets.
+/// Helpers that some program types got in later kernels than others: tasks' ids, control groups, users and
+/// names, cookies, stacks and signals, and the storage of tasks and sockets.
 ///
 /// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c, and of the `*_func_proto` of
 /// kernel/trace/bpf_trace.c and net/core/filter.c.
@@ -27,7 +27,7 @@ const HELPERS_LATER: &[(&[u32], &[&str], Version)] = &[
     (&[107, 108], &["tp_btf", "fentry", "fexit"], (5, 11)),
 ];
 
-/// Programs that observe the kernel or a process, but for hooks of LSM.
+/// Sections of programs that observe the kernel or a process, except LSM hooks.
 const TRACING: &[&str] = &[
     "perf_event",
     "tracepoint",
@@ -43,10 +43,10 @@ const TRACING: &[&str] = &[
     "uretprobe",
 ];
 
-/// Programs that need not run for a task.
+/// Sections of programs that may run outside of any task's context.
 const WITHOUT_TASK: &[&str] = &["xdp", "tc", "tcx", "classifier", "cgroup_skb", "socket", "struct_ops"];
 
-/// The first kernel that gives a helper to the programs of a section.
+/// Returns the first kernel in which the programs of a section may call a helper.
 pub(super) fn helper(number: u32, section: &str) -> Option<Version> {
     let kind = section.split(['/', '.']).next().unwrap_or_default();
     let later =
@@ -57,7 +57,8 @@ pub(super) fn helper(number: u32, section: &str) -> Option<Version> {
     ks_wit::helper::numbered(number).map(|helper| helper.since)
 }
 
-/// The last kind of map of a version, by number. Numbers are given in order, so those up to it came with it or before.
+/// The highest map type number of each version. Numbers are assigned in ascending order, so lower numbers
+/// came with it or before.
 const MAPS: &[(u32, Version)] = &[
     (2, (3, 19)),
     (3, (4, 2)),
@@ -84,13 +85,13 @@ const MAPS: &[(u32, Version)] = &[
     (33, (6, 9)),
 ];
 
-/// The first kernel with a kind of map.
+/// Returns the first kernel with a map type.
 pub(super) fn map(kind: u32) -> Option<Version> {
     MAPS.iter().find(|(last, _)| kind <= *last).map(|(_, since)| *since)
 }
 
-/// Names of sections (up to the slash), the first kernel with such programs, the first that attaches them by a link, and
-/// what the kernel must be built with.
+/// Section names (up to the slash), the first kernel with such programs, the first that attaches them by a
+/// link, and the kernel configuration that they need.
 const PROGRAMS: &[(&str, Version, Version, &str)] = &[
     ("perf_event", (4, 9), (5, 15), "CONFIG_BPF_EVENTS"),
     ("tracepoint", (4, 7), (5, 15), "CONFIG_BPF_EVENTS"),
@@ -115,36 +116,36 @@ const PROGRAMS: &[(&str, Version, Version, &str)] = &[
     ("syscall", (5, 14), (5, 14), "CONFIG_BPF_SYSCALL"),
 ];
 
-/// What is known of programs of a section.
+/// The first kernels and the configuration for the programs of a section.
 pub(super) struct Programs {
     /// The first kernel with such programs.
     pub(super) since: Version,
-    /// The first that attaches them by a link.
+    /// The first kernel that attaches them by a link.
     pub(super) links_since: Version,
-    /// What the kernel must be built with.
+    /// The kernel configuration options that they need.
     pub(super) config: &'static str,
 }
 
-/// The programs of a section such as `fentry/vfs_read`.
+/// Looks up the programs of a section such as `fentry/vfs_read`.
 pub(super) fn programs(section: &str) -> Option<Programs> {
     let kind = section.split(['/', '.']).next().unwrap_or_default();
     let row = PROGRAMS.iter().find(|(name, ..)| *name == kind);
     row.map(|(_, since, links_since, config)| Programs { since: *since, links_since: *links_since, config })
 }
 
-/// Functions of the kernel that `ks` calls by itself, and the first kernel with them.
+/// Kernel functions that `ks` calls by itself, and the first kernel with each.
 const KFUNCS: &[(&str, Version)] =
     &[("bpf_iter_num_new", (6, 4)), ("bpf_iter_num_next", (6, 4)), ("bpf_iter_num_destroy", (6, 4))];
 
-/// The first kernel with a function for programs.
+/// Returns the first kernel in which programs may call a function.
 pub(super) fn kfunc(name: &str) -> Option<Version> {
     KFUNCS.iter().find(|(known, _)| *known == name).map(|(_, since)| *since)
 }
 
-/// The first kernel that has the instructions of a group, and what they are called.
+/// Returns the first kernel with the instructions of a group, and a name for the group.
 ///
-/// Source: the tags that contain `bpf: Add instructions for atomic_[cmp]xchg` (v5.12), `bpf: Support new sign-extension load
-/// insns` and those after it (v6.6), `bpf: Introduce may_goto instruction` (v6.9).
+/// Source: the tags that contain `bpf: Add instructions for atomic_[cmp]xchg` (v5.12), `bpf: Support new
+/// sign-extension load insns` and those after it (v6.6), `bpf: Introduce may_goto instruction` (v6.9).
 pub(super) const fn instructions(group: InstructionGroup) -> (Version, &'static str) {
     match group {
         InstructionGroup::Atomics => ((5, 12), "atomic instructions"),
@@ -164,7 +165,8 @@ mod tests {
 
     #[test]
     fn some_that_are_well_known() {
-        // bpf_loop, bpf_ringbuf_output, bpf_get_attach_cookie; ring buffers, storage of cgroups, arenas.
+        // Helpers bpf_loop, bpf_ringbuf_output, bpf_get_attach_cookie; map types ring buffer, cgroup storage,
+        // arena.
         assert_eq!(
             [181, 130, 174].map(|number| helper(number, "kprobe/f")),
             [Some((5, 17)), Some((5, 8)), Some((5, 15))]

@@ -1,4 +1,4 @@
-//! Messages on a socket: a length, and so many bytes; a descriptor comes with the first byte.
+//! Messages on a socket: a length, then that many bytes. A file descriptor is attached to the first byte.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -10,13 +10,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 
 use super::sys;
 
-/// A message.
+/// A received message, with its file descriptor if it had one.
 pub(super) struct Received {
     pub(super) bytes: Vec<u8>,
     pub(super) file: Option<OwnedFd>,
 }
 
-/// Sends a message and waits until it is taken.
+/// Sends a message; blocks until the socket accepts it.
 ///
 /// # Errors
 /// Of sendmsg(2).
@@ -24,7 +24,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], file: Option<BorrowedFd
     send_until(socket, bytes, file, None)
 }
 
-/// Waits for a message. None if the other end is closed.
+/// Waits for a message of at most `most` bytes. None if the other end is closed.
 ///
 /// # Errors
 /// Of recvmsg(2); `InvalidData` for a message that is too long or ends early.
@@ -48,7 +48,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, most: usize) -> io::Result<Option<
     Ok(Some(Received { bytes, file }))
 }
 
-/// Sends a message until then.
+/// Sends a message; waits at most until `deadline`.
 ///
 /// # Errors
 /// Of sendmsg(2); `TimedOut`.
@@ -82,10 +82,10 @@ pub(super) fn send_until(
     Ok(())
 }
 
-/// Waits until then for a message without a descriptor.
+/// Waits until `deadline` for a message without a descriptor.
 ///
 /// # Errors
-/// As of [`receive`]; `UnexpectedEof` if the other end is closed, `TimedOut`.
+/// Those of [`receive`]; `UnexpectedEof` if the other end is closed, `TimedOut`.
 pub(super) fn receive_until(socket: BorrowedFd<'_>, most: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     fill(socket, &mut length, Some(deadline))?;
@@ -117,7 +117,7 @@ fn fill(socket: BorrowedFd<'_>, bytes: &mut [u8], deadline: Option<Instant>) -> 
     Ok(())
 }
 
-/// Whoever has a deadline does not wait in the call itself.
+/// With a deadline, the call itself must not block.
 fn flags(deadline: Option<Instant>) -> MsgFlags {
     if deadline.is_some() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() }
 }
@@ -129,7 +129,7 @@ fn wait(socket: BorrowedFd<'_>, what: PollFlags, deadline: Option<Instant>) -> i
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // A millisecond more than is left, so that it does not spin at the end.
+        // Rounded up by a millisecond, so that the loop does not spin at the end.
         let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(socket.as_fd(), what)], left) {
             Ok(0) | Err(Errno::EINTR) => {}

@@ -1,4 +1,4 @@
-//! The naming process as the host sees it: started when it is needed, asked with a deadline, ended when it fails.
+//! The naming process as the host sees it: started on demand, queried with a deadline, killed when it fails.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, MAX_ANSWER_BYTES, Request};
 use super::{channel, confine, reader};
 
-/// The only argument of a process that names.
+/// The only argument of a naming process.
 const ARGUMENT: &str = "--ks-host-naming-process";
 
-/// How long the host waits for the end of a process that it has killed. One that reads from a file system that does not answer
-/// ends later.
+/// Limit of the wait for a killed process to end. A process that reads from a file system that does not
+/// answer ends later.
 const END: Duration = Duration::from_secs(1);
 
-/// How a process that names is started: by a program that calls [`serve_if_asked`] before anything else.
+/// How to start a naming process: from a program that calls [`serve_if_asked`] before anything else.
 #[derive(Debug, Clone)]
 pub struct NamingProcess {
     start: Start,
@@ -28,18 +28,21 @@ pub struct NamingProcess {
 #[derive(Debug, Clone)]
 enum Start {
     Program(PathBuf),
-    /// A thread of this process, for tests of this library, whose program is not theirs.
+    /// A thread of this process, for tests of this library: the test program does not call
+    /// [`serve_if_asked`].
     #[cfg(test)]
     Thread,
 }
 
 impl NamingProcess {
-    /// The program of this process, whose `main` must begin with [`serve_if_asked`].
+    /// Starts naming processes from this process's own program, whose `main` must begin with
+    /// [`serve_if_asked`].
     pub fn of_this_program() -> NamingProcess {
         NamingProcess::of("/proc/self/exe")
     }
 
-    /// Another program that begins so: `ks-host` does.
+    /// Starts naming processes from another program whose `main` begins with [`serve_if_asked`], for example
+    /// `ks-host`.
     pub fn of(program: impl Into<PathBuf>) -> NamingProcess {
         NamingProcess { start: Start::Program(program.into()) }
     }
@@ -50,8 +53,9 @@ impl NamingProcess {
     }
 }
 
-/// Turns the process into one that names, if it was started as such ([`NamingProcess`]): it does not come back then. A program
-/// that uses this library to name functions calls it first in `main`, before it starts threads or opens files.
+/// Runs the naming process and exits, if this process was started as one ([`NamingProcess`]); returns
+/// otherwise. A program that uses this library to name functions calls it first in `main`, before it starts
+/// threads or opens files.
 pub fn serve_if_asked() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
     if arguments != [ARGUMENT] {
@@ -62,9 +66,9 @@ pub fn serve_if_asked() {
             reader::serve(io::stdin().as_fd());
             0
         }
-        // Nobody reads its standard error unless a person starts it.
+        // Standard error is only visible if a person starts the process.
         Err(reason) => {
-            // Whoever asked sees that it has ended.
+            // A write error changes nothing: the host notices the exit.
             let _ = writeln!(io::stderr(), "the naming process cannot be confined: {reason}");
             1
         }
@@ -72,18 +76,18 @@ pub fn serve_if_asked() {
     std::process::exit(code)
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// The process has ended: it ran out of memory, or met a file that it could not stand.
+    /// The process has ended: it ran out of memory, or crashed on a file.
     Ended,
-    /// It took too long.
+    /// No answer before the deadline.
     Late,
-    /// What it said made no sense.
+    /// The answer was malformed.
     Unsound,
 }
 
-/// A process that names.
+/// A running naming process; killed on drop.
 #[derive(Debug)]
 pub(super) struct Child {
     process: Option<std::process::Child>,
@@ -91,6 +95,8 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Starts a naming process with a socket to it.
+    ///
     /// # Errors
     /// Of socketpair(2) and of starting a program.
     pub(super) fn start(how: &NamingProcess) -> io::Result<Child> {
@@ -111,10 +117,10 @@ impl Child {
         }
     }
 
-    /// Asks for names at so many places.
+    /// Sends a request about this many locations and waits for the answer.
     ///
     /// # Errors
-    /// Why there is no answer; there will be none to any other request then.
+    /// The reason why there is no answer; later requests would fail too.
     pub(super) fn ask(
         &mut self,
         request: &Request,
@@ -136,7 +142,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let Some(process) = &mut self.process else { return };
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = process.kill();
         let until = Instant::now() + END;
         while matches!(process.try_wait(), Ok(None)) && Instant::now() < until {

@@ -1,8 +1,9 @@
-//! What the naming process gives up before it reads anything.
+//! The confinement of the naming process, before it reads anything.
 //!
-//! It has no capabilities and gets none (`no_new_privs`); it is ended when it takes more memory or time on a CPU than names
-//! are worth; and of all system calls it has those that read and write the descriptors that it was given, take memory and
-//! end. It opens no file, makes no socket, process or executable memory, and signals nobody but itself.
+//! It has no capabilities and cannot gain any (`no_new_privs`). It is killed when it exceeds its limits of
+//! memory or CPU time. It can only use system calls that read and write the descriptors that it was passed,
+//! allocate memory, and exit. It can open no file, create no socket, process or executable memory, and signal
+//! only itself.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +17,20 @@ use seccompiler::{
 
 use super::sys;
 
-/// Bytes of memory that the process may take: debug information or symbols, and what is made of them.
+/// Limit of data memory, in bytes: debug information or symbols, and everything derived from them.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// The same, with the program and the libraries that it runs.
+/// Limit of mapped memory, in bytes, including the program and its libraries.
 const MAPPED_BYTES: u64 = MEMORY_BYTES + (512 << 20);
 
-/// Seconds on a CPU. The host's deadlines come first, unless it is gone.
+/// Limit of CPU time, in seconds. The host's deadlines expire earlier, unless the host is gone.
 const CPU_SECONDS: u64 = 120;
 
-/// Files that it may have open at once.
+/// Limit of open files.
 pub(super) const MAX_FILES: u64 = 1024;
 
-/// Reading, answering, memory, and what the standard library and the C library do when a process ends or fails.
+/// System calls for reading, answering and memory, and those that the standard and C libraries need to exit
+/// or abort.
 const ALLOWED: &[i64] = &[
     libc::SYS_read,
     libc::SYS_pread64,
@@ -57,10 +59,10 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// Gives up everything but what is listed above.
+/// Confines this process to the limits and system calls above.
 ///
 /// # Errors
-/// What failed, in words. The process must not read anything then.
+/// The step that failed, in words. The process must not read anything then.
 pub(super) fn enter() -> Result<(), String> {
     let failed = |what: &'static str| move |error: &dyn std::fmt::Display| format!("{what}: {error}");
     sys::close_others().map_err(|errno| failed("close_range")(&errno))?;
@@ -74,7 +76,7 @@ pub(super) fn enter() -> Result<(), String> {
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_MEMLOCK, 0),
     ] {
-        // A lower limit of whoever started the host stays.
+        // A lower limit, set by the host's parent, stays.
         let hard = getrlimit(limit).map_or(most, |(_, hard)| hard.min(most));
         setrlimit(limit, hard, hard).map_err(|errno| failed("setrlimit")(&errno))?;
     }
@@ -91,14 +93,14 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
         let comparison = SeccompCmpOp::MaskedEq(mask as u64);
         SeccompCondition::new(argument, SeccompCmpArgLen::Qword, comparison, value as u64)
     };
-    // Memory of its own, which is never code. Memory of files is not mapped: their owners may cut them off.
+    // Private memory without execute permission. Files are not mapped, since their owners may truncate them.
     let mapped = SeccompRule::new(vec![
         masked(2, libc::PROT_EXEC, 0)?,
         masked(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)?,
     ])?;
     rules.insert(libc::SYS_mmap, vec![mapped]);
     rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![masked(2, libc::PROT_EXEC, 0)?])?]);
-    // To itself: what a failed allocation or a panic ends with.
+    // Only to itself: a failed allocation or a panic ends with a signal.
     let own = u64::from(std::process::id());
     let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, own)?;
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);

@@ -1,15 +1,16 @@
-//! Debug files of programs: only from root's own folders, by build id or by a plain file name.
+//! Debug files of programs: only from directories of root, by build id or by a plain file name.
 //!
-//! A program says which debug file it has, and it may be anybody's program: what it says never has a folder in it, leads
-//! nowhere but below `/usr/lib/debug`, and the naming process compares build id or checksum before it believes the file.
+//! A program names its debug file, and the program may belong to anybody. So the name never contains a
+//! directory, the lookup stays below `/usr/lib/debug`, and the naming process compares the build id or
+//! checksum before it uses the file.
 
 use super::open::{MAX_PROGRAM_BYTES, OpenedFile, Root};
 use super::protocol::DebugFile;
 
-/// Where distributions put them.
+/// The directory where distributions install debug files.
 const FOLDER: &std::ffi::CStr = c"/usr/lib/debug";
 
-/// The file, if it belongs to root. `program` is the path of the program that it is for.
+/// Opens the debug file if it belongs to root. `program` is the path of the program that it describes.
 pub(super) fn find(wanted: &DebugFile, program: &[u8]) -> Option<OpenedFile> {
     let folder = Root::at(FOLDER).ok()?;
     let open = |path: &[u8]| folder.file(path, MAX_PROGRAM_BYTES).ok().filter(|file| file.owner == 0);
@@ -30,7 +31,7 @@ pub(super) fn find(wanted: &DebugFile, program: &[u8]) -> Option<OpenedFile> {
     }
 }
 
-/// `.build-id/ab/cdef.debug`.
+/// Returns the path below the debug directory: `.build-id/ab/cdef.debug`.
 fn by_build_id(build_id: &[u8]) -> Option<String> {
     let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,34 +1,36 @@
 //! Names of functions of observed processes, without trusting those processes.
 //!
-//! Whoever is observed owns what names are made from: the files that it maps, their symbols and debug information, the map that
-//! its just-in-time compiler writes, the paths of all of them. So the work is split:
+//! An observed process controls the data that names are derived from: the files that it maps, their symbols
+//! and debug information, the map that its just-in-time compiler writes, and all paths. So the work is split:
 //!
 //! ```text
 //! stacks, world::symbols
-//!   |  pid, addresses, what was recorded of mappings                       (the plugin's thread, or the one that shows stacks)
+//!   |  pid, addresses, recorded mappings                                   (the plugin's or the viewer's thread)
 //!   v
 //! Naming -- a thread of the host, `namer`: /proc/PID -> mappings -> files
 //!   |         process: one descriptor of /proc/PID, texts up to a limit
-//!   |         open: in the process's root, O_PATH and fstat first, regular files of bounded length, no waiting
+//!   |         open: in the process's root, O_PATH and fstat first, regular files of bounded length, no blocking
 //!   |         debug_files: below /usr/lib/debug only
 //!   |  descriptors and offsets, over a socket (channel, protocol)          bounded, parsed strictly on both sides
 //!   v
 //! the naming process (reader): ELF, DWARF, perf maps, demangling          no rights, no files, limits of memory and time
 //!   |  names of at most 4 KiB
 //!   v
-//! namer: one line for each place, hidden characters made visible
+//! namer: one line for each location, hidden characters made visible
 //! ```
 //!
-//! - The host itself parses nothing of these files. It opens them, looks at what they are, and passes their descriptors on.
-//! - The naming process ([`NamingProcess`], `confine`) copies what it reads, so that nothing changes under it, and may fail:
-//!   when it ends, takes longer than 10 s or makes no sense, another one is asked for the names of the symbol table
-//!   alone, and if that fails, too, the file has no names: frames are its name and the offset, with one line of warning.
-//! - All that is not root's has 60 s together. Files of root come first: names of the system's libraries do not
-//!   depend on who else is observed.
-//! - A file system that does not answer (FUSE, NFS) keeps the thread waiting and nobody else: whoever asks stops waiting when
-//!   nothing happens for 15 s.
+//! - The host itself parses none of these files. It opens them, checks their type, and passes the descriptors
+//!   on.
+//! - The naming process ([`NamingProcess`], `confine`) copies what it reads, so that the data cannot change
+//!   while it is parsed. It may fail: if it ends, takes longer than 10 s or sends a malformed answer, another
+//!   process is asked for the names of the symbol table alone. If that fails too, the file has no names: its
+//!   frames show the file's name and an offset, with one line of warning.
+//! - All files that are not root's have 60 s together. Files of root come first, so that names of system
+//!   libraries do not depend on which other processes are observed.
+//! - A file system that does not answer (FUSE, NFS) blocks only this thread: callers stop waiting after 15 s
+//!   without progress.
 //!
-//! Names of the kernel are not made here: `symbols` reads them from kallsyms.
+//! Names of the kernel come from elsewhere: `symbols` reads them from kallsyms.
 
 mod channel;
 mod child;
@@ -54,80 +56,81 @@ pub(crate) use self::reader::demangled;
 use self::namer::Namer;
 use crate::perf::Mapping;
 
-/// How long the naming process may take for some names of one file.
+/// Time limit of one request about one file.
 const FILE_TIME: Duration = Duration::from_secs(10);
 
-/// How long all files together may take that are not root's.
+/// Time limit for all files that are not root's, together.
 const FOREIGN_TIME: Duration = Duration::from_secs(60);
 
-/// After so long without any progress nobody waits any more: more than [`FILE_TIME`].
+/// Callers stop waiting after this time without progress; longer than [`FILE_TIME`].
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// How often whoever waits looks whether there is progress.
+/// Interval at which a waiting caller checks for progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What somebody wants to know.
+/// A request for the names of some addresses of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct WantedLocations {
-    /// The process.
+    /// The process id, in the host's PID namespace.
     pub(crate) pid: u32,
-    /// Addresses in it, in any order; at most [`MAX_LOCATIONS`], so that what is known of them has a bounded size.
+    /// Addresses of the process, in any order; at most [`MAX_LOCATIONS`], to bound the size of the answer.
     pub(crate) locations: Vec<WantedLocation>,
-    /// Whether inlined functions, source lines and perf maps are wanted.
+    /// Whether to look up inlined functions, source lines and perf maps.
     pub(crate) in_detail: bool,
-    /// Whether the process itself is asked; else only what was recorded of it.
+    /// Whether to inspect the live process, rather than only its recorded mappings.
     pub(crate) lives: bool,
-    /// A process that began later, since the machine was started, is another one of that number.
+    /// A time since boot; a process that started later has reused the pid. None accepts any process.
     pub(crate) until: Option<Duration>,
-    /// When it began at the earliest, since the machine was started; none if nobody looked.
+    /// Earliest start of the process, since boot; None if it was not recorded.
     pub(crate) began: Option<Duration>,
 }
 
-/// An address, and what was recorded of it.
+/// An address, and the mapping that was recorded there.
 #[derive(Debug, Clone)]
 pub(crate) struct WantedLocation {
     pub(crate) address: u64,
     pub(crate) recorded: Option<Mapping>,
 }
 
-/// What is known.
+/// The answer to [`WantedLocations`].
 #[derive(Debug, Default)]
 pub(crate) struct NamedLocations {
-    /// In the order of the places.
+    /// In the order of [`WantedLocations::locations`].
     pub(crate) locations: Vec<NamedLocation>,
-    /// What could not be named, a line for each.
+    /// One line for each file or map that could not be read.
     pub(crate) warnings: Vec<String>,
-    /// Whether this user may not look at the process.
+    /// Whether this user may not inspect the process.
     pub(crate) denied: bool,
 }
 
-/// What is known of an address.
+/// The names found for one address.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NamedLocation {
-    /// The functions, the outermost first.
+    /// The functions, the outermost first; empty if none is known.
     pub(crate) frames: Vec<NamedFrame>,
-    /// The file that is mapped there.
+    /// The file that is mapped at the address.
     pub(crate) file: Option<FileLocation>,
 }
 
-/// A function at a place. Texts are visible, and have at most [`MAX_TEXT_BYTES`] bytes.
+/// A function at an address. Texts are visible, and have at most [`MAX_TEXT_BYTES`] bytes.
 pub(crate) type NamedFrame = protocol::NamedFrame;
 
-/// A place in a file. Texts are visible.
+/// An offset in a file. Texts are visible.
 #[derive(Debug, Clone)]
 pub(crate) struct FileLocation {
-    /// Its path, as the process has it.
+    /// The file's path, as the process names it.
     pub(crate) path: Arc<str>,
-    /// Into the file.
+    /// Offset in the file, in bytes.
     pub(crate) offset: u64,
-    /// The build id of a file that is not there any more.
+    /// The recorded build id, if the file is gone or was replaced; None otherwise.
     pub(crate) build_id: Option<String>,
 }
 
-/// What is wanted, and where to say what is known.
+/// A request, and the channel for its answer.
 type Question = (WantedLocations, Sender<NamedLocations>);
 
-/// A thread that names for others, who may be confined. It ends when nobody can ask it any more.
+/// A thread that names functions on behalf of others, which may be confined. It ends when all senders are
+/// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Naming {
     requests: Arc<Mutex<Sender<Question>>>,
@@ -135,7 +138,7 @@ pub(crate) struct Naming {
 }
 
 impl Naming {
-    /// Starts the thread. The naming process is started for the first request.
+    /// Starts the thread. The naming process is started by the first request.
     ///
     /// # Errors
     /// Of starting a thread.
@@ -145,14 +148,15 @@ impl Naming {
         let mut namer = Namer::new(process, Arc::clone(&progress));
         std::thread::Builder::new().name("ks-naming".into()).spawn(move || {
             for (wanted, answer) in asked {
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.send(namer.name(&wanted));
             }
         })?;
         Ok(Naming { requests: Arc::new(Mutex::new(requests)), progress })
     }
 
-    /// Waits for what is known. None if nothing happens for [`SILENCE`]: the thread is of no use any more then.
+    /// Sends a request and waits for the answer. None after [`SILENCE`] without progress: the thread is then
+    /// unusable.
     pub(crate) fn name(&self, wanted: WantedLocations) -> Option<NamedLocations> {
         let (answer, answered) = mpsc::channel();
         self.requests.lock().ok()?.send((wanted, answer)).ok()?;
@@ -192,7 +196,7 @@ mod tests {
     }
 
     fn ask(location: WantedLocation, lives: bool, until: Option<Duration>) -> NamedLocation {
-        // One for all tests: it reads the test's own program once.
+        // Shared by all tests: it reads the test's own program once.
         static NAMING: LazyLock<Naming> =
             LazyLock::new(|| Naming::start(NamingProcess::in_a_thread()).expect("threads can be started"));
         let wanted = WantedLocations {
@@ -212,7 +216,7 @@ mod tests {
         location.frames.first().is_some_and(|frame| frame.function.contains("marker"))
     }
 
-    /// What is recorded of this process at the address of a function of it.
+    /// Returns a recorded mapping at the address of one of this process's functions.
     fn recorded(path: &str, identity: impl Fn(&crate::maps::MapsEntry) -> Identity) -> Option<Mapping> {
         let mut found = None;
         let maps = std::fs::File::open("/proc/self/maps").expect("procfs is mounted");
@@ -269,7 +273,7 @@ mod tests {
         }
     }
 
-    /// What cannot be started, or does not name.
+    /// A program that cannot be started, and one that is no naming process.
     #[test]
     fn without_a_process_that_names_there_are_offsets_and_a_warning() {
         for program in ["/no/such/program", "/bin/true", "/bin/false"] {
@@ -307,7 +311,7 @@ mod tests {
         })
         .expect("they can be read");
         let Some(vdso) = vdso else { return };
-        // Some of it is code of functions, as a rule most of the first page behind the tables.
+        // Some of it is code of functions, usually most of the first page after the tables.
         let named = (vdso.start..vdso.end).step_by(256).any(|address| {
             let found = ask(WantedLocation { address, recorded: None }, true, None);
             found.frames.first().is_some_and(|frame| frame.function.contains("vdso"))

@@ -1,4 +1,5 @@
-//! From addresses of a process to names: which file each belongs to, and what the naming process knows of it.
+//! From addresses of a process to names: finds the file of each address, and asks the naming process about
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -20,79 +21,80 @@ use crate::maps::{self, MapsEntry};
 use crate::perf::{Identity, Mapping, VDSO};
 use crate::text::visible;
 
-/// How often debug files are fetched for one program: its own, and the one that several share.
+/// Limit of the debug files that are fetched for one program: its own, and the one that several programs
+/// share.
 const DEBUG_FILES: usize = 2;
 
-/// Asks the naming process, and starts it when it is needed.
+/// Queries the naming process, and starts it on demand.
 pub(super) struct Namer {
     how: NamingProcess,
     child: Option<Running>,
-    /// What the naming process did not survive, or never answered.
+    /// Files on which the naming process failed or timed out.
     failed: HashMap<FileKey, Failed>,
-    /// What is left for files of others than root.
+    /// Remaining time for files that are not root's.
     foreign: Duration,
     progress: Arc<AtomicU64>,
 }
 
-/// A naming process, and the files that it has.
+/// A naming process, and the ids of the files that it was passed.
 struct Running {
     child: Child,
     files: HashMap<FileKey, u32>,
 }
 
-/// Of a file, what is not asked for again.
+/// The requests about a file that are not repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failed {
-    /// Lines and inlined functions.
+    /// Requests for lines and inlined functions.
     Lines,
-    /// Anything.
+    /// All requests.
     All,
 }
 
-/// Why a file has no names.
+/// The reason why a file has no names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoNames {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     Refused(OpenRefusal),
-    /// It is another one than that which was mapped.
+    /// The file is not the one that was mapped.
     OtherFile,
-    /// It is none with functions.
+    /// The file is no ELF file that can be parsed.
     NoProgram,
-    /// The naming process failed at it.
+    /// The naming process failed on the file.
     Lost(Lost),
-    /// The time for files of this kind is used up.
+    /// The time for files that are not root's is used up.
     NoTime,
-    /// There is no naming process.
+    /// The naming process cannot be started.
     NoProcess,
 }
 
-/// Whose files are read.
+/// The pass over the files of a request, by owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilePass {
-    /// Root's.
+    /// Files of root.
     First,
-    /// All others.
+    /// All other files.
     Later,
 }
 
-/// Where the code at an address comes from.
+/// The origin of the code at an address; the key of a [`Group`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin<'a> {
-    /// A file that the process has mapped, by its device and number; the place of one of its mappings in the list.
+    /// A file that the process has mapped now: major and minor device number, inode, and path.
     Live((u32, u32, u64), &'a [u8]),
-    /// A file that was mapped, by its path and the place of what was recorded of it.
+    /// A file from a recorded mapping: its path, and the index of its identity.
     Recorded(&'a [u8], usize),
-    /// The kernel's own.
+    /// The vDSO.
     Vdso,
 }
 
-/// Places of one file.
+/// The wanted locations in one file.
 struct Group<'a> {
-    /// The first mapping, and for recorded ones what was recorded.
+    /// The file's first live mapping, and its first recorded one.
     live: Option<&'a MapsEntry>,
     recorded: Option<&'a Mapping>,
     path: &'a [u8],
-    /// Place and offset into the file.
+    /// Index into the wanted locations, and the offset in the file.
     locations: Vec<(usize, u64)>,
 }
 
@@ -101,7 +103,7 @@ impl Namer {
         Namer { how, child: None, failed: HashMap::new(), foreign: FOREIGN_TIME, progress }
     }
 
-    /// Whatever is known of the places.
+    /// Finds all names of a request.
     pub(super) fn name(&mut self, wanted: &WantedLocations) -> NamedLocations {
         let mut named = NamedLocations {
             locations: vec![NamedLocation::default(); wanted.locations.len()],
@@ -123,7 +125,7 @@ impl Namer {
         self.tick();
         let groups = groups(wanted, &live);
         let mut unnamed: Vec<usize> = Vec::new();
-        // Files of root first; of the others those with most places.
+        // Files of root first; then the others, those with most locations first.
         let mut later = Vec::new();
         for group in &groups {
             match self.program(group, process.as_ref(), wanted, FilePass::First, &mut named) {
@@ -153,7 +155,7 @@ impl Namer {
         named
     }
 
-    /// The process that was observed, if it may be asked.
+    /// Opens the observed process. None if only recorded mappings may be used, or if the pid was reused.
     fn process(&self, wanted: &WantedLocations) -> Result<Option<Process>, OpenRefusal> {
         if !wanted.lives {
             return Ok(None);
@@ -172,8 +174,8 @@ impl Namer {
         }
     }
 
-    /// Names the places of one file, or says why they have none. In the first turn a file of others is left for later
-    /// (`NoTime`).
+    /// Names the locations in one file, or returns the reason why they have no names. In the first pass,
+    /// files that are not root's are skipped (`NoTime`).
     fn program(
         &mut self,
         group: &Group<'_>,
@@ -236,7 +238,7 @@ impl Namer {
         Some(reason)
     }
 
-    /// The frames at offsets into a file, and what was lost of them.
+    /// Returns the frames at offsets in a file, and the reason if source lines are missing.
     fn functions(
         &mut self,
         opened: &OpenedFile,
@@ -259,7 +261,7 @@ impl Namer {
             }
             let began = Instant::now();
             let time = if is_foreign { FILE_TIME.min(self.foreign) } else { FILE_TIME };
-            // Whoever has read much before may lack memory for this.
+            // A process that has already read a lot may lack memory for this file.
             let was_fresh = self.child.as_ref().is_none_or(|running| running.files.is_empty());
             let answer = self.ask_program(opened, build_id, offsets, path, lines, began + time);
             if is_foreign {
@@ -330,7 +332,7 @@ impl Namer {
         Ok(frames)
     }
 
-    /// Names places by what a just-in-time compiler wrote.
+    /// Names locations from the perf map that a just-in-time compiler wrote.
     fn perf_map(
         &mut self,
         process: Option<&Process>,
@@ -387,7 +389,8 @@ impl Namer {
         }
     }
 
-    /// The naming process, which is a new one if there is none, or if it has as many files as it may have.
+    /// Returns the running naming process. Starts a new one if there is none, or if it has reached its limit
+    /// of files.
     fn running(&mut self) -> Result<&mut Running, NoNames> {
         let most = usize::try_from(confine::MAX_FILES / 4).unwrap_or(usize::MAX);
         if self.child.as_ref().is_some_and(|running| running.files.len() >= most) {
@@ -402,7 +405,7 @@ impl Namer {
         }
     }
 
-    /// Tells whoever waits that something has happened.
+    /// Reports progress to the waiting caller.
     fn tick(&self) {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
@@ -418,7 +421,7 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// One line, without any text from inside the file.
+/// Returns one line that contains no text from inside the file.
 fn warning(pid: u32, path: &[u8], because: &str, effect: &str) -> String {
     let path = String::from_utf8_lossy(path);
     format!("task {pid}: {}: {because}: {effect}", visible(&path, 200))
@@ -439,7 +442,7 @@ fn give_debug_file(
     }
 }
 
-/// What a process has mapped at each place.
+/// Returns the live mapping at each wanted location.
 fn live(process: &Process, wanted: &WantedLocations) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
     let mut order: Vec<usize> = (0..wanted.locations.len()).collect();
     order.sort_by_key(|location| wanted.locations[*location].address);
@@ -451,8 +454,8 @@ fn live(process: &Process, wanted: &WantedLocations) -> Result<Vec<Option<Arc<Ma
     Ok(found)
 }
 
-/// The places of each file. What was recorded says what was mapped while somebody looked; what the process has now is another
-/// way to the same file, or all that is known.
+/// Groups the locations by file. Recorded mappings say what was mapped during the recording; a live mapping
+/// is another path to the same file, or the only source.
 fn groups<'a>(wanted: &'a WantedLocations, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<Origin<'a>, Group<'a>> = BTreeMap::new();
     let mut identities: Vec<&'a Identity> = Vec::new();
@@ -500,12 +503,13 @@ fn groups<'a>(wanted: &'a WantedLocations, live: &'a [Option<Arc<MapsEntry>>]) -
     groups.into_values().collect()
 }
 
-/// A path without what the kernel puts behind that of a file that has none any more.
+/// Removes the suffix that the kernel appends to the path of a deleted file.
 fn plain(path: &[u8]) -> &[u8] {
     path.strip_suffix(b" (deleted)").unwrap_or(path)
 }
 
-/// The file of a group, and the build id that it must have; none: it is known to be the one.
+/// Opens the file of a group. Returns it with the build id that it must have; empty if the file is known to
+/// be right.
 fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec<u8>), NoNames> {
     if group.path == VDSO {
         return Ok((vdso(group)?, Vec::new()));
@@ -518,7 +522,7 @@ fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec
         }
     }
     let recorded = group.recorded.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
-    // Of a process that has ended nobody knows the root: what has its path here may be the file, or is another one.
+    // The root of an ended process is unknown: the file at this path here may be another one.
     let root = process.map_or_else(Root::own, Process::root).map_err(NoNames::Refused)?;
     let opened = root.file(group.path, MAX_PROGRAM_BYTES).map_err(NoNames::Refused)?;
     match &recorded.identity {
@@ -530,7 +534,7 @@ fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec
     }
 }
 
-/// The code that the kernel maps into every process, from the memory of this one: it is the same in all of one kind.
+/// Copies the vDSO from this process's memory: it is the same in all processes of one kind.
 fn vdso(group: &Group<'_>) -> Result<OpenedFile, NoNames> {
     let refused = |_: std::io::Error| NoNames::Refused(OpenRefusal::Missing);
     let theirs = match (group.recorded, group.live) {
@@ -545,7 +549,7 @@ fn vdso(group: &Group<'_>) -> Result<OpenedFile, NoNames> {
         ours.is_none()
     })
     .map_err(refused)?;
-    // That of programs with addresses of 32 bits is another one, and lies below 4 GiB.
+    // 32-bit programs have another vDSO, which lies below 4 GiB.
     let is_long = |address: u64| address > u64::from(u32::MAX);
     let is_same_kind = |ours: &MapsEntry| {
         ours.end - ours.start == theirs.end.wrapping_sub(theirs.start)
@@ -566,12 +570,12 @@ fn copied(mapping: &MapsEntry) -> std::io::Result<OpenedFile> {
     let file = std::fs::File::from(memory);
     file.write_all_at(&bytes, 0)?;
     let length = file.metadata()?.size();
-    // One for all processes: the memory is new each time, and what it has is not.
+    // The same key for all processes: each copy is a new file, but its contents are the same.
     let key = FileKey { device: u64::MAX, inode: mapping.start, length, changed: (0, 0) };
     Ok(OpenedFile { file, key, owner: 0, links: 0 })
 }
 
-/// The start of a file; with the build id if the file is gone.
+/// Returns the location of the file's start, with the recorded build id if the file is gone.
 fn in_file(group: &Group<'_>, is_gone: bool) -> FileLocation {
     let build_id = group.recorded.filter(|_| is_gone).and_then(|recorded| match &recorded.identity {
         Identity::BuildId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
@@ -581,7 +585,8 @@ fn in_file(group: &Group<'_>, is_gone: bool) -> FileLocation {
     FileLocation { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id }
 }
 
-/// Frames whose texts can be shown. A function without a name is none, and neither is what is inlined into it.
+/// Makes the texts of frames visible. Drops frames without a function name, and all frames if the outermost
+/// has none.
 fn clean(frames: Vec<NamedFrame>) -> Vec<NamedFrame> {
     let visible_text = |text: String| match visible(&text, MAX_TEXT_BYTES) {
         std::borrow::Cow::Borrowed(_) => text,

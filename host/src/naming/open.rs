@@ -1,9 +1,9 @@
 //! Opening files that an observed process names or owns.
 //!
-//! A path of another process is walked inside that process's root and never out of it, and never through magic links of
-//! procfs. What is found is looked at before it is opened (`O_PATH` has no effect on a device, a FIFO or a lease), and only a
-//! regular file of a bounded length is opened, without waiting. Which file it is, is known from its descriptor alone: a path
-//! is used once.
+//! A path of another process is resolved inside that process's root, never outside, and never through magic
+//! links of procfs. The file is checked before it is opened (`O_PATH` has no effect on a device, a FIFO or a
+//! lease). Only a regular file of bounded length is opened, without blocking. Its identity is taken from the
+//! descriptor: a path is resolved only once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,28 +15,28 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::libc;
 use nix::sys::stat::Mode;
 
-/// Longest program, library or debug file that is read.
+/// Largest program, library or debug file that is read, in bytes.
 pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
-/// How often a walk that met a rename is begun again, as openat2(2) advises.
+/// Limit of retries when a rename disturbs path resolution, as openat2(2) advises.
 const ATTEMPTS: usize = 16;
 
-/// Why a file is not opened.
+/// The reason why a file is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OpenRefusal {
-    /// There is none, or it lies outside the root in which it is looked up.
+    /// The file does not exist, or lies outside the root in which it is looked up.
     #[error("there is no such file")]
     Missing,
-    /// This user may not.
+    /// This user may not open it.
     #[error("permission denied")]
     Denied,
-    /// A device, a FIFO, a folder, a socket.
+    /// It is a device, a FIFO, a directory or a socket.
     #[error("it is not a regular file")]
     NotRegular,
-    /// It is longer than what is read.
+    /// Its length in bytes exceeds the limit.
     #[error("it has {0} bytes, more than are read")]
     TooLong(u64),
-    /// Another reason of the kernel's.
+    /// Another error of the kernel.
     #[error("{0}")]
     Kernel(Errno),
 }
@@ -44,7 +44,7 @@ pub(crate) enum OpenRefusal {
 impl From<Errno> for OpenRefusal {
     fn from(errno: Errno) -> OpenRefusal {
         match errno {
-            // ELOOP and EXDEV: a link where none may be, or one that leads out.
+            // ELOOP and EXDEV: a link where none is allowed, or one that points out of the root.
             Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH | Errno::ELOOP | Errno::EXDEV => {
                 OpenRefusal::Missing
             }
@@ -60,16 +60,16 @@ impl From<io::Error> for OpenRefusal {
     }
 }
 
-/// What tells a file, and a state of it, from others.
+/// Identifies a file and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileKey {
-    /// The device of its file system.
+    /// Device number of its file system.
     pub(crate) device: u64,
-    /// Its number there.
+    /// Inode number on that device.
     pub(crate) inode: u64,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub(crate) length: u64,
-    /// Seconds and nanoseconds of the last change of its contents or of what is known of it.
+    /// Time of the last change of contents or metadata: seconds and nanoseconds.
     pub(crate) changed: (i64, i64),
 }
 
@@ -78,35 +78,35 @@ pub(crate) struct FileKey {
 pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) key: FileKey,
-    /// The user that owns it.
+    /// User id of its owner.
     pub(crate) owner: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub(crate) links: u64,
 }
 
-/// A folder in which paths are looked up, as if it were the root.
+/// A directory in which paths are resolved as if it were the root.
 #[derive(Debug)]
 pub(crate) struct Root(OwnedFd);
 
 impl Root {
-    /// The root of this process.
+    /// Opens the root of this process.
     pub(crate) fn own() -> Result<Root, OpenRefusal> {
         Root::at(c"/")
     }
 
-    /// A folder of this machine, by a path that nobody but root can change.
+    /// Opens a directory of this machine by a path that only root can change.
     pub(crate) fn at(path: &std::ffi::CStr) -> Result<Root, OpenRefusal> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Root(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
-    /// The root of the process with this folder of procfs.
+    /// Opens the root of the process with this procfs directory.
     pub(crate) fn of_process(folder: BorrowedFd<'_>) -> Result<Root, OpenRefusal> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Root(openat(folder, "root", flags, Mode::empty())?))
     }
 
-    /// A folder below this one. Links are followed inside the root.
+    /// Opens a directory below this one. Links are followed inside the root.
     pub(crate) fn folder(&self, path: &[u8]) -> Result<Root, OpenRefusal> {
         self.open_path(
             path,
@@ -116,7 +116,7 @@ impl Root {
         .map(Root)
     }
 
-    /// The regular file at this path. Links are followed inside the root.
+    /// Opens the regular file at this path. Links are followed inside the root.
     pub(crate) fn file(&self, path: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
         let found = self.open_path(
             path,
@@ -126,7 +126,7 @@ impl Root {
         regular(found, most_bytes)
     }
 
-    /// The regular file of this name in the folder itself: no link, no other folder.
+    /// Opens the regular file with this name directly in this directory: no link, no subdirectory.
     pub(crate) fn entry(&self, name: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
         if name.is_empty() || name.contains(&b'/') || name == b".." {
             return Err(OpenRefusal::Missing);
@@ -152,7 +152,7 @@ impl Root {
     }
 }
 
-/// Opens what was found with `O_PATH`, if it is a regular file of at most so many bytes.
+/// Reopens an `O_PATH` descriptor for reading, if it is a regular file of at most this many bytes.
 pub(crate) fn regular(found: OwnedFd, most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
     let found = File::from(found);
     let facts = found.metadata()?;
@@ -162,7 +162,8 @@ pub(crate) fn regular(found: OwnedFd, most_bytes: u64) -> Result<OpenedFile, Ope
     if facts.len() > most_bytes {
         return Err(OpenRefusal::TooLong(facts.len()));
     }
-    // The descriptor names this very inode. O_NONBLOCK: an owner may hold a lease, for which open(2) would wait.
+    // The descriptor refers to this very inode. O_NONBLOCK: an owner may hold a lease, for which open(2)
+    // would wait.
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
@@ -209,7 +210,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What stays behind harms nobody.
+            // A leftover directory is harmless.
             let _ = fs::remove_dir_all(&self.0);
         }
     }

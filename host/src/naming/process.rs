@@ -1,7 +1,8 @@
-//! An observed process, as procfs shows it: who it is, what it has mapped, and the files behind that.
+//! An observed process in procfs: its identity, its mappings, and the mapped files.
 //!
-//! All is looked up through one descriptor of its folder, which means this process even when its number has gone to another
-//! one. Its texts are read a part at a time and up to a limit: their length is the process's choice.
+//! Everything is looked up through one descriptor of its directory, which keeps referring to this process
+//! even if its pid is reused. Its texts are read in parts and up to a limit, since the process controls their
+//! length.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,29 +19,30 @@ use super::open::{self, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
 use crate::maps::{self, MapsEntry};
 use crate::{perf, procfs};
 
-/// Longest perf map that is read.
+/// Largest perf map that is read, in bytes.
 pub(super) const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
 
-/// Times of files lie so much behind at most: they are those of the last tick of the clock.
+/// Largest lag of file times, which are those of the last clock tick.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// Most bytes of the texts that procfs has of a process, but for its mappings.
+/// Limit of the procfs texts of a process other than its mappings, in bytes.
 const MAX_FACTS_BYTES: u64 = 64 << 10;
 
-/// A process that was there when its folder was opened.
+/// A process that existed when its directory was opened.
 #[derive(Debug)]
 pub(super) struct Process {
     folder: OwnedFd,
-    /// As whom it acts on files.
+    /// The user id with which it accesses files (fsuid).
     user: u32,
-    /// Its number in its own namespace.
+    /// The pid in its own PID namespace.
     inner: u32,
-    /// Since the machine was started.
+    /// Its start time, since boot.
     started: Duration,
 }
 
 impl Process {
-    /// None if there is no process of this number, or procfs does not show it.
+    /// Opens a process. None if no process has this pid, or procfs does not show it or shows another PID
+    /// namespace.
     pub(super) fn open(pid: u32) -> Result<Option<Process>, OpenRefusal> {
         if !procfs::is_own() {
             return Ok(None);
@@ -68,13 +70,13 @@ impl Process {
         Ok(Some(process))
     }
 
-    /// Whether it began before this time since the machine was started. Of one that began in the same tick of the clock
-    /// nobody knows.
+    /// Whether the process started before `time`, which is since boot. A process that started in the same
+    /// clock tick counts as earlier: start times are rounded down to ticks.
     pub(super) fn began_before(&self, time: Duration) -> bool {
         self.started <= time
     }
 
-    /// What it has mapped at each of the addresses, which ascend.
+    /// Returns the mapping at each of the addresses, which must ascend.
     pub(super) fn mappings(&self, addresses: &[u64]) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
         let mut found = vec![None; addresses.len()];
         let mut next = 0;
@@ -93,9 +95,9 @@ impl Process {
         Ok(found)
     }
 
-    /// The file behind a mapping: the very one, also if it has no name any more.
+    /// Opens the mapped file itself, even if it was deleted.
     pub(super) fn mapped_file(&self, mapping: &MapsEntry) -> Result<OpenedFile, OpenRefusal> {
-        // A magic link of the kernel's own making, which only some users may follow.
+        // A magic link that the kernel creates; only some users may follow it.
         let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
         match openat(self.folder.as_fd(), link.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
             Ok(found) => open::regular(found, MAX_PROGRAM_BYTES),
@@ -107,12 +109,12 @@ impl Process {
         }
     }
 
-    /// The folder that is its root.
+    /// Opens its root directory.
     pub(super) fn root(&self) -> Result<Root, OpenRefusal> {
         Root::of_process(self.folder.as_fd())
     }
 
-    /// What its just-in-time compiler wrote of its functions. None if there is nothing that is its own.
+    /// Opens the perf map of its just-in-time compiler. None if there is none of its own.
     pub(super) fn perf_map(&self) -> Result<Option<OpenedFile>, OpenRefusal> {
         perf_map(self.root(), self.inner, self.user)
     }
@@ -129,9 +131,9 @@ impl Process {
     }
 }
 
-/// What the just-in-time compiler of a process that has ended wrote of its functions. None if there is nothing that is its
-/// own. Nobody knows its user and its root any more: the file must be this user's or root's, as perf demands it, and must
-/// have been written since the process began, at this time since the machine was started.
+/// Opens the perf map of a process that has ended. None if there is none of its own. Its user and root are no
+/// longer known: the file must belong to this user or to root, as perf requires, and must have been written
+/// since the process started at `began`, a time since boot.
 pub(super) fn perf_map_of_ended(pid: u32, began: Duration) -> Result<Option<OpenedFile>, OpenRefusal> {
     let map = perf_map(Root::own(), pid, nix::unistd::geteuid().as_raw())?;
     let now = |clock| nix::time::clock_gettime(clock).map(Duration::from).unwrap_or_default();
@@ -145,11 +147,11 @@ pub(super) fn perf_map_of_ended(pid: u32, began: Duration) -> Result<Option<Open
     Ok(map.filter(|file| changed(file) >= began))
 }
 
-/// Anybody may write to `/tmp`: the file is root's or this user's, or none.
+/// Opens a perf map if it belongs to root or to `user`: anybody may write to `/tmp`.
 fn perf_map(root: Result<Root, OpenRefusal>, pid: u32, user: u32) -> Result<Option<OpenedFile>, OpenRefusal> {
     let name = format!("perf-{pid}.map");
     let opened = root.and_then(|root| root.folder(b"tmp")).and_then(|tmp| {
-        // A link would lead to a file of others, whose lines are none of its functions.
+        // A link could point to a file of another user, with names of other functions.
         tmp.entry(name.as_bytes(), MAX_PERF_MAP_BYTES)
     });
     match opened {
@@ -159,8 +161,8 @@ fn perf_map(root: Result<Root, OpenRefusal>, pid: u32, user: u32) -> Result<Opti
     }
 }
 
-/// Whether a file is the one that the kernel names so. File systems of several layers or parts give a file another device than
-/// the one that they show with its mappings; such devices have no major number.
+/// Whether a file has these device and inode numbers of a mapping. File systems with several layers or
+/// subvolumes report different devices for a file and for its mappings; these devices have major number 0.
 pub(super) fn is_file(file: &OpenedFile, major: u32, minor: u32, inode: u64) -> bool {
     let device = (nix::sys::stat::major(file.key.device), nix::sys::stat::minor(file.key.device));
     let is_device = device == (u64::from(major), u64::from(minor)) || device.0 == 0 && major == 0;

@@ -1,87 +1,88 @@
-//! What goes over the socket between the host and its naming process: both sides parse it strictly, and every length is
-//! bounded. The host takes the naming process for hostile: it has read files of others.
+//! The protocol between the host and its naming process. Both sides parse it strictly, and every length is
+//! bounded. The host treats the naming process as hostile, since it has read untrusted files.
 //!
-//! A message is its length (u32) and so many bytes; integers are little-endian; a text is its length (u16) and its bytes. A
-//! descriptor comes with the first byte of the length.
+//! A message is its length (u32) and that many bytes. Integers are little-endian; a text is its length (u16)
+//! and its bytes. A descriptor is attached to the first byte of the length.
 
-/// Most bytes of a message to the naming process.
+/// Limit of a request, in bytes.
 pub(super) const MAX_REQUEST_BYTES: usize = 128 << 10;
-/// Most bytes of an answer.
+/// Limit of an answer, in bytes.
 pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
-/// Most addresses of a request.
+/// Limit of the addresses in a request.
 pub(crate) const MAX_LOCATIONS: usize = 8192;
-/// Most frames of one address: a function and what is inlined there.
+/// Limit of the frames of one address: a function and the functions inlined there.
 pub(super) const MAX_FRAMES: usize = 64;
-/// Most bytes of a name, or of a path of a source file.
+/// Limit of a name or of a source file's path, in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 4096;
-/// Most bytes of a build id: 20 are usual, 64 the most that linkers make.
+/// Limit of a build id, in bytes: 20 are usual, and linkers produce at most 64.
 pub(super) const MAX_BUILD_ID_BYTES: usize = 64;
-/// Most bytes of the name of a debug file.
+/// Limit of a debug file's name, in bytes.
 const MAX_LINK_BYTES: usize = 255;
 
-/// What the host asks for.
+/// A request of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The functions at offsets into a program or library. Its descriptor comes with the first request for it.
+    /// Asks for the functions at offsets in a program or library. The first request about a file carries its
+    /// descriptor.
     Program {
-        /// How the host calls the file.
+        /// The host's id of the file.
         id: u32,
-        /// Only if it has this build id; empty: whatever it has.
+        /// The required build id; empty accepts any.
         build_id: Vec<u8>,
-        /// With inlined functions and source lines, from debug information.
+        /// Whether to include inlined functions and source lines from debug information.
         lines: bool,
-        /// Into the file.
+        /// Offsets in the file, in bytes.
         offsets: Vec<u64>,
     },
-    /// The debug file that was asked for comes with it; without a descriptor there is none.
+    /// Answers [`Answer::Needs`]: carries the debug file's descriptor, or none if there is no such file.
     Debug { id: u32 },
-    /// The functions at addresses, which ascend, in a map that a just-in-time compiler wrote. Its descriptor comes with it.
+    /// Asks for the functions at addresses, which ascend, in a perf map. Carries the map's descriptor.
     PerfMap { addresses: Vec<u64> },
 }
 
-/// What the naming process answers.
+/// An answer of the naming process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The frames of each offset or address, the outermost function first; none where nothing is known.
+    /// The frames of each offset or address, the outermost function first; empty if nothing is known.
     Frames(Vec<Vec<NamedFrame>>),
-    /// The file has another build id.
+    /// The file has another build id than required.
     OtherFile,
-    /// It is no ELF file, or one that cannot be understood.
+    /// The file is no ELF file, or cannot be parsed.
     NoProgram,
-    /// Debug information is in another file, which the host may open or not. The request is repeated after it.
+    /// Debug information is in another file. The host sends [`Request::Debug`], then repeats the request.
     Needs(DebugFile),
-    /// The debug file was taken.
+    /// The debug file was accepted.
     Taken,
 }
 
-/// A file with debug information of another.
+/// A file that contains debug information of another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DebugFile {
     /// Whether several debug files share it (`.gnu_debugaltlink`).
     pub(super) shared: bool,
-    /// Its build id; empty: not known.
+    /// Its build id; empty if it is unknown.
     pub(super) build_id: Vec<u8>,
-    /// Its name, without folders; empty: not known.
+    /// Its name, without directories; empty if it is unknown.
     pub(super) name: String,
 }
 
-/// A function at a place.
+/// A function at an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamedFrame {
-    /// Its name.
+    /// The demangled name, or the symbol.
     pub(crate) function: String,
-    /// Bytes from its start to the place, if its start is known.
+    /// Distance in bytes from the function's start to the address; None if the start is unknown.
     pub(crate) offset: Option<u64>,
-    /// Its source file.
+    /// Path of the source file, if known.
     pub(crate) file: Option<String>,
-    /// The line in it.
+    /// Line in the source file, if known.
     pub(crate) line: Option<u32>,
-    /// Whether it is a part of the function before it.
+    /// Whether the function is inlined into the frame before it.
     pub(crate) inlined: bool,
 }
 
 impl Request {
-    /// The bytes behind the length.
+    /// Encodes the message without its length.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let numbers = |bytes: &mut Vec<u8>, numbers: &[u64]| {
@@ -108,7 +109,7 @@ impl Request {
         bytes
     }
 
-    /// None if it is no request.
+    /// Parses a request; None if it is malformed.
     pub(super) fn decode(bytes: &[u8]) -> Option<Request> {
         let mut input = Input(bytes);
         let request = match input.byte()? {
@@ -127,14 +128,14 @@ impl Request {
 }
 
 impl Answer {
-    /// The bytes behind the length. Frames that would make it too long are left out, from the last on.
+    /// Encodes the message without its length. Trailing frames that would exceed the limit are left out.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
             Answer::Frames(locations) => {
                 bytes.push(0);
                 bytes.extend((locations.len() as u32).to_le_bytes());
-                // Room for the empty lists of all that may come behind the last one with frames.
+                // Reserves space for the empty lists of the remaining locations.
                 let most = MAX_ANSWER_BYTES - MAX_LOCATIONS;
                 for frames in locations {
                     let start = bytes.len();
@@ -158,7 +159,7 @@ impl Answer {
         bytes
     }
 
-    /// None if it is no answer to a request for so many places.
+    /// Parses an answer to a request about this many locations; None if it is malformed.
     pub(super) fn decode(bytes: &[u8], locations: usize) -> Option<Answer> {
         let mut input = Input(bytes);
         let answer = match input.byte()? {
@@ -182,7 +183,7 @@ impl Answer {
     }
 }
 
-/// Texts that are longer are cut.
+/// Appends a text, cut at `most` bytes.
 fn put(bytes: &mut Vec<u8>, text: &[u8], most: usize) {
     let text = &text[..text.len().min(most)];
     bytes.extend((text.len() as u16).to_le_bytes());
@@ -201,7 +202,7 @@ fn put_frames(bytes: &mut Vec<u8>, frames: &[NamedFrame]) {
     }
 }
 
-/// What is left of a message.
+/// The unparsed rest of a message.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -236,7 +237,7 @@ impl<'a> Input<'a> {
         if usize::from(length) > most { None } else { self.take(length.into()) }
     }
 
-    /// A text may have been cut inside a character.
+    /// The sender may have cut the text inside a character.
     fn text(&mut self, most: usize) -> Option<String> {
         Some(String::from_utf8_lossy(self.bytes(most)?).into_owned())
     }
@@ -327,7 +328,7 @@ mod tests {
         }
         let two = Answer::Frames(vec![Vec::new(); 2]).encode();
         assert_eq!((Answer::decode(&two, 1), Answer::decode(&two, 3)), (None, None));
-        // 65 frames, a name of 4097 bytes, a flag that is neither.
+        // 65 frames; a name of 4097 bytes; an invalid flag.
         assert_eq!(Answer::decode(&[0, 1, 0, 0, 0, 65], 1), None);
         assert_eq!(
             Answer::decode(&[&[0, 1, 0, 0, 0, 1, 0][..], &4097_u16.to_le_bytes(), &[0; 5000]].concat(), 1),

@@ -1,4 +1,4 @@
-//! What the naming process asks the kernel for itself, and descriptors that come with messages.
+//! System calls of the naming process on itself, and receiving descriptors with messages.
 #![expect(
     unsafe_code,
     reason = "system calls without a safe wrapper, and descriptors that are numbers in messages"
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-/// Receives some bytes, and a descriptor if one comes with them. All but the first of several are closed.
+/// Receives bytes, and at most one descriptor; further descriptors are closed.
 pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut space = nix::cmsg_space!([std::os::fd::RawFd; 4]);
     let mut parts = [IoSliceMut::new(bytes)];
@@ -21,7 +21,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
             for descriptor in descriptors {
-                // SAFETY: the kernel has just made this descriptor for this process, and nobody else knows its number.
+                // SAFETY: the kernel has just created this descriptor for this process, and nothing else
+                // knows its number.
                 let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
                 file.get_or_insert(owned);
             }
@@ -30,15 +31,15 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize
     Ok((message.bytes, file))
 }
 
-/// Closes all descriptors but the three standard ones.
+/// Closes all descriptors except the three standard ones.
 pub(super) fn close_others() -> Result<(), Errno> {
     // SAFETY: no value of this process owns a descriptor above 2: it has just begun.
     Errno::result(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) }).map(drop)
 }
 
-/// Ends with the thread that started it, cannot be traced, and leaves no core file.
+/// Makes this process die with the thread that started it, untraceable, and without core files.
 pub(super) fn tie_to_parent() -> Result<(), Errno> {
-    // SAFETY: prctl with integers has no memory of ours to write.
+    // SAFETY: prctl with integer arguments writes no memory of this process.
     unsafe {
         Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
         Errno::result(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)).map(drop)

@@ -21,18 +21,18 @@ use super::scale::{State, Tally};
 use crate::explain::perf::{Action, Call};
 use crate::probed::ProbePoint;
 
-/// Names an attachment. Numbers start at 1 and are not used again within one [`Attachments`], so that an old id never
-/// means a new attachment.
+/// Identifies an attachment. Numbers start at 1 and are never reused within one [`Attachments`], so a stale
+/// id never names a newer attachment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttachmentId(u64);
 
 impl AttachmentId {
-    /// The id of this number, if there is an attachment of it; else one that is stale.
+    /// Returns the id with this number; it is stale if no attachment has it.
     pub fn of(number: u64) -> AttachmentId {
         AttachmentId(number)
     }
 
-    /// The number.
+    /// The number, counted from 1 within one [`Attachments`].
     pub fn get(self) -> u64 {
         self.0
     }
@@ -44,41 +44,42 @@ impl fmt::Display for AttachmentId {
     }
 }
 
-/// One live attachment, as a person wants to see it.
+/// Describes one live attachment for a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Live {
-    /// Its id.
+    /// The id that [`Attachments`] assigned when it opened the event.
     pub id: AttachmentId,
-    /// The event's name.
+    /// The event's name, as in [`Event::name`].
     pub event: String,
-    /// The task as it was given: -1 every task, 0 the thread that opened it.
+    /// The requested task: -1 is every task, 0 the thread that opened the event.
     pub pid: i32,
-    /// The CPU as it was given: -1 any.
+    /// The requested CPU; -1 is any CPU.
     pub cpu: i32,
-    /// The leader of its group; None if it leads one, or is alone.
+    /// The leader of the group; None if this attachment leads a group or is alone.
     pub leader: Option<AttachmentId>,
     /// Whether a program is linked to it.
     pub has_program: bool,
-    /// How many kernel events it stands for.
+    /// Number of kernel events that the attachment consists of.
     pub locations: usize,
 }
 
-/// All perf attachments of one plugin. Its drop detaches all of them, newest first; a leader is older than its members.
+/// All perf attachments of one plugin. Dropping it detaches all of them, newest first, so members go before
+/// their leader.
 #[derive(Default)]
 #[must_use = "dropping it detaches everything"]
 pub struct Attachments {
     last_id: u64,
-    /// By leader.
+    /// Groups, keyed by their leader.
     fan_outs: BTreeMap<AttachmentId, FanOut>,
-    /// Of every live attachment, leaders included.
+    /// The leader of every live attachment; a leader maps to itself.
     leader_of: BTreeMap<AttachmentId, AttachmentId>,
     surroundings: Surroundings,
     notices: Vec<Notice>,
-    /// What was told of an attachment, to tell it once.
+    /// Notices that were already reported, so that each is reported once per attachment.
     reported: BTreeSet<(AttachmentId, ReportedState)>,
 }
 
-/// What is told once of an attachment, however its numbers change.
+/// A state that is reported once per attachment, however its counts change later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ReportedState {
     NeverRan,
@@ -93,50 +94,54 @@ impl Drop for Attachments {
 }
 
 impl Attachments {
-    /// None yet, on this machine.
+    /// Returns an empty set of attachments that looks up CPUs and PMUs in this machine's sysfs.
     pub fn new() -> Attachments {
         Attachments::default()
     }
 
-    /// None yet; CPUs and PMUs are those of a sysfs.
+    /// Returns an empty set of attachments that looks up CPUs and PMUs in `sysfs`.
     pub fn with_sysfs(sysfs: Sysfs) -> Attachments {
         let mut attachments = Attachments::default();
         attachments.surroundings.sysfs = sysfs;
         attachments
     }
 
-    /// Names the task that `command` of the options means: one that waits before its exec.
+    /// Sets the task that [`Options::command`] refers to. The task waits before its exec.
     pub fn set_command(&mut self, task: i32) {
         self.surroundings.command = Some(task);
     }
 
-    /// That task has reached its exec: its events count now, and what is opened from now on counts at once.
+    /// Records that this task has reached its exec: its events count now, and events opened from now on count
+    /// at once.
     pub fn note_exec(&mut self) {
         self.fan_outs.values_mut().for_each(FanOut::note_exec);
     }
 
-    /// Whether there is something to be told.
+    /// Whether [`Attachments::take_notices`] would return anything.
     pub fn has_notices(&self) -> bool {
         !self.notices.is_empty()
     }
 
-    /// What is to be told since the last call: each thing once for an attachment.
+    /// Returns the notices since the last call; each one is reported once per attachment.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         mem::take(&mut self.notices)
     }
 
-    /// Opens an event and starts counting: alone, or as a member of the group that `leader` leads. Then the whole group
-    /// starts from zero, counts and times, also what was stopped by [`Attachments::disable`].
+    /// Opens an event and starts counting: alone, or as a member of the group that `leader` leads. Counts and
+    /// times of the whole group then restart from zero, including members stopped by
+    /// [`Attachments::disable`].
     ///
-    /// With `link`, the program that it links runs every `options.period` events; without, the event is only counted.
-    /// The link belongs to the attachment. Fields are checked before the kernel is asked, in the order event, pid, cpu,
-    /// their combination, leader, rules of a group.
+    /// With `link`, the linked program runs every `options.period` events; without it, the event is only
+    /// counted. The attachment owns the link. Fields are checked before the system call, in the order event,
+    /// pid, cpu, their combination, leader, group rules.
     ///
-    /// `pid` 0 is the thread that calls this. Options that name several tasks or CPUs open one kernel event for each;
-    /// they read as one. With `options.weak` an event that the group has no room for is opened alone.
+    /// `pid` 0 is the calling thread. Options that select several tasks or CPUs open one kernel event for
+    /// each; they read as one. With `options.weak`, an event that does not fit into the group is opened
+    /// alone.
     ///
-    /// Errors: [`PerfError::Refused`] by those checks; [`PerfError::Kernel`] for what the kernel or `link` refuses, with
-    /// the cause. After an error nothing is left open, and the group counts on from its old start.
+    /// Errors: [`PerfError::Refused`] if a check fails; [`PerfError::Kernel`] if the kernel or `link`
+    /// refuses, with the cause. After an error no new event stays open, and the group continues from its old
+    /// start.
     ///
     /// Source: perf_event_open(2); bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT.
     #[doc(alias = "perf_event_open")]
@@ -220,14 +225,16 @@ impl Attachments {
         self.with_cpus(leader, |fan_out, surroundings| fan_out.join(plan.clone(), surroundings))
     }
 
-    /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
-    /// observes; by none for a hardware event of the calling thread, where the kernel allows it. Nothing is allocated but, at the first read after a member joined, room for it.
+    /// Reads this attachment's own counter without stopping it. It takes one system call for each observed
+    /// location (task and CPU), or none for a hardware event of the calling thread if the kernel allows
+    /// user-space reads. Only the first read after a member has joined allocates.
     ///
-    /// Units: events for `raw` and `scaled`, nanoseconds for the times, all since the last restart. Of several places
-    /// everything is summed, `scaled` after each was scaled by its own times.
+    /// Units: events for `raw` and `scaled`, nanoseconds for the times, all since the last restart. With
+    /// several locations, every field is a sum; `scaled` sums the values that were scaled at each location by
+    /// its own times.
     ///
-    /// Errors: [`PerfError::Stale`]; [`PerfError::EndOfFile`] if the event is in error state; [`PerfError::Kernel`]
-    /// (ECHILD: a child inherited the group before its last member joined).
+    /// Errors: [`PerfError::Stale`]; [`PerfError::EndOfFile`] if the event is in error state;
+    /// [`PerfError::Kernel`] (ECHILD: a child inherited the group before its last member joined).
     ///
     /// Source: perf_event_open(2), "Reading results"; `enum perf_event_read_format`.
     pub fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
@@ -236,7 +243,7 @@ impl Attachments {
         Ok(Reading::of(&tally))
     }
 
-    /// Reads the whole group of this attachment, now, by one system call for each place that it observes.
+    /// Reads the whole group of this attachment, with one system call for each observed location.
     ///
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
@@ -247,10 +254,10 @@ impl Attachments {
         Ok(Snapshot::of(&tally, own, entries))
     }
 
-    /// Reads the own counters of many attachments, now: those of one group by one system call for each place that the
-    /// group observes. In the order of `ids`, of which one may be there twice.
+    /// Reads the counters of several attachments. Attachments of one group share one system call for each
+    /// location that the group observes. Results are in the order of `ids`, which may contain duplicates.
     ///
-    /// Errors: as [`Attachments::read`], of the first that cannot be read.
+    /// Errors: as [`Attachments::read`], for the first attachment that cannot be read.
     pub fn read_many(&mut self, ids: &[AttachmentId]) -> Result<Vec<Reading>, PerfError> {
         let leader = |id| self.leader_of.get(id).copied().ok_or(PerfError::Stale(*id));
         let mut by_group = ids
@@ -271,7 +278,7 @@ impl Attachments {
                 fan_out.read_all(|id, _, tally| all.push((id, tally)))
             })?;
             for (_, index) in group {
-                // Who joins later has a higher number.
+                // Members are sorted: a later member has a higher id.
                 let found = all.binary_search_by_key(&ids[*index], |(id, _)| *id);
                 tallies[*index] = all[found.map_err(|_| PerfError::Stale(ids[*index]))?].1;
             }
@@ -282,9 +289,10 @@ impl Attachments {
         Ok(tallies.iter().map(Reading::of).collect())
     }
 
-    /// As [`Attachments::snapshot`], of what the attachment counts on one CPU.
+    /// As [`Attachments::snapshot`], restricted to one CPU.
     ///
-    /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
+    /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if the attachment has no kernel event for
+    /// that CPU alone.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
         self.with_cpus(id, |fan_out, _| {
             let (mut entries, mut own) = (Entries::new(), None);
@@ -302,11 +310,12 @@ impl Attachments {
         })
     }
 
-    /// Starts counting again after [`Attachments::disable`]: the whole group if this is a leader, also members that
-    /// were stopped on their own; else this event, which counts while its leader does. No effect on what is counting.
+    /// Resumes counting after [`Attachments::disable`]. For a leader, this starts the whole group, including
+    /// members that were stopped on their own. For a member, it starts this event, which counts only while
+    /// its leader does. A running event is unaffected.
     ///
-    /// A member can start only together with its group: the group stops for the moment that this takes, in counts and
-    /// times alike.
+    /// A member can only be started together with its group, so the counts and times of the group stop for a
+    /// moment.
     ///
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_ENABLE")]
@@ -314,8 +323,8 @@ impl Attachments {
         self.with_cpus(id, |fan_out, _| fan_out.enable(id))
     }
 
-    /// Stops counting; counts and times stay readable: the whole group if this is a leader, else this event, whose
-    /// times then stand still while the group's go on.
+    /// Stops counting; counts and times stay readable. For a leader, this stops the whole group. For a
+    /// member, it stops this event, whose times then stand still while those of the group continue.
     ///
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_DISABLE")]
@@ -323,8 +332,8 @@ impl Attachments {
         self.with_cpus(id, |fan_out, _| fan_out.disable(id))
     }
 
-    /// Sets counts and times to zero, of the whole group if this is a leader, else of this event. What counts goes on
-    /// counting; what is stopped stays stopped.
+    /// Sets counts and times to zero: of the whole group for a leader, else of this event. Running events
+    /// keep running and stopped events stay stopped.
     ///
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_RESET")]
@@ -332,11 +341,12 @@ impl Attachments {
         self.with_cpus(id, |fan_out, _| fan_out.reset(id))
     }
 
-    /// Lets programs of the kernel half read this attachment: puts the kernel event of each CPU into the array, also those of
-    /// CPUs that come later. The entries go with the attachment.
+    /// Makes this attachment readable by programs of the kernel half: puts the kernel event of each CPU into
+    /// the array, including CPUs that come online later. The entries are removed with the attachment.
     ///
-    /// Errors: [`PerfError::Stale`]; [`PerfError::Refused`] for an event of a task, which the kernel lets programs read only
-    /// while that task runs, or of children (EOPNOTSUPP), and for an array that shows another; [`PerfError::Kernel`].
+    /// Errors: [`PerfError::Stale`]; [`PerfError::Refused`] for an event of a task, which the kernel lets
+    /// programs read only while that task runs, for an inherited event (EOPNOTSUPP), and for an array that
+    /// already exposes another attachment; [`PerfError::Kernel`].
     ///
     /// Source: `perf_event_read_local` in `kernel/events/core.c`, v6.18.
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
@@ -361,8 +371,9 @@ impl Attachments {
         })
     }
 
-    /// Follows CPUs that went or came since the last time, for all attachments: samplers that nobody reads, events that
-    /// programs read, and all others. Whether there is anything to follow.
+    /// Handles CPUs that went offline or came online since the last call, for all attachments: samplers that
+    /// are never read, events that programs read, and all others. Returns whether any attachment follows
+    /// CPUs.
     pub fn follow_cpus(&mut self) -> bool {
         let mut any = false;
         for fan_out in self.fan_outs.values_mut().filter(|fan_out| fan_out.follows()) {
@@ -380,7 +391,7 @@ impl Attachments {
         }
     }
 
-    /// Notes that an attachment was throttled.
+    /// Records a notice if the kernel throttled the attachment.
     fn note_throttled(&mut self, id: AttachmentId, fan_out: &mut FanOut) {
         let times = fan_out.throttled(id);
         if let (Some(plan), 1..) = (fan_out.plans().iter().find(|plan| plan.id == id), times) {
@@ -388,8 +399,8 @@ impl Attachments {
         }
     }
 
-    /// Stops, unlinks and closes an event; if it leads a group, its members first, newest first. The other members of
-    /// a group count on. From then on the id is stale. No effect on a stale id.
+    /// Stops, unlinks and closes an event. For a leader, it first detaches the members, newest first. The
+    /// other members of a group keep counting. Afterwards the id is stale. A stale id has no effect.
     pub fn detach(&mut self, id: AttachmentId) {
         let Some(leader) = self.leader_of.remove(&id) else { return };
         self.forget(id);
@@ -408,18 +419,18 @@ impl Attachments {
         self.note_throttled(id, &mut fan_out);
     }
 
-    /// The numbers of the tracepoints that the group of an attachment counts.
+    /// Returns the ids of the tracepoints that the attachment's group counts.
     pub(crate) fn tracepoints(&self, id: AttachmentId) -> impl Iterator<Item = u64> {
         let fan_out = self.leader_of.get(&id).and_then(|leader| self.fan_outs.get(leader));
         fan_out.into_iter().flat_map(FanOut::plans).filter_map(|plan| plan.event.tracepoint())
     }
 
-    /// How many are attached.
+    /// Number of live attachments, members included.
     pub fn count(&self) -> usize {
         self.leader_of.len()
     }
 
-    /// How many kernel events of probes are open.
+    /// Number of open kernel events that are probes.
     pub fn probes(&self) -> usize {
         let probes_of_fan_out = |fan_out: &FanOut| {
             let probes = fan_out.plans().iter().filter(|plan| plan.event.is_probe()).count();
@@ -428,7 +439,8 @@ impl Attachments {
         self.fan_outs.values().map(probes_of_fan_out).sum()
     }
 
-    /// How many kernel events of probes opening an event would add. One where the places cannot be told: opening says why.
+    /// Number of probe events that opening an event would add. Returns 1 if the locations cannot be
+    /// determined: opening then reports the error.
     pub fn probes_of(&self, event: &Event, options: &Options) -> usize {
         let options = event.options(options);
         let locations = || {
@@ -437,7 +449,7 @@ impl Attachments {
         if event.is_probe() { locations() } else { 0 }
     }
 
-    /// What is attached, in the order of opening.
+    /// Returns all live attachments in the order of opening.
     pub fn live(&self) -> Vec<Live> {
         let mut live: Vec<Live> = self
             .fan_outs
@@ -450,7 +462,7 @@ impl Attachments {
         live
     }
 
-    /// Does something with the places as they are now, and again if CPUs went while it was done.
+    /// Runs `what` on the current CPUs, and repeats it after a failure if CPUs went offline meanwhile.
     fn with_cpus<T>(
         &mut self,
         id: AttachmentId,
@@ -463,7 +475,7 @@ impl Attachments {
         fan_out.follow_cpus(&self.surroundings);
         let mut done = what(fan_out, &self.surroundings);
         for _ in 0..MAX_ATTEMPTS {
-            // Both, whatever the first says.
+            // `|`, not `||`: both have to run.
             if done.is_ok() || !(fan_out.remove_dead_groups() | fan_out.follow_cpus(&self.surroundings)) {
                 break;
             }
@@ -477,15 +489,15 @@ impl Attachments {
         self.reported.retain(|(reported, _)| *reported != id);
     }
 
-    /// Notes what a person should know of a reading.
+    /// Records a notice if a reading needs one.
     fn note(&mut self, id: AttachmentId, tally: &Tally) {
-        // Nearly every reading.
+        // The fast path: nearly every reading returns here.
         if tally.never_ran == 0 && tally.times.enabled == tally.times.running {
             return;
         }
         let reported = match tally.state() {
             State::NeverRan => ReportedState::NeverRan,
-            // What lacks was told when it was opened.
+            // A core kind that does not count the event was reported when the event was opened.
             _ if tally.is_partial() && !tally.lacks => ReportedState::Partial,
             State::Multiplexed if share(tally) < LOW_SHARE => ReportedState::LowShare,
             _ => return,
@@ -506,13 +518,14 @@ impl Attachments {
     }
 }
 
-/// Who takes away CPUs one after the other is not faster than so many tries.
+/// Limit of retries while CPUs go offline one after the other.
 const MAX_ATTEMPTS: u32 = 16;
 
-/// Below this share of the enabled time, in hundredths of a percent, a scaled count is warned of.
+/// A scaled count whose event ran for a smaller share of the enabled time gets a warning; in hundredths of a
+/// percent.
 const LOW_SHARE: u32 = 1000;
 
-/// How much of the enabled time was on a counter, in hundredths of a percent.
+/// Share of the enabled time that the event was on a counter, in hundredths of a percent.
 fn share(tally: &Tally) -> u32 {
     let (enabled, running) = (u128::from(tally.times.enabled), u128::from(tally.times.running));
     let share = (running * 10_000).checked_div(enabled).unwrap_or(10_000);
@@ -523,7 +536,7 @@ fn refused(plan: &Plan, refusal: Refusal) -> PerfError {
     PerfError::Refused { attempt: Box::new(plan.attempt(Action::Open, None)), refusal }
 }
 
-/// Whether a group was refused that may be smaller or of other PMUs.
+/// Whether the kernel refused the group because of its size or its combination of PMUs.
 fn has_no_room(error: &PerfError) -> bool {
     match error {
         PerfError::Kernel(failure) => {

@@ -1,81 +1,86 @@
-//! How an event is opened, and the kernel's structure for it.
+//! Options for opening an event, and the kernel's `perf_event_attr` for it.
 
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use super::error::Refusal;
 use super::event::EventKind;
 
-/// Always the same four, so that every attachment can be read in one way, alone or in a group.
+/// The same four fields for every event, so that one parser reads single events and groups.
 const READ_FORMAT: u64 = (bindings::PERF_FORMAT_GROUP
     | bindings::PERF_FORMAT_ID
     | bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
     | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
 
-/// How an event is opened.
+/// Options for opening an event.
 ///
-/// Kernel versions are those in which the option came into `perf_event_open(2)`; none is older than what this host
-/// asks for anyway (5.15, links of perf events) but where it is said.
+/// Kernel versions are those that added the option to `perf_event_open(2)`. This host requires 5.15 anyway,
+/// for links of perf events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The task: 0 is the calling thread, a positive number that task, -1 (the default) every task, which needs a CPU.
+    /// The observed task: 0 is the calling thread, a positive number that task, -1 (the default) every task,
+    /// which needs a CPU.
     pub pid: i32,
-    /// The CPU from 0 (the default), or -1 for whichever CPU the task runs on.
+    /// The observed CPU, from 0 (the default); -1 is whichever CPU the task runs on.
     pub cpu: i32,
-    /// Every CPU that is online, one kernel event on each; `cpu` is not used then.
+    /// Observe every online CPU, with one kernel event on each; `cpu` is ignored.
     pub every_cpu: bool,
-    /// Every task whose executable has this path, or whose command has this name; `pid` must be -1.
+    /// Observe every task whose executable has this path or whose command has this name; `pid` must be -1.
     pub process: String,
-    /// The command that the host starts, counted from its exec; `pid` must be -1.
+    /// Observe the command that the host starts, from its exec on; `pid` must be -1.
     #[doc(alias = "enable_on_exec")]
     pub command: bool,
-    /// The tasks of a control group, by its path below the mount; `pid` must be -1, and a CPU is needed. 2.6.39.
+    /// Observe the tasks of a control group, given by its path below the mount; `pid` must be -1, and a CPU
+    /// is required. 2.6.39.
     #[doc(alias = "PERF_FLAG_PID_CGROUP")]
     pub cgroup: String,
-    /// All threads of the process of `pid`, also those that it creates later. 5.13 (`inherit_thread`).
+    /// Observe all threads of the process of `pid`, including threads that it creates later. 5.13
+    /// (`inherit_thread`).
     pub follow: bool,
-    /// Events between two runs of the program; 0 means the default, 1000000. Not used without a program.
+    /// Number of events between two runs of the program; 0 means the default, 1000000. Unused without a
+    /// program.
     #[doc(alias = "sample_period")]
     pub period: u64,
-    /// Runs of the program per second, for which the kernel adapts the period; 0 (the default): by `period`.
+    /// Runs of the program per second; the kernel adapts the period. 0 (the default) uses `period`.
     #[doc(alias = "sample_freq")]
     pub freq: u64,
-    /// Samples between two wake-ups of a reader of the event's ring; 0 means the default, 1.
+    /// Number of samples between two wake-ups of a reader of the event's ring; 0 means the default, 1.
     #[doc(alias = "wakeup_events")]
     pub wakeup: u32,
-    /// Count children that the task creates later, too. The same in a whole group.
+    /// Also count children that the task creates later. All events of a group must agree.
     pub inherit: bool,
-    /// Do not count while the CPU runs the kernel. The clocks of the kernel count all time whatever this says.
+    /// Do not count while the CPU runs the kernel. Kernel clocks ignore it and count all time.
     pub exclude_kernel: bool,
     /// Do not count while the CPU runs user code.
     pub exclude_user: bool,
     /// Do not count while the CPU idles. Few PMUs honour it.
     pub exclude_idle: bool,
-    /// Do not count while the CPU runs a hypervisor. PMUs without such a mode take no notice.
+    /// Do not count while the CPU runs a hypervisor. PMUs without this mode ignore it.
     pub exclude_hv: bool,
-    /// Do not count while the CPU runs a host, as opposed to its virtual machines. 3.2.
+    /// Do not count while the CPU runs the host rather than a virtual machine. 3.2.
     pub exclude_host: bool,
     /// Do not count while the CPU runs a virtual machine. 3.2.
     pub exclude_guest: bool,
-    /// On a counter always, or in error state. For leaders.
+    /// Keep the event on a counter always; if that is impossible it goes into error state. Leaders only.
     pub pinned: bool,
-    /// Nobody else on the PMU while it counts. For leaders.
+    /// Allow no other event on the PMU while this one counts. Leaders only.
     pub exclusive: bool,
-    /// How far a sample's place may be from the event: 0 (anywhere) to 3 (must not). 2.6.35.
+    /// Largest skid between the event and its sample, from 0 (arbitrary) to 3 (must be none). 2.6.35.
     #[doc(alias = "precise_ip")]
     pub precise: u32,
-    /// Opened alone if the group has no room for it.
+    /// Open the event alone if it does not fit into the group.
     pub weak: bool,
 }
 
 impl Options {
     const DEFAULT_PERIOD: u64 = 1_000_000;
     const DEFAULT_WAKEUP: u32 = 1;
-    /// The shortest time between two runs of a program at a clock, in nanoseconds. On a virtual machine each takes some
-    /// twenty microseconds, most of them for the interrupt, and the kernel throttles no clock that asks for as many as
-    /// `kernel.perf_event_max_sample_rate` allows: with 10 000 a CPU did nothing else until the event was closed.
+    /// Shortest period of a program on a clock event, in nanoseconds. On a virtual machine each run takes
+    /// about 20 us, mostly for the interrupt, and the kernel throttles no clock up to
+    /// `kernel.perf_event_max_sample_rate`: with a period of 10 000 ns, a CPU did nothing else until the
+    /// event was closed.
     const MIN_CLOCK_PERIOD: u64 = 50_000;
 
-    /// Refuses runs of a program at a clock that would leave its CPU no time for anything else.
+    /// Rejects a program on a clock event whose period would leave its CPU no time for anything else.
     pub(super) fn check_clock(&self) -> Result<(), Refusal> {
         let period = match self.freq {
             0 => or_default(self.period, Options::DEFAULT_PERIOD),
@@ -87,8 +92,8 @@ impl Options {
         Err(Refusal::ClockTooOften { period, shortest: Options::MIN_CLOCK_PERIOD })
     }
 
-    /// Whose events these are, as policies know it: `own` (this thread), `command` (the one that the host starts),
-    /// `process` (found by its name), `cgroup`, `task` (found by its number), or `all`.
+    /// Returns the observed scope in the vocabulary of policies: `own` (this thread), `command` (the one that
+    /// the host starts), `process` (found by its name), `cgroup`, `task` (found by its number), or `all`.
     pub fn scope(&self) -> &'static str {
         match self.pid {
             0 => "own",
@@ -129,16 +134,16 @@ impl Default for Options {
     }
 }
 
-/// What an event is opened for.
+/// Purpose of an event: counting only, or running a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To be read only: nothing happens at an overflow, the period is 0.
+    /// Only read: overflows have no effect, and the period is 0.
     Counting,
-    /// To run a program at each overflow, too.
+    /// Read, and runs a program at each overflow.
     Sampling,
 }
 
-/// The kernel's structure for an event. It points to nothing.
+/// Builds the kernel's `perf_event_attr` for an event. It contains no pointers.
 pub(super) fn attr(kind: &EventKind, options: &Options, purpose: Purpose) -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
@@ -146,7 +151,7 @@ pub(super) fn attr(kind: &EventKind, options: &Options, purpose: Purpose) -> per
     what(&mut attr, kind);
     when(&mut attr, options, purpose);
     attr.set_disabled(1);
-    // A thread's events are inherited by all of its children, unless they are said to be for threads.
+    // All children of a thread inherit its events unless `inherit_thread` is set.
     attr.set_inherit(u64::from(options.inherit || options.follow));
     attr.set_inherit_thread(u64::from(options.follow && !options.inherit));
     attr.set_enable_on_exec(u64::from(options.command));
@@ -162,7 +167,7 @@ pub(super) fn attr(kind: &EventKind, options: &Options, purpose: Purpose) -> per
     attr
 }
 
-/// The fields that choose the event.
+/// Sets the fields that select the event.
 fn what(attr: &mut perf_event_attr, kind: &EventKind) {
     match kind {
         EventKind::Counter { type_, config } => {
@@ -175,7 +180,7 @@ fn what(attr: &mut perf_event_attr, kind: &EventKind) {
             attr.bp_addr = *address;
             attr.bp_len = u64::from(*len);
         }
-        // Where its text is, says the call.
+        // The system call sets the pointer to the probe's text.
         EventKind::Probe { type_, location } => {
             attr.type_ = *type_;
             attr.probe_offset = location.offset();
@@ -183,7 +188,7 @@ fn what(attr: &mut perf_event_attr, kind: &EventKind) {
     }
 }
 
-/// The fields that say when a program runs.
+/// Sets the fields that select when a program runs.
 fn when(attr: &mut perf_event_attr, options: &Options, purpose: Purpose) {
     if purpose == Purpose::Counting {
         return;
@@ -218,7 +223,8 @@ mod tests {
         assert_eq!((attr.inherit(), attr.exclude_kernel(), attr.exclude_user()), (0, 0, 0));
     }
 
-    /// Period or frequency, whether it is a frequency, and the samples between two wake-ups.
+    /// Returns the period or frequency, whether it is a frequency, and the number of samples between two
+    /// wake-ups.
     fn sampling(options: &Options, purpose: Purpose) -> (u64, u64, u32) {
         let attr = faults(options, purpose);
         (attr.sample_period, attr.freq(), attr.wakeup_events)

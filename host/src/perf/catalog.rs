@@ -1,7 +1,7 @@
-//! Finding events: by numbers, by the names of the kernel's header, of its PMUs, of its tracepoints, and of vendors'
-//! tables.
+//! Looks up events: by numbers, and by the names of the kernel's header, PMUs, tracepoints and vendor tables.
 //!
-//! Names are taken in the language's spelling and in that of `perf list`, and shown as they were written.
+//! Names are accepted in the language's spelling and in that of `perf list`, and messages show them as they
+//! were written.
 //!
 //! Source: perf-list(1); `tools/perf/util/parse-events.l` for the forms.
 
@@ -20,7 +20,7 @@ use super::{names, symbols, terms};
 use crate::near::near;
 use crate::tracefs;
 
-/// Where events are looked up. The default is this machine, with no vendor's table.
+/// A catalog of events. The default is this machine's, without a vendor table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
     pub(super) sysfs: Sysfs,
@@ -28,31 +28,32 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A machine and a vendor's events.
+    /// Returns a catalog of a machine's events and those of a vendor table.
     pub fn new(sysfs: Sysfs, table: EventTable) -> Catalog {
         Catalog { sysfs, table }
     }
 
-    /// The event with these numbers: `perf_event_attr.type` and `.config`.
+    /// Returns the event with these numbers: `perf_event_attr.type` and `.config`.
     ///
-    /// Types 0 (hardware), 1 (software), 3 (hardware cache), 4 (raw) and those under `/sys/bus/event_source/devices` are
-    /// accepted whose PMU says in `format` what its numbers mean; each bit must be one of a term. Breakpoints, tracepoints
-    /// and probes have calls of their own: the kernel takes some of their numbers for addresses. The upper 32 bits of a hardware or cache config choose one of
-    /// several core PMUs by its type. 0 there, and type 4, mean the CPU's cores: of several kinds each.
+    /// Accepts the types 0 (hardware), 1 (software), 3 (hardware cache), 4 (raw), and those of PMUs under
+    /// `/sys/bus/event_source/devices` that describe their numbers in `format`; each set bit must belong to a
+    /// term. Breakpoints, tracepoints and probes have functions of their own, since the kernel takes some of
+    /// their numbers for addresses. The upper 32 bits of a hardware or cache config select one of several
+    /// core PMUs by its type. If they are 0, and for type 4, the event counts on all kinds of cores.
     ///
     /// # Errors
-    /// [`PerfError::InvalidEvent`] (a type with a call of its own, a config that the header does not define, bits of no
-    /// term), [`PerfError::UnknownPmu`].
+    /// [`PerfError::InvalidEvent`] (a type with a function of its own, a config that the header does not
+    /// define, bits of no term), [`PerfError::UnknownPmu`].
     ///
     /// Source: perf_event_open(2); `enum perf_type_id` in `include/uapi/linux/perf_event.h`, v6.18.
     pub fn numbered(&self, type_: u32, config: u64) -> Result<Event, PerfError> {
         self.raw(type_, [config, 0, 0])
     }
 
-    /// As [`Catalog::numbered`], with `config1` and `config2` too, which some PMUs want.
+    /// As [`Catalog::numbered`], with `config1` and `config2`, which some PMUs need.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Catalog::numbered`].
     pub fn raw(&self, type_: u32, words: [u64; 3]) -> Result<Event, PerfError> {
         let [config, config1, config2] = words;
         match type_ {
@@ -76,13 +77,13 @@ impl Catalog {
         }
     }
 
-    /// The event of this name: the language's (`page_faults`), or in the spelling of `perf list`, with modifiers or
-    /// without: `page-faults`, `L1-dcache-load-misses:u`, `r3c`, `msr/tsc/`, `cpu/event=0x3c,umask=1/pp`,
-    /// `sched:sched_switch`, `mem:0x7f00/4:w`; or a name of the vendor's table.
+    /// Returns the event with this name: the language's name (`page_faults`), a `perf list` spelling with or
+    /// without modifiers (`page-faults`, `L1-dcache-load-misses:u`, `r3c`, `msr/tsc/`,
+    /// `cpu/event=0x3c,umask=1/pp`, `sched:sched_switch`, `mem:0x7f00/4:w`), or a name of the vendor table.
     ///
     /// # Errors
-    /// [`PerfError::UnknownEvent`], [`PerfError::NoPmu`], [`PerfError::Tracepoint`], with near names;
-    /// [`PerfError::InvalidEvent`] for terms and modifiers that are none.
+    /// [`PerfError::UnknownEvent`], [`PerfError::NoPmu`], [`PerfError::Tracepoint`], with similar names;
+    /// [`PerfError::InvalidEvent`] for invalid terms and modifiers.
     pub fn named(&self, name: &str) -> Result<Event, PerfError> {
         let found = match name.split_once('/') {
             _ if name.starts_with("mem:") => self.breakpoint_by_name(name),
@@ -92,7 +93,7 @@ impl Catalog {
         Ok(Event { name: name.to_owned(), ..found })
     }
 
-    /// The tracepoint `category/event`.
+    /// Returns the tracepoint `category/event`.
     ///
     /// # Errors
     /// [`PerfError::Tracepoint`].
@@ -105,7 +106,7 @@ impl Catalog {
         Ok(Event::of_tracepoint(name, id))
     }
 
-    /// A breakpoint at a symbol of the kernel; else as [`Event::breakpoint`].
+    /// Returns a breakpoint at a kernel symbol; otherwise as [`Event::breakpoint`].
     ///
     /// # Errors
     /// [`PerfError::ProbeLocation`] (no such symbol, or addresses are hidden), [`PerfError::InvalidEvent`].
@@ -117,7 +118,7 @@ impl Catalog {
         Ok(Event { name: format!("breakpoint:{symbol}:{len}:{access}"), ..event })
     }
 
-    /// Calls of a function of the kernel: `function` or `function+0x10`.
+    /// Returns an event that counts calls of a kernel function: `function` or `function+0x10`.
     ///
     /// # Errors
     /// [`PerfError::NoPmu`] if the kernel was built without kprobes, [`PerfError::InvalidEvent`].
@@ -132,12 +133,14 @@ impl Catalog {
         Ok(Event::plain(format!("kprobe:{function}"), kind))
     }
 
-    /// Calls of functions of a program or library: a place as [`ks_wit::target`] describes them; of several functions of
-    /// one name their sum. An instruction begins there: it is the start of a function, what direct jumps lead to from one,
-    /// or a static probe of the file's notes. The event holds the file open.
+    /// Returns an event that counts calls of a function of a program or library. [`ks_wit::target`] describes
+    /// the form of `location`; if several functions have the name, the event counts all of them. The probed
+    /// address must be proven to start an instruction: it is the start of a function, is reached from one by
+    /// direct jumps, or is a static probe of the file's notes. The event holds the file open.
     ///
     /// # Errors
-    /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::ProbeLocation`], [`PerfError::InvalidEvent`].
+    /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::ProbeLocation`],
+    /// [`PerfError::InvalidEvent`].
     pub fn uprobe(&self, location: &str) -> Result<Event, PerfError> {
         let pmu = self.pmu("uprobe")?;
         let encoding = |point| {
@@ -147,7 +150,7 @@ impl Catalog {
         Ok(Event::encoded(format!("uprobe:{location}"), encodings))
     }
 
-    /// A name without slashes.
+    /// Looks up a name without slashes, possibly with modifiers.
     fn bare_name(&self, text: &str) -> Result<Event, PerfError> {
         if let Some(event) = self.plain_name(text)? {
             return Ok(event);
@@ -162,7 +165,7 @@ impl Catalog {
         Ok(Event { modifiers: Modifiers::parse(letters)?, ..event })
     }
 
-    /// A name with nothing behind it.
+    /// Looks up a name without modifiers.
     fn plain_name(&self, name: &str) -> Result<Option<Event>, PerfError> {
         if let Some((type_, config)) = names::find(name) {
             return Ok(Some(match type_ {
@@ -179,12 +182,12 @@ impl Catalog {
         if let Some(config) = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
             return self.raw_on_cores(name, [config, 0, 0]).map(Some);
         }
-        // What the PMUs of the cores name may be written without them.
+        // Events of core PMUs may be written without the PMU's name.
         let naming: Vec<Pmu> = self.core_pmus().filter(|pmu| pmu.events.contains_key(name)).collect();
         if naming.is_empty() { Ok(None) } else { self.of_each(&naming, name, name).map(Some) }
     }
 
-    /// `PMU/TERMS/LETTERS`, split behind the first slash.
+    /// Parses `PMU/TERMS/LETTERS`, split after the first slash.
     fn pmu_event(&self, text: &str, pmu: &str, rest: &str) -> Result<Event, PerfError> {
         let form = "an event of a PMU, `pmu/terms/`";
         let (terms, letters) =
@@ -204,7 +207,7 @@ impl Catalog {
 
     fn of_table(&self, row: &TableEvent) -> Result<Event, PerfError> {
         let pmu = match &row.unit {
-            // Some units are PMUs by their own name.
+            // Some unit names are also PMU names.
             Some(unit) => match self.sysfs.pmu(&unit.to_ascii_lowercase()) {
                 Some(pmu) => pmu,
                 None => self.pmu(&terms::pmu_of_unit(unit))?,
@@ -215,7 +218,7 @@ impl Catalog {
         Ok(Event { name: row.name.clone(), ..event })
     }
 
-    /// `mem:ADDRESS[/LENGTH][:ACCESS]`.
+    /// Parses `mem:ADDRESS[/LENGTH][:ACCESS]`.
     fn breakpoint_by_name(&self, text: &str) -> Result<Event, PerfError> {
         let form = "a breakpoint, `mem:0x7f00/4:rw`";
         let invalid = || InvalidEvent::Form { text: text.to_owned(), form };

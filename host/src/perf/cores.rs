@@ -1,10 +1,10 @@
-//! Events of the CPU's cores, on machines with one kind of core and with several (hybrid x86, big.LITTLE arm).
+//! Events of CPU cores, on machines with one kind of core and with several (hybrid x86, big.LITTLE arm).
 //!
-//! Several kinds have a PMU each. The kernel is asked for one event on each of them: for a general event (hardware,
-//! cache) the upper half of `config` names the PMU, for a raw one the type.
+//! Each of several kinds has its own PMU, and one kernel event is opened on each of them. For a general event
+//! (hardware, cache) the upper half of `config` selects the PMU; for a raw event `type` does.
 //!
-//! Source: PERF_PMU_TYPE_SHIFT in `include/uapi/linux/perf_event.h`, v6.18, which x86-64 knows since 5.13 and arm64
-//! since 6.6; `parse_events_multi_pmu_add` in `tools/perf/util/parse-events.c`.
+//! Source: PERF_PMU_TYPE_SHIFT in `include/uapi/linux/perf_event.h`, v6.18, which x86-64 knows since 5.13 and
+//! arm64 since 6.6; `parse_events_multi_pmu_add` in `tools/perf/util/parse-events.c`.
 
 use perf_event_open_sys::bindings;
 
@@ -17,13 +17,14 @@ use super::pmu::Pmu;
 use super::terms;
 
 impl Catalog {
-    /// The PMUs of the CPU's cores: one for each kind of core.
+    /// Returns the core PMUs: one for each kind of core.
     pub(super) fn core_pmus(&self) -> impl Iterator<Item = Pmu> {
         let pmus = self.sysfs.pmu_names().into_iter();
         pmus.filter_map(|name| self.sysfs.pmu(&name)).filter(|pmu| pmu.core)
     }
 
-    /// Their names, and for several the CPUs of each: `cpu`, or `cpu_atom (cpus 8-15)`.
+    /// Returns the names of the core PMUs, with the CPUs of each if there are several: `cpu`, or `cpu_atom
+    /// (cpus 8-15)`.
     pub fn core_names(&self) -> Vec<String> {
         match &self.sysfs.kinds_of_core()[..] {
             [] => self.core_pmus().map(|pmu| pmu.name).collect(),
@@ -33,7 +34,7 @@ impl Catalog {
         }
     }
 
-    /// An event that all kinds of core know by these numbers: type 0, 3 or 4.
+    /// Returns an event with the same numbers on all kinds of core: type 0, 3 or 4.
     pub(super) fn of_cores(&self, name: impl Into<String>, type_: u32, config: [u64; 3]) -> Event {
         let kinds = self.sysfs.kinds_of_core();
         if kinds.is_empty() {
@@ -44,15 +45,15 @@ impl Catalog {
         Event::encoded(name, kinds.into_iter().map(|(pmu, of)| on_core(pmu, of, type_, config)).collect())
     }
 
-    /// A raw event of the kinds of core whose terms have all bits of its numbers.
+    /// Returns a raw event on those kinds of core whose terms cover all bits of `config`.
     ///
-    /// Errors: what the first says if none has them.
+    /// Errors: if no kind does, the error of the first one.
     pub(super) fn raw_on_cores(&self, name: impl Into<String>, config: [u64; 3]) -> Result<Event, PerfError> {
         let pmus: Vec<Pmu> = self.core_pmus().collect();
         let is_right = |pmu: &&Pmu| pmu.check(config).is_ok();
         let right: Vec<&str> = pmus.iter().filter(is_right).map(|pmu| pmu.name.as_str()).collect();
         match pmus.first() {
-            // The kernel says that there is none.
+            // Without a core PMU, opening the event reports the kernel's error.
             None if config[1..] == [0, 0] => {}
             None => return Err(InvalidEvent::ExtraConfig(bindings::PERF_TYPE_RAW).into()),
             Some(first) if right.is_empty() => drop(first.check(config)?),
@@ -63,8 +64,8 @@ impl Catalog {
         Ok(event)
     }
 
-    /// A hardware or cache event by its numbers: on all kinds of core, or on that which the upper half of the config
-    /// names.
+    /// Returns a hardware or cache event by its numbers: on all kinds of core, or on the one that the upper
+    /// half of the config selects.
     pub(super) fn numbered_core(&self, type_: u32, config: [u64; 3]) -> Result<Event, PerfError> {
         let core = (config[0] >> bindings::PERF_PMU_TYPE_SHIFT) as u32;
         let general = config[0] & u64::from(bindings::PERF_HW_EVENT_MASK);
@@ -84,8 +85,8 @@ impl Catalog {
         Ok(Event::encoded(format!("{pmu}/{name}/"), vec![encoding]))
     }
 
-    /// A general event of one kind of core, by its name: `cpu_atom/cache-misses/`. None if the PMU names it itself, if it
-    /// is none, or if there is one kind only, which needs no saying.
+    /// Returns the encoding of a general event on one kind of core, as in `cpu_atom/cache-misses/`. None if
+    /// the PMU defines the name itself, if the name is unknown, or if the machine has only one kind of core.
     pub(super) fn general_on(&self, pmu: &Pmu, name: &str) -> Option<Encoding> {
         let (type_, config) =
             names::find(name).filter(|(type_, _)| *type_ != bindings::PERF_TYPE_SOFTWARE)?;
@@ -97,9 +98,9 @@ impl Catalog {
         Some(on_core(located, of, type_, [config, 0, 0]))
     }
 
-    /// The same terms on each of these PMUs that takes them.
+    /// Returns an event with the same terms on each of these PMUs that accepts them.
     ///
-    /// Errors: what the first says if none does; [`PerfError::NoPmu`] without PMUs.
+    /// Errors: if none accepts them, the error of the first; [`PerfError::NoPmu`] if `pmus` is empty.
     pub(super) fn of_each(&self, pmus: &[Pmu], name: &str, terms: &str) -> Result<Event, PerfError> {
         let mut refused = None;
         let mut encodings = Vec::new();
@@ -117,7 +118,7 @@ impl Catalog {
     }
 }
 
-/// How one of several kinds of core is asked for an event of type 0, 3 or 4; `of` is the type of its PMU.
+/// Encodes an event of type 0, 3 or 4 for one of several kinds of core; `of` is the type of the core's PMU.
 fn on_core(pmu: Located, of: u32, type_: u32, mut config: [u64; 3]) -> Encoding {
     let mut asked = type_;
     let named = named_raw(type_, config);
@@ -128,7 +129,7 @@ fn on_core(pmu: Located, of: u32, type_: u32, mut config: [u64; 3]) -> Encoding 
     Encoding { kind: EventKind::Counter { type_: asked, config }, pmu: Some(pmu), named }
 }
 
-/// A raw event as policies know it; none of other types.
+/// Returns the policy name of a raw event; None for other types.
 fn named_raw(type_: u32, [config, config1, config2]: [u64; 3]) -> Option<EventName> {
     let name = match (config1, config2) {
         (0, 0) => format!("r{config:x}"),
@@ -137,7 +138,7 @@ fn named_raw(type_: u32, [config, config1, config2]: [u64; 3]) -> Option<EventNa
     (type_ == bindings::PERF_TYPE_RAW).then_some(EventName { family: "raw", name })
 }
 
-/// As the kernel writes them: `0-3,8`.
+/// Formats a CPU list as the kernel does: `0-3,8`.
 fn ranges(cpus: &[i32]) -> String {
     let runs = cpus.chunk_by(|one, next| *next == one + 1);
     let range = |run: &[i32]| match run {

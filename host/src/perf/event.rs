@@ -1,4 +1,4 @@
-//! What is counted.
+//! Descriptions of events that can be counted.
 
 use std::fmt;
 #[cfg(feature = "plugins")]
@@ -20,22 +20,22 @@ use crate::explain::perf::EventClass;
 use crate::files::RegularFile;
 use crate::probed::ProbePoint;
 
-/// How an access to a breakpoint's address is counted.
+/// The accesses that a breakpoint counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Loads.
+    /// Count loads from the address.
     #[doc(alias = "HW_BREAKPOINT_R")]
     pub read: bool,
-    /// Stores.
+    /// Count stores to the address.
     #[doc(alias = "HW_BREAKPOINT_W")]
     pub write: bool,
-    /// Instruction fetches; excludes the other two.
+    /// Count instruction fetches; excludes the other two.
     #[doc(alias = "HW_BREAKPOINT_X")]
     pub execute: bool,
 }
 
 impl Access {
-    /// `HW_BREAKPOINT_*` of `include/uapi/linux/hw_breakpoint.h`.
+    /// Converts to `HW_BREAKPOINT_*` of `include/uapi/linux/hw_breakpoint.h`.
     pub(super) fn bits(self) -> u32 {
         let bit = |set: bool, bit: u32| if set { bit } else { bindings::HW_BREAKPOINT_EMPTY };
         bit(self.read, bindings::HW_BREAKPOINT_R)
@@ -44,7 +44,7 @@ impl Access {
     }
 }
 
-/// `r`, `w`, `rw` or `x`.
+/// Formats as `r`, `w`, `rw` or `x`.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (set, letter) in [(self.read, "r"), (self.write, "w"), (self.execute, "x")] {
@@ -56,128 +56,127 @@ impl fmt::Display for Access {
     }
 }
 
-/// What is counted: the type and configuration of an event, not yet opened, and the name under which messages show it.
+/// An event that is not opened yet: its type, its configuration, and the name that messages show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub(super) name: String,
-    /// How the kernel is asked for it: in one way, in one for each kind of core, or in one for each function that it
-    /// probes. Never empty.
+    /// One encoding, or one for each kind of core, or one for each probed function. Never empty.
     pub(super) encodings: Vec<Encoding>,
     pub(super) modifiers: Modifiers,
 }
 
-/// The fields of `perf_event_attr` that choose the event.
+/// The fields of `perf_event_attr` that select the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EventKind {
-    /// `config`, `config1`, `config2`. What PMUs make of `config3` and later fields, nobody asks for.
+    /// `config`, `config1` and `config2`. `config3` and later fields are not supported.
     Counter { type_: u32, config: [u64; 3] },
-    /// An address, a length in bytes, the accesses.
+    /// An address, a length in bytes, and the accesses.
     Breakpoint { address: u64, len: u32, access: Access },
-    /// An instruction of the kernel or of a program, and the type of the PMU for it.
+    /// The type of the probe PMU, and an instruction of the kernel or of a program.
     Probe { type_: u32, location: ProbeLocation },
 }
 
-/// Why a description of an event can never be opened.
+/// The reason why a description of an event is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEvent {
-    /// Type 5 without an address.
+    /// Type 5 (breakpoint) has no address here.
     #[error("a breakpoint needs an address, a length and an access: it has a constructor of its own")]
     NumberedBreakpoint,
-    /// Type 2.
+    /// Type 2 (tracepoint) has a function of its own.
     #[error("a tracepoint is opened by its name: it has a constructor of its own")]
     NumberedTracepoint,
-    /// Numbers that a type does not have.
+    /// `config1` or `config2` for the given type, which has none.
     #[error("events of type {0} have neither `config1` nor `config2`")]
     ExtraConfig(u32),
-    /// A PMU whose events are made by other calls.
+    /// The PMU's events are created by another function.
     #[error("events of the PMU `{pmu}` are not made of terms and numbers\n  do: use {call}")]
     OwnCall {
-        /// The PMU.
+        /// The PMU's name in sysfs.
         pmu: String,
-        /// What makes its events.
+        /// The function that creates its events.
         call: &'static str,
     },
-    /// A PMU of which nobody knows what it takes.
+    /// The named PMU does not describe its terms.
     #[error(
         "the PMU `{0}` does not say what the numbers of its events mean: it has no terms (folder `format`)"
     )]
     NoFormat(String),
-    /// Bits that no term of the PMU has.
+    /// Bits are set that belong to no term of the PMU.
     #[error("the PMU `{pmu}` has no term for the bits {bits:#x} of `{word}`")]
     Bits {
-        /// The PMU.
+        /// The PMU's name in sysfs.
         pmu: String,
-        /// The word.
+        /// The config word: `config`, `config1` or `config2`.
         word: &'static str,
-        /// The bits.
+        /// The bits that belong to no term.
         bits: u64,
     },
     /// A hardware, software or cache config outside the kernel's enumeration.
     #[error("the kernel's header defines no event {config:#x} of type {type_} ({})", type_text(*.type_))]
     UndefinedConfig {
-        /// `perf_event_attr.type`.
+        /// The `perf_event_attr.type` that was requested.
         type_: u32,
-        /// `perf_event_attr.config`.
+        /// The `perf_event_attr.config` that was requested.
         config: u64,
     },
-    /// A breakpoint of this many bytes.
+    /// A breakpoint's length in bytes is not 1, 2, 4 or 8.
     #[error("a breakpoint covers 1, 2, 4 or 8 bytes, not {0}")]
     BreakpointLength(u32),
-    /// A breakpoint without an access.
+    /// The breakpoint counts no access.
     #[error("a breakpoint counts loads, stores or instruction fetches: none was named")]
     NoAccess,
-    /// A breakpoint for fetches and for something else.
+    /// The breakpoint counts both fetches and other accesses.
     #[error("a breakpoint on instruction fetches cannot count loads or stores too")]
     MixedAccess,
-    /// A breakpoint for fetches of this many bytes.
+    /// A breakpoint for fetches has another length than 8 bytes.
     #[error("a breakpoint on instruction fetches has the length 8, not {0}")]
     ExecuteLength(u32),
-    /// A letter behind an event that is none, or too often.
+    /// An event modifier is unknown, or repeated too often.
     #[error(
         "`{letter}` in `:{letters}` is no modifier: the letters are u, k, h, G, H, I, p (up to three), D, e, W"
     )]
     Modifier {
-        /// The letter.
+        /// The letter that is unknown or repeated.
         letter: char,
-        /// All of them.
+        /// All modifier letters of the event.
         letters: String,
     },
-    /// A term that the PMU does not have.
+    /// The PMU has no such term.
     #[error("the PMU `{pmu}` has no term `{term}`{}", did_you_mean(.near))]
     UnknownTerm {
-        /// The PMU.
+        /// The PMU's name in sysfs.
         pmu: String,
-        /// The term.
+        /// The unknown term, as it was written.
         term: String,
-        /// Words that are near, the nearest first.
+        /// Similar terms, the most similar first.
         near: Vec<String>,
     },
-    /// A value that does not fit the bits of its term, or is no number.
+    /// The value of a term is no number, or does not fit into the bits of the term.
     #[error("`{term}={value}` of the PMU `{pmu}` is not a number up to {largest:#x}")]
     TermValue {
-        /// The PMU.
+        /// The PMU's name in sysfs.
         pmu: String,
-        /// The term.
+        /// The name of the PMU's term.
         term: String,
-        /// Its text.
+        /// The value, as it was written.
         value: String,
-        /// The largest number that its bits hold.
+        /// The largest number that the term's bits hold.
         largest: u64,
     },
-    /// A text that is no place in a file.
+    /// The text does not describe a location in a file.
     #[error("`{text}` is no place: {reason}")]
     ProbeLocation {
-        /// The text.
+        /// The text, as it was written.
         text: String,
-        /// Why not.
+        /// The reason, for messages.
         reason: String,
     },
-    /// A text that has not the form of an event.
+    /// The text does not have the form of an event.
     #[error("`{text}` is not {form}")]
     Form {
-        /// The text.
+        /// The text, as it was written.
         text: String,
-        /// What it should be.
+        /// The expected form in words, for example "an event of a PMU, `pmu/terms/`".
         form: &'static str,
     },
 }
@@ -193,7 +192,7 @@ impl Event {
     /// As [`Catalog::numbered`], on this machine.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Catalog::numbered`].
     pub fn numbered(type_: u32, config: u64) -> Result<Event, PerfError> {
         Catalog::default().numbered(type_, config)
     }
@@ -201,25 +200,26 @@ impl Event {
     /// As [`Catalog::named`], on this machine.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Catalog::named`].
     pub fn named(name: &str) -> Result<Event, PerfError> {
         Catalog::default().named(name)
     }
 
-    /// An event on every CPU, without letters behind it.
+    /// Returns an event on every CPU, without modifiers.
     pub(super) fn plain(name: impl Into<String>, kind: EventKind) -> Event {
         Event::encoded(name, vec![Encoding::everywhere(kind)])
     }
 
-    /// An event that the kernel is asked for in these ways, at least one, without letters behind it.
+    /// Returns an event with these encodings, at least one, without modifiers.
     pub(super) fn encoded(name: impl Into<String>, encodings: Vec<Encoding>) -> Event {
         Event { name: name.into(), encodings, modifiers: Modifiers::default() }
     }
 
-    /// A hardware breakpoint: counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
+    /// Returns a hardware breakpoint that counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the
+    /// observed task.
     ///
-    /// Errors: [`PerfError::InvalidEvent`] (length, no access, fetches together with another access or with a length
-    /// other than 8). Whether the CPU can watch that address is known when it is opened.
+    /// Errors: [`PerfError::InvalidEvent`] (length, no access, fetches together with another access or with a
+    /// length other than 8). Opening the event determines whether the CPU can watch that address.
     ///
     /// Source: `include/uapi/linux/hw_breakpoint.h`; perf_event_open(2), `bp_type`, `bp_addr`, `bp_len`.
     #[doc(alias = "PERF_TYPE_BREAKPOINT")]
@@ -240,27 +240,27 @@ impl Event {
         }
     }
 
-    /// The name under which messages show this event, for example `page_faults` or `breakpoint:0x7f00:4:w`.
+    /// The name that messages show, for example `page_faults` or `breakpoint:0x7f00:4:w`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is; of several kinds of core, on the first.
+    /// The kind of event; with several kinds of core, that of the first.
     pub(super) fn kind(&self) -> &EventKind {
         &self.encodings[0].kind
     }
 
-    /// Whether each kind of core is asked for it in another way.
+    /// Whether the kinds of core have different encodings of the event.
     pub(super) fn is_hybrid(&self) -> bool {
         self.encodings.len() > 1 && !self.is_probe()
     }
 
-    /// How many places it probes; 1 for what probes nothing.
+    /// Number of instructions that the event probes; 1 for an event that is no probe.
     pub(super) fn points(&self) -> usize {
         if self.is_probe() { self.encodings.len() } else { 1 }
     }
 
-    /// The instructions of a file that it probes.
+    /// Returns the instructions of a file that the event probes.
     pub(super) fn probe_points(&self) -> Vec<ProbePoint> {
         let point = |encoding: &Encoding| match &encoding.kind {
             EventKind::Probe { location: ProbeLocation::File(point), .. } => Some(point.clone()),
@@ -269,16 +269,16 @@ impl Event {
         self.encodings.iter().filter_map(point).collect()
     }
 
-    /// The PMUs of the kinds of core that it is bound to; none if it counts on all of them alike.
+    /// Returns the core PMUs that the event is bound to; empty if it counts on all kinds of core alike.
     pub(super) fn cores(&self) -> impl Iterator<Item = &str> {
         self.encodings.iter().filter_map(Encoding::core)
     }
 
-    /// How the kernel is asked for it at a place; none if its PMU does not count there.
+    /// Returns the event's encoding at a location; None if its PMU does not count there.
     pub(super) fn encoding_at(&self, location: &CpuAndTask, sysfs: &Sysfs) -> Option<&Encoding> {
         match &self.encodings[..] {
             encodings if self.is_probe() => encodings.get(location.point),
-            // Of a CPU that none of them counts on the kernel says why.
+            // For a CPU that no PMU counts on, the system call reports the reason.
             encodings if location.cpu >= 0 => {
                 let there = encodings.iter().find(|encoding| encoding.is_on(location.cpu, sysfs));
                 there.or(encodings.first())
@@ -291,7 +291,8 @@ impl Event {
         }
     }
 
-    /// The name of what is counted at one place: after its PMU where others count it elsewhere, as `perf stat` has it.
+    /// Returns the name of the part that is counted at one location: prefixed with its PMU if other PMUs
+    /// count the rest, as in `perf stat`.
     pub(super) fn label(&self, encoding: &Encoding) -> String {
         match encoding.core() {
             Some(core) if self.is_hybrid() => format!("{core}/{}/", self.name),
@@ -299,12 +300,12 @@ impl Event {
         }
     }
 
-    /// The options with what the event's own spelling asks for.
+    /// Returns the options with the event's own modifiers applied.
     pub(super) fn options(&self, options: &Options) -> Options {
         self.modifiers.apply(options)
     }
 
-    /// The CPUs on which its PMUs count, if not all.
+    /// Returns the CPUs on which the event's PMUs count; None is all CPUs.
     pub(super) fn cpus(&self, sysfs: &Sysfs) -> Option<Vec<i32>> {
         let of_each = self.encodings.iter().map(|encoding| Some(encoding.pmu.as_ref()?.cpus_now(sysfs)));
         let mut cpus = of_each.collect::<Option<Vec<_>>>()?.concat();
@@ -313,7 +314,7 @@ impl Event {
         Some(cpus)
     }
 
-    /// The tracepoint of an id, with its name `category/event`.
+    /// Returns the tracepoint with an id, named `category/event`.
     ///
     /// Source: `events/CATEGORY/EVENT/id` in tracefs.
     pub fn of_tracepoint(name: &str, id: u64) -> Event {
@@ -322,8 +323,9 @@ impl Event {
         Event::encoded(name, vec![Encoding { named, ..Encoding::everywhere(kind) }])
     }
 
-    /// What policies may allow alone: its name on each kind of core, the same for all spellings: `page_faults`,
-    /// `LLC-load-misses`, `r1a8`, `msr/tsc/`, `sched/sched_switch`, `breakpoint:0x7f00:4:w`, `uprobe:/bin/sh:main`.
+    /// Returns the names by which policies may allow the event: one for each kind of core, the same for all
+    /// spellings: `page_faults`, `LLC-load-misses`, `r1a8`, `msr/tsc/`, `sched/sched_switch`,
+    /// `breakpoint:0x7f00:4:w`, `uprobe:/bin/sh:main`.
     pub fn targets(&self) -> Vec<String> {
         let mut targets: Vec<String> = self.encodings.iter().map(|one| self.target(one)).collect();
         targets.dedup();
@@ -336,7 +338,7 @@ impl Event {
         }
         match &encoding.kind {
             EventKind::Breakpoint { address, len, access } => breakpoint_name(*address, *len, *access),
-            // Nothing but the call that made it names it.
+            // A probe has no other name than the one that its function passed.
             EventKind::Probe { .. } => self.name.clone(),
             EventKind::Counter { type_, config: [config, config1, config2] } => {
                 let general = config & u64::from(bindings::PERF_HW_EVENT_MASK);
@@ -346,9 +348,9 @@ impl Event {
         }
     }
 
-    /// The family that policies know it by: `hardware`, `cache`, `raw`, `software`, `tracepoint`, `breakpoint`, `kprobe`,
-    /// `uprobe`; of PMUs that are not the cores', `aux` for those that write traces, `msr`, `power`, `uncore` for those that
-    /// count what CPUs share, and `pmu` for any other.
+    /// Returns the family that policies use: `hardware`, `cache`, `raw`, `software`, `tracepoint`,
+    /// `breakpoint`, `kprobe`, `uprobe`. PMUs other than the cores' are `aux` if they write traces, `msr`,
+    /// `power`, `uncore` if they count units that CPUs share, and `pmu` otherwise.
     pub fn family(&self) -> &'static str {
         if let Some(named) = &self.encodings[0].named {
             return named.family;
@@ -368,12 +370,12 @@ impl Event {
         }
     }
 
-    /// Whether the kernel puts a probe for it.
+    /// Whether the event is a kprobe or uprobe.
     pub(super) fn is_probe(&self) -> bool {
         matches!(self.kind(), EventKind::Probe { .. })
     }
 
-    /// The program that it holds open, if it is a probe in one.
+    /// Returns the probed file, which the event holds open; None if the event is no uprobe.
     #[cfg(feature = "plugins")]
     pub(crate) fn probed_file(&self) -> Option<Weak<RegularFile>> {
         match self.kind() {
@@ -382,7 +384,7 @@ impl Event {
         }
     }
 
-    /// What an explanation of a refusal needs to know of the event.
+    /// Returns the facts about the event that explain a refusal.
     pub(super) fn class(&self) -> EventClass {
         match self.kind() {
             EventKind::Breakpoint { address, len, access } => EventClass::Breakpoint {
@@ -406,7 +408,7 @@ impl Event {
         }
     }
 
-    /// The number of the tracepoint that it counts.
+    /// Returns the id of the tracepoint; None for other events.
     pub(super) fn tracepoint(&self) -> Option<u64> {
         match self.kind() {
             EventKind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [number, ..] } => {
@@ -416,8 +418,8 @@ impl Event {
         }
     }
 
-    /// Context, migration and cgroup switches, tracepoints and probes of kernel functions happen in the kernel only:
-    /// without it they would count a silent 0.
+    /// Whether the event only happens in the kernel: context, migration and cgroup switches, tracepoints, and
+    /// probes of kernel functions. With `exclude_kernel` they would always count 0.
     ///
     /// Source: `perf_sw_event_sched` in `include/linux/perf_event.h`, which passes kernel registers;
     /// `perf_tp_event_match` in `kernel/events/core.c`.
@@ -436,8 +438,8 @@ impl Event {
         }
     }
 
-    /// Whether it is a clock of the kernel: it counts time in user code and in the kernel alike, whatever is left out.
-    /// Only whether a sample is taken depends on it.
+    /// Whether the event is a kernel clock. It counts time in user code and in the kernel alike, regardless
+    /// of the exclusion options, which only affect whether a sample is taken.
     ///
     /// Source: `task_clock_event_init`, `task_clock_event_update` and `perf_swevent_hrtimer` in
     /// `kernel/events/core.c`, v6.18.
@@ -451,7 +453,7 @@ impl Event {
         }
     }
 
-    /// Whether the CPU counts it, so that modes of the CPU can be left out.
+    /// Whether the CPU counts the event, so that CPU modes can be excluded.
     pub(super) fn is_counted_by_hardware(&self) -> bool {
         matches!(self.class(), EventClass::Hardware | EventClass::Pmu)
     }

@@ -1,4 +1,4 @@
-//! Events that programs may read: each lies in an array that the kernel half looks into by the number of its CPU.
+//! Arrays of events that programs may read; the kernel half indexes them by CPU number.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-/// An array of events of the kernel half.
+/// An event array of the kernel half.
 pub trait EventArray: Send + Sync {
-    /// Its name in the object.
+    /// The map's name in the BPF object.
     fn name(&self) -> &str;
 
-    /// Puts the event of a CPU there, in the place of what was there.
+    /// Stores the event of a CPU, replacing an earlier one.
     ///
     /// # Errors
-    /// What the kernel says: EINVAL for an event that programs cannot read, E2BIG for a CPU beyond the array.
+    /// The kernel's errno: EINVAL for an event that programs cannot read, E2BIG for a CPU beyond the array.
     fn put(&self, cpu: i32, event: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Takes the event of a CPU out; no effect if there is none.
+    /// Removes the event of a CPU; no effect if there is none.
     fn remove(&self, cpu: i32);
 }
 
-/// One event in an array. Its drop takes it out: the array would keep the event alive.
+/// One event in an array. Dropping it removes the event, which the array would keep alive.
 pub(super) struct EventArrayEntry {
     array: Arc<dyn EventArray>,
     cpu: i32,
 }
 
 impl EventArrayEntry {
-    /// Puts an event there.
+    /// Stores an event in the array until the entry is dropped.
     pub(super) fn put(
         array: &Arc<dyn EventArray>,
         cpu: i32,

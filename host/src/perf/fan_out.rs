@@ -1,12 +1,14 @@
-//! What reads as one counter and is several kernel events: one group for each place that an attachment observes. An
-//! event of one task or one CPU has one place.
+//! Fan-out groups: several kernel events that read as one counter, one group for each location (CPU and task)
+//! that an attachment observes. An event of one task or one CPU has one location.
 //!
-//! CPUs that go take their counts with them into a sum, and CPUs that come get a group of their own, so that `cpu: all`
-//! stays what it says, and so does an event of one CPU; what is not counted meanwhile is told, and readings are partial.
+//! When a CPU goes offline, its counts are kept in a sum; when a CPU comes online, it gets a group of its
+//! own. So `cpu: all` stays complete, and so does an event of one CPU. Gaps are reported, and readings are
+//! then partial.
 //!
-//! Where several kinds of core have a PMU each, a group on one CPU is on the PMU of that CPU, and a task that may run
-//! anywhere has a group for each kind. These are started in order, and read and stopped in the reverse order: then there
-//! is a span that lies in the spans of all of them, in which one ran whenever the task did, and which is the shortest.
+//! If several kinds of core have a PMU each, a group on one CPU uses the PMU of that CPU, and a task that may
+//! run anywhere has one group for each kind. These groups are started in order, and read and stopped in the
+//! reverse order. The enabled span of the last one is then the shortest and lies within the spans of all
+//! others, and within it one of the groups ran whenever the task did.
 
 mod cpus;
 mod join;
@@ -33,43 +35,43 @@ use super::pmu::Sysfs;
 use super::reading::{Entries, GroupEntry};
 use super::scale::Tally;
 
-/// A group at one place.
+/// The group at one location.
 #[derive(Debug)]
 struct Branch {
     location: CpuAndTask,
-    /// Of the CPU, when the group was opened there.
+    /// [`Sysfs::incarnation`] of the CPU when the group was opened there.
     incarnation: Option<u64>,
-    /// The kernel keeps it on one kind of core, also when the member that brought it there has left.
+    /// Whether the kernel keeps the group on one kind of core, even after the member that bound it there has
+    /// left.
     is_bound: bool,
     group: Group,
 }
 
-/// A leader and its members at every place that they observe.
+/// A leader and its members at every observed location.
 pub(super) struct FanOut {
     pub(super) target: Target,
     /// The leader, then the members in the order in which they joined.
     plans: Vec<Plan>,
-    /// Never none, but when every task has gone.
+    /// Empty only if every task has ended.
     branches: Vec<Branch>,
-    /// What was counted on CPUs that have gone.
+    /// The counts from CPUs that went offline.
     gone: BTreeMap<AttachmentId, Vec<GoneCpu>>,
     online: Option<Online>,
-    /// CPUs that are to be counted and are not.
+    /// CPUs that should be counted but are not yet.
     missing: BTreeSet<i32>,
-    /// CPUs that came and cannot be counted, which was told.
+    /// CPUs that came online and cannot be counted; each was reported.
     uncounted: BTreeSet<i32>,
-    /// What was asked for on kinds of core that do not count it.
+    /// Attachments that some of the requested kinds of core do not count.
     lacking: BTreeSet<AttachmentId>,
-    /// What is to be told.
     notices: Vec<Notice>,
     enabled: bool,
     /// Members that were stopped on their own.
     stopped: BTreeSet<AttachmentId>,
-    /// When it was looked last which CPUs are online.
+    /// Time of the last check for CPUs that went offline or came online.
     looked: Instant,
 }
 
-/// The members, newest first, then the leader; a Vec would drop them in order.
+/// Drops the members, newest first, then the leader; a Vec would drop them in order.
 impl Drop for FanOut {
     fn drop(&mut self) {
         let members: Vec<AttachmentId> = self.newest_members_first().collect();
@@ -78,9 +80,9 @@ impl Drop for FanOut {
 }
 
 impl FanOut {
-    /// Opens a leader at every place and starts it.
+    /// Opens a leader at every location and starts it.
     pub(super) fn open(plan: Plan, target: Target, surroundings: &Surroundings) -> Result<FanOut, PerfError> {
-        // Before the CPUs are listed to open the event: what changes from now on is seen by the next call.
+        // Read before the CPUs are listed for opening, so that the next call sees every later change.
         let online = cpus::follows(&plan).then(|| Online::of(surroundings)).flatten();
         let open::OpenedGroups { branches, missing, reasons } = open::open_branches(&plan, surroundings)?;
         let mut fan_out = FanOut {
@@ -104,35 +106,35 @@ impl FanOut {
         Ok(fan_out)
     }
 
-    /// The plans of the attachments: the leader's first, then in the order in which they joined.
+    /// Returns the plans of the attachments: the leader's first, then the members' in the order in which they
+    /// joined.
     pub(super) fn plans(&self) -> &[Plan] {
         &self.plans
     }
 
-    /// The leader's plan.
     pub(super) fn leader(&self) -> &Plan {
         &self.plans[0]
     }
 
-    /// How many kernel events the leader stands for.
+    /// Number of kernel events of the leader.
     pub(super) fn locations(&self) -> usize {
         self.branches.len()
     }
 
-    /// The members, newest first.
+    /// Returns the members, newest first.
     pub(super) fn newest_members_first(&self) -> impl Iterator<Item = AttachmentId> + use<> {
         let members: Vec<AttachmentId> = self.plans.iter().skip(1).map(|plan| plan.id).rev().collect();
         members.into_iter()
     }
 
-    /// Appends what is to be told since the last call.
+    /// Moves the notices since the last call into `notices`.
     pub(super) fn drain_notices(&mut self, notices: &mut Vec<Notice>) {
         if !self.notices.is_empty() {
             notices.append(&mut self.notices);
         }
     }
 
-    /// Closes a member. The others go on.
+    /// Closes a member; the others keep counting.
     pub(super) fn remove_member(&mut self, id: AttachmentId) {
         self.branches.iter_mut().for_each(|branch| branch.group.remove_member(id));
         self.plans.retain(|plan| plan.id != id);
@@ -141,7 +143,8 @@ impl FanOut {
         self.lacking.remove(&id);
     }
 
-    /// Lets programs read an attachment, on every CPU that it counts on, also on those that come later.
+    /// Makes an attachment readable by programs on every CPU that it counts on, including CPUs that come
+    /// online later.
     pub(super) fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
         for Branch { location, group, .. } in &mut self.branches {
             group.show(id, location.cpu, array)?;
@@ -151,19 +154,19 @@ impl FanOut {
         Ok(())
     }
 
-    /// How often the kernel has throttled an attachment, at all places.
+    /// Returns how often the kernel has throttled an attachment, summed over all locations.
     pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
         self.branches.iter_mut().map(|branch| branch.group.throttled(id)).sum()
     }
 
-    /// The command that was waited for has reached its exec.
+    /// Records that the awaited command has reached its exec.
     pub(super) fn note_exec(&mut self) {
         if self.leader().options.command {
             self.branches.iter_mut().for_each(|branch| branch.group.note_exec());
         }
     }
 
-    /// Reads one attachment, at all places.
+    /// Reads one attachment at all locations.
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
         let lacks = self.lacks(id);
         if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
@@ -177,8 +180,8 @@ impl FanOut {
         Ok(total.sum().lacking(lacks))
     }
 
-    /// Reads the whole group, at all places, with one system call at each, and tells of each attachment the kernel's id at
-    /// the first place and the sum, in the order of [`FanOut::plans`].
+    /// Reads the whole group at all locations, with one system call at each. Calls `report` for each
+    /// attachment with the kernel's id at the first location and the sum, in the order of [`FanOut::plans`].
     pub(super) fn read_all(
         &mut self,
         mut report: impl FnMut(AttachmentId, u64, Tally),
@@ -206,8 +209,8 @@ impl FanOut {
         Ok(())
     }
 
-    /// Reads the whole group, at all places: all entries, in the order of [`FanOut::plans`], and the place among them and the
-    /// tally of `id`.
+    /// Reads the whole group at all locations. Fills `entries` in the order of [`FanOut::plans`], and returns
+    /// the index and the tally of `id`.
     pub(super) fn snapshot(
         &mut self,
         id: AttachmentId,
@@ -227,7 +230,7 @@ impl FanOut {
         Ok((own, tallies[own].1))
     }
 
-    /// Whether something that was asked for is not counted: on a kind of core, or on a CPU that is not followed or has gone.
+    /// Whether a requested kind of core or CPU is not counted.
     fn lacks(&self, id: AttachmentId) -> bool {
         self.misses_cpus() || self.lacking.contains(&id)
     }
@@ -236,8 +239,8 @@ impl FanOut {
         !self.missing.is_empty() || !self.uncounted.is_empty()
     }
 
-    /// As [`FanOut::read_all`], of the places on one CPU, with what was counted there before it went. False if `id` was never
-    /// counted there; then nothing is told.
+    /// As [`FanOut::read_all`], for the locations on one CPU, including what was counted there before the CPU
+    /// went offline. Returns false, without calling `report`, if `id` was never counted there.
     pub(super) fn read_cpu(
         &mut self,
         id: AttachmentId,
@@ -263,21 +266,22 @@ impl FanOut {
             return Ok(false);
         }
         for Plan { id, .. } in &self.plans {
-            // A member that this kind of core does not count has no number.
+            // A member that this kind of core does not count has no value.
             let sum = totals.get(id).map_or_else(Tally::nothing, Total::sum);
             report(*id, self.kernel_id(*id, Some(cpu)), sum.lacking(is_away));
         }
         Ok(true)
     }
 
-    /// The kernel's id of an attachment at its first place, or the first on a CPU.
+    /// Returns the kernel's id of an attachment at its first location, or at the first one on `cpu`.
     fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
         let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.location.cpu == cpu));
         let mut counters = branches.flat_map(|branch| branch.group.counters());
         counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
     }
 
-    /// Starts everything if `id` leads, with the members that were stopped on their own; else this member.
+    /// Starts the whole group if `id` is the leader, including members that were stopped on their own; else
+    /// this member.
     pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         if id == self.leader().id {
             self.enabled = true;
@@ -288,7 +292,7 @@ impl FanOut {
         self.each(id, |group| group.enable(id))
     }
 
-    /// Stops everything if `id` leads, else this member.
+    /// Stops the whole group if `id` is the leader, else this member.
     pub(super) fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         if id == self.leader().id {
             self.enabled = false;
@@ -299,7 +303,7 @@ impl FanOut {
         groups.filter(|group| group.has(id)).try_for_each(|group| group.disable(id))
     }
 
-    /// Sets counts and times to zero: of everything if `id` leads, else of this member.
+    /// Sets counts and times to zero: of the whole group if `id` is the leader, else of this member.
     pub(super) fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         if id == self.leader().id {
             self.gone.clear();
@@ -319,25 +323,26 @@ impl FanOut {
     }
 }
 
-/// The group of the only place, if that counts all that there is: the sum is what it has counted.
+/// Returns the group if there is only one and it counts every attachment: the sum is then its own count.
 fn only_group<'a>(
     branches: &'a mut [Branch],
     gone: &BTreeMap<AttachmentId, Vec<GoneCpu>>,
     plans: &[Plan],
 ) -> Option<&'a mut Group> {
     match branches {
-        // A place has those of the attachments that it counts, in their order.
+        // A branch contains the attachments that count there, in the order of the plans.
         [only] if gone.is_empty() && only.group.size() == plans.len() => Some(&mut only.group),
         _ => None,
     }
 }
 
-/// Whether tasks may end while they are opened, without anything being wrong.
+/// Whether tasks may end while their events are opened without this being an error.
 fn is_fleeting(options: &Options) -> bool {
     options.follow || !options.process.is_empty()
 }
 
-/// The kind of core that does not count an event, if that is what an error says of one that other kinds may count.
+/// Returns the kind of core that does not count an event, if the error means that and other kinds may count
+/// it.
 fn lacks_event(plan: &Plan, error: &PerfError, location: &CpuAndTask, sysfs: &Sysfs) -> Option<String> {
     let unknown = matches!(error.errno(), Some(Errno::ENOENT | Errno::EOPNOTSUPP));
     let elsewhere = plan.options.every_cpu || location.cpu == -1;

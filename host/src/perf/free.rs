@@ -1,4 +1,4 @@
-//! How many counters of each PMU nobody uses now: found out by taking them for a moment.
+//! Number of counters of each PMU that are free now, determined by occupying them for a moment.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,25 +11,26 @@ use super::error::ErrorKind;
 use super::event::{Access, Event};
 use super::pmu::Pmu;
 
-/// No PMU has more counters; what takes more events than these counts without counters.
+/// No PMU has more counters; a PMU that accepts more events counts without counters.
 const MOST: u32 = 64;
 
-/// The free counters of a PMU.
+/// The free counters of one PMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreeCounters {
-    /// The PMU, as sysfs names it.
+    /// The PMU's name in sysfs.
     pub pmu: String,
-    /// The event that was counted to find out; others of the PMU may have fewer counters, or one of their own.
+    /// The event that was opened to find out. Other events of the PMU may have fewer counters, or a dedicated
+    /// one.
     pub event: String,
-    /// How many of these the PMU counts at once beside what is counted already.
+    /// Number of these events that the PMU counts at once in addition to those that others already count.
     pub counters: u32,
 }
 
 impl Catalog {
-    /// The free counters of the PMUs of the cores, of those of which the kernel says on which CPUs they count, and of
-    /// the CPU's breakpoints. PMUs whose events can be opened without end are left out: they need no counters.
+    /// Returns the free counters of the core PMUs, of PMUs whose CPUs the kernel lists, and of the CPU's
+    /// breakpoints. PMUs that accept any number of events are left out: they need no counters.
     ///
-    /// What others count without having pinned it may lose its counters for the moment that this takes.
+    /// Unpinned events of others may lose their counters for the duration of this call.
     pub fn free_counters(&self) -> Vec<FreeCounters> {
         let pmus = self.sysfs.pmu_names().into_iter().filter_map(|name| self.sysfs.pmu(&name));
         pmus.filter_map(|pmu| {
@@ -44,14 +45,14 @@ impl Catalog {
         .collect()
     }
 
-    /// An event of a PMU that any of its counters counts, and whom to count.
+    /// Returns an event that every counter of the PMU can count, and the options to open it with.
     fn probed(&self, pmu: &Pmu) -> Option<(Event, Options)> {
         let own = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
         if pmu.core {
             let config = [u64::from(bindings::PERF_COUNT_HW_INSTRUCTIONS), 0, 0];
             let mut event = self.of_cores("instructions", bindings::PERF_TYPE_HARDWARE, config);
             event.encodings.retain(|encoding| encoding.core().is_none_or(|core| core == pmu.name));
-            // A task is not on one kind of core as long as this takes.
+            // A task does not stay on one kind of core during this call.
             let of_kind = event.encodings.first()?.pmu.as_ref().map(|pmu| pmu.cpus.clone());
             return Some(match of_kind {
                 Some(cpus) => (event, Options { cpu: *cpus.first()?, ..Options::default() }),
@@ -70,12 +71,12 @@ impl Catalog {
         Some((event, Options { pid: -1, cpu, ..Options::default() }))
     }
 
-    /// How many of an event are counted at once. None if that may not be tried.
+    /// Returns how many instances of an event count at once; None if opening them is not permitted.
     fn fitting(&self, event: &Event, options: &Options) -> Option<u32> {
         let mut attachments = Attachments::with_sysfs(self.sysfs.clone());
         for taken in 0..MOST {
             match attachments.open(event, options, None, None) {
-                // One without a counter is in error state.
+                // A pinned event without a counter is in error state.
                 Ok(id) if attachments.read(id).is_ok() => {}
                 Err(error) if error.kind() == ErrorKind::NotPermitted => return None,
                 Ok(_) | Err(_) => return Some(taken),
@@ -96,7 +97,7 @@ mod tests {
             found.into_iter().find(|free| free.pmu == "breakpoint").map(|free| free.counters)
         };
         let free = breakpoints().expect("every CPU that tests run on has breakpoints");
-        // x86-64 has four, of which other tests use some for a moment; arm64 up to sixteen.
+        // x86-64 has four breakpoints, some of which other tests use briefly; arm64 has up to sixteen.
         assert!((0..=16).contains(&free), "{free}");
         assert!(Catalog::default().free_counters().iter().all(|free| free.pmu != "software"));
     }

@@ -1,16 +1,18 @@
-//! One group of kernel events: a leader and its members, started, stopped and read together. An event of its own is a
-//! group of one. What reads as one and consists of several groups is made in [`super::fan_out`].
+//! One group of kernel events: a leader and its members, started, stopped and read together. A single event
+//! is a group of one. [`super::fan_out`] combines several groups that read as one.
 //!
-//! What the kernel does, and this module makes good (seen on 6.18):
+//! Properties of the kernel that this module compensates for (seen on 6.18):
 //!
-//! - The RESET ioctl clears counts, not times, and not what ended children have counted; and it breaks the page of an
-//!   event that is read without the kernel. So counts AND times of every restart are remembered, from one read, and subtracted from later readings ([`Baseline`]).
-//! - A group read reports the leader's times, also through a member's descriptor. The times of a member that was
-//!   stopped or reset on its own are worked out from the leader's ([`Counter::stopped`]).
-//! - Enabling a member of a running group does not put it on a counter before the task's next context switch if its
-//!   PMU is another one than the leader's (`__perf_event_enable` reschedules the member's PMU only; `page_faults` in a
-//!   group led by `task_clock` is such a pair), and PERF_IOC_FLAG_GROUP enables the leader first. So members are
-//!   enabled while the leader is off, and the leader last: then all of them start at the same instant.
+//! - The RESET ioctl clears counts, but not times and not the counts of ended children. It also corrupts the
+//!   page of an event that is read from user space. So counts AND times of every restart are stored, from one
+//!   read, and subtracted from later readings ([`Baseline`]).
+//! - A group read reports the leader's times, also through a member's descriptor. The times of a member that
+//!   was stopped or reset on its own are computed from the leader's ([`Counter::stopped`]).
+//! - Enabling a member of a running group does not put it on a counter before the task's next context switch
+//!   if its PMU differs from the leader's (`__perf_event_enable` reschedules the member's PMU only;
+//!   `page_faults` in a group led by `task_clock` is an example), and PERF_IOC_FLAG_GROUP enables the leader
+//!   first. So members are enabled while the leader is off, and the leader last: then all of them start at
+//!   the same instant.
 
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,44 +31,46 @@ use super::scale::{Count, Times};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
 
-/// What the kernel had counted at the last restart.
+/// The kernel's count and times at the last restart.
 #[derive(Debug, Clone, Copy, Default)]
 struct Baseline {
     count: u64,
     times: Times,
 }
 
-/// One kernel event. Its drop stops it, unlinks the program and closes the event, in this order: the link holds a
-/// reference to the event, and children of an inheriting event run the program until the event is closed.
+/// One kernel event. Dropping it stops it, unlinks the program and closes the event, in this order: the link
+/// holds a reference to the event, and children of an inheriting event run the program until the event is
+/// closed.
 #[derive(Debug)]
 pub(super) struct Counter {
     pub(super) id: AttachmentId,
     pub(super) attempt: Attempt,
     kernel_id: u64,
     baseline: Baseline,
-    /// The leader's times when this member was stopped on its own.
+    /// The leader's times when this member was stopped on its own; None if it is not stopped.
     stopped: Option<Times>,
     link: Option<OwnedFd>,
-    /// What it is read with where the kernel is not needed for it.
+    /// The page for reading the event from user space; None if only the kernel can read it.
     pub(super) page: Option<Page>,
-    /// The PMU that counts it, if that counts on some CPUs only.
+    /// The PMU, if it counts only on some CPUs.
     pub(super) pmu: Option<String>,
-    /// Where the kernel writes down that it throttles the event.
+    /// The ring into which the kernel writes throttling records.
     pub(super) throttling: Option<Throttling>,
-    /// Where programs read it.
+    /// The entry through which programs read the event.
     event_array: Option<EventArrayEntry>,
     event: OwnedFd,
 }
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        // Closing ends the event whatever this answers; stopped first, it runs its program no more while it unlinks.
+        // Closing ends the event regardless of the result; stopping it first keeps its program from running
+        // while it unlinks.
         let _ = sys::disable(self.event.as_fd(), Scope::Event);
     }
 }
 
 impl Counter {
-    /// Takes over an event that was opened disabled.
+    /// Wraps an event that was opened disabled.
     pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
         let baseline = Baseline::default();
         Counter {
@@ -88,29 +92,29 @@ impl Counter {
         self.event.as_fd()
     }
 
-    /// Keeps the link of a program until this event ends.
+    /// Keeps the link of a program until this event is closed.
     pub(super) fn own_link(&mut self, link: OwnedFd) {
         self.link = Some(link);
     }
 
-    /// Keeps the event where programs read it until it ends.
+    /// Keeps the event readable by programs until it is closed.
     pub(super) fn show(&mut self, event_array: EventArrayEntry) {
         self.event_array = Some(event_array);
     }
 
-    /// What a snapshot tells of it.
+    /// Returns the event's entry in a snapshot.
     #[inline]
     fn entry(&self, count: Count) -> GroupEntry {
         GroupEntry { id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
     }
 
-    /// The kernel's id of the event.
+    /// The kernel's id of the event (PERF_EVENT_IOC_ID).
     #[inline]
     pub(super) fn kernel_id(&self) -> u64 {
         self.kernel_id
     }
 
-    /// The error for a call that failed while doing `action`.
+    /// Builds the error for a call that failed during `action`.
     fn error(&self, action: Action, call: Call, errno: Errno) -> PerfError {
         PerfError::kernel(Attempt { action, ..self.attempt.clone() }, call, errno)
     }
@@ -129,34 +133,37 @@ impl Counter {
         PerfError::Answer(Box::new(Attempt { action, ..self.attempt.clone() }))
     }
 
-    /// The leader's times as they concern this counter: they stand still while it is stopped on its own.
+    /// Returns the leader's times as they apply to this counter: they stand still while it is stopped on its
+    /// own.
     #[inline]
     fn effective(&self, leader: Times) -> Times {
         self.stopped.unwrap_or(leader)
     }
 
-    /// Count and times since the last restart, of the event that was the `place`th to join. None if the answer lacks it.
+    /// Returns count and times since the last restart. `index` is the event's position in the order of
+    /// joining. None if `counts` lacks the event.
     #[inline]
     fn measure(&self, counts: &GroupCounts<'_>, index: usize) -> Option<Count> {
         Some(self.since_restart(counts.count_at(index, self.kernel_id)?, counts.times))
     }
 
-    /// The same, or the error that says that the answer lacks it.
+    /// As [`Counter::measure`], but returns an error if `counts` lacks the event.
     #[inline]
     fn measure_or_error(&self, counts: &GroupCounts<'_>, index: usize) -> Result<Count, PerfError> {
         self.measure(counts, index).ok_or_else(|| self.answer_error(Action::Read))
     }
 
-    /// The same as `measure`, read without the kernel. None if it must be asked.
+    /// As [`Counter::measure`], read from user space. None if the kernel must be asked.
     fn measure_here(&self, leader: &Counter) -> Option<Count> {
         let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
         (count >= self.baseline.count).then(|| self.since_restart(count, times))
     }
 
-    /// Whether the kernel may set its count to zero while it runs. That writes the page anew with an offset to the
-    /// counter as it was last read, in its own width and without a sign, while the page's reader extends the sign: then
-    /// the two differ by 2 to the power of the width. (`_perf_event_reset`, `armpmu_event_update`,
-    /// `x86_perf_event_update`; seen on arm64, 6.12.) What was counted before is subtracted in any case.
+    /// Whether the kernel may set the count to zero while the event runs. A reset rewrites the page with an
+    /// offset relative to the counter as last read, zero-extended from its own width, while the page's reader
+    /// sign-extends it: the two differ by 2 to the power of the width (`_perf_event_reset`,
+    /// `armpmu_event_update`, `x86_perf_event_update`; seen on arm64, 6.12). The baseline subtracts the
+    /// earlier count in any case.
     fn may_be_cleared(&self) -> bool {
         self.page.is_none()
     }
@@ -167,14 +174,14 @@ impl Counter {
         Count { raw, times: self.effective(leader).since(self.baseline.times) }
     }
 
-    /// Makes this moment the start of count and times. None if the answer lacks this event.
+    /// Makes this moment the start of count and times. None if `counts` lacks this event.
     fn rebase(&mut self, counts: &GroupCounts<'_>) -> Option<()> {
         let count = counts.count(self.kernel_id)?;
         self.baseline = Baseline { count, times: self.effective(counts.times) };
         Some(())
     }
 
-    /// Ends a stop: the time that the leader ran meanwhile is none of this member's.
+    /// Ends a stop: the leader's time since the stop does not count for this member.
     fn resume(&mut self, leader: Times) {
         if let Some(stopped) = self.stopped.take() {
             self.baseline.times = self.baseline.times.plus(leader.since(stopped));
@@ -189,18 +196,17 @@ pub(super) struct Group {
     members: Vec<Counter>,
     leader: Counter,
     enabled: bool,
-    /// The kernel starts the group itself, at the exec of its task.
+    /// Whether the kernel will start the group itself, at the exec of its task.
     awaits_exec: bool,
     buffer: Buffer,
 }
 
 impl Group {
-    /// A group of one event, which does not count yet.
+    /// Returns a group of one event that does not count yet.
     pub(super) fn alone(leader: Counter, awaits_exec: bool) -> Group {
         Group { members: Vec::new(), leader, enabled: false, awaits_exec, buffer: Buffer::default() }
     }
 
-    /// Starts the leader.
     pub(super) fn start(&mut self) -> Result<(), PerfError> {
         if !self.awaits_exec {
             let action = self.leader.attempt.action.clone();
@@ -211,27 +217,27 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the kernel starts it at an exec that is yet to come.
+    /// Whether the kernel will start the group at a future exec.
     pub(super) fn awaits_exec(&self) -> bool {
         self.awaits_exec
     }
 
-    /// The task has reached its exec, or has gone.
+    /// Records that the task has reached its exec, or has ended.
     pub(super) fn note_exec(&mut self) {
         self.awaits_exec = false;
     }
 
-    /// Leader first, then members in the order in which they joined.
+    /// Returns the leader, then the members in the order in which they joined.
     pub(super) fn counters(&self) -> impl Iterator<Item = &Counter> {
         iter::once(&self.leader).chain(&self.members)
     }
 
-    /// Live events, the leader included.
+    /// Number of live events, the leader included.
     pub(super) fn size(&self) -> usize {
         1 + self.members.len()
     }
 
-    /// Lets programs read the event of this attachment, if it is here, by the number of a CPU.
+    /// Makes the event of this attachment readable by programs on `cpu`, if the group contains it.
     pub(super) fn show(
         &mut self,
         id: AttachmentId,
@@ -246,19 +252,20 @@ impl Group {
         Ok(())
     }
 
-    /// How often the kernel has throttled the event of this attachment.
+    /// Returns how often the kernel has throttled the event of this attachment.
     pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
         let counters =
             iter::once(&mut self.leader).chain(&mut self.members).filter(|counter| counter.id == id);
         counters.filter_map(|counter| counter.throttling.as_mut()).map(Throttling::times).sum()
     }
 
-    /// Whether the event of this attachment is here.
+    /// Whether the group contains an event of this attachment.
     pub(super) fn has(&self, id: AttachmentId) -> bool {
         self.counters().any(|counter| counter.id == id)
     }
 
-    /// Opens a member with the leader's descriptor. It does not count before [`Group::restart`]; the others count on.
+    /// Opens a member with the leader's descriptor. It counts only after [`Group::restart`]; the others keep
+    /// counting.
     pub(super) fn admit(
         &mut self,
         open: impl FnOnce(BorrowedFd<'_>) -> Result<Counter, PerfError>,
@@ -270,28 +277,28 @@ impl Group {
         opened
     }
 
-    /// After a failed join: what was running runs on.
+    /// Resumes the events that were running before a failed join.
     pub(super) fn go_on(&self) {
         if self.enabled {
-            // A hardware member may have moved a software group to another context before it was refused. What is
-            // running already takes no notice; a failure here could add nothing to the error at hand.
+            // A hardware member may have moved a software group to another context before it was refused.
+            // Events that run already are unaffected; a failure here adds nothing to the error at hand.
             let _ = self.switch_on(&Action::Enable);
         }
     }
 
-    /// Closes a member. The others go on.
+    /// Closes a member; the others keep counting.
     pub(super) fn remove_member(&mut self, id: AttachmentId) {
         self.members.retain(|member| member.id != id);
     }
 
-    /// Stops the whole group before it is restarted. Nothing is lost if this fails: a group that children have inherited
-    /// cannot be read any more after a member has joined (ECHILD).
+    /// Stops the whole group before it is restarted. Nothing is lost if this fails: a group that children
+    /// have inherited can no longer be read after a member has joined (ECHILD).
     pub(super) fn prepare_restart(&mut self, action: &Action) -> Result<(), PerfError> {
         self.switch_off(action)?;
         self.counts(action).map(drop)
     }
 
-    /// Sets the stopped group to zero and starts it. What was stopped on its own starts too.
+    /// Sets the stopped group to zero and starts it, including members that were stopped on their own.
     pub(super) fn restart(&mut self, action: &Action) -> Result<(), PerfError> {
         for member in &mut self.members {
             member.stopped = None;
@@ -307,7 +314,7 @@ impl Group {
             .map_err(|errno| self.leader.error(action.clone(), Call::Disable, errno))
     }
 
-    /// Enables what is not stopped on its own, the leader last.
+    /// Enables all events that are not stopped on their own, the leader last.
     fn switch_on(&self, action: &Action) -> Result<(), PerfError> {
         if self.awaits_exec {
             return Ok(());
@@ -320,7 +327,8 @@ impl Group {
         Ok(())
     }
 
-    /// Sets all counts to zero where that does no harm, and remembers what is left of counts and times.
+    /// Sets all counts to zero where that is harmless, and stores the remaining counts and times as the
+    /// baseline.
     fn rebase_all(&mut self, action: &Action) -> Result<(), PerfError> {
         if self.counters().all(Counter::may_be_cleared) {
             sys::reset(self.leader.event(), Scope::Group)
@@ -343,8 +351,8 @@ impl Group {
         self.buffer.read(leader.event(), live).map_err(|failure| leader.read_error(action.clone(), failure))
     }
 
-    /// Tells what concerns the event of `id`: from the pages that the kernel shares for it and its leader, else by reading
-    /// the group.
+    /// Reads the event of `id`: from the pages that the kernel shares for it and its leader, else with a read
+    /// of the group.
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Count, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
@@ -360,7 +368,7 @@ impl Group {
         own.measure_or_error(&counts, index)
     }
 
-    /// Reads the group and tells everything, in the order of [`Group::counters`].
+    /// Reads the group and calls `report` for each event, in the order of [`Group::counters`].
     pub(super) fn read_all(&mut self, mut report: impl FnMut(&Counter, Count)) -> Result<(), PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
@@ -372,8 +380,8 @@ impl Group {
         Ok(())
     }
 
-    /// Reads the group and puts an entry for each event into `entries`, in the order of [`Group::counters`]. The count of
-    /// the event at the place `own` in this order, which is one of them.
+    /// Reads the group and fills `entries` with one entry for each event, in the order of
+    /// [`Group::counters`]. Returns the count of the event at index `own`.
     pub(super) fn snapshot(&mut self, own: usize, entries: &mut Entries) -> Result<Count, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
@@ -384,13 +392,13 @@ impl Group {
         own_counter.measure_or_error(&counts, own)
     }
 
-    /// Whether the kernel took the group apart: its answer lacks events.
+    /// Whether the kernel took the group apart: a read of it lacks events.
     pub(super) fn is_apart(&mut self) -> bool {
         matches!(self.read_all(|_, _| ()), Err(PerfError::Answer(_)))
     }
 
-    /// What each event has counted, after the kernel took the group apart because its CPU went offline: every event is
-    /// read on its own. What cannot be read is left out.
+    /// Returns the count of each event after the kernel took the group apart because its CPU went offline.
+    /// Every event is read on its own; unreadable ones are left out.
     pub(super) fn read_apart(&mut self) -> Vec<(AttachmentId, Count)> {
         let Group { leader, members, buffer, .. } = self;
         let live = 1 + members.len();
@@ -404,7 +412,8 @@ impl Group {
             .collect()
     }
 
-    /// Starts the whole group if `id` leads it, with the members that were stopped on their own; else this member.
+    /// Starts the whole group if `id` leads it, including members that were stopped on their own; else this
+    /// member.
     pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         let whole = id == self.leader.id;
         let is_stopped =
@@ -423,7 +432,7 @@ impl Group {
         Ok(())
     }
 
-    /// Enables stopped members while the leader is off, where the times stand still.
+    /// Enables stopped members while the leader is off and its times stand still.
     fn resume(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         sys::disable(self.leader.event(), Scope::Event)
             .map_err(|errno| self.leader.error(Action::Enable, Call::Disable, errno))?;
@@ -460,8 +469,8 @@ impl Group {
         Ok(())
     }
 
-    /// Sets counts and times to zero: of the whole group if `id` leads it, else of this member. What counts goes on
-    /// counting.
+    /// Sets counts and times to zero: of the whole group if `id` leads it, else of this member. Running
+    /// events keep running.
     pub(super) fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         if id == self.leader.id {
             return self.rebase_all(&Action::Reset);
@@ -480,7 +489,7 @@ impl Group {
     }
 }
 
-/// Makes the entries of an answer: one for each counter, in their order.
+/// Fills `entries` from a read: one for each counter, in their order.
 fn fill(
     entries: &mut Entries,
     leader: &Counter,
@@ -497,8 +506,8 @@ fn fill(
     Ok(())
 }
 
-/// Makes the entries of an answer in which each event stands at the place at which it joined, as it does in most: in one
-/// pass that searches nothing. Whether it was such an answer; if not, the entries mean nothing.
+/// Fills `entries` from a read whose events are in the order in which they joined, the usual case, without
+/// searching. Returns whether the order was right; if not, the entries are meaningless.
 fn fill_in_place(
     entries: &mut Entries,
     leader: &Counter,

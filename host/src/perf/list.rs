@@ -1,4 +1,4 @@
-//! Every event that this machine names, for a person who looks for one.
+//! Lists every event that this machine names.
 
 use std::fmt;
 
@@ -14,22 +14,22 @@ use crate::near::{near, normal};
 use crate::pattern::Pattern;
 use crate::tracefs;
 
-/// Which kind of event.
+/// The family of a listed event, in the order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Counted by the CPU, by the kernel's general names.
+    /// Counted by the CPU; a general name of the kernel.
     Hardware,
-    /// Counted by the kernel.
+    /// Counted by the kernel itself.
     Software,
-    /// What the CPU's caches do.
+    /// An operation of the CPU's caches.
     Cache,
     /// Named by a PMU in sysfs.
     Pmu,
-    /// Named by a vendor's table.
+    /// Named by a vendor table.
     Table,
-    /// A static tracepoint.
+    /// A static tracepoint of the kernel.
     Tracepoint,
-    /// A form with a place in it: a breakpoint, a probe, a raw code.
+    /// A form with a parameter: a breakpoint, a probe, a raw code.
     Form,
 }
 
@@ -54,15 +54,17 @@ pub struct ListedEvent {
     pub name: String,
     /// As `perf list` writes it: `cache-misses`, `sched:sched_switch`, `msr/tsc/`.
     pub perf: String,
-    /// Which kind.
+    /// The event's family, by which the list is ordered first.
     pub family: Family,
-    /// The PMU that counts it, as sysfs names it, if one is named; of several kinds of core all, with commas between.
+    /// The PMU that counts the event, as named in sysfs; several kinds of core are separated by commas. None
+    /// if no PMU is named.
     pub pmu: Option<String>,
-    /// What it counts, if anything says so: a vendor's table, or the unit that a PMU gives its counts. Empty: nothing does.
+    /// Description from a vendor table, or the unit that a PMU assigns to its counts. Empty if there is
+    /// neither.
     pub description: String,
 }
 
-/// Forms that stand for more events than can be listed.
+/// Forms for events that are too many to list.
 const FORMS: [(&str, &str, &str); 5] = [
     ("raw_event(4, 0x3c)", "r3c", "a code of the CPU's manual, by the number of its PMU"),
     ("breakpoint(0x7f00, 4, \"w\")", "mem:0x7f00/4:w", "accesses to an address"),
@@ -72,12 +74,13 @@ const FORMS: [(&str, &str, &str); 5] = [
 ];
 
 impl Catalog {
-    /// The events of which one of the two spellings matches the wildcard (`*`: any text, `?`: any character; case, `-`
-    /// and `_` make no difference), in the order of families and names. An empty one matches all.
+    /// Returns the events of which one of the two spellings matches the wildcard (`*`: any text, `?`: any
+    /// character; case is ignored, and `-` equals `_`), in the order of families and names. An empty wildcard
+    /// matches all.
     ///
-    /// Tracepoints are left out where tracefs can be neither read nor mounted.
+    /// Tracepoints are left out if tracefs can be neither read nor mounted.
     pub fn list(&self, wildcard: &str) -> Vec<ListedEvent> {
-        // A further name of an event (`cycles`) means that event.
+        // An alias of an event (`cycles`) selects that event.
         let meant = names::find(wildcard);
         let meant = meant.and_then(|numbers| names::defined().find(|(t, c, ..)| (*t, *c) == numbers));
         let wildcard = meant.as_ref().map_or(wildcard, |(.., perf)| perf);
@@ -113,8 +116,8 @@ impl Catalog {
         listed
     }
 
-    /// Names that a person may have meant by a wildcard that matches none, at most three: those that are near to it,
-    /// else those that have it in them.
+    /// Suggests at most three names for a wildcard that matches nothing: similar names, else names that
+    /// contain it.
     pub fn near(&self, wildcard: &str) -> Vec<String> {
         let stem = wildcard.replace(['*', '?'], "");
         let all = self.list("");
@@ -144,7 +147,8 @@ impl Catalog {
             .collect()
     }
 
-    /// The general events of each kind of core, where there are several: what a PMU does not name itself.
+    /// Returns the general events of each kind of core if there are several, without names that the PMU
+    /// defines itself.
     fn of_each_core(&self) -> Vec<ListedEvent> {
         let pmus = self.core_pmus().collect::<Vec<_>>();
         let of_pmu = pmus.iter().flat_map(|pmu| names::defined().map(move |event| (pmu, event)));
@@ -175,9 +179,9 @@ impl Catalog {
         .collect()
     }
 
-    /// Why an event of the list cannot be counted here and now; None if it can, if only in user code of the own tasks
-    /// (`exclude_kernel`). A tracepoint counts wherever it is
-    /// listed and its number can be read; a probe wherever the kernel has its PMU.
+    /// Returns the reason why a listed event cannot be counted here and now. None if it can be counted, if
+    /// only in user code of the own tasks (`exclude_kernel`). A listed tracepoint can be counted if its
+    /// number can be read; a probe if the kernel has its PMU.
     pub fn why_not(&self, listed: &ListedEvent) -> Option<PerfError> {
         let event = match listed.family {
             Family::Form if listed.name.starts_with("kprobe") => return self.pmu("kprobe").err(),
@@ -190,7 +194,7 @@ impl Catalog {
         };
         let of_task = Options { pid: 0, cpu: -1, ..Options::default() };
         let refused = self.try_open(&event, &of_task)?;
-        // Who may not count the kernel may yet count his own code.
+        // A user who may not count the kernel may still count user code.
         let user = Options { exclude_kernel: true, ..of_task };
         if refused.kind() == ErrorKind::NotPermitted && self.try_open(&event, &user).is_none() {
             return None;
@@ -206,7 +210,7 @@ impl Catalog {
 }
 
 impl ListedEvent {
-    /// The name without the call around it.
+    /// Returns the name without the surrounding call.
     fn inner(&self) -> &str {
         self.name.split('"').nth(1).unwrap_or(&self.name)
     }

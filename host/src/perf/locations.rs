@@ -1,4 +1,4 @@
-//! Whom and where: from the options to the tasks and CPUs on which kernel events are opened.
+//! Resolves options to the tasks and CPUs on which kernel events are opened.
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,12 +15,12 @@ use super::event::Event;
 use super::pmu::Sysfs;
 use crate::procfs;
 
-/// What all events of a group have in common.
+/// The properties that all events of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// As it was given.
+    /// The pid as it was given.
     pid: i32,
-    /// `pid`, or the id of the thread that 0 stood for.
+    /// The thread id that `pid` refers to: itself, or the calling thread for 0.
     task: i32,
     cpu: i32,
     every_cpu: bool,
@@ -47,7 +47,8 @@ impl Target {
         }
     }
 
-    /// Refuses what the kernel would refuse with a bare EINVAL, and what would read as one and is not.
+    /// Rejects members that the kernel would refuse with a bare EINVAL, and targets that look alike but
+    /// differ.
     pub(super) fn check_member(&self, member: &Target) -> Result<(), Refusal> {
         if self.task != member.task {
             Err(Refusal::OtherPid { leader: self.pid, member: member.pid })
@@ -71,29 +72,29 @@ impl Target {
     }
 }
 
-/// Where one kernel event is opened.
+/// The location of one kernel event: a CPU and a task.
 #[derive(Debug, Clone)]
 pub(super) struct CpuAndTask {
-    /// The task; -1 every task, or those of the cgroup.
+    /// The task; -1 is every task, or every task of the cgroup.
     pub(super) task: i32,
-    /// The CPU; -1 any.
+    /// The CPU; -1 is any CPU.
     pub(super) cpu: i32,
-    /// Of a task on any CPU: the PMU of the kind of core on which it is counted, if there are several.
+    /// For a task on any CPU: the PMU of the kind of core that counts it, if there are several kinds.
     pub(super) core: Option<String>,
-    /// Of an event that probes several places: which of them.
+    /// Index into the instructions that the event probes; 0 for other events.
     pub(super) point: usize,
-    /// The folder of the control group.
+    /// The directory of the control group.
     pub(super) cgroup: Option<Arc<OwnedFd>>,
 }
 
 impl CpuAndTask {
-    /// The `pid` of `perf_event_open(2)`, which is a descriptor for a control group.
+    /// Returns the `pid` argument of `perf_event_open(2)`, which is a descriptor for a control group.
     pub(super) fn pid(&self) -> i32 {
         self.cgroup.as_ref().map_or(self.task, |folder| folder.as_raw_fd())
     }
 }
 
-/// What the places depend on beside the options.
+/// The state besides the options that locations depend on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surroundings {
     pub(super) sysfs: Sysfs,
@@ -101,7 +102,7 @@ pub(super) struct Surroundings {
     pub(super) command: Option<i32>,
 }
 
-/// The checks that need no kernel, in the order that the language promises.
+/// Checks options without asking the kernel, in the order that the language guarantees.
 pub(super) fn check(event: &Event, options: &Options) -> Result<(), Refusal> {
     let Options { pid, cpu, every_cpu, .. } = *options;
     if pid < -1 {
@@ -144,7 +145,7 @@ pub(super) fn check(event: &Event, options: &Options) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Every place that the options name now: tasks times CPUs, at least one.
+/// Returns every location that the options select now: tasks times CPUs, at least one.
 pub(super) fn locations(
     event: &Event,
     options: &Options,
@@ -188,13 +189,14 @@ pub(super) fn locations(
     Ok(locations)
 }
 
-/// The CPUs of the places: with `cpu: all` those that are online and that the event's PMU counts on, else the one.
+/// Returns the CPUs of the locations: with `cpu: all`, the online CPUs on which the event's PMU counts; else
+/// the given CPU.
 pub(super) fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Vec<i32>, Refusal> {
     let online = sysfs.online_cpus();
     let of_pmus = event.cpus(sysfs);
     if !options.every_cpu {
         return match of_pmus {
-            // What the kernel says of a CPU that is not online is better.
+            // For a CPU that is not online, the kernel's error is clearer.
             Some(cpus) if event.cores().next().is_some() && online.contains(&options.cpu) => {
                 if cpus.contains(&options.cpu) {
                     Ok(vec![options.cpu])
@@ -210,7 +212,7 @@ pub(super) fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Ve
     if both.is_empty() { Err(Refusal::OtherPmuCpu { cpus: of_pmus }) } else { Ok(both) }
 }
 
-/// All threads of the process that a task belongs to.
+/// Returns all threads of the process that a task belongs to.
 pub(super) fn threads(task: i32) -> Result<Vec<i32>, Refusal> {
     let folder = match task {
         0 => "/proc/self/task".to_owned(),
@@ -221,8 +223,8 @@ pub(super) fn threads(task: i32) -> Result<Vec<i32>, Refusal> {
     if threads.is_empty() { Err(Refusal::NoTask(task)) } else { Ok(threads) }
 }
 
-/// The processes whose executable is at this path, or whose command has this name (its first 15 bytes, or the last part
-/// of the executable's path).
+/// Returns the processes whose executable has this path, or whose command has this name (its first 15 bytes,
+/// or the last component of the executable's path).
 fn processes(wanted: &str) -> Result<Vec<i32>, Refusal> {
     let is_path = wanted.contains('/');
     let path = fs::canonicalize(wanted).unwrap_or_else(|_| PathBuf::from(wanted));
@@ -243,15 +245,16 @@ fn processes(wanted: &str) -> Result<Vec<i32>, Refusal> {
     if found.is_empty() { Err(Refusal::NoProcess(wanted.to_owned())) } else { Ok(found) }
 }
 
-/// The entries of a folder whose names are numbers.
+/// Returns the entries of a directory whose names are numbers.
 fn numbers(folder: &Path) -> Vec<i32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The folder of a control group, by its path below the mount.
+/// Opens the directory of a control group, given by its path below the mount.
 ///
-/// Source: cgroups(7). perf events know groups of the hierarchy that has the controller `perf_event`, or of version 2.
+/// Source: cgroups(7). perf events know groups of the hierarchy that has the controller `perf_event`, or of
+/// version 2.
 fn cgroup(path: &str) -> Result<OwnedFd, Refusal> {
     let mount = cgroup_mount();
     let missing = || Refusal::NoCgroup { path: path.to_owned(), mount: mount.clone() };
@@ -260,7 +263,7 @@ fn cgroup(path: &str) -> Result<OwnedFd, Refusal> {
         return Err(missing());
     }
     let folder = mount.as_ref().ok_or_else(missing)?.join(below);
-    // What is no folder is not opened.
+    // O_DIRECTORY: other files are not opened.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
     opened.map(OwnedFd::from).map_err(|_| missing())
 }

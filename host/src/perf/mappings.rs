@@ -1,8 +1,8 @@
-//! What processes have mapped while somebody looked: for addresses of those that have ended since.
+//! Records the files that processes map, to resolve addresses of processes that have ended since.
 //!
-//! All processes of the machine are heard, since nobody knows yet which of them a plugin counts; so any user has a say in how
-//! much is heard. A path is kept once, a child shares the list of its parent until one of them maps more, and all lists
-//! together have a limit, at which the longest are forgotten first.
+//! All processes of the machine are recorded, since it is not yet known which of them a plugin counts. So
+//! every user influences the amount of data. A path is stored once, a child shares its parent's list until
+//! one of them maps more, and all lists together have a limit, at which the longest are dropped first.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -25,87 +25,88 @@ use super::records::{self, Buffer, Identity, Mapping, Record};
 use super::sys::{self, Observed};
 use crate::{maps, procfs};
 
-/// Pages of records for each CPU: room for some thousand mappings between two looks.
+/// Pages of records for each CPU: room for some thousand mappings between two reads.
 const PAGES: usize = 64;
 
-/// The time between two looks.
+/// Interval between two reads of the rings.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// How long the end waits for the last look: longer than it takes to read what runs already.
+/// Limit of the wait for the last read at the end; longer than `BEGIN`.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// How long it may take to read what runs already.
+/// Time limit for reading the mappings of processes that run already.
 const BEGIN: Duration = Duration::from_secs(3);
 
-/// Most mappings of code of one process; browsers have a thousand.
+/// Largest number of code mappings of one process; browsers have a thousand.
 const MAX_MAPPINGS: usize = 16 << 10;
 
-/// Bytes of `/proc/PID/maps` that are read of a process that runs already: ten thousand mappings of usual paths.
+/// Bytes of `/proc/PID/maps` that are read of a process that runs already: ten thousand mappings with usual
+/// paths.
 const MAX_MAPS_BYTES: u64 = 1 << 20;
 
-/// Most processes, those that have ended among them.
+/// Largest number of processes, including ended ones.
 const MAX_PROCESSES: usize = 256 << 10;
 
-/// Most bytes of lists and paths.
+/// Largest size of lists and paths, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Bytes of a mapping in a list.
+/// Size of a mapping in a list, in bytes.
 const MAPPING_BYTES: usize = size_of::<Mapping>();
 
-/// What processes had mapped, the latest last.
+/// The mappings of processes, the latest last.
 #[derive(Debug, Default)]
 pub struct Mappings {
     by_process: HashMap<i32, Mapped>,
     paths: HashSet<Arc<Path>>,
-    /// At most what lists and paths take.
+    /// Upper bound of the size of lists and paths, in bytes.
     bytes: usize,
-    /// How many processes were seen: the order in which they came.
+    /// Number of processes seen so far; the source of `Mapped::order`.
     seen: u64,
     lost: u64,
     forgotten: u64,
 }
 
-/// What one process had mapped.
+/// The mappings of one process.
 #[derive(Debug, Default)]
 struct Mapped {
-    /// Shared with its children, until one of them maps more.
+    /// Shared with its children until one of them maps more.
     list: Arc<Vec<Mapping>>,
     ended: bool,
-    /// Its place among all that were seen.
+    /// Position in the order in which processes were first seen.
     order: u64,
-    /// A time since the machine was started at which it had not begun yet, or had just begun.
+    /// A time since boot at which the process had not started yet, or had just started.
     began: Option<Duration>,
 }
 
 impl Mappings {
-    /// The file that a process had at an address, last of all.
+    /// Returns the latest mapping of a process at an address.
     pub fn find(&self, pid: i32, address: u64) -> Option<&Mapping> {
         let mappings = &self.by_process.get(&pid)?.list;
         mappings.iter().rev().find(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 
-    /// How many records of mappings had no room, in the kernel or here.
+    /// Number of mapping records that were lost for lack of room, in the kernel or here.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Of how many processes the mappings were forgotten, because all together were too many.
+    /// Number of processes whose mappings were dropped because of the size limits.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Whether a process has ended, so that one of its number is another one.
+    /// Whether the process has ended, so that a process with this number is another one.
     pub fn has_ended(&self, pid: i32) -> bool {
         self.by_process.get(&pid).is_some_and(|mapped| mapped.ended)
     }
 
-    /// A time since the machine was started at which a process of this number had not begun yet, or had just begun: what
-    /// was written before is of another one. None if nobody looked.
+    /// Returns a time since boot at which the process had not started yet, or had just started: older files
+    /// belong to another process. None if its start was not recorded.
     pub fn began(&self, pid: i32) -> Option<Duration> {
         self.by_process.get(&pid)?.began
     }
 
-    /// Takes in a record that was not there yet at this time since the machine was started.
+    /// Applies a record; the process of the record did not exist yet at `since`, a time since boot.
     fn add(&mut self, record: Record, since: Duration) {
         match record {
             Record::Mapped { pid, mapping } => self.map(pid, mapping),
@@ -113,8 +114,8 @@ impl Mappings {
                 let inherited = self.by_process.get(&parent).map(|parent| Arc::clone(&parent.list));
                 let inherited = inherited.unwrap_or_default();
                 let own = std::mem::take(&mut self.process(pid).list);
-                // What the child has mapped itself is later, even if its CPU was looked at first. A process that had its
-                // number before has no part in it.
+                // The child's own mappings are later, even if its CPU's ring was read first. Mappings of an
+                // earlier process with the same number are discarded.
                 let ended = std::mem::take(&mut self.process(pid).ended);
                 self.process(pid).began = Some(since);
                 self.process(pid).list = match ended || own.is_empty() {
@@ -164,8 +165,8 @@ impl Mappings {
         })
     }
 
-    /// Forgets what is too much: of processes those that ended first, of lists the longest. Half is free then, so that it is
-    /// rarely done.
+    /// Enforces the size limits: drops the processes that ended first, and the longest lists. Drops down to
+    /// half the limit, so that this is rare.
     fn forget(&mut self) {
         if self.by_process.len() > MAX_PROCESSES {
             let mut order: Vec<(bool, u64, i32)> =
@@ -188,7 +189,7 @@ impl Mappings {
                 if self.bytes <= MAX_BYTES / 2 {
                     break;
                 }
-                // A list goes with the last process that has it.
+                // A list is freed with the last process that shares it.
                 let gone =
                     self.by_process.remove(&pid).is_some_and(|one| Arc::into_inner(one.list).is_some());
                 let freed = if gone { capacity * MAPPING_BYTES } else { 0 };
@@ -200,7 +201,7 @@ impl Mappings {
         self.bytes = self.measured();
     }
 
-    /// What lists and paths take.
+    /// Computes the size of lists and paths, in bytes.
     fn measured(&self) -> usize {
         let mut lists = HashSet::new();
         let unique = self.by_process.values().filter(|one| lists.insert(Arc::as_ptr(&one.list)));
@@ -208,15 +209,16 @@ impl Mappings {
         lists + self.paths.iter().map(|path| path.as_os_str().len() + MAPPING_BYTES).sum::<usize>()
     }
 
-    /// What a process has mapped that runs already, before all that it maps later. One that ends meanwhile is left out.
+    /// Adds the mappings of a process that runs already, before its recorded ones. A process that ends
+    /// meanwhile is left out.
     fn add_running(&mut self, pid: i32) {
         let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else { return };
         let mut text = Vec::new();
-        // A process that has more of them has what comes first.
+        // If the text exceeds the limit, only its first part is used.
         if maps.take(MAX_MAPS_BYTES).read_to_end(&mut text).is_err() {
             return;
         }
-        // One that began while this thread did has its record.
+        // A process that started while this thread runs has a fork record.
         if self.process(pid).began.is_none() {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             self.process(pid).began = started(&stat);
@@ -234,8 +236,8 @@ impl Mappings {
     }
 }
 
-/// The start of a process since the machine was started: the 22nd word of `/proc/PID/stat`. The second is its name in
-/// parentheses, which may have any letters.
+/// Returns the start time of a process since boot: the 22nd word of `/proc/PID/stat`. The second word is its
+/// name in parentheses, which may contain any characters.
 pub(crate) fn started(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let ticks: u64 = after_name.split_whitespace().nth(19)?.parse().ok()?;
@@ -247,7 +249,7 @@ pub(crate) fn started(stat: &str) -> Option<Duration> {
     )
 }
 
-/// A line of `/proc/PID/maps` that maps code of a file, or of the kernel itself.
+/// Parses a line of `/proc/PID/maps` that maps code of a file or of the kernel itself.
 fn running(line: &[u8]) -> Option<Mapping> {
     let line = maps::entry(line)?;
     let is_known = line.is_code && (line.name.starts_with(b"/") || line.name == records::VDSO);
@@ -260,7 +262,7 @@ fn running(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// Writes down what processes map, on a thread of its own, until it is asked what that was.
+/// Records the mappings of all processes, on a thread of its own, until [`MappingRecorder::finish`].
 #[derive(Debug)]
 pub struct MappingRecorder {
     stop: Sender<()>,
@@ -268,12 +270,12 @@ pub struct MappingRecorder {
 }
 
 impl MappingRecorder {
-    /// Begins: with what runs now, and whatever is mapped from now on.
+    /// Starts recording: existing mappings, and everything that is mapped from now on.
     ///
     /// # Errors
-    /// The kernel's: EACCES without CAP_PERFMON.
+    /// The kernel's errno: EACCES without CAP_PERFMON.
     pub fn start() -> Result<MappingRecorder, Errno> {
-        // Before the CPUs are listed: what changes from now on is seen by the first look.
+        // Read before the CPUs are listed, so that the first check sees every later change.
         let surroundings = Surroundings::default();
         let mut online = Online::of(&surroundings);
         let cpus = surroundings.sysfs.online_cpus();
@@ -290,11 +292,11 @@ impl MappingRecorder {
                     && online.has_changed()
                     && follow(&mut rings, &online.cpus(), &surroundings.sysfs)
                 {
-                    // What was mapped there before somebody listened.
+                    // Mappings on the new CPUs that were created before their rings were opened.
                     begin(&mut mappings, &mut rings);
                 }
                 if ended {
-                    // Whoever started this may have stopped waiting.
+                    // The owner may have stopped waiting.
                     let _ = to.send(mappings);
                     return;
                 }
@@ -305,16 +307,16 @@ impl MappingRecorder {
         Ok(MappingRecorder { stop, written })
     }
 
-    /// Ends, and gives what was written down. None if the thread does not answer: a process can keep whoever reads its
-    /// mappings waiting, by memory of a file system that does not answer.
+    /// Stops recording and returns the mappings. None if the thread does not answer: a process can block the
+    /// reader of its mappings with memory of a file system that does not answer.
     pub fn finish(self) -> Option<Mappings> {
-        // The thread waits for this.
         let _ = self.stop.send(());
         self.written.recv_timeout(FINISH).ok()
     }
 }
 
-/// Reads what runs already. Meanwhile the rings are emptied; whoever has what makes this slow has no names.
+/// Reads the mappings of processes that run already, and empties the rings meanwhile. Stops after [`BEGIN`];
+/// the remaining processes have no names.
 fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
     if !procfs::is_own() {
         return;
@@ -334,13 +336,13 @@ fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
     }
 }
 
-/// Closes the rings of CPUs that have gone and opens those of CPUs that have come. Whether any came: a CPU that went and
-/// came back is another one.
+/// Closes the rings of CPUs that went offline and opens those of CPUs that came online. Returns whether any
+/// were opened. A CPU that was offline in between gets a new ring.
 fn follow(rings: &mut Vec<Ring>, online: &[i32], sysfs: &Sysfs) -> bool {
     rings.retain(|ring| online.contains(&ring.cpu) && ring.incarnation == sysfs.incarnation(ring.cpu));
     let before = rings.len();
     let is_new = |cpu: &&i32| !rings.iter().any(|ring| ring.cpu == **cpu);
-    // One that goes again meanwhile, or takes no events yet, is met at the next change.
+    // A CPU that accepts no events yet, or goes offline again, is handled at the next change.
     let new: Vec<Ring> = online.iter().filter(is_new).filter_map(|cpu| Ring::open(*cpu).ok()).collect();
     rings.extend(new);
     rings.len() > before
@@ -359,12 +361,12 @@ fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
 }
 
-/// The records of one CPU.
+/// The ring of records of one CPU.
 struct Ring {
     cpu: i32,
     incarnation: Option<u64>,
     buffer: Buffer,
-    /// When they were taken last, since the machine was started.
+    /// Time of the last read, since boot.
     taken: Duration,
     _event: OwnedFd,
 }
@@ -373,7 +375,7 @@ impl Ring {
     fn open(cpu: i32) -> Result<Ring, Errno> {
         let incarnation = Sysfs::default().incarnation(cpu);
         let observed = Observed { pid: -1, cpu, is_cgroup: false };
-        // Build ids: since Linux 5.12.
+        // Build ids are supported since Linux 5.12.
         let event = sys::open(&attr(true), None, observed, None).or_else(|errno| match errno {
             Errno::EINVAL => sys::open(&attr(false), None, observed, None),
             errno => Err(errno),
@@ -384,7 +386,7 @@ impl Ring {
     }
 }
 
-/// An event that counts nothing and tells what processes do.
+/// Returns the attributes of an event that counts nothing and records what processes map.
 fn attr(build_ids: bool) -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
@@ -414,7 +416,7 @@ mod tests {
     fn a_child_has_what_its_parent_had_and_what_it_maps_itself() {
         let mut mappings = Mappings::default();
         mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/parent") }, Duration::ZERO);
-        // The child's CPU was looked at first.
+        // The child's CPU was read first.
         mappings.add(Record::Mapped { pid: 2, mapping: mapping(0x1800, "/child") }, Duration::ZERO);
         mappings.add(Record::Forked { pid: 2, parent: 1 }, Duration::ZERO);
         mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/later") }, Duration::ZERO);
@@ -445,7 +447,7 @@ mod tests {
         assert_eq!(vdso.path.to_str(), Some("[vdso]"));
     }
 
-    /// 20,000 mappings of a path of 4,000 bytes, and as many children as a user may start in some seconds.
+    /// 20,000 mappings of a path of 4,000 bytes, and as many children as a user can start in some seconds.
     #[test]
     fn children_share_what_their_parent_had() {
         let mut mappings = Mappings::default();
@@ -490,7 +492,7 @@ mod tests {
         assert_eq!(path(&mappings, 1, 0x1100), Some("/honest"));
     }
 
-    /// A number that another process has now.
+    /// A process number that is used again.
     #[test]
     fn a_process_inherits_nothing_from_one_that_had_its_number() {
         let mut mappings = Mappings::default();

@@ -1,17 +1,17 @@
-//! perf events: what can be counted, opening it, grouping it, reading it.
+//! perf events: looking them up, opening, grouping and reading them.
 //!
-//! In: an [`Event`], [`Options`], perhaps a leader and a program to link. Out: an [`AttachmentId`], and for each read
-//! a [`Reading`] or a [`Snapshot`] whose numbers belong to one kernel read.
+//! In: an [`Event`], [`Options`], optionally a leader and a program to link. Out: an [`AttachmentId`], and
+//! for each read a [`Reading`] or a [`Snapshot`] whose numbers belong to one kernel read.
 //!
 //! ```text
 //! name or numbers -> catalog (pmu, cores, table, terms, symbols) -> Event -+
-//!                     Options -> places -> tasks, CPUs, kinds of core -> fan (one group at each place) -> attr, sys
-//!                                                                        |
-//!                                        Reading <- sums <- scale <- read <-+
+//! Options -> locations (tasks, CPUs, kinds of core) -----------------------+-> fan_out (groups) -> attr, sys
+//!                                                                              |
+//!                                           Reading <- sums <- scale <- read <-+
 //! ```
 //!
-//! This tree alone owns event descriptors and decides when events are enabled. Not here: BPF (a program is linked by
-//! a closure of the caller), Wasm, policy, and the words of an error ([`crate::explain`]).
+//! Only this module owns event descriptors and decides when events are enabled. It excludes BPF (a closure of
+//! the caller links a program), Wasm, policy, and error texts ([`crate::explain`]).
 //!
 //! Source: perf_event_open(2); `kernel/events/core.c`, v6.18.
 

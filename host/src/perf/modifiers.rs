@@ -1,11 +1,11 @@
-//! The letters behind an event in `perf list`'s spelling: `cache-misses:u`, `cpu/event=0x3c/pp`.
+//! Modifiers after an event in `perf list`'s spelling: `cache-misses:u`, `cpu/event=0x3c/pp`.
 //!
 //! Source: perf-list(1), "EVENT MODIFIERS".
 
 use super::attr::Options;
 use super::event::InvalidEvent;
 
-/// What the letters ask for, on top of what the options ask for.
+/// The effect of modifiers, applied on top of the options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Modifiers {
     exclude_user: bool,
@@ -21,11 +21,11 @@ pub(super) struct Modifiers {
 }
 
 impl Modifiers {
-    /// Reads the letters.
+    /// Parses modifier letters.
     ///
-    /// `u`, `k`, `h` leave out what they do not name of user code, kernel and hypervisor; `G`, `H` likewise of virtual
-    /// machines and the host; `I` is `exclude_idle`, each `p` one step of `precise`, `D` `pinned`, `e` `exclusive`, `W`
-    /// `weak`.
+    /// `u`, `k`, `h` select user code, kernel and hypervisor, and exclude those of the three that are not
+    /// named; `G`, `H` likewise select virtual machines and the host. `I` is `exclude_idle`, each `p` one
+    /// step of `precise`, `D` `pinned`, `e` `exclusive`, `W` `weak`.
     pub(super) fn parse(letters: &str) -> Result<Modifiers, InvalidEvent> {
         let has = |letter| letters.contains(letter);
         let unknown = letters.chars().find(|letter| !"ukhGHIpDeW".contains(*letter));
@@ -52,7 +52,7 @@ impl Modifiers {
         })
     }
 
-    /// The options with what the letters ask for.
+    /// Returns the options with the modifiers applied.
     pub(super) fn apply(self, options: &Options) -> Options {
         let mut options = options.clone();
         options.exclude_user |= self.exclude_user;

@@ -1,6 +1,6 @@
 //! The events that the kernel's header names, in the language's spelling and in that of `perf list`.
 //!
-//! Names are compared without case, with `-` and `_` the same.
+//! Comparison ignores case, and `-` equals `_`.
 //!
 //! Source: `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` of `include/uapi/linux/perf_event.h`, v6.18;
 //! `tools/perf/util/evsel.c` for the spellings of `perf list`.
@@ -12,7 +12,7 @@ use perf_event_open_sys::bindings::{
 
 use crate::near::normal;
 
-/// One row: type, config, the language's name, further names of `perf list`.
+/// One row: type, config, the language's name, and the names of `perf list`.
 struct NamedEvent {
     type_: u32,
     config: u64,
@@ -58,12 +58,12 @@ const CACHES: [&str; PERF_COUNT_HW_CACHE_MAX as usize] =
 const CACHE_OPS: [&str; PERF_COUNT_HW_CACHE_OP_MAX as usize] = ["load", "store", "prefetch"];
 const CACHE_RESULTS: [&str; PERF_COUNT_HW_CACHE_RESULT_MAX as usize] = ["access", "miss"];
 
-/// The words of the language's `hw_cache`, in the same order.
+/// The language's names of the caches (`hw_cache`), in the same order.
 const LANGUAGE_CACHES: [&str; CACHES.len()] = ["l1d", "l1i", "ll", "dtlb", "itlb", "bpu", "node"];
 const LANGUAGE_OPS: [&str; CACHE_OPS.len()] = ["read", "write", "prefetch"];
 const LANGUAGE_RESULTS: [&str; CACHE_RESULTS.len()] = ["access", "miss"];
 
-/// The type and config of the event of this name.
+/// Returns the type and config of the event with this name.
 pub(super) fn find(name: &str) -> Option<(u32, u64)> {
     let wanted = normal(name);
     let generic =
@@ -76,7 +76,8 @@ pub(super) fn find(name: &str) -> Option<(u32, u64)> {
     }
 }
 
-/// The name of the event with these numbers: the language's for generic events, that of `perf list` for cache events.
+/// Returns the name of the event with these numbers: the language's for generic events, that of `perf list`
+/// for cache events.
 pub(super) fn name_of(type_: u32, config: u64) -> Option<String> {
     if type_ == PERF_TYPE_HW_CACHE {
         return cache_events().find(|(cache, _)| *cache == config).map(|(_, name)| name);
@@ -87,14 +88,16 @@ pub(super) fn name_of(type_: u32, config: u64) -> Option<String> {
         .map(|event| event.name.to_owned())
 }
 
-/// Every name of an event that the kernel's header defines: the language's, then those of `perf list`.
+/// Returns every name of an event that the kernel's header defines: the language's, then those of `perf
+/// list`.
 pub(super) fn all() -> impl Iterator<Item = String> {
     let generic =
         EVENTS.iter().flat_map(|event| std::iter::once(event.name).chain(event.aliases.iter().copied()));
     generic.map(str::to_owned).chain(cache_events().map(|(_, name)| name))
 }
 
-/// Every event that the kernel's header defines: type, config, the language's name, that of `perf list`.
+/// Returns every event that the kernel's header defines: type, config, the language's name, that of `perf
+/// list`.
 pub(super) fn defined() -> impl Iterator<Item = (u32, u64, String, String)> {
     let generic = EVENTS.iter().map(|event| {
         let listed = event.name.replace('_', "-");
@@ -109,7 +112,7 @@ pub(super) fn defined() -> impl Iterator<Item = (u32, u64, String, String)> {
     generic.chain(cache)
 }
 
-/// Every cache event: config and name.
+/// Returns every cache event: config and name.
 fn cache_events() -> impl Iterator<Item = (u64, String)> {
     (0_u64..).zip(CACHES).flat_map(|(cache, cache_name)| {
         (0_u64..).zip(CACHE_OPS).flat_map(move |(op, op_name)| {

@@ -1,111 +1,111 @@
-//! What a person should know of a number that is right: how far it can be trusted, and what it leaves out.
+//! Notices about readings that are correct: how far a count can be trusted, and what it leaves out.
 
 use std::fmt;
 
 use super::attr::Options;
 use super::event::Event;
 
-/// One such thing.
+/// A notice about one attachment, reported once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Notice {
     /// The event was enabled for some time and never on a counter.
     NeverRan {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
     },
-    /// The count is scaled from little.
+    /// The count is scaled from a small share of the enabled time.
     LowShare {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// How much of the enabled time it was on a counter, in hundredths of a percent.
+        /// Share of the enabled time that the event was on a counter, in hundredths of a percent.
         share: u32,
     },
     /// Some of the kernel events that the attachment stands for were never on a counter.
     Partial {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// How many were enabled.
+        /// Number of its kernel events that were enabled.
         enabled: u32,
-        /// How many of these never ran.
+        /// Number of enabled kernel events that never ran.
         never_ran: u32,
     },
-    /// Cores of one kind do not count the event, others do.
+    /// Some kinds of core do not count the event; others do.
     OtherCores {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// The PMU of the kind of core that does not count it.
+        /// The PMU of a kind of core that does not count the event.
         pmu: String,
-        /// Why.
+        /// The reason, in words.
         because: String,
     },
-    /// The group had no room: the event was opened alone.
+    /// The event did not fit into the group and was opened alone.
     Alone {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// The leader of the group that it should have joined.
+        /// The name of the event that leads the group.
         leader: String,
     },
-    /// Several functions have the name that the event was given: it counts the calls of all of them.
+    /// Several functions have the event's name; it counts the calls of all of them.
     Functions {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// How many.
+        /// Number of functions with this name.
         number: usize,
-        /// Where they are in the file.
+        /// The offsets of these functions in the file.
         locations: String,
     },
-    /// The compiler made copies of the function for some of its callers.
+    /// The compiler made copies of the function for some of its callers; their calls are not counted.
     Copies {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// Their names.
+        /// The symbols of the copies.
         copies: String,
     },
-    /// `exclude_idle` was taken, and most PMUs do not honour it.
+    /// `exclude_idle` was accepted, but most PMUs ignore it.
     IdleCounts {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
     },
-    /// Modes of the CPU were to be left out of a clock, which takes no notice.
+    /// CPU modes were excluded for a clock, which ignores them.
     ClockCounts {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
     },
-    /// The kernel stopped the event for parts of the time, because it came too often: its count is too low, and its program missed
-    /// some.
+    /// The kernel stopped the event for part of the time because it occurred too often. Its count is too low,
+    /// and its program missed some events.
     Throttled {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// How often, each time until the next tick of the clock.
+        /// Number of throttlings; each lasts until the next clock tick.
         times: u64,
     },
     /// A CPU went offline: nothing is counted there from now on.
     CpuGone {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// The CPU.
+        /// The CPU that went offline.
         cpu: i32,
     },
     /// A CPU came online: it is counted from now on.
     CpuCame {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// The CPU.
+        /// The CPU that came online.
         cpu: i32,
     },
     /// A CPU came online and cannot be counted.
     CpuMissed {
-        /// The event's name.
+        /// The event's name, as in [`Event::name`].
         event: String,
-        /// The CPU.
+        /// The CPU that came online.
         cpu: i32,
-        /// The error.
+        /// The error of opening the event, in words.
         because: String,
     },
 }
 
 impl Notice {
-    /// What the options ask for and the kernel may count nevertheless.
+    /// Returns notices about options that the event or its PMU may ignore.
     pub(super) fn of_options(event: &Event, options: &Options) -> Vec<Notice> {
         let name = || event.name().to_owned();
         let mut notices = Vec::new();

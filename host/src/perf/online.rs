@@ -1,4 +1,4 @@
-//! Which CPUs are online, and whether that may have changed.
+//! The list of online CPUs, and a cheap check whether it may have changed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,23 +8,24 @@ use nix::time::{ClockId, clock_gettime};
 use super::locations::Surroundings;
 use super::pmu;
 
-/// More than the time between two clocks that are read one after the other, less than any sleep of a machine, in
-/// nanoseconds.
+/// More than the time between reading two clocks, and less than any sleep of a machine, in nanoseconds.
 const SHORTEST_SLEEP: i64 = 100_000_000;
 
-/// Which CPUs are online, as the kernel wrote it when it was last asked.
+/// The online CPUs, as the kernel listed them at the last check.
 pub(super) struct Online {
     file: File,
     list: Vec<u8>,
-    /// Counts what the kernel tells of devices: of every CPU that goes or comes, so that one that does both is noticed.
+    /// The kernel's counter of device events. It counts every CPU that goes offline or comes online, so a CPU
+    /// that does both is noticed.
     uevents: Option<File>,
     seen: u64,
-    /// How long the machine has slept, in nanoseconds. All CPUs but one go for that, without a word.
+    /// How long the machine has slept, in nanoseconds. All CPUs but one go offline for a sleep, without a
+    /// device event.
     slept: i64,
 }
 
 impl Online {
-    /// The list as it is now. None if the kernel does not tell.
+    /// Reads the current list. None if the kernel does not publish it.
     pub(super) fn of(surroundings: &Surroundings) -> Option<Online> {
         let file = File::open(surroundings.sysfs.online_file()).ok()?;
         let uevents = File::open(surroundings.sysfs.uevent_file()).ok();
@@ -33,7 +34,7 @@ impl Online {
         Some(online)
     }
 
-    /// Whether CPUs may have gone or come since the last time.
+    /// Whether CPUs may have gone offline or come online since the last call.
     pub(super) fn has_changed(&mut self) -> bool {
         if let Some(uevents) = &self.uevents {
             let seen = number(uevents);
@@ -52,7 +53,7 @@ impl Online {
         changed || self.uevents.is_some()
     }
 
-    /// The CPUs, as they were the last time.
+    /// Returns the online CPUs as of the last check.
     pub(super) fn cpus(&self) -> Vec<i32> {
         std::str::from_utf8(&self.list).ok().and_then(pmu::cpus).unwrap_or_default()
     }
@@ -65,7 +66,7 @@ fn number(file: &File) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// Source: clock_gettime(2): the one clock goes on while the machine sleeps, the other does not.
+/// Source: clock_gettime(2): the difference of CLOCK_BOOTTIME, which includes sleep, and CLOCK_MONOTONIC.
 fn slept() -> i64 {
     let now = |clock| clock_gettime(clock).map_or(0, |now| now.tv_sec() * 1_000_000_000 + now.tv_nsec());
     now(ClockId::CLOCK_BOOTTIME) - now(ClockId::CLOCK_MONOTONIC)

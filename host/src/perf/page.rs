@@ -1,10 +1,11 @@
-//! Reading a counter without a system call: the page that the kernel shares for an event, and the counter's register.
+//! Reading a counter without a system call, from the page that the kernel shares for an event and the
+//! counter's register.
 //!
-//! The kernel allows it for hardware events of the own task. Where it does not, or the event is not on a counter now, the
-//! answer is none, and the caller asks read(2).
+//! The kernel allows this for hardware events of the own task. If it does not, or the event is not on a
+//! counter now, the result is None and the caller uses read(2).
 //!
-//! Source: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`, v6.18; `perf_mmap__read_self` in
-//! `tools/lib/perf/mmap.c`; `perf_event_update_userpage` in `kernel/events/core.c`.
+//! Source: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`, v6.18; `perf_mmap__read_self`
+//! in `tools/lib/perf/mmap.c`; `perf_event_update_userpage` in `kernel/events/core.c`.
 
 mod sys;
 
@@ -18,7 +19,7 @@ use super::attr::Options;
 use super::event::{Event, EventKind};
 use super::scale::Times;
 
-/// A task that is interrupted this often while it reads is better served by the kernel.
+/// Limit of retries: a task that is interrupted this often during a read should use the kernel.
 const MAX_ATTEMPTS: u32 = 32;
 
 /// Bits of [`Header::capabilities`].
@@ -26,23 +27,22 @@ const CAP_USER_RDPMC: u64 = 1 << 2;
 const CAP_USER_TIME: u64 = 1 << 3;
 const CAP_USER_TIME_SHORT: u64 = 1 << 5;
 
-/// The start of the page.
 #[derive(Debug, Default)]
 #[repr(C)]
 #[doc(alias = "perf_event_mmap_page")]
 struct Header {
     version: AtomicU32,
     compat_version: AtomicU32,
-    /// Changes whenever the kernel writes the fields below.
+    /// Sequence lock: changes whenever the kernel writes the fields below, and is odd meanwhile.
     lock: AtomicU32,
-    /// The counter's number plus 1; 0 while the event is on none, or may not be read here.
+    /// The counter's number plus 1; 0 if the event is on no counter now, or may not be read from user space.
     index: AtomicU32,
-    /// What is added to the counter.
+    /// Added to the counter's value to get the count.
     offset: AtomicU64,
     time_enabled: AtomicU64,
     time_running: AtomicU64,
     capabilities: AtomicU64,
-    /// Bits of the counter.
+    /// Width of the counter, in bits.
     pmc_width: AtomicU16,
     time_shift: AtomicU16,
     time_mult: AtomicU32,
@@ -54,15 +54,14 @@ struct Header {
     time_mask: AtomicU64,
 }
 
-/// What only the CPU knows.
+/// Access to the CPU's registers.
 trait Registers {
-    /// The counter of this number, from 0. None if it cannot be read by number here.
+    /// Returns the counter with this number, from 0. None if it cannot be read by number on this CPU.
     fn counter(&self, number: u32) -> Option<u64>;
-    /// The clock that the page's times are worked out with.
+    /// Returns the clock on which the page's times are based.
     fn clock(&self) -> u64;
 }
 
-/// A count and the event's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields {
     count: u64,
@@ -70,7 +69,7 @@ struct Fields {
 }
 
 impl Header {
-    /// The fields as they are now. None if this event cannot be read here now.
+    /// Returns the current count and times. None if the event cannot be read from user space now.
     fn fields(&self, registers: &impl Registers) -> Option<Fields> {
         let capabilities = self.capabilities.load(Ordering::Relaxed);
         let index = self.index.load(Ordering::Relaxed);
@@ -80,7 +79,7 @@ impl Header {
         let counter = registers.counter(index.checked_sub(1)?)?;
         let width = u32::from(self.pmc_width.load(Ordering::Relaxed));
         let unused = u64::BITS.checked_sub(width).filter(|unused| *unused < u64::BITS)?;
-        // The counter is a signed number of so many bits.
+        // The counter is a signed number of `width` bits.
         let counter = ((counter << unused) as i64 >> unused) as u64;
         let passed = self.passed(registers.clock(), capabilities);
         Some(Fields {
@@ -92,7 +91,7 @@ impl Header {
         })
     }
 
-    /// Nanoseconds since the kernel wrote the times.
+    /// Returns nanoseconds since the kernel wrote the times.
     fn passed(&self, clock: u64, capabilities: u64) -> u64 {
         let mut cycles = clock;
         if capabilities & CAP_USER_TIME_SHORT != 0 {
@@ -107,14 +106,15 @@ impl Header {
     }
 }
 
-/// Of two events of one group: the count of the first and the times of the second, of one moment. None if the kernel
-/// must be asked.
+/// Returns the count of an event and the times of its group's leader, at one moment. None if the kernel must
+/// be asked.
 fn read(own: &Header, leader: &Header, registers: &impl Registers) -> Option<(u64, Times)> {
     for _ in 0..MAX_ATTEMPTS {
-        // ORDERING: the kernel writes on this CPU, between two changes of `lock`; the loads between the two of ours stay
-        // there.
+        // ORDERING: the kernel writes on this CPU, between two changes of `lock`; the loads between the two
+        // of ours stay between them.
         let before = [own, leader].map(|page| page.lock.load(Ordering::Acquire));
-        // If not now, the kernel is asked, whatever it is writing at this moment.
+        // If the event cannot be read now, the kernel is asked, even if it is updating the page at this
+        // moment.
         let (count, times) = (own.fields(registers)?.count, leader.fields(registers)?.times);
         fence(Ordering::Acquire);
         let after = [own, leader].map(|page| page.lock.load(Ordering::Relaxed));
@@ -125,8 +125,8 @@ fn read(own: &Header, leader: &Header, registers: &impl Registers) -> Option<(u6
     None
 }
 
-/// The page of an event, mapped while this lives. It is used by the thread that mapped it only: counters are those of
-/// the CPU that this thread runs on.
+/// The page of an event, unmapped on drop. Only the thread that mapped it may use it: the counters are those
+/// of the CPU that this thread runs on.
 #[derive(Debug)]
 pub(super) struct Page {
     mapping: sys::Mapping,
@@ -134,12 +134,12 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Maps the page of an event of the calling thread. None if the kernel does not let us.
+    /// Maps the page of an event of the calling thread. None if the kernel refuses.
     pub(super) fn map(event: BorrowedFd<'_>) -> Option<Page> {
         Some(Page { mapping: sys::Mapping::new(event)?, thread: thread::current().id() })
     }
 
-    /// This event's count and its leader's times, now. None if the kernel must be asked.
+    /// Returns the current count of this event and the times of its leader. None if the kernel must be asked.
     pub(super) fn read(&self, leader: &Page) -> Option<(u64, Times)> {
         let here = thread::current().id();
         if self.thread != here || leader.thread != here {
@@ -149,15 +149,15 @@ impl Page {
     }
 }
 
-/// Whether an event may be one that is read without the kernel: one that the CPU counts for the calling thread alone.
+/// Whether an event may be read from user space: the CPU counts it, and for the calling thread only.
 pub(super) fn is_for(event: &Event, options: &Options) -> bool {
     let Options { pid, cpu, every_cpu, inherit, follow, .. } = *options;
     let of_this_thread = pid == 0 && cpu == -1 && !every_cpu && !inherit && !follow;
     of_this_thread && event.is_counted_by_hardware()
 }
 
-/// Asks for a counter that user code may read, where that must be asked for: on arm64, whose core PMU takes it as bit 1
-/// of `config1`. A kernel that does not let user code read takes no notice.
+/// Requests a counter that user code may read, where a request is needed: on arm64, whose core PMU takes it
+/// as bit 1 of `config1`. A kernel that does not allow user-space reads ignores it.
 ///
 /// Source: `armv8pmu_event_want_user_access` in `drivers/perf/arm_pmuv3.c`; since Linux 5.17.
 pub(super) fn ask(kind: &EventKind, attr: &mut perf_event_attr) {

@@ -1,4 +1,4 @@
-//! One attachment as it was asked for, and how it is opened at one place.
+//! The plan of an attachment: its requested event and options, and how it is opened at one location.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,23 +20,24 @@ use crate::explain::perf::{Action, Attempt, Call, EventClass};
 use crate::files::FileError;
 use crate::probed::ProbePointError;
 
-/// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
-/// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
+/// Links a program to an opened event of an attachment: takes the event's descriptor and returns the link's.
+/// The event is disabled meanwhile. Called once for each kernel event, including those of CPUs that come
+/// online later.
 pub type LinkProgram = Arc<dyn Fn(BorrowedFd<'_>, AttachmentId) -> Result<OwnedFd, Errno> + Send + Sync>;
 
-/// One attachment as it was asked for: enough to open it at another place.
+/// The request that created an attachment: everything that is needed to open it at another location.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) id: AttachmentId,
     pub(super) event: Arc<Event>,
     pub(super) options: Options,
     pub(super) link: Option<LinkProgram>,
-    /// Where programs read it.
+    /// The array through which programs read the event.
     pub(super) event_array: Option<Arc<dyn EventArray>>,
 }
 
 impl Plan {
-    /// What is tried at a place; without one, as it was asked for.
+    /// Describes an attempted action for an error: at a location, or as requested if `location` is None.
     pub(super) fn attempt(&self, action: Action, location: Option<&CpuAndTask>) -> Attempt {
         let options = &self.options;
         Attempt {
@@ -55,8 +56,8 @@ impl Plan {
         }
     }
 
-    /// Opens an event, in the encoding of that place, disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
-    /// the counter if a later step fails.
+    /// Opens an event at a location, disabled: reads its id, clears it and links its program. If a later step
+    /// fails, dropping the counter undoes the earlier ones.
     pub(super) fn open(
         &self,
         action: &Action,
@@ -93,7 +94,7 @@ impl Plan {
         if readable {
             counter.page = Page::map(counter.event());
         }
-        // What is traced is never throttled.
+        // Events of tracepoints and probes are never throttled.
         if self.link.is_some()
             && !matches!(self.event.class(), EventClass::Tracepoint | EventClass::Probe { .. })
         {
@@ -112,7 +113,7 @@ impl Plan {
     }
 }
 
-/// A file was changed between the proof of a place in it and the probe there.
+/// Builds the error for a file that was changed between the check of a probed instruction and its probe.
 fn changed(event: &str, error: FileError) -> PerfError {
     let error = ProbePointError::from(error);
     PerfError::ProbeLocation {

@@ -1,6 +1,7 @@
 //! The PMUs that the kernel publishes: their types, the terms of their events, and the events that they name.
 //!
-//! Source: `Documentation/ABI/testing/sysfs-bus-event_source-devices`, `-format` and `-events` beside it.
+//! Source: `Documentation/ABI/testing/sysfs-bus-event_source-devices`, and the files `-format` and `-events`
+//! there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,16 +15,16 @@ use super::event::{EventKind, InvalidEvent};
 use super::table::EventTable;
 use super::terms;
 
-/// One folder per PMU, below the root of sysfs.
+/// One directory per PMU, below the root of sysfs.
 const PMUS: &str = "bus/event_source/devices";
 
-/// A sysfs: that of this machine, or a copy of another's.
+/// A sysfs tree: this machine's, or a copy of another machine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sysfs {
     root: PathBuf,
 }
 
-/// That of this machine.
+/// This machine's sysfs, `/sys`.
 impl Default for Sysfs {
     fn default() -> Sysfs {
         Sysfs::at("/sys")
@@ -31,34 +32,34 @@ impl Default for Sysfs {
 }
 
 impl Sysfs {
-    /// The tree below a folder.
+    /// Returns the sysfs tree below a directory.
     pub fn at(root: impl Into<PathBuf>) -> Sysfs {
         Sysfs { root: root.into() }
     }
 
-    /// The names of all PMUs, in the order of the alphabet.
+    /// Returns the names of all PMUs in alphabetical order.
     pub(super) fn pmu_names(&self) -> Vec<String> {
         file_names(&self.root.join(PMUS))
     }
 
-    /// The PMU of this name.
+    /// Reads the PMU with this name.
     pub(super) fn pmu(&self, name: &str) -> Option<Pmu> {
         let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
         plain.then(|| Pmu::read(name, &self.root.join(PMUS).join(name)))?
     }
 
-    /// The name of the PMU whose events have this type, or None if the kernel publishes none.
+    /// Returns the name of the PMU whose events have this type; None if the kernel publishes none.
     pub(super) fn pmu_of_type(&self, type_: u32) -> Option<String> {
         self.pmu_names().into_iter().find(|name| type_of(&self.root.join(PMUS).join(name)) == Some(type_))
     }
 
-    /// The CPUs that a PMU counts on, if not all.
+    /// Returns the CPUs that a PMU counts on; None is all CPUs.
     pub(super) fn cpus_of(&self, pmu: &str) -> Option<Vec<i32>> {
         cpus(&cpu_list(&self.root.join(PMUS).join(pmu))?)
     }
 
-    /// The PMUs of the kinds of core, if there are several: `cpu_core` and `cpu_atom`, `armv8_cortex_a53` and
-    /// `armv8_cortex_a72`. Each with its type.
+    /// Returns the PMUs of the kinds of core, each with its type, if there are several: `cpu_core` and
+    /// `cpu_atom`, `armv8_cortex_a53` and `armv8_cortex_a72`.
     ///
     /// Source: `is_pmu_core` in `tools/perf/util/pmu.c`, v6.18.
     pub(super) fn kinds_of_core(&self) -> Vec<(Located, u32)> {
@@ -71,7 +72,8 @@ impl Sysfs {
         if cores.len() > 1 { cores } else { Vec::new() }
     }
 
-    /// What changes when a CPU has been away: its folder of what it shares with others is made anew.
+    /// Returns a value that changes whenever a CPU was offline: the kernel then recreates the CPU's topology
+    /// directory, with a new inode.
     ///
     /// Source: `topology_add_dev` in `drivers/base/topology.c`, v6.18.
     pub(super) fn incarnation(&self, cpu: i32) -> Option<u64> {
@@ -79,48 +81,49 @@ impl Sysfs {
         Some(fs::metadata(folder).ok()?.ino())
     }
 
-    /// Where the kernel counts what it has told of devices, CPUs among them.
+    /// Path of the kernel's counter of device events, which include CPUs.
     pub(super) fn uevent_file(&self) -> PathBuf {
         self.root.join("kernel/uevent_seqnum")
     }
 
-    /// The CPUs that are online, in order. Where the kernel does not tell: CPU 0.
+    /// Returns the online CPUs in ascending order; CPU 0 if the kernel does not list them.
     pub(super) fn online_cpus(&self) -> Vec<i32> {
         let list = fs::read_to_string(self.online_file()).ok();
         list.as_deref().and_then(cpus).unwrap_or_else(|| vec![0])
     }
 
-    /// Where the kernel says which CPUs are online.
+    /// Path of the kernel's list of online CPUs.
     pub(super) fn online_file(&self) -> PathBuf {
         self.root.join("devices/system/cpu/online")
     }
 }
 
-/// A PMU.
+/// A PMU of sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pmu {
-    /// Its name, for example `cpu` or `uncore_imc_0`.
+    /// The name, for example `cpu` or `uncore_imc_0`.
     pub(super) name: String,
-    /// `perf_event_attr.type` of its events.
+    /// The `perf_event_attr.type` of its events.
     pub(super) type_: u32,
-    /// Its terms: which bits they fill.
+    /// Terms by name, with the bits that they fill.
     pub(super) formats: BTreeMap<String, Format>,
-    /// The events that it names, with the terms that make them.
+    /// Named events, with their terms.
     pub(super) events: BTreeMap<String, String>,
-    /// The CPUs that its events are opened on, if not all: one of each package for an uncore PMU (`cpumask`), the CPUs of
-    /// its kind for one of several core PMUs (`cpus`).
+    /// The CPUs that its events are opened on; None is all CPUs. One CPU of each package for an uncore PMU
+    /// (`cpumask`), the CPUs of its kind for one of several core PMUs (`cpus`).
     pub(super) cpus: Option<Vec<i32>>,
-    /// It counts one kind of core, not the whole machine.
+    /// Whether the PMU counts one kind of core, rather than a unit of the machine.
     pub(super) core: bool,
     reach: Reach,
 }
 
-/// How the events of a PMU are made.
+/// How events of a PMU are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Of terms and numbers, with the family that policies know them by.
+    /// From terms and numbers; holds the family that policies use.
     Terms(&'static str),
-    /// By something else: the kernel takes their numbers for addresses, or they are no numbers of a PMU.
+    /// By another function, which it names: the kernel takes the numbers for addresses, or they are no
+    /// numbers of a PMU.
     Call(&'static str),
 }
 
@@ -143,11 +146,11 @@ impl Reach {
     }
 }
 
-/// PMUs that write traces into a buffer beside the event's (AUX), by what their names begin with.
+/// Name prefixes of PMUs that write traces into a separate buffer (AUX).
 const AUX_PMUS: &[&str] =
     &["intel_pt", "intel_bts", "arm_spe", "arm_trbe", "cs_etm", "coresight", "hisi_ptt"];
 
-/// Whether a PMU says of itself that it writes traces: it filters addresses, or has abilities of AUX buffers.
+/// Whether sysfs marks a PMU as writing traces: it has address filters or AUX capabilities.
 fn writes_traces(folder: &Path) -> bool {
     folder.join("nr_addr_filters").exists()
         || file_names(&folder.join("caps")).iter().any(|ability| ability.starts_with("aux"))
@@ -164,7 +167,7 @@ impl Pmu {
             formats: formats.filter_map(|(term, text)| Some((term, Format::parse(&text)?))).collect(),
             events: files(&folder.join("events"))
                 .into_iter()
-                // `NAME.scale`, `NAME.unit` and the like say how a count is shown.
+                // `NAME.scale`, `NAME.unit` and similar files describe how a count is displayed.
                 .filter(|(event, _)| !event.contains('.'))
                 .collect(),
             cpus: cpu_list(folder).as_deref().and_then(cpus),
@@ -172,13 +175,13 @@ impl Pmu {
         })
     }
 
-    /// The words that an event of this PMU may be made of.
+    /// Returns the names of all terms that an event of this PMU accepts.
     pub(super) fn term_names(&self) -> Vec<String> {
         let fixed = CONFIGS.map(str::to_owned);
         self.formats.keys().chain(self.events.keys()).cloned().chain(fixed).collect()
     }
 
-    /// An event of it.
+    /// Returns the encoding of an event of this PMU.
     ///
     /// Errors: as [`Pmu::check`].
     pub(super) fn encoding(&self, config: [u64; 3]) -> Result<Encoding, InvalidEvent> {
@@ -195,7 +198,8 @@ impl Pmu {
         })
     }
 
-    /// Makes sure that its events are made of numbers, and that each bit of these is one of a term. Gives the family.
+    /// Checks that events of the PMU are made of numbers, and that each set bit belongs to a term. Returns
+    /// the family.
     ///
     /// Errors: [`InvalidEvent::OwnCall`], [`InvalidEvent::NoFormat`], [`InvalidEvent::Bits`].
     pub(super) fn check(&self, config: [u64; 3]) -> Result<&'static str, InvalidEvent> {
@@ -217,7 +221,7 @@ impl Pmu {
         Ok(family)
     }
 
-    /// An event of it, by its numbers: `cpu/config=0x1cd,config1=0x3/`.
+    /// Formats an event of this PMU by its numbers: `cpu/config=0x1cd,config1=0x3/`.
     pub(super) fn spelled(&self, [config, config1, config2]: [u64; 3]) -> String {
         let more = [("config1", config1), ("config2", config2)];
         let more = more.iter().filter(|(_, value)| *value != 0);
@@ -225,7 +229,7 @@ impl Pmu {
         format!("{}/config={config:#x}{more}/", self.name)
     }
 
-    /// The unit in which `perf` shows an event, and the factor from the count to it.
+    /// Returns the scale factor and the unit in which `perf` shows an event; None if sysfs has no unit.
     pub(super) fn unit(&self, sysfs: &Sysfs, event: &str) -> Option<String> {
         let events = sysfs.root.join(PMUS).join(&self.name).join("events");
         let unit = text(&events.join(format!("{event}.unit")))?;
@@ -234,18 +238,18 @@ impl Pmu {
     }
 }
 
-/// Where the value of a term goes: bits of `config` (0), `config1` or `config2`, the lowest first. Terms of other fields are
-/// none: nobody asks for those.
+/// Destination of a term's value: bits of `config` (0), `config1` (1) or `config2` (2), the lowest first.
+/// Terms of other fields are not supported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Which word.
+    /// Index of the config word, 0 to 2.
     pub(super) word: usize,
     /// Ranges of bits, both ends included.
     bits: Vec<(u32, u32)>,
 }
 
 impl Format {
-    /// `config:0-7,32-35` or `config1:21`.
+    /// Parses `config:0-7,32-35` or `config1:21`.
     fn parse(text: &str) -> Option<Format> {
         let (word, bits) = text.trim().split_once(':')?;
         let word = CONFIGS.iter().position(|config| *config == word)?;
@@ -257,18 +261,18 @@ impl Format {
         Some(Format { word, bits: bits.split(',').map(range).collect::<Option<_>>()? })
     }
 
-    /// The bits of the word that it fills.
+    /// Returns the mask of the word's bits that the term fills.
     fn mask(&self) -> u64 {
         let mask = |(low, high): &(u32, u32)| (u64::MAX >> (u64::BITS - (high - low + 1))) << low;
         self.bits.iter().map(mask).fold(0, |bits, mask| bits | mask)
     }
 
-    /// How many bits the value may have.
+    /// Number of bits of the value.
     fn width(&self) -> u32 {
         self.bits.iter().map(|(low, high)| high - low + 1).sum()
     }
 
-    /// The word with the value in its bits. None if the value is too large.
+    /// Returns `into` with the value in the term's bits. None if the value is too large.
     pub(super) fn put(&self, value: u64, into: u64) -> Option<u64> {
         let width = self.width();
         if width < u64::BITS && value >> width != 0 {
@@ -285,19 +289,20 @@ impl Format {
         Some(word)
     }
 
-    /// The largest value.
+    /// Returns the largest value that the term can hold.
     pub(super) fn largest(&self) -> u64 {
         u64::MAX.checked_shr(u64::BITS.saturating_sub(self.width())).unwrap_or(0)
     }
 }
 
-/// The names of the words that terms fill.
+/// Names of the config words, by [`Format::word`].
 pub(super) const CONFIGS: [&str; 3] = ["config", "config1", "config2"];
 
-/// The file of a PMU with the CPUs of its kind of core.
+/// The file in a PMU's directory that lists the CPUs of its kind of core.
 const CORES: &str = "cpus";
 
-/// The CPUs of its kind of core, or those that its events are opened on, as the kernel writes them.
+/// Returns the CPUs of the PMU's kind of core, or those that its events are opened on, in the kernel's
+/// format.
 fn cpu_list(pmu: &Path) -> Option<String> {
     text(&pmu.join(CORES)).or_else(|| text(&pmu.join("cpumask")))
 }
@@ -310,7 +315,7 @@ fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The files of a folder with what they hold; none if there is no such folder.
+/// Returns names and contents of a directory's files; empty if the directory does not exist.
 fn files(folder: &Path) -> Vec<(String, String)> {
     file_names(folder)
         .into_iter()
@@ -326,13 +331,13 @@ fn file_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// `0-3,8` is 0 to 3 and 8. None if that is no list.
+/// Parses a CPU list: `0-3,8` is 0 to 3 and 8. None if it is malformed.
 pub(super) fn cpus(list: &str) -> Option<Vec<i32>> {
     let mut cpus = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (i32, i32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // No machine has more; a larger number is not one of a CPU.
+        // No machine has more CPUs.
         if !(0..=last).contains(&first) || last > 1 << 20 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Events at instructions of the kernel or of user programs, which only run a program: kprobes and uprobes.
+//! Kprobes and uprobes: events at instructions of the kernel or of user programs that only run a program.
 //!
 //! Source: perf_event_open(2), "kprobe" and "uprobe"; kernel/events/core.c, `perf_kprobe_event_init`,
 //! `perf_uprobe_event_init`, v6.12.
@@ -15,24 +15,24 @@ use super::sys;
 use crate::files::FileError;
 use crate::probed::ProbePoint;
 
-/// Links a program to an event.
+/// Links a program to an event: takes the event's descriptor and returns the link's.
 pub type LinkProbe<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + 'a;
 
-/// Where a probe is put.
+/// The instruction at which a probe is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeLocation {
-    /// So many bytes behind the start of a function of the kernel.
+    /// An offset from the start of a kernel function.
     Kernel {
-        /// The function.
+        /// The function's symbol in the kernel.
         function: CString,
-        /// Bytes.
+        /// Offset from the function's start, in bytes.
         offset: u64,
     },
-    /// An instruction of a file, for every process that runs it.
+    /// An instruction of a file, probed in every process that runs it.
     File(ProbePoint),
 }
 
-/// As messages name it.
+/// Formats the location for messages.
 impl fmt::Display for ProbeLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,7 +47,8 @@ impl fmt::Display for ProbeLocation {
 }
 
 impl ProbeLocation {
-    /// The text by which the kernel finds it. Of a file it holds in system calls of this process, while the place lives.
+    /// Returns the text by which the kernel finds the location. For a file, it is valid in system calls of
+    /// this process while `self` lives.
     pub(super) fn text(&self) -> CString {
         match self {
             ProbeLocation::Kernel { function, .. } => function.clone(),
@@ -55,7 +56,7 @@ impl ProbeLocation {
         }
     }
 
-    /// Bytes from the start of the function or file.
+    /// Offset from the start of the function or file, in bytes.
     pub(super) fn offset(&self) -> u64 {
         match self {
             ProbeLocation::Kernel { offset, .. } => *offset,
@@ -63,7 +64,8 @@ impl ProbeLocation {
         }
     }
 
-    /// Makes sure that what was proven of a file holds now that the probe is there.
+    /// Checks that the file is unchanged since the instruction was verified; called after the probe is
+    /// placed.
     pub(super) fn check_unchanged(&self) -> Result<(), FileError> {
         match self {
             ProbeLocation::Kernel { .. } => Ok(()),
@@ -72,7 +74,7 @@ impl ProbeLocation {
     }
 }
 
-/// A probe with its program. Dropping it takes the probe away, and so does the end of the process.
+/// A probe with its program. Dropping it removes the probe, as does the end of the process.
 #[derive(Debug)]
 #[must_use = "dropping a probe takes it away"]
 pub struct Probe {
@@ -80,26 +82,26 @@ pub struct Probe {
     _event: OwnedFd,
 }
 
-/// Why a probe could not be put.
+/// The reason why a probe could not be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeError {
-    /// The kernel was built without such probes: it publishes no PMU for them.
+    /// The kernel was built without this kind of probe: it publishes no PMU for it.
     Unsupported,
-    /// What a system call said.
+    /// A system call failed.
     Kernel {
-        /// The call.
+        /// The name of the system call.
         call: &'static str,
-        /// Its answer.
+        /// The errno that it returned.
         errno: Errno,
     },
-    /// The file was changed meanwhile, and the probe was taken away.
+    /// The file was changed meanwhile; the probe was removed.
     File(FileError),
 }
 
-/// Puts a probe, on every CPU; at the returns of a function with `at_return`.
+/// Places a probe on every CPU, at the returns of the function if `at_return` is set.
 ///
 /// # Errors
-/// [`ProbeError`]: EINVAL or ENOENT from opening if there is no such place; what linking said.
+/// [`ProbeError`]: EINVAL or ENOENT from opening if the location does not exist; the errno of linking.
 pub fn probe(
     location: &ProbeLocation,
     at_return: bool,
@@ -113,12 +115,13 @@ pub fn probe(
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.type_ = type_;
-    // The format `retprobe` of both PMUs is `config:0`.
+    // `retprobe` is bit 0 of `config` in the formats of both PMUs.
     attr.config = u64::from(at_return);
     attr.probe_offset = location.offset();
     attr.sample_period = 1;
     attr.wakeup_events = 1;
-    // The kernel runs the program for hits on every CPU, wherever the event is (`perf_event_attach_bpf_prog`).
+    // The kernel runs the program for hits on every CPU, regardless of the event's CPU
+    // (`perf_event_attach_bpf_prog`).
     let failed = |call| move |errno| ProbeError::Kernel { call, errno };
     let everywhere = sys::Observed { pid: -1, cpu: 0, is_cgroup: false };
     let event =
@@ -128,7 +131,7 @@ pub fn probe(
     Ok(Probe { _link: link, _event: event })
 }
 
-/// The type of the events of a PMU. Source: Documentation/ABI/testing/sysfs-bus-event_source-devices.
+/// Reads the event type of a PMU. Source: Documentation/ABI/testing/sysfs-bus-event_source-devices.
 fn pmu_type(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/bus/event_source/devices/{name}/type")).ok()?;
     text.trim().parse().ok()

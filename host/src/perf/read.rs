@@ -1,13 +1,13 @@
-//! The kernel's answer to a read of a group.
+//! Parsing the result of a group read.
 //!
-//! With `PERF_FORMAT_GROUP | ID | TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING` it is words of 64 bits:
+//! With `PERF_FORMAT_GROUP | ID | TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING` it consists of 64-bit words:
 //!
 //! ```text
 //! number of events, time enabled, time running, (count, id) of the leader, (count, id) of a member ...
 //! ```
 //!
-//! The answer is the same whichever descriptor of the group is read: leader first, and the times are the leader's,
-//! also if the descriptor is a member's. So entries are found by id, never by position.
+//! The result is the same for every descriptor of the group: leader first, with the leader's times, even if a
+//! member is read. So entries are found by id, never by position.
 //!
 //! Source: `enum perf_event_read_format` in `include/uapi/linux/perf_event.h`; `perf_read_group` in
 //! `kernel/events/core.c`, v6.18.
@@ -19,29 +19,28 @@ use nix::errno::Errno;
 use super::scale::Times;
 use super::sys;
 
-/// Words before the first entry.
+/// Number of words before the first entry.
 const HEAD: usize = 3;
-/// Words of an entry: count and id.
+/// Number of words of an entry: count and id.
 const ENTRY: usize = 2;
 
-/// Why a group could not be read.
+/// The reason why a group could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadFailure {
-    /// The system call failed.
     Errno(Errno),
-    /// Nothing came: the event is in error state.
+    /// The read returned no bytes: the event is in error state.
     EndOfFile,
-    /// The answer is not as long as it says.
+    /// The length disagrees with the number of entries.
     Malformed,
 }
 
-/// Room for the answer, kept between reads so that a read allocates nothing.
+/// Buffer for the result, kept between reads so that a read allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct Buffer(Vec<u64>);
 
 impl Buffer {
-    /// Reads the group that `event` belongs to. `live` is the number of its events: the kernel refuses a buffer that
-    /// has not room for all of them (ENOSPC).
+    /// Reads the group that `event` belongs to. `live` is the number of its events: the kernel refuses a
+    /// buffer that is too small for all of them (ENOSPC).
     pub(super) fn read(
         &mut self,
         event: BorrowedFd<'_>,
@@ -59,25 +58,25 @@ impl Buffer {
 /// The counts of a group at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GroupCounts<'a> {
-    /// The leader's times since it was opened.
+    /// The leader's times since it was opened, in nanoseconds.
     pub(super) times: Times,
     entries: &'a [[u64; ENTRY]],
 }
 
 impl GroupCounts<'_> {
-    /// Count and id of all events, the leader's first.
+    /// Returns count and id of all events, the leader's first.
     #[inline]
     pub(super) fn entries(&self) -> &[[u64; ENTRY]] {
         self.entries
     }
 
-    /// The count of the event with this kernel id, since it was opened or reset.
+    /// Returns the count of the event with this kernel id since it was opened or reset.
     pub(super) fn count(&self, kernel_id: u64) -> Option<u64> {
         self.entries.iter().find(|[_, id]| *id == kernel_id).map(|[count, _]| *count)
     }
 
-    /// The same of an event that was the `place`th to join, the leader being 0: in most answers its entry is the one of
-    /// that place, so that nothing is searched.
+    /// As [`GroupCounts::count`], for an event that was the `index`th to join, the leader being 0. Its entry
+    /// usually has the same index, which avoids a search.
     #[inline]
     pub(super) fn count_at(&self, index: usize, kernel_id: u64) -> Option<u64> {
         match self.entries.get(index) {
@@ -87,7 +86,7 @@ impl GroupCounts<'_> {
     }
 }
 
-/// Takes an answer apart. None if its length does not agree with its number of entries.
+/// Parses a result. None if its length disagrees with its number of entries.
 pub(super) fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
     let (&[number, enabled, running], entries) = words.split_first_chunk::<HEAD>()?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();

@@ -1,4 +1,4 @@
-//! What a read gives.
+//! Results of reads.
 
 use std::cell::Cell;
 use std::mem;
@@ -7,22 +7,23 @@ use std::slice;
 
 use super::scale::{State, Tally};
 
-/// One counter, read once.
+/// The result of reading one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// Events of this attachment since its last restart, as the kernel counted them.
     pub raw: u64,
-    /// `raw * time_enabled / time_running`, rounded toward zero, worked out in 128 bits. None if the event never ran.
+    /// `raw * time_enabled / time_running`, rounded toward zero, computed in 128 bits. None if the event
+    /// never ran.
     pub scaled: Option<u64>,
-    /// `scaled` would be above `u64::MAX`, which it is instead.
+    /// Whether `scaled` exceeds `u64::MAX` and was limited to it.
     pub saturated: bool,
-    /// Nanoseconds since the restart in which the event was enabled and its task, if it has one, ran.
+    /// Nanoseconds since the restart during which the event was enabled and its task, if it has one, ran.
     pub time_enabled: u64,
-    /// Nanoseconds of these in which the event was on a counter.
+    /// Nanoseconds of `time_enabled` during which the event was on a counter.
     pub time_running: u64,
-    /// What the two times say.
+    /// The state that follows from the two times.
     pub state: State,
-    /// Only some of the CPUs, tasks or core kinds that were asked for have counted.
+    /// Whether only some of the requested CPUs, tasks or kinds of core have counted.
     pub partial: bool,
 }
 
@@ -43,25 +44,26 @@ impl Reading {
 /// One event of a group in a [`Snapshot`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEntry {
-    /// The kernel's id of the event (PERF_EVENT_IOC_ID); of several places that of the first.
+    /// The kernel's id of the event (PERF_EVENT_IOC_ID); with several locations, that of the first.
     pub id: u64,
-    /// As in [`Reading`].
+    /// Events since the last restart, as in [`Reading::raw`].
     pub raw: u64,
-    /// As in [`Reading`]. A member that was stopped or reset on its own is scaled by its own times.
+    /// The scaled count, as in [`Reading::scaled`]. A member that was stopped or reset on its own is scaled
+    /// by its own times.
     pub scaled: Option<u64>,
 }
 
-/// A whole group, read at one moment by one system call; of several places by one at each.
+/// A whole group, read at one moment by one system call; with several locations, by one at each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Of the attachment that was read, as in [`Reading`]. All events of a group have the same times, but those that
-    /// were stopped or reset on their own.
+    /// Nanoseconds that the attachment that was read was enabled, as in [`Reading`]. All events of a group
+    /// have the same times, except those that were stopped or reset on their own.
     pub time_enabled: u64,
-    /// As `time_enabled`.
+    /// Nanoseconds of `time_enabled` during which this attachment's event was on a counter.
     pub time_running: u64,
-    /// What the two times say.
+    /// The state that follows from the two times.
     pub state: State,
-    /// As in [`Reading`].
+    /// Whether only part of the request has counted, as in [`Reading::partial`].
     pub partial: bool,
     /// The index in `entries` of the attachment that was read.
     pub own: usize,
@@ -69,8 +71,8 @@ pub struct Snapshot {
     pub entries: Entries,
 }
 
-/// The entries of a [`Snapshot`], a slice of them. Their memory serves the next snapshot that the thread takes once these
-/// are dropped, so that one after the other allocates nothing.
+/// The entries of a [`Snapshot`], as a slice. When they are dropped, the thread keeps their memory for its
+/// next snapshot, so that consecutive snapshots allocate nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries(Vec<GroupEntry>);
 
@@ -80,25 +82,24 @@ thread_local! {
 }
 
 impl Entries {
-    /// None yet.
+    /// Returns an empty list that reuses the thread's kept memory.
     pub(super) fn new() -> Entries {
         let mut entries = Entries(KEPT.take());
         entries.clear();
         entries
     }
 
-    /// Forgets all.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Puts these behind the others.
+    /// Appends several entries.
     #[inline]
     pub(super) fn extend(&mut self, entries: impl Iterator<Item = GroupEntry>) {
         self.0.extend(entries);
     }
 
-    /// Puts one behind the others.
+    /// Appends an entry.
     #[inline]
     pub(super) fn push(&mut self, entry: GroupEntry) {
         self.0.push(entry);
@@ -125,13 +126,13 @@ impl<'a> IntoIterator for &'a Entries {
 impl Drop for Entries {
     fn drop(&mut self) {
         let entries = mem::take(&mut self.0);
-        // A thread that ends keeps nothing any more.
+        // Fails only while the thread ends; the memory is then freed.
         let _ = KEPT.try_with(|kept| kept.set(entries));
     }
 }
 
 impl GroupEntry {
-    /// Of an event with this id of the kernel's.
+    /// Returns the entry of an event with this kernel id.
     #[inline]
     pub(super) fn of(id: u64, tally: &Tally) -> GroupEntry {
         GroupEntry { id, raw: tally.raw, scaled: tally.scaled() }
@@ -139,7 +140,7 @@ impl GroupEntry {
 }
 
 impl Snapshot {
-    /// Of all entries; that at `own` was read, and has this tally.
+    /// Returns a snapshot of these entries; the entry at `own` was read, and has this tally.
     pub(super) fn of(tally: &Tally, own: usize, entries: Entries) -> Snapshot {
         let Reading { time_enabled, time_running, state, partial, .. } = Reading::of(tally);
         Snapshot { time_enabled, time_running, state, partial, own, entries }

@@ -1,6 +1,6 @@
-//! From a count and two times to a number for the whole enabled time.
+//! Scaling a count to the whole time that its event was enabled.
 
-/// How long an event was enabled, and how long of that it was on a counter. Nanoseconds.
+/// How long an event was enabled, and how much of that it was on a counter, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) enabled: u64,
@@ -8,7 +8,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The times that passed since `start`.
+    /// Returns the times that passed since `start`.
     #[inline]
     pub(super) fn since(self, start: Times) -> Times {
         Times {
@@ -17,7 +17,7 @@ impl Times {
         }
     }
 
-    /// Both times, later by `span`.
+    /// Returns both times, advanced by `span`.
     pub(super) fn plus(self, span: Times) -> Times {
         Times {
             enabled: self.enabled.saturating_add(span.enabled),
@@ -25,7 +25,7 @@ impl Times {
         }
     }
 
-    /// What these times say of a count.
+    /// Returns the state of a count with these times.
     #[inline]
     pub(super) fn state(self) -> State {
         match (self.enabled, self.running) {
@@ -37,25 +37,24 @@ impl Times {
     }
 }
 
-/// What one kernel event has counted, and over which times.
+/// The count of one kernel event, and its times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Count {
-    /// Events, as the kernel counted them.
     pub(super) raw: u64,
     pub(super) times: Times,
 }
 
 impl Count {
-    /// The same, to be added to others.
+    /// Converts to a tally that can be added to others.
     #[inline]
     pub(super) fn tally(self) -> Tally {
         Tally::of(self.raw, self.times)
     }
 
-    /// The count for the whole enabled time, as far as it has room; None if the event never ran.
+    /// Returns the count scaled to the whole enabled time, at most `u64::MAX`; None if the event never ran.
     #[inline]
     pub(super) fn scaled(self) -> Option<u64> {
-        // Nearly every count.
+        // The fast path: nearly every count was on a counter all the time.
         if self.times.running >= self.times.enabled {
             return Some(self.raw);
         }
@@ -66,8 +65,8 @@ impl Count {
         }
     }
 
-    /// `raw * enabled / running`, rounded toward zero; None if that has no room. The product is made in 128 bits: `raw`
-    /// may use all of its 64.
+    /// Computes `raw * enabled / running`, rounded toward zero; None if it exceeds 64 bits. The product needs
+    /// 128 bits, since `raw` may use all 64.
     fn estimate(self) -> Option<u64> {
         let Times { enabled, running } = self.times;
         let estimate = (u128::from(self.raw) * u128::from(enabled)).checked_div(u128::from(running))?;
@@ -75,40 +74,41 @@ impl Count {
     }
 }
 
-/// How much of the enabled time a count stands for.
+/// How much of the enabled time a count covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The event was on a counter all the time it was enabled: the count needs no correction.
+    /// The event was on a counter whenever it was enabled: the count needs no correction.
     Counted,
-    /// The event was on a counter part of the time (more events than counters, or a task away from the event's CPU).
+    /// The event was on a counter part of the time (more events than counters, or a task away from the
+    /// event's CPU).
     Multiplexed,
-    /// Enabled for some time and never on a counter: there is no number.
+    /// Enabled for some time and never on a counter: there is no count.
     NeverRan,
-    /// Neither enabled nor running since the restart, for example a task that slept: a true zero.
+    /// Neither enabled nor running since the restart, for example because the task slept: a true zero.
     Idle,
 }
 
-/// A count and its times, of one kernel event or of several that read as one.
+/// Count and times of one kernel event, or of several that read as one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Events, as the kernel counted them.
+    /// Events as the kernel counted them.
     pub(super) raw: u64,
-    /// Corrected for the time in which they were not on a counter: the sum of what is corrected for each.
+    /// Sum of the counts of all kernel events, each scaled to its own enabled time.
     scaled: u64,
-    /// `scaled` would be above `u64::MAX`, which it is instead.
+    /// Whether `scaled` exceeds `u64::MAX` and was limited to it.
     pub(super) saturated: bool,
     /// The sums of both times.
     pub(super) times: Times,
-    /// How many of them were enabled for some time, and how many of these were never on a counter.
+    /// Number of kernel events that were enabled for some time.
     pub(super) enabled: u32,
-    /// As `enabled`.
+    /// Number of enabled kernel events that were never on a counter.
     pub(super) never_ran: u32,
-    /// Where it was not counted at all: on kinds of core that do not know the event.
+    /// Whether some requested kinds of core or CPUs did not count the event at all.
     pub(super) lacks: bool,
 }
 
 impl Tally {
-    /// Of one kernel event.
+    /// Returns the tally of one kernel event.
     #[inline]
     pub(super) fn of(raw: u64, times: Times) -> Tally {
         let count = Count { raw, times };
@@ -122,7 +122,7 @@ impl Tally {
         Tally { raw, scaled, saturated, times, enabled: (times.enabled > 0).into(), never_ran, lacks: false }
     }
 
-    /// Both together.
+    /// Adds two independent tallies.
     pub(super) fn plus(self, other: Tally) -> Tally {
         let (scaled, overflow) = self.scaled.overflowing_add(other.scaled);
         Tally {
@@ -136,17 +136,17 @@ impl Tally {
         }
     }
 
-    /// The same task, counted on another CPU: both were enabled over the same time, in which the task ran on one or the
-    /// other. Scaled one by one, each would stand for all of that time.
+    /// Combines with the same task's tally on another CPU. Both were enabled over the same time, in which the
+    /// task ran on one or the other. If each were scaled alone, each would stand for all of that time.
     pub(super) fn on_other_cpu(self, other: Tally) -> Tally {
         let enabled = self.times.enabled.max(other.times.enabled);
         let running = self.times.running.saturating_add(other.times.running).min(enabled);
         Tally::of(self.raw.saturating_add(other.raw), Times { enabled, running })
     }
 
-    /// The same task, counted on another kind of core. Both were enabled over the same time but for the moment between
-    /// two system calls, and of that time one ran whenever the task did. If one never ran, and the other not always, the
-    /// task may have been there without being counted.
+    /// Combines with the same task's tally on another kind of core. Both were enabled over the same time,
+    /// except for the moment between two system calls, and one ran whenever the task did. If one never ran
+    /// and the other not always, the task may have run without being counted.
     pub(super) fn on_other_core(self, other: Tally) -> Tally {
         let enabled = self.times.enabled.min(other.times.enabled);
         let running = self.times.running.saturating_add(other.times.running).min(enabled);
@@ -156,8 +156,8 @@ impl Tally {
         Tally { enabled: kinds, never_ran, ..both }
     }
 
-    /// The same tasks and CPUs, counted at another place of a program: both were enabled over the same time but for the
-    /// moment between two system calls.
+    /// Combines with the tally of the same tasks and CPUs at another probed instruction. Both were enabled
+    /// over the same time, except for the moment between two system calls.
     pub(super) fn at_other_point(self, other: Tally) -> Tally {
         let times = Times {
             enabled: self.times.enabled.max(other.times.enabled),
@@ -166,30 +166,30 @@ impl Tally {
         Tally { times, ..self.plus(other) }
     }
 
-    /// The same, of which it is known whether some kinds of core do not count it.
+    /// Returns the tally with [`Tally::lacks`] set.
     #[inline]
     pub(super) fn lacking(self, lacks: bool) -> Tally {
         Tally { lacks, ..self }
     }
 
-    /// Of what was not opened there: no number.
+    /// Returns the tally of an event that was not opened there: enabled, and never on a counter.
     pub(super) fn nothing() -> Tally {
         Tally::of(0, Times { enabled: 1, running: 0 })
     }
 
-    /// What the times say.
+    /// Returns the state that follows from the times.
     #[inline]
     pub(super) fn state(&self) -> State {
         self.times.state()
     }
 
-    /// The corrected count. None if nothing of it ever ran.
+    /// Returns the scaled count; None if no kernel event ever ran.
     #[inline]
     pub(super) fn scaled(&self) -> Option<u64> {
         (self.state() != State::NeverRan).then_some(self.scaled)
     }
 
-    /// Some were on a counter and some never, or were not there to be.
+    /// Whether some kernel events were on a counter and others never were, or were not opened.
     #[inline]
     pub(super) fn is_partial(&self) -> bool {
         self.lacks || self.never_ran > 0 && self.never_ran < self.enabled
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn one_task_on_two_kinds_of_core_is_one() {
         let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
-        // The second was enabled a moment later.
+        // The second event was enabled slightly later.
         let both = part(10, 103, 60).on_other_core(part(5, 100, 42));
         assert_eq!((both.raw, both.scaled(), both.state()), (15, Some(15), State::Counted));
         let one = part(10, 100, 100).on_other_core(part(0, 103, 0));

@@ -1,4 +1,5 @@
-//! Where probes and breakpoints go: addresses of the kernel's symbols, offsets of functions in files.
+//! Resolves the locations of probes and breakpoints: addresses of kernel symbols, offsets of functions in
+//! files.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use super::event::InvalidEvent;
 use super::table::integer;
 use crate::probed::{ProbePoint, When};
 
-/// The address of a symbol of the kernel.
+/// Returns the address of a kernel symbol.
 pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
     let failed = |kind, because: String, remedy| PerfError::ProbeLocation {
         location: symbol.to_owned(),
@@ -40,7 +41,7 @@ pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
     }
 }
 
-/// `function` or `function+0x10`: the name, and the bytes behind its start.
+/// Splits `function` or `function+0x10` into the name and the offset in bytes.
 pub(super) fn with_offset(text: &str) -> Option<(&str, u64)> {
     let (name, offset) = match text.split_once('+') {
         Some((name, offset)) => (name, integer(offset)?),
@@ -49,7 +50,8 @@ pub(super) fn with_offset(text: &str) -> Option<(&str, u64)> {
     (!name.is_empty()).then_some((name, offset))
 }
 
-/// The instructions at a place in a file ([`ks_wit::target`]): one for each function of its name.
+/// Returns the instructions at a location in a file ([`ks_wit::target`]): one for each function with its
+/// name.
 pub(super) fn in_file(text: &str) -> Result<Vec<ProbePoint>, PerfError> {
     let location = UprobeTarget::parse(text)
         .map_err(|error| InvalidEvent::ProbeLocation { text: text.to_owned(), reason: error.to_string() })?;

@@ -1,4 +1,5 @@
-//! Every system call on perf events, through one enum and one function: one place to trace and to count.
+//! Every system call on perf events, as one enum and one function, so that tracing and counting need a single
+//! hook.
 //!
 //! Closing is the drop of an [`OwnedFd`].
 //!
@@ -15,7 +16,7 @@ use nix::errno::Errno;
 use nix::libc;
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
-/// One event, or the group that it leads.
+/// The events that an ioctl affects: one event, or the group that it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "PERF_IOC_FLAG_GROUP")]
 pub(super) enum Scope {
@@ -32,14 +33,14 @@ impl Scope {
     }
 }
 
-/// Whom an event observes.
+/// The task and the CPU that an event observes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
-    /// A task, -1 for every task, or the descriptor of a control group's folder.
+    /// A task, -1 for every task, or the descriptor of a control group's directory.
     pub(super) pid: i32,
     /// A CPU, or -1 for any.
     pub(super) cpu: i32,
-    /// `pid` is such a descriptor.
+    /// Whether `pid` is the descriptor of a control group.
     #[doc(alias = "PERF_FLAG_PID_CGROUP")]
     pub(super) is_cgroup: bool,
 }
@@ -85,11 +86,11 @@ impl Request<'_> {
     }
 }
 
-/// Opens an event, close-on-exec, as a member of `leader`'s group if there is one. Of a probe, `text` is the function or
-/// the file; other events have none.
+/// Opens an event, close-on-exec, as a member of `leader`'s group if there is one. For a probe, `text` is the
+/// function or the file; other events have none.
 ///
-/// EINVAL, without asking the kernel, for a structure that would let it read memory that nothing here holds, or that has
-/// fields of which nothing here makes use.
+/// Returns EINVAL, without a system call, for attributes that would let the kernel read memory through a
+/// pointer of unknown lifetime, or that set fields which this module does not use.
 #[doc(alias = "perf_event_open")]
 pub(super) fn open(
     attr: &perf_event_attr,
@@ -102,7 +103,7 @@ pub(super) fn open(
     }
     loop {
         match perform(Request::Open { attr, text, observed, leader }) {
-            // A signal came while the kernel waited for the observed task's exec to end.
+            // A signal arrived while the kernel waited for the observed task's exec to end.
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
             Ok(number) => {
@@ -114,7 +115,7 @@ pub(super) fn open(
     }
 }
 
-/// The kernel's id of an event: what its entry carries in a group read.
+/// Returns the kernel's id of an event, which identifies its entry in a group read.
 #[doc(alias = "PERF_EVENT_IOC_ID")]
 pub(super) fn id(event: BorrowedFd<'_>) -> Result<u64, Errno> {
     perform(Request::Id { event })
@@ -132,18 +133,18 @@ pub(super) fn disable(event: BorrowedFd<'_>, scope: Scope) -> Result<(), Errno> 
     perform(Request::Disable { event, scope }).map(drop)
 }
 
-/// Sets the count to zero, not the times, and not what ended children have counted.
+/// Sets the count to zero, but not the times and not the counts of ended children.
 #[doc(alias = "PERF_EVENT_IOC_RESET")]
 pub(super) fn reset(event: BorrowedFd<'_>, scope: Scope) -> Result<(), Errno> {
     perform(Request::Reset { event, scope }).map(drop)
 }
 
-/// Reads into `words`. The result is the number of bytes, 0 if the event is in error state.
+/// Reads into `words`. Returns the number of bytes, 0 if the event is in error state.
 pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
     perform(Request::Read { event, words }).map(|length| usize::try_from(length).unwrap_or(usize::MAX))
 }
 
-/// Makes one system call. The result is what the kernel returned, or the id for [`Request::Id`].
+/// Makes one system call. Returns the kernel's result, or the id for [`Request::Id`].
 fn perform(request: Request<'_>) -> Result<u64, Errno> {
     tracing::trace!(call = request.name());
     match request {
@@ -153,14 +154,15 @@ fn perform(request: Request<'_>) -> Result<u64, Errno> {
             let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC | cgroup);
             let mut attr = *attr;
             if let Some(text) = text {
-                // The field is also `kprobe_func`.
+                // The field is a union with `kprobe_func`.
                 attr.uprobe_path = text.as_ptr() as u64;
             }
-            // SAFETY: `attr` lives on this frame, and its `size` is at most that of the type (`is_plain`), so the kernel
-            // reads no byte behind it. It takes one field for an address of ours, and for two types only: the text of a
-            // probe (`perf_kprobe_init` and `perf_uprobe_init` in kernel/trace/trace_event_perf.c, v6.18). There it is
-            // that of `text`, which ends with a zero byte and lives until the call is over; `open` lets no event of these
-            // types pass that has none. The kernel writes `size` only, for E2BIG from a smaller structure of its own.
+            // SAFETY: `attr` lives on this frame, and its `size` is at most that of the type (`is_plain`), so
+            // the kernel reads no byte after it. It takes one field for an address of ours, and for two types
+            // only: the text of a probe (`perf_kprobe_init` and `perf_uprobe_init` in
+            // kernel/trace/trace_event_perf.c, v6.18). There it is the address of `text`, which ends with a
+            // zero byte and lives until the call is over; `open` rejects events of these types without a
+            // text. The kernel writes `size` only, for E2BIG from a smaller structure of its own.
             let answer =
                 unsafe { libc::syscall(libc::SYS_perf_event_open, &raw mut attr, pid, cpu, leader, flags) };
             checked(answer)
@@ -175,32 +177,33 @@ fn perform(request: Request<'_>) -> Result<u64, Errno> {
         Request::Disable { event, scope } => control(event, bindings::DISABLE, scope),
         Request::Reset { event, scope } => control(event, bindings::RESET, scope),
         Request::Read { event, words } => {
-            // SAFETY: the pointer and the length in bytes are those of one exclusively borrowed slice, and any bit
-            // pattern is a u64.
+            // SAFETY: the pointer and the length in bytes are those of one exclusively borrowed slice, and
+            // any bit pattern is a u64.
             let bytes =
                 unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) };
-            // Not the C library's, a point of cancellation: where there are threads, that is two locked instructions.
+            // rustix, not the C library: read(2) there is a cancellation point, which costs two locked
+            // instructions once there are threads.
             let answer = rustix::io::read(event, bytes);
             answer.map(|length| length as u64).map_err(|errno| Errno::from_raw(errno.raw_os_error()))
         }
     }
 }
 
-/// Whether the kernel takes events of a type for probes, and one of their fields for the address of a text.
+/// Whether the kernel takes this type for a probe, and one of its fields for the address of a text.
 fn is_probe(type_: u32) -> bool {
-    // The kernel registers these PMUs once, when it starts; which numbers they get depends on what else is there.
+    // The kernel registers these PMUs once, at boot; their numbers depend on the other PMUs.
     static TYPES: LazyLock<[Option<u32>; 2]> = LazyLock::new(|| {
         ["kprobe", "uprobe"].map(|name| {
             let text = fs::read_to_string(format!("/sys/bus/event_source/devices/{name}/type")).ok()?;
             text.trim().parse().ok()
         })
     });
-    // Those that are numbered so begin behind the fixed ones (kernel/events/core.c, `perf_pmu_register`, v6.18).
+    // Dynamic PMU types start after the fixed ones (kernel/events/core.c, `perf_pmu_register`, v6.18).
     type_ >= bindings::PERF_TYPE_MAX && TYPES.contains(&Some(type_))
 }
 
-/// Whether a structure has its size, and 0 in all fields for what nothing here asks for: data for signals, AUX buffers,
-/// registers and branches in samples, and whatever PMUs make of `config3`.
+/// Whether the attributes have their own size, and 0 in all fields that this module does not use: data for
+/// signals, AUX buffers, registers and branches in samples, and `config3`.
 fn is_plain(attr: &perf_event_attr) -> bool {
     let unused = [
         attr.config3,
@@ -219,14 +222,14 @@ fn is_plain(attr: &perf_event_attr) -> bool {
     attr.size as usize <= size_of::<perf_event_attr>() && unused.iter().all(|field| *field == 0)
 }
 
-/// An ioctl whose argument is a flag word.
+/// Performs an ioctl whose argument is a flag word.
 fn control(event: BorrowedFd<'_>, code: bindings::perf_event_ioctls, scope: Scope) -> Result<u64, Errno> {
     // SAFETY: these requests take their argument by value; the kernel touches no memory of ours.
     let answer = unsafe { libc::ioctl(event.as_raw_fd(), request_code(code), scope.flags()) };
     checked(libc::c_long::from(answer))
 }
 
-/// An ioctl number in the type that this C library wants (musl's is signed).
+/// Converts an ioctl number to the type that this C library requires (musl's is signed).
 fn request_code(code: bindings::perf_event_ioctls) -> libc::Ioctl {
     code as libc::Ioctl
 }

@@ -1,56 +1,56 @@
-//! Vendor event tables: the JSON files that perf is built from (`tools/perf/pmu-events/arch`), which the kernel does not
-//! publish.
+//! Vendor event tables: the JSON files that perf is built from (`tools/perf/pmu-events/arch`), which the
+//! kernel does not publish.
 //!
-//! In: one file's text, a list of objects. Out: names with the PMU and the terms that make the event.
+//! In: the text of one file, a list of objects. Out: names with the PMU and the terms of the event.
 //!
-//! Source: `tools/perf/pmu-events/jevents.py` for what a field becomes.
+//! Source: `tools/perf/pmu-events/jevents.py` for the meaning of the fields.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Events by name.
+/// Events of vendor tables by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventTable {
-    /// By the name in small letters.
+    /// Keyed by the lower-case name.
     events: BTreeMap<String, TableEvent>,
 }
 
-/// One event of a table.
+/// One event of a vendor table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableEvent {
-    /// As the table writes it.
+    /// The name as the table writes it.
     pub(super) name: String,
-    /// The unit of the chip that counts it; None: the core.
+    /// The unit of the chip that counts the event; None is the core.
     pub(super) unit: Option<String>,
-    /// What makes the event, in the form of `pmu/terms/`.
+    /// The event's terms, in the form of `pmu/terms/`.
     pub(super) terms: String,
-    /// What it counts.
+    /// The table's description of the event.
     pub(super) description: String,
 }
 
-/// Why a file is no event table.
+/// The reason why a file is no event table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// No list of objects with texts in it.
+    /// The file is not a JSON list of objects with text fields.
     #[error("not an event table: {0}")]
     Json(String),
-    /// A field whose text is no number.
+    /// A numeric field contains no number.
     #[error("event `{event}`: `{field}` is `{value}`, which is no number")]
     Number {
-        /// The event.
+        /// The name of the event.
         event: String,
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Its text.
+        /// The field's text, which is no number.
         value: String,
     },
-    /// Nothing in it names an event.
+    /// The file names no event.
     #[error("the table names no event")]
     Empty,
 }
 
-/// An object of the list: an event, or something else that such files hold (metrics), without an event's name.
+/// An object of the list: an event, or other data of these files (metrics), which has no event name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Row {
@@ -72,10 +72,10 @@ struct Row {
 }
 
 impl EventTable {
-    /// Adds the events of a file. An event of the same name is replaced.
+    /// Adds the events of a file. An event replaces an earlier one with the same name.
     ///
     /// # Errors
-    /// As [`TableError`] says; nothing is added then.
+    /// [`TableError`]; the table is then unchanged.
     pub fn add(&mut self, json: &str) -> Result<(), TableError> {
         let rows: Vec<Row> =
             serde_json::from_str(json).map_err(|error| TableError::Json(error.to_string()))?;
@@ -88,12 +88,12 @@ impl EventTable {
         Ok(())
     }
 
-    /// The event of this name; case makes no difference.
+    /// Returns the event with this name; case is ignored.
     pub(super) fn find(&self, name: &str) -> Option<&TableEvent> {
         self.events.get(&name.to_ascii_lowercase())
     }
 
-    /// Every event, by name.
+    /// Returns every event, ordered by name.
     pub(super) fn events(&self) -> impl Iterator<Item = &TableEvent> {
         self.events.values()
     }
@@ -104,7 +104,7 @@ fn event(row: Row) -> Result<TableEvent, TableError> {
     let mut terms = Vec::new();
     let mut number = |field: &'static str, term: &str, text: Option<String>| {
         let Some(text) = text else { return Ok(()) };
-        // Where one event may be any of several codes, the first is the one that perf takes.
+        // If an event has several alternative codes, perf uses the first.
         let first = text.split(',').next().unwrap_or_default().trim();
         let value = integer(first).ok_or_else(|| TableError::Number {
             event: name.clone(),
@@ -137,7 +137,7 @@ fn event(row: Row) -> Result<TableEvent, TableError> {
     Ok(TableEvent { terms, unit: row.unit, description: row.brief_description.unwrap_or_default(), name })
 }
 
-/// `0x3C` or `60`.
+/// Parses `0x3C` or `60`.
 pub(super) fn integer(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

@@ -1,15 +1,16 @@
-//! The terms of a PMU's event: `event=0x3c,umask=1,inv`.
+//! Parsing the terms of a PMU's event: `event=0x3c,umask=1,inv`.
 
 use super::event::InvalidEvent;
 use super::pmu::{CONFIGS, Pmu};
 use super::table::{EventTable, integer};
 use crate::near::near;
 
-/// How often a name may stand for further terms: a name of the table for terms of the PMU.
+/// How deep names may expand to further terms: a name of the table to terms of the PMU.
 const DEPTH: u32 = 2;
 
-/// The words that terms of a PMU make: `term=value`, `term` alone for 1, a whole word by `config=..`, or the name of
-/// one of the PMU's events. Later terms win over earlier ones. `name=..` is taken and has no effect.
+/// Returns the config words that terms of a PMU produce: `term=value`, `term` alone for 1, a whole word by
+/// `config=..`, or the name of one of the PMU's events. Later terms override earlier ones. `name=..` is
+/// accepted and ignored.
 ///
 /// Errors: [`InvalidEvent::UnknownTerm`], [`InvalidEvent::TermValue`], [`InvalidEvent::Form`].
 pub(super) fn config(pmu: &Pmu, table: &EventTable, text: &str) -> Result<[u64; 3], InvalidEvent> {
@@ -63,7 +64,7 @@ fn bad_value(pmu: &Pmu, term: &str, value: Option<&str>, largest: u64) -> Invali
     }
 }
 
-/// The PMU that a unit of a vendor's table stands for.
+/// Returns the PMU that a unit of a vendor's table stands for.
 ///
 /// Source: `tools/perf/pmu-events/jevents.py`, `unit_to_pmu`.
 pub(super) fn pmu_of_unit(unit: &str) -> String {

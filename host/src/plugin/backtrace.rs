@@ -1,4 +1,4 @@
-//! A trap in the words of a script: which of its functions were running, and at which lines.
+//! Describes a trap in terms of the script: its active functions and their source lines.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use wasmtime::{FrameInfo, Trap, WasmBacktrace};
 
 use crate::text::{MOST_BYTES, visible};
 
-/// Most functions that are told; a recursion without end has thousands.
+/// Limit on the functions of a call stack in a message; an endless recursion has thousands.
 const MAX_DISPLAYED_FRAMES: usize = 16;
 
-/// The words of a trap, and below them a line for each function of the script, the innermost first. The words begin with
-/// a place if they had none.
+/// Formats the reason of a trap, followed by one line for each active function of the script, the innermost
+/// first. Prefixes the reason with a source location if it has none.
 pub(super) fn describe(reason: String, error: &wasmtime::Error, lines: &[Lines]) -> String {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return reason };
     let positions: Vec<SourcePosition<'_>> =
@@ -40,12 +40,13 @@ pub(super) fn describe(reason: String, error: &wasmtime::Error, lines: &[Lines])
     description
 }
 
-/// A name that the plugin's file has.
+/// Escapes a name from the plugin's file.
 fn display(name: &str) -> Cow<'_, str> {
     visible(name, MOST_BYTES)
 }
 
-/// Most frames that the engine collects: those of [`MAX_DISPLAYED_FRAMES`] functions with the compiler's own between them.
+/// Limit on the stack frames that the engine collects: those of [`MAX_DISPLAYED_FRAMES`] functions and the
+/// compiler's helper functions between them.
 pub(super) const MAX_FRAMES: std::num::NonZeroUsize =
     std::num::NonZeroUsize::new(4 * MAX_DISPLAYED_FRAMES).expect("not zero");
 
@@ -55,7 +56,7 @@ fn position<'l>(frame: &FrameInfo, lines: &'l [Lines]) -> Option<SourcePosition<
     lines.position(frame.func_index(), u32::try_from(frame.func_offset()?).ok()?)
 }
 
-/// What a trap of the engine means to the author of a script; scripts check what they can before it comes to that.
+/// Explains a trap of the engine to the author of a script; scripts check most of these conditions before.
 fn explain_trap(trap: Trap, reason: &str) -> String {
     match trap {
         Trap::StackOverflow => "KS-TRAP stack: too many calls are running".into(),

@@ -1,10 +1,10 @@
-//! Compiled code on disk, so that a plugin is compiled once.
+//! Cache of compiled code on disk, so that a plugin is compiled once.
 //!
-//! In: the bytes of a plugin and the code that the engine made of them. Out: that code again, byte for byte, or nothing.
-//! Loading code is as good as running it, so nothing is taken that somebody else could have put there: the folder
-//! belongs to the effective user with mode 0700 and is not reached through a link, each entry carries an authentication
-//! code made with a key that is kept there, and a process with more rights than its user has no cache at all.
-//! Not here: turning bytes into code.
+//! In: the bytes of a plugin and the code that the engine compiled from them. Out: that code again, byte for
+//! byte, or nothing. Loading code is equivalent to running it, so no code is loaded that somebody else could
+//! have written. The folder belongs to the effective user with mode 0700 and is not reached through a link.
+//! Each entry carries an authentication code made with a key that is kept in the folder. A process with more
+//! rights than its user has no cache at all. The compilation itself is elsewhere.
 
 use std::fmt;
 use std::fs::File;
@@ -19,16 +19,16 @@ use nix::sys::stat::Mode;
 use nix::unistd::{self, UnlinkatFlags};
 use sha2::{Digest, Sha256};
 
-/// Bytes of all entries together; the oldest are removed when a new one would exceed it. Guards the disk against a cache
-/// that only grows.
+/// Limit on the bytes of all entries; the oldest are removed when a new one would exceed it. Guards the disk
+/// against a cache that only grows.
 const MAX_CACHE_BYTES: u64 = 512 << 20;
 
-/// The file that holds the key.
+/// Name of the file that holds the key.
 const KEY: &str = "key";
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 32;
 
-/// A folder of compiled code.
+/// A folder of compiled code that is safe to use.
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
@@ -39,28 +39,28 @@ pub struct Cache {
 /// Why there is no cache, or an entry cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// A call failed.
+    /// A system call failed.
     #[error("the cache of compiled code {}: {tried}: {source}", .path.display())]
     Io {
-        /// The folder.
+        /// The folder of the cache.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         tried: &'static str,
-        /// What the kernel said.
+        /// The error of the operation.
         source: io::Error,
     },
-    /// Somebody else owns the folder or may write to it.
+    /// The folder belongs to somebody else or is writable for others.
     #[error(
         "the cache of compiled code {} is not safe to use: {what}; remove it, or name another with --cache",
         .path.display()
     )]
     Unsafe {
-        /// The folder.
+        /// The folder of the cache.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is unsafe.
         what: String,
     },
-    /// Whoever else runs as this user could lend himself the capabilities of this process.
+    /// The process has capabilities that other processes of its user could gain by writing to the cache.
     #[error(
         "no cache of compiled code: this process has capabilities that its user has not, and the user could write to \
          the cache"
@@ -68,22 +68,24 @@ pub enum CacheError {
     Privileged,
 }
 
-/// Names an entry: by the plugin's bytes and by whatever of the engine its code depends on.
+/// Name of an entry, derived from the plugin's bytes and from the properties of the engine that compiled code
+/// depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EntryName(String);
 
 impl EntryName {
-    /// The name of what an engine with this `compatibility` makes of these bytes.
+    /// Returns the name for the code that an engine with this `compatibility` compiles from these bytes.
     pub(super) fn new(plugin: &[u8], compatibility: u64) -> EntryName {
         EntryName(format!("{}-{compatibility:016x}", Hex(&Sha256::digest(plugin))))
     }
 }
 
-/// Code that this user's host wrote into its cache, as it was written.
+/// Code that is trusted: this user's host wrote it into its cache, or a process of this program has just
+/// compiled it.
 pub(super) struct TrustedCode(Vec<u8>);
 
 impl TrustedCode {
-    /// What a process of this program has compiled for this one.
+    /// Trusts code that a process of this program compiled for this process.
     pub(super) fn own(code: Vec<u8>) -> TrustedCode {
         TrustedCode(code)
     }
@@ -94,8 +96,8 @@ impl TrustedCode {
 }
 
 impl Cache {
-    /// Where the cache of this user lies: `/var/cache/ks-host` for root, else `ks-host` in `XDG_CACHE_HOME` or in
-    /// `.cache` of `HOME`. None if no home is known.
+    /// Returns this user's default folder: `/var/cache/ks-host` for root, else `ks-host` in `XDG_CACHE_HOME`
+    /// or in `.cache` of `HOME`. None if no home is known.
     pub fn default_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
         if unistd::geteuid().is_root() {
             return Some("/var/cache/ks-host".into());
@@ -106,11 +108,11 @@ impl Cache {
             .map(|caches| caches.join("ks-host"))
     }
 
-    /// Opens a cache; makes the folder and its key if they are not there.
+    /// Opens a cache; creates the folder and its key if they do not exist.
     ///
     /// # Errors
-    /// [`CacheError::Unsafe`] if the folder is a link, or is not the effective user's alone; [`CacheError::Privileged`];
-    /// [`CacheError::Io`].
+    /// [`CacheError::Unsafe`] if the folder is a link, or is accessible for others than the effective user;
+    /// [`CacheError::Privileged`]; [`CacheError::Io`].
     pub fn open(path: &Path) -> Result<Cache, CacheError> {
         if more_rights_than_the_user() {
             return Err(CacheError::Privileged);
@@ -125,12 +127,12 @@ impl Cache {
         Ok(Cache { path: path.into(), folder, key })
     }
 
-    /// The folder.
+    /// The folder of the cache, as it was given to [`Cache::open`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The code of this name, if it is there and was written by somebody who knows the key.
+    /// Returns the code of this name, if the entry exists and is authenticated by the key.
     pub(super) fn load(&self, name: &EntryName) -> Option<TrustedCode> {
         let mut entry = read_file(&self.folder, &name.0).ok()?;
         let tag = entry.split_off(entry.len().checked_sub(TAG_BYTES)?);
@@ -138,8 +140,8 @@ impl Cache {
         Some(TrustedCode(entry))
     }
 
-    /// Writes the code of this name: a reader sees all of it or nothing. Removes the oldest entries if the cache would
-    /// become too large; code that alone is too large is not kept.
+    /// Writes the code of this name atomically: a reader sees all of it or nothing. Removes the oldest
+    /// entries if the cache would become too large; code that alone exceeds the limit is not stored.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -165,8 +167,8 @@ impl Cache {
         mac
     }
 
-    /// Removes the oldest entries until so many bytes fit. What cannot be removed stays: the cache is then too large,
-    /// and nothing else is wrong.
+    /// Removes the oldest entries until so many bytes fit. Entries that cannot be removed stay: the cache is
+    /// then too large, which is its only consequence.
     fn make_room(&self, bytes: u64) {
         let Ok(listed) = std::fs::read_dir(&self.path) else { return };
         let mut entries: Vec<_> = listed
@@ -190,7 +192,7 @@ impl Cache {
     }
 }
 
-/// Makes the folder with mode 0700, and what is above it as the user's mask says.
+/// Creates the folder with mode 0700, and its missing parents with the mode of the user's umask.
 fn make_folder(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if let Some(above) = path.parent() {
@@ -219,7 +221,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd, CacheError> {
     Ok(folder)
 }
 
-/// A file of the folder, if it is a plain file that only this user can read and write.
+/// Reads a file of the folder, if it is a regular file that only this user can read and write.
 fn read_file(folder: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let mut file = File::from(fcntl::openat(folder, name, flags, Mode::empty())?);
@@ -239,11 +241,12 @@ enum Replace {
     No,
 }
 
-/// Writes a file under another name first, so that nobody reads a part. `Replace::No` keeps what is there.
+/// Writes a file under a temporary name first, so that no reader sees a part. `Replace::No` keeps an existing
+/// file.
 fn write_file(folder: &OwnedFd, name: &str, parts: &[&[u8]], replace: Replace) -> io::Result<()> {
     let part = format!(".{name}.{}-{:?}.part", std::process::id(), std::thread::current().id());
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    // What a process of the same number left behind when it was killed.
+    // A killed process with the same process id may have left this file.
     let _ = unistd::unlinkat(folder, part.as_str(), UnlinkatFlags::NoRemoveDir);
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
     let mut file = File::from(fcntl::openat(folder, part.as_str(), flags, mode)?);
@@ -255,7 +258,7 @@ fn write_file(folder: &OwnedFd, name: &str, parts: &[&[u8]], replace: Replace) -
         .map_err(io::Error::from)
     });
     if written.is_err() || replace == Replace::No {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = unistd::unlinkat(folder, part.as_str(), UnlinkatFlags::NoRemoveDir);
     }
     written
@@ -265,23 +268,23 @@ fn read_key(folder: &OwnedFd) -> Option<[u8; KEY_BYTES]> {
     read_file(folder, KEY).ok()?.try_into().ok()
 }
 
-/// Makes the key. Of several processes that do so at once, one wins and all read its key.
+/// Creates the key. If several processes do so at once, one wins and all read its key.
 fn make_key(folder: &OwnedFd) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     match write_file(folder, KEY, &[&key], Replace::No) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        // Either it is ours, or another process was first.
+        // Either this process created it, or another process did.
         _ => match read_key(folder) {
             Some(key) => Ok(key),
-            // A file that is no key: entries that were made with one before it are worth nothing either.
+            // The file is no valid key: entries that it authenticated are worthless, too.
             None => write_file(folder, KEY, &[&key], Replace::Yes).map(|()| key),
         },
     }
 }
 
-/// Whether the process holds capabilities although its user is not root: a file's capabilities, or ambient ones. What
-/// else runs as that user has not got them, and must not get them through code in the cache.
+/// Whether the process holds capabilities although its user is not root: file capabilities or ambient ones.
+/// Other processes of that user do not have them, and must not gain them through code in the cache.
 fn more_rights_than_the_user() -> bool {
     let (real, effective) = (unistd::getuid(), unistd::geteuid());
     if real != effective {

@@ -1,7 +1,7 @@
-//! Compiling in a process of its own ([`crate::apart`]).
+//! Compiles in a separate process ([`crate::apart`]).
 //!
-//! What it sends is believed as code that this process compiled itself would be: the compiler that a component breaks would
-//! have been broken here.
+//! The code that it sends is trusted like code that this process compiled: a component that can compromise
+//! the compiler would have compromised this process otherwise.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,13 +13,13 @@ use super::file::{MAX_PLUGIN_BYTES, PluginError};
 use crate::apart::{self, Apart, ApartError, Bounds};
 use crate::policy::Limit;
 
-/// The word that starts the process.
+/// First argument of a process that compiles.
 pub const SUBCOMMAND: &str = "compile-for-host";
 
-/// Most bytes of code that are taken. Guards the host: code has some ten times the bytes of its component.
+/// Limit on the bytes of compiled code. Guards the host: code has some ten times the bytes of its component.
 const MAX_CODE_BYTES: u64 = 16 * MAX_PLUGIN_BYTES;
 
-/// Compiles a component.
+/// Compiles a component in a separate process.
 ///
 /// # Errors
 /// [`PluginError::Component`] if it is not valid, or takes more memory; [`PluginError::CompileTime`].
@@ -44,10 +44,11 @@ pub(super) fn compile(
     })
 }
 
-/// The process: its words behind the first are in `words`.
+/// Runs the compiling process: reads a component, compiles it, and sends the code. `arguments` follow
+/// [`SUBCOMMAND`] on the command line.
 ///
 /// # Errors
-/// As [`apart::serve`].
+/// See [`apart::serve`].
 pub fn serve(arguments: &[OsString]) -> io::Result<()> {
     apart::serve(arguments, MAX_PLUGIN_BYTES, |component| {
         let compile = move || -> Result<Vec<u8>, String> {

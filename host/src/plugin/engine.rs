@@ -19,15 +19,15 @@ use super::sys;
 use crate::apart::Apart;
 use crate::policy::{Limit, Policy};
 
-/// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
-/// stack ends. Scripts have a stack of half as many bytes in their memory, which is full before this one is.
+/// Limit on the stack bytes of a guest. Endless recursion traps here, long before the thread's own stack
+/// ends. A script's own stack in its linear memory has half as many bytes, and overflows before this one.
 const MAX_WASM_STACK_BYTES: usize = 2 << 20;
 
-/// Stack of the thread that compiles. Guards against code that is nested deep: the compiler's own limits are counted in
-/// levels, not in bytes.
+/// Stack bytes of the thread that compiles. Guards against deeply nested code: the compiler's own limits
+/// count levels, not bytes.
 pub(super) const COMPILER_STACK_BYTES: usize = 64 << 20;
 
-/// The engine; one per process. Cheap to clone.
+/// The Wasm engine; one per process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
     inner: wasmtime::Engine,
@@ -36,17 +36,17 @@ pub struct Engine {
     apart: Option<Apart>,
 }
 
-/// The engine refuses its configuration on this machine.
+/// The engine rejects its configuration on this machine, for the reason in the text.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the WebAssembly engine: {0}")]
 pub struct EngineError(pub(crate) String);
 
-/// Where the code of a plugin came from.
+/// The origin of a plugin's code.
 #[derive(Debug)]
 pub enum CodeOrigin {
-    /// It was in the cache.
+    /// It was loaded from the cache.
     Cached,
-    /// It was compiled, and is in the cache now.
+    /// It was compiled, and written to the cache.
     Stored,
     /// It was compiled; there is no cache.
     Compiled,
@@ -54,16 +54,16 @@ pub enum CodeOrigin {
     NotStored(CacheError),
 }
 
-/// `perf` of `kernelscript:host/perf@0.1.0`.
+/// Extracts the interface from an import: `perf` from `kernelscript:host/perf@0.1.0`.
 pub(crate) fn interface_name(import: &str) -> &str {
     import.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default()
 }
 
 impl Engine {
-    /// Starts the engine.
+    /// Creates the engine.
     ///
     /// # Errors
-    /// If this machine lacks what generated code needs.
+    /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Engine, EngineError> {
         let mut config = Config::new();
         config
@@ -73,7 +73,7 @@ impl Engine {
             .wasm_backtrace_max_frames(Some(backtrace::MAX_FRAMES))
             .wasm_component_model(true)
             .with_host_memory(Arc::new(memory::Creator))
-            // Images are for memories that the engine makes itself.
+            // Images apply only to memories that the engine allocates itself.
             .memory_init_cow(false);
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
         let policy = Policy::observing();
@@ -81,23 +81,23 @@ impl Engine {
         Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None })
     }
 
-    /// With another time that compiling the code of one plugin may take.
+    /// Sets the limit on the time for compiling the code of one plugin.
     #[must_use]
     pub fn with_compile_time(self, compile_time: Duration) -> Engine {
         Engine { compile_time, ..self }
     }
 
-    /// Compiles in processes of their own, each of which takes no more than so many bytes of memory.
+    /// Compiles in separate processes, each limited to this many bytes of memory.
     #[must_use]
     pub fn with_compiler(self, apart: Apart, compile_bytes: u64) -> Engine {
         Engine { apart: Some(apart), compile_bytes, ..self }
     }
 
-    /// Compiles the code of a plugin: in a process of its own if there is a compiler for that ([`Engine::with_compiler`]).
+    /// Compiles the code of a plugin, in a separate process if [`Engine::with_compiler`] was called.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if the component is not valid, or takes too much memory; [`PluginError::CompileTime`] if
-    /// it takes too long.
+    /// [`PluginError::Component`] if the component is not valid, or takes too much memory;
+    /// [`PluginError::CompileTime`] if it takes too long.
     pub fn compile(&self, plugin: &Plugin) -> Result<Component, PluginError> {
         match self.compiled_apart(plugin)? {
             Some(code) => self.loaded(&code),
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// The code of a plugin, compiled in a process of its own; none if there is no compiler for that.
+    /// Compiles the code of a plugin in a separate process; returns none if there is no compiler for that.
     fn compiled_apart(&self, plugin: &Plugin) -> Result<Option<TrustedCode>, PluginError> {
         let compile = |apart: &Apart| {
             let code =
@@ -120,12 +120,12 @@ impl Engine {
             .map_err(|error| PluginError::Component(format!("its code cannot be loaded: {error:#}")))
     }
 
-    /// Compiles on a thread of its own: the compiler cannot be interrupted. One that is not waited for any more goes on
-    /// until it is done or the process ends.
+    /// Compiles on a separate thread, since the compiler cannot be interrupted. After a timeout the thread
+    /// continues until it is done or the process ends.
     fn compile_here(&self, plugin: &Plugin) -> Result<Component, PluginError> {
         let (done, result) = mpsc::channel();
         let (engine, bytes) = (self.inner.clone(), plugin.bytes().to_vec());
-        // Nobody takes the result of one that took too long.
+        // The receiver is gone after a timeout.
         let compile = move || drop(done.send(Component::new(&engine, bytes)));
         let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
         compiler.spawn(compile).map_err(|error| {
@@ -144,10 +144,10 @@ impl Engine {
         }
     }
 
-    /// The code of a plugin: from the cache if it is there, else compiled and put there.
+    /// Returns the code of a plugin, from the cache if possible; otherwise compiles it and stores it there.
     ///
     /// # Errors
-    /// As [`Engine::compile`]. A cache that does not work is told of in the result.
+    /// See [`Engine::compile`]. A failure of the cache is reported in the result.
     pub fn code(
         &self,
         plugin: &Plugin,
@@ -155,7 +155,7 @@ impl Engine {
     ) -> Result<(Component, CodeOrigin), PluginError> {
         let Some(cache) = cache else { return Ok((self.compile(plugin)?, CodeOrigin::Compiled)) };
         let name = EntryName::new(plugin.bytes(), self.compatibility());
-        // What the engine does not take (it was made with other options) is written anew.
+        // Code that the engine rejects, because it was compiled with other options, is compiled again.
         if let Some(component) = cache.load(&name).and_then(|code| sys::load(&self.inner, &code).ok()) {
             return Ok((component, CodeOrigin::Cached));
         }
@@ -172,7 +172,8 @@ impl Engine {
         Ok((component, store(&code)))
     }
 
-    /// The functions of the contract that a component imports, as `perf.[static]event.named`: what it can call.
+    /// Returns the functions of the contract that a component imports and so may call, as
+    /// `perf.[static]event.named`.
     pub(crate) fn functions(&self, component: &Component) -> BTreeSet<String> {
         let ty = component.component_type();
         let mut functions = BTreeSet::new();
@@ -186,23 +187,23 @@ impl Engine {
         functions
     }
 
-    /// A number for everything of the engine that compiled code depends on. Another number for the same only costs a
-    /// compilation: what fits is checked when code is loaded.
+    /// Hashes the properties of the engine that compiled code depends on. A different hash for the same
+    /// properties only costs a compilation: compatibility is checked again when code is loaded.
     fn compatibility(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.inner.precompile_compatibility_hash().hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Makes every running guest look whether it must end.
+    /// Makes every running guest check whether it must end.
     ///
-    /// The epoch is advanced only here. A thread that advances it all the time, as is usual, would wake up a hundred
-    /// times a second on a machine whose wake-ups somebody is counting: who watches a plugin does so every few seconds.
+    /// The epoch is advanced only here. A ticker thread, as is usual, would wake up a hundred times a second
+    /// and disturb measurements of wake-ups; the thread that watches a plugin does so every few seconds.
     pub fn interrupt(&self) {
         self.inner.increment_epoch();
     }
 
-    /// The engine itself, for a linker.
+    /// The wasmtime engine, for linkers.
     pub fn inner(&self) -> &wasmtime::Engine {
         &self.inner
     }

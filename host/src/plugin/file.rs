@@ -1,7 +1,7 @@
-//! The plugin file: a component, and what our custom sections in it say.
+//! The plugin file: a component, and the contents of our custom sections in it.
 //!
-//! In: bytes from anybody. Out: a [`Plugin`] whose sections are well-formed. Not here: whether the component's code
-//! is valid (the engine checks it) and whether its BPF object is (the `bpf` module does).
+//! In: untrusted bytes. Out: a [`Plugin`] whose sections are well-formed. Other modules validate the
+//! component's code (the engine) and its BPF object (the `bpf` module).
 
 use std::fs::File;
 use std::io::Read;
@@ -18,18 +18,18 @@ use super::memory;
 use super::signature::{self, Signature, Signer};
 use crate::policy::{ObjectError, ObjectSet};
 
-/// Longest plugin file that is read. Guards the host's memory against a file (or a pipe) without end.
+/// Limit on the bytes of a plugin file. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
 
-/// Most records of ours in one file. Guards against a section of millions of empty records, each of which would cost
-/// more here than its four bytes there.
+/// Limit on our records in one file. Guards against a section of millions of empty records, each of which
+/// would take more memory here than its four bytes there.
 const MAX_RECORDS: usize = 1024;
 
-/// How deep components may lie in each other. Tools make two or three levels; the engine's time grows with the square of
-/// their number.
+/// Limit on the nesting of components. Tools produce two or three levels; the engine's time grows with the
+/// square of the depth.
 const MAX_DEPTH: usize = 32;
 
-/// A plugin file that was read and whose sections make sense.
+/// A plugin file whose sections are read and validated.
 #[derive(Debug, Clone)]
 pub struct Plugin {
     bytes: Vec<u8>,
@@ -50,70 +50,70 @@ pub enum PluginError {
     /// The file is longer than [`MAX_PLUGIN_BYTES`].
     #[error("the file has more than {MAX_PLUGIN_BYTES} bytes")]
     TooLong,
-    /// Not WebAssembly at all.
+    /// The file does not begin like WebAssembly.
     #[error("the file is not WebAssembly (it does not begin with the bytes of a component)")]
     NotWasm,
-    /// A core module, which has no component around it.
+    /// The file is a core module, not a component.
     #[error(
         "the file is a core WebAssembly module, not a component; `wasm-tools component new` makes one of it"
     )]
     CoreModule,
-    /// WebAssembly whose structure is broken.
+    /// The structure of the WebAssembly is invalid.
     #[error("the file is not a well-formed component: {0}")]
     Malformed(String),
-    /// One of our custom sections cannot be read.
+    /// One of our custom sections is malformed.
     #[error("custom section `{section}`: {source}")]
     Section {
-        /// Its name.
+        /// Name of the custom section.
         section: &'static str,
-        /// What is wrong with it.
+        /// Why it is malformed.
         source: SectionError,
     },
-    /// More records than a plugin file may have.
+    /// The file has more than the allowed number of records.
     #[error("the custom sections hold more than {MAX_RECORDS} records")]
     TooManyRecords,
-    /// A manifest that is not the JSON that it should be.
+    /// A manifest is not valid JSON, or has other members than a manifest.
     #[error("the manifest cannot be read: {0}")]
     Manifest(#[from] serde_json::Error),
-    /// A signature that is not the JSON that it should be.
+    /// A signature is not valid JSON, or has other members than a signature.
     #[error("a signature cannot be read: {0}")]
     Signature(serde_json::Error),
-    /// A manifest of a later version.
+    /// A manifest has a newer format than this host supports.
     #[error(
         "the manifest has format {found}; this host reads up to {}. A newer ks-host is needed",
         manifest::FORMAT
     )]
     ManifestFormat {
-        /// The format it says.
+        /// Format number of the manifest.
         found: u32,
     },
-    /// Two or more objects for this machine.
+    /// Several objects are for this machine.
     #[error("the file holds several BPF objects for this machine ({}); one plugin has one", .names.join(", "))]
     SeveralObjects {
-        /// Their names.
+        /// Names of the objects.
         names: Vec<String>,
     },
-    /// An object that is not read, written again and loaded.
+    /// A BPF object cannot be read, or is refused.
     #[error("the BPF object is refused: {0}")]
     Object(#[from] ObjectError),
-    /// A shared memory that cannot be shared safely.
+    /// A memory is declared to be shared, but cannot be shared safely.
     #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {0}")]
     SharedMemory(String),
-    /// Its code was not compiled in the time that it has for that.
+    /// Compiling the code took longer than the limit.
     #[error("its code is not compiled yet\n  because: {0}")]
     CompileTime(String),
-    /// A component that was built against a version of the contract that this host does not serve.
+    /// The component was built against a version of the contract that this host does not serve.
     #[error(
         "the component was built against {contract}; this host serves {served}\n  do: run it with a ks-host of that version, \
          or build it against the contract of this one"
     )]
     Contract {
-        /// Package and version that it imports.
+        /// Package and version that the component imports.
         contract: String,
-        /// Those of this host.
+        /// Package and version that this host serves.
         served: &'static str,
     },
-    /// The component does not fit the engine or the world of plugins.
+    /// The engine rejects the component, or it does not fit the world of plugins.
     #[error("{0}")]
     Component(String),
 }
@@ -122,7 +122,7 @@ impl Plugin {
     /// Reads a plugin file from disk.
     ///
     /// # Errors
-    /// If it cannot be read, or as [`Plugin::from_bytes`].
+    /// If it cannot be read; see also [`Plugin::from_bytes`].
     pub fn from_file(path: &Path) -> Result<Plugin, PluginError> {
         Plugin::from_bytes(read_file(path)?)
     }
@@ -130,8 +130,8 @@ impl Plugin {
     /// Reads a plugin from memory.
     ///
     /// # Errors
-    /// If the bytes are not a component, or a section of ours in it is not well-formed. Never panics, whatever the
-    /// bytes are.
+    /// If the bytes are not a component, or one of our sections in it is malformed. Never panics, whatever
+    /// the bytes are.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Plugin, PluginError> {
         let bytes = bytes.into();
         if bytes.len() as u64 > MAX_PLUGIN_BYTES {
@@ -144,18 +144,18 @@ impl Plugin {
         Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
     }
 
-    /// The whole file.
+    /// The bytes of the whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All BPF objects of the file, for whatever machine, in file order.
+    /// All BPF objects of the file, for any architecture, in file order.
     pub fn objects(&self) -> &[BpfRecord] {
         &self.objects
     }
 
-    /// Which BPF objects are for this machine: those of its own architecture, else those for any. Several are one object
-    /// for kernels with other features, the first for the newest.
+    /// Selects the BPF objects for this machine: those of its own architecture, else those for any. Several
+    /// objects are variants of one for kernels with different features, the first for the newest.
     fn objects_for_host(&self) -> Result<Vec<usize>, PluginError> {
         let of = |arch: Option<Arch>| -> Vec<(usize, &BpfRecord)> {
             self.objects.iter().enumerate().filter(|(_, object)| Some(object.arch) == arch).collect()
@@ -170,15 +170,15 @@ impl Plugin {
         Ok(candidates.into_iter().map(|(index, _)| index).collect())
     }
 
-    /// All BPF objects, strictly read.
+    /// Reads all BPF objects strictly.
     ///
     /// # Errors
-    /// [`PluginError::SeveralObjects`] if it is not clear which is for this machine; [`PluginError::Object`].
+    /// [`PluginError::SeveralObjects`] if it is ambiguous which is for this machine; [`PluginError::Object`].
     pub fn object_set(&self) -> Result<ObjectSet, PluginError> {
         Ok(ObjectSet::read(&self.objects, self.objects_for_host()?)?)
     }
 
-    /// What the plugin says of itself; usually one, none for a plugin that was not made by our compiler.
+    /// The manifests that describe the plugin; usually one, none if our compiler did not build the plugin.
     pub fn manifests(&self) -> &[Manifest] {
         &self.manifests
     }
@@ -188,32 +188,33 @@ impl Plugin {
         &self.imports
     }
 
-    /// The tests that the plugin holds, in source order.
+    /// The tests in the plugin, in source order.
     pub fn tests(&self) -> impl Iterator<Item = &manifest::Test> {
         self.manifests.iter().flat_map(|manifest| &manifest.tests)
     }
 
-    /// Where the code of its core modules comes from, as far as its compiler says.
+    /// Line tables of the core modules, as far as the compiler wrote them.
     pub fn lines(&self) -> &[Lines] {
         &self.lines
     }
 
-    /// Bytes of the memory that the host may map pages of BPF maps into; none if the plugin has no such memory.
+    /// Bytes of the memory that the host may map pages of BPF maps into; none if the plugin has no such
+    /// memory.
     pub fn shared_bytes(&self) -> Option<usize> {
         self.shared_bytes
     }
 
-    /// SHA-256 of the file without its signatures: what is signed.
+    /// SHA-256 of the file without its signatures: the signed digest.
     pub fn digest(&self) -> [u8; 32] {
         signature::digest(&self.bytes)
     }
 
-    /// The signatures of the file, as it claims them.
+    /// The signatures in the file, not verified yet.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures
     }
 
-    /// Those who have signed this very file.
+    /// The signers whose signature is valid for these bytes.
     pub fn signers(&self) -> Vec<Signer> {
         if self.signatures.is_empty() {
             return Vec::new();
@@ -222,24 +223,24 @@ impl Plugin {
         self.signatures.iter().filter_map(|signature| signature.check(&digest).ok()).collect()
     }
 
-    /// The project's name if a manifest tells it.
+    /// The project's name; none if no manifest has one.
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())
     }
 }
 
-/// The bytes of a plugin file, unread.
+/// Reads the bytes of a plugin file without parsing them.
 ///
 /// # Errors
 /// [`PluginError::Io`]; [`PluginError::TooLong`].
 pub fn read_file(path: &Path) -> Result<Vec<u8>, PluginError> {
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too long from one that just fits.
+    // One byte above the limit distinguishes a file that is too long from one that just fits.
     File::open(path)?.take(MAX_PLUGIN_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_PLUGIN_BYTES { Err(PluginError::TooLong) } else { Ok(bytes) }
 }
 
-/// What one walk over the file collects.
+/// The sections collected in one traversal of the file.
 #[derive(Default)]
 struct Sections {
     objects: Vec<BpfRecord>,
@@ -253,12 +254,13 @@ struct Sections {
 }
 
 impl Sections {
-    /// Walks the component and everything nested in it.
+    /// Traverses the component and everything nested in it.
     fn collect(&mut self, bytes: &[u8]) -> Result<(), PluginError> {
         if !bytes.starts_with(b"\0asm") {
             return Err(PluginError::NotWasm);
         }
-        // Only the imports of the outermost component are the plugin's; nested ones import from their neighbours.
+        // Only imports of the outermost component are the plugin's; nested components import from their
+        // siblings.
         let mut depth = 0_usize;
         let mut instances = Instances::default();
         for payload in Parser::new(0).parse_all(bytes) {
@@ -280,7 +282,7 @@ impl Sections {
                         self.imports.push(import.map_err(malformed)?.name.name.to_owned());
                     }
                 }
-                // In a module it would vouch for less than it seems to.
+                // A signature inside a module would cover less than it seems to.
                 Payload::CustomSection(custom) if custom.name() == section::SIGNATURE && depth == 1 => {
                     for record in self.records(section::SIGNATURE, custom.data())? {
                         self.signatures.push(serde_json::from_slice(record).map_err(PluginError::Signature)?);
@@ -293,7 +295,7 @@ impl Sections {
         Ok(())
     }
 
-    /// Takes the records of one custom section, if it is one of ours.
+    /// Reads the records of one custom section, if it is one of ours.
     fn section(&mut self, name: &str, data: &[u8]) -> Result<(), PluginError> {
         match name {
             section::BPF => {
@@ -331,7 +333,7 @@ impl Sections {
     }
 }
 
-/// Reads one manifest. The format is looked at first: a later format may have other members.
+/// Reads one manifest. The format is checked first: a later format may have other members.
 fn read_manifest(json: &[u8]) -> Result<Manifest, PluginError> {
     #[derive(Deserialize)]
     struct Format {

@@ -1,4 +1,4 @@
-//! One instance of a plugin: its store, its limits, and calls into it.
+//! An instance of a plugin: its store, its limits, and calls into it.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::memory::{self, SharedMemory};
 use super::outcome::{self, Outcome};
 use super::stop::StopHandle;
 
-/// What the store of a plugin must hold.
+/// The state in a plugin's store.
 pub trait PluginState: 'static {
-    /// The limiter that the engine asks.
+    /// The limiter that decides about growth of memories and tables.
     fn limiter_mut(&mut self) -> &mut Limiter;
-    /// How often the plugin has called the host.
+    /// Number of host calls so far.
     fn calls(&self) -> u64;
-    /// The plugin has computed for a while: what is to be watched meanwhile.
+    /// Called regularly while the plugin computes, to check its limits.
     ///
     /// # Errors
-    /// What ends the plugin.
+    /// An error that ends the plugin.
     fn tick(&mut self) -> wasmtime::Result<()>;
-    /// How the run is stopped.
+    /// The handle that stops the run.
     fn stop(&self) -> &StopHandle;
-    /// Takes the memory that pages may be mapped into.
+    /// Stores the memory that pages of maps may be mapped into.
     fn set_shared(&mut self, memory: SharedMemory);
 }
 
-/// A plugin whose code is compiled and whose imports are found. Instances of it are cheap.
+/// A plugin with compiled code and resolved imports. Its instances are cheap.
 pub struct Prepared<S: PluginState> {
     pre: InstancePre<S>,
     lines: Arc<[Lines]>,
@@ -45,10 +45,11 @@ impl<S: PluginState> Clone for Prepared<S> {
 }
 
 impl<S: PluginState> Prepared<S> {
-    /// Connects the component of a plugin with what it imports, and checks that it exports `run`.
+    /// Resolves the imports of a plugin's component, and checks that it exports `run`.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if it imports what is not there, or does not export `run: func() -> s32`.
+    /// [`PluginError::Component`] if an import does not exist, or the component does not export `run: func()
+    /// -> s32`.
     pub fn new(
         linker: &Linker<S>,
         component: &Component,
@@ -67,19 +68,19 @@ impl<S: PluginState> Prepared<S> {
         Ok(Prepared { pre, lines: plugin.lines().into(), shared_bytes: plugin.shared_bytes() })
     }
 
-    /// The same plugin, connected by another linker.
+    /// Resolves the imports of the same plugin by another linker.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if it imports what is not there.
+    /// [`PluginError::Component`] if an import does not exist.
     pub fn linked_with(&self, linker: &Linker<S>) -> Result<Prepared<S>, PluginError> {
         let pre = linker.instantiate_pre(self.pre.component()).map_err(|error| does_not_fit(&error))?;
         Ok(Prepared { pre, ..self.clone() })
     }
 
-    /// Makes an instance around this state, on the calling thread, and runs the component's start functions.
+    /// Creates an instance with this state on the calling thread, and runs the component's start functions.
     ///
     /// # Errors
-    /// The outcome that takes the place of a run: a trap in a start function, or a limit.
+    /// The outcome that replaces that of a run: a trap in a start function, or a limit.
     pub fn instantiate(&self, state: S, limits: &Limits) -> Result<Instance<S>, Outcome> {
         let mut store = Store::new(self.pre.engine(), state);
         store.limiter(|state| state.limiter_mut());
@@ -94,7 +95,7 @@ impl<S: PluginState> Prepared<S> {
             context.data_mut().tick()?;
             Ok(UpdateDeadline::Continue(1))
         });
-        // After the deadline is set: a kill from here on advances the epoch past it.
+        // Checked after the deadline is set: a later kill advances the epoch past it.
         if store.data().stop().killed() {
             return Err(Outcome::Killed);
         }
@@ -112,7 +113,7 @@ impl<S: PluginState> Prepared<S> {
     }
 }
 
-/// The contract that a component was built against, if it is of a minor version that this host does not serve.
+/// Returns the contract that a component was built against, if this host does not serve its minor version.
 fn other_contract(imports: &[String]) -> Option<String> {
     let (package, served) = CONTRACT.split_once('@')?;
     let minor = |version: &str| version.splitn(3, '.').take(2).map(str::to_owned).collect::<Vec<_>>();
@@ -128,7 +129,7 @@ fn does_not_fit(error: &wasmtime::Error) -> PluginError {
     PluginError::Component(format!("the component does not fit this host: {error:#}"))
 }
 
-/// A running plugin. Dropping it releases all that it holds.
+/// A running plugin. Dropping it releases all its resources.
 pub struct Instance<S: PluginState> {
     store: Store<S>,
     instance: component::Instance,
@@ -136,7 +137,7 @@ pub struct Instance<S: PluginState> {
 }
 
 impl<S: PluginState> Instance<S> {
-    /// Calls `run` and says how it ended.
+    /// Calls `run` and returns how it ended.
     pub fn run(&mut self) -> Outcome {
         match self.func::<(), (i32,)>("run").and_then(|run| self.call(&run, ())) {
             Ok((code,)) => Outcome::Returned(code),
@@ -144,7 +145,7 @@ impl<S: PluginState> Instance<S> {
         }
     }
 
-    /// Calls `run-test` with the name of a test and says how it ended.
+    /// Calls `run-test` with the name of a test and returns how it ended.
     pub fn run_test(&mut self, name: &str) -> Outcome {
         match self.func::<(String,), (i32,)>("run-test").and_then(|run| self.call(&run, (name.to_owned(),))) {
             Ok((code,)) => Outcome::Returned(code),
@@ -152,10 +153,10 @@ impl<S: PluginState> Instance<S> {
         }
     }
 
-    /// Finds an exported function, once, for many calls.
+    /// Looks up an exported function once, for many calls.
     ///
     /// # Errors
-    /// [`Outcome::Failed`] if there is none of this name and type.
+    /// [`Outcome::Failed`] if there is no function of this name and type.
     pub fn func<P, R>(&mut self, name: &str) -> Result<TypedFunc<P, R>, Outcome>
     where
         P: ComponentNamedList + Lower,
@@ -181,19 +182,19 @@ impl<S: PluginState> Instance<S> {
         })
     }
 
-    /// The state that the host functions see.
+    /// The state that host functions see.
     pub fn state(&self) -> &S {
         self.store.data()
     }
 
-    /// The state that the host functions see, to change it.
+    /// Mutable access to the state that host functions see.
     pub fn state_mut(&mut self) -> &mut S {
         self.store.data_mut()
     }
 }
 
 impl Engine {
-    /// An empty linker for states of this type.
+    /// Creates an empty linker for states of this type.
     pub fn linker<S: PluginState>(&self) -> Linker<S> {
         Linker::new(self.inner())
     }

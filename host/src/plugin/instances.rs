@@ -1,5 +1,5 @@
-//! How many instances a component makes of itself, told before it is compiled: the engine writes out what each
-//! instantiation does, so that 30 components of which each instantiates the one before twice take 2^30 steps.
+//! Counts the instances that a component creates, before it is compiled. The engine expands each
+//! instantiation, so that 30 components that each instantiate the previous one twice take 2^30 steps.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
@@ -8,24 +8,26 @@ use wasmparser::{
 
 use super::file::{PluginError, malformed};
 
-/// Most instances, core ones included. Tools make some ten; how many run at a time the policy limits (`instances`).
+/// Limit on instances, including core ones. Tools create some ten; the policy limits how many exist at a time
+/// (`instances`).
 const MAX_INSTANCES: u64 = 1000;
 
 /// A component or module while its sections are read.
 struct Level {
     is_module: bool,
-    /// How many instances each component of the index space makes; none if it comes from outside.
+    /// Number of instances that each component of the index space creates; none for an imported component.
     components: Vec<Option<u64>>,
-    /// How many the own instantiations make.
+    /// Number of instances that its own instantiations create.
     created: u64,
 }
 
-/// What is told of a file while its sections are read, from the first to the last.
+/// The nesting levels of a file while its sections are read in order.
 #[derive(Default)]
 pub(super) struct Instances(Vec<Level>);
 
 impl Instances {
-    /// Refuses a component that makes more instances than a thousand, or so many as only running it would tell.
+    /// Rejects a component that creates more than [`MAX_INSTANCES`] instances, or a number that only running
+    /// it would determine.
     ///
     /// Source: component-model, design/mvp/Binary.md (the index spaces, and what adds to them).
     ///
@@ -53,7 +55,7 @@ impl Instances {
     }
 }
 
-/// Reads a section that makes instances, or adds to the components that can be instantiated.
+/// Reads a section that creates instances, or adds components to the index space.
 fn read(payload: &Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
     match payload {
         Payload::InstanceSection(section) => {
@@ -94,7 +96,7 @@ fn read(payload: &Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> 
                 }
             }
         }
-        // What is exported is in the index space once more.
+        // An export adds a new index for the exported item.
         Payload::ComponentExportSection(section) => {
             for export in section.clone() {
                 let export = export.map_err(malformed)?;
@@ -109,7 +111,7 @@ fn read(payload: &Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> 
     Ok(())
 }
 
-/// How many instances a component makes, so many levels outwards.
+/// Number of instances that a component creates, which is `outwards` levels further out.
 fn component(levels: &[Level], outwards: u32, index: u32) -> Option<u64> {
     let level = levels.iter().rev().nth(usize::try_from(outwards).ok()?)?;
     level.components.get(usize::try_from(index).ok()?).copied().flatten()

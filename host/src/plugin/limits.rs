@@ -1,4 +1,4 @@
-//! What a plugin may take of the host's memory and of a CPU, and what a person is told when it wants more.
+//! Limits on the host's memory and CPU time for a plugin, and the message when one is reached.
 
 use std::time::Duration;
 
@@ -8,24 +8,26 @@ use wasmtime::ResourceLimiter;
 use super::outcome::{Abort, Outcome};
 use crate::policy::{Limit, Policy};
 
-/// What a plugin may take of the engine.
+/// Limits on a plugin that the engine enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all linear memories. Guards against `memory.grow` without end, in however many memories.
+    /// Bytes of all linear memories together. Guards against `memory.grow` without end, in any number of
+    /// memories.
     pub memory_bytes: usize,
-    /// Elements of all tables. A table element costs the host a pointer, a Wasm page costs the guest nothing.
+    /// Elements of all tables together. A table element costs the host a pointer, a Wasm page costs the guest
+    /// nothing.
     pub table_elements: usize,
-    /// Core instances, memories and tables each.
+    /// Number of core instances, memories and tables, each.
     pub instances: usize,
     /// Bytes of arguments that one host call may copy out of the guest.
     pub call_bytes: usize,
-    /// Time on a CPU between two calls of the host. Guards against a loop that asks nothing, not even whether it
-    /// should stop.
+    /// CPU time between two host calls. Guards against a loop that makes no host call, and so never learns
+    /// that it should stop.
     pub compute: Duration,
 }
 
 impl Limits {
-    /// Those of a policy.
+    /// Takes the limits of a policy.
     pub fn of(policy: &Policy) -> Limits {
         let size = |limit| usize::try_from(policy.limit(limit)).unwrap_or(usize::MAX);
         Limits {
@@ -37,15 +39,15 @@ impl Limits {
         }
     }
 
-    /// How often somebody must make the plugin look how long it computes.
+    /// Interval at which the plugin must be made to check its CPU time.
     pub fn tick(&self) -> Duration {
         (self.compute / 4).max(Duration::from_millis(1))
     }
 }
 
-/// Answers the engine when a plugin wants more, and remembers what it has and what was refused.
+/// Decides about growth for the engine, and records totals and the refused limit.
 ///
-/// What was given is never given back: memories and tables do not shrink, and live as long as the plugin.
+/// Totals never shrink: memories and tables do not shrink, and live as long as the plugin.
 #[derive(Debug)]
 pub struct Limiter {
     limits: Limits,
@@ -55,13 +57,13 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// With nothing given or refused yet.
+    /// Creates a limiter for a plugin without any memory or table.
     pub fn new(limits: Limits) -> Limiter {
         Limiter { limits, memory_bytes: 0, table_elements: 0, refused: None }
     }
 
-    /// The outcome, with the limit that led to it if one did: `memory.grow` answers -1, and only the guest knows why it
-    /// gave up then.
+    /// Adds the limit that caused an outcome, if one did: `memory.grow` returns -1, and the guest alone
+    /// decides whether it gives up then.
     pub(super) fn with_limit(&self, outcome: Outcome) -> Outcome {
         let Outcome::Trapped(reason) = outcome else { return outcome };
         let Some(limit) = self.refused.or_else(|| limit_of_reason(&reason)) else {
@@ -81,7 +83,7 @@ impl Limiter {
             Limit::TableElements => (&mut self.table_elements, self.limits.table_elements),
             _ => (&mut self.memory_bytes, self.limits.memory_bytes),
         };
-        // The engine refuses by itself what is more than the plugin declares: nothing is given for it.
+        // The engine itself refuses growth beyond the declared maximum, so it does not count.
         if growth.maximum.is_some_and(|maximum| growth.desired > maximum) {
             return Ok(false);
         }
@@ -94,15 +96,15 @@ impl Limiter {
     }
 }
 
-/// A memory or table that wants to grow, and the most that it declares.
+/// A requested growth of a memory or table, and its declared maximum.
 struct Growth {
     current: usize,
     desired: usize,
     maximum: Option<usize>,
 }
 
-/// The limits that the engine itself watches, which have no type of their own there (wasmtime 48:
-/// `StoreOpaque::bump_resource_counts`, `HostcallFuelExhausted`).
+/// Recognises limits that the engine itself enforces, by the text of the error: they have no type of their
+/// own there (wasmtime 48: `StoreOpaque::bump_resource_counts`, `HostcallFuelExhausted`).
 fn limit_of_reason(reason: &str) -> Option<Limit> {
     let known = [
         ("resource limit exceeded", Limit::Instances),
@@ -143,11 +145,11 @@ impl ResourceLimiter for Limiter {
     }
 }
 
-/// How long the calling thread has been in the guest since it last called the host.
+/// CPU time that the calling thread has spent in the guest since its last host call.
 ///
-/// The guest looks whenever the epoch has advanced. While it is in a host call it does not, and the call is counted
-/// before: so a wait, however long, is no computing. The clock is that of the thread: a machine that is busy with
-/// others, or a host that was stopped, costs the plugin nothing.
+/// The guest checks whenever the epoch has advanced. It does not during a host call, which was counted when
+/// it began: so a wait, however long, does not count as computing. The clock is that of the thread: time in
+/// which the machine runs other threads, or in which the host is stopped, does not count.
 #[derive(Debug)]
 pub(super) struct Computing {
     limit: Duration,
@@ -160,10 +162,10 @@ impl Computing {
         Computing { limit, calls: 0, since: None }
     }
 
-    /// Looks at the clock, after so many calls of the host.
+    /// Checks the clock; `calls` is the number of host calls so far.
     ///
     /// # Errors
-    /// [`Abort`], with the words for a person, if it has been too long.
+    /// [`Abort`] with a message, if the limit is exceeded.
     pub(super) fn look(&mut self, calls: u64) -> wasmtime::Result<()> {
         let now = Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?);
         match self.since {

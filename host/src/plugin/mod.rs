@@ -1,7 +1,7 @@
-//! Wasm: the plugin file, the engine, one running instance, and how a run ends.
+//! Wasm: the plugin file, the engine, a running instance, and the outcome of a run.
 //!
-//! In: the bytes of a plugin file, untrusted. Out: checked sections, and an [`Instance`] around the caller's state.
-//! Not here: what a plugin may import. Programs, events and text belong to `world`.
+//! In: the bytes of a plugin file, untrusted. Out: validated sections, and an [`Instance`] with the caller's
+//! state. The imports of a plugin are defined elsewhere: programs, events and text belong to `world`.
 
 mod backtrace;
 mod cache;

@@ -1,4 +1,4 @@
-//! How a run ended.
+//! Outcomes of runs, and their exit codes.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ pub enum Outcome {
     Returned(i32),
     /// The plugin called `exit` with this code.
     Exited(u8),
-    /// The plugin trapped, aborted, or broke a limit; for a person.
+    /// The plugin trapped, aborted, or exceeded a limit, for the reason in the text.
     Trapped(String),
     /// The time limit of the run was reached.
     TimedOut,
-    /// It was asked to stop and did not, or was told to end at once.
+    /// The plugin was asked to stop and did not, or was killed at once.
     Killed,
-    /// The policy does not allow what it asks for: it was not started. For a person.
+    /// The policy denies something that the plugin needs, so it was not started; the text says what.
     Denied(String),
-    /// The host could not start or go on; for a person.
+    /// The host could not start or continue the run, for the reason in the text.
     Failed(String),
 }
 
 impl Outcome {
-    /// The exit code of a process that ran just this plugin.
+    /// Returns the exit code of a process that ran just this plugin.
     pub fn exit_code(&self) -> u8 {
         match self {
             // The low 8 bits, as exit(3) takes them.
@@ -41,7 +41,7 @@ impl Outcome {
     }
 }
 
-/// Carried through the guest's frames when the plugin calls `exit`.
+/// Error that unwinds the guest's stack when the plugin calls `exit`, with the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit(pub u8);
 
@@ -53,7 +53,7 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// Carried through the guest's frames when the plugin aborts with a message of its own.
+/// Error that unwinds the guest's stack when the plugin aborts, with its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abort(pub String);
 
@@ -65,11 +65,11 @@ impl fmt::Display for Abort {
 
 impl std::error::Error for Abort {}
 
-/// What a call into the guest came to, in the words of an outcome. `killed` is for an epoch interruption, which the
-/// host caused. A trap is told with the lines of the script that led to it, the innermost first.
+/// Converts the error of a call into the guest. An epoch interruption, which the host caused, becomes
+/// `killed`. The reason of a trap includes the script's call stack, the innermost function first.
 pub(super) fn of_error(error: &wasmtime::Error, lines: &[Lines]) -> Outcome {
     match reason(error) {
-        // Names of the plugin's functions are in it.
+        // The text contains names from the plugin.
         Outcome::Trapped(reason) => Outcome::Trapped(text::lines(&backtrace::describe(reason, error, lines))),
         other => other,
     }
@@ -84,7 +84,8 @@ fn reason(error: &wasmtime::Error) -> Outcome {
     }
     match error.downcast_ref::<wasmtime::Trap>() {
         Some(wasmtime::Trap::Interrupt) => Outcome::Killed,
-        // The trap's own words: the chain around it names frames, which mean nothing to the author of a script.
+        // Only the trap's own text: the surrounding errors name stack frames, which mean nothing to the
+        // author of a script.
         Some(trap) => Outcome::Trapped(trap.to_string()),
         None => Outcome::Trapped(format!("{error:#}")),
     }

@@ -1,10 +1,10 @@
-//! Signatures of plugin files: who vouches for which bytes.
+//! Signatures of plugin files.
 //!
-//! A signature is a record (JSON) of the custom section `kernelscript:signature` at the end of the component. It is made
-//! with ed25519 over a fixed word, the digest of the file and the identity of the signer, so neither can be exchanged:
-//! the digest is SHA-256 of the file without its signature sections. Keys are in PEM files: PKCS#8 private keys, as
-//! `openssl genpkey -algorithm ed25519` makes them, and their public halves (`openssl pkey -pubout`). Not here: whom to
-//! trust (`policy`).
+//! A signature is a record (JSON) of the custom section `kernelscript:signature` at the end of the component.
+//! It signs, with ed25519, a fixed prefix, the digest of the file and the identity of the signer, so neither
+//! can be exchanged: the digest is SHA-256 of the file without its signature sections. Keys are in PEM files:
+//! PKCS#8 private keys, as `openssl genpkey -algorithm ed25519` creates them, and their public halves
+//! (`openssl pkey -pubout`). Trust in signers is decided elsewhere (`policy`).
 
 use std::fmt;
 use std::ops::Range;
@@ -14,60 +14,60 @@ use ks_wit::section;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What is signed begins so: a signature for something else is none for a plugin.
+/// Prefix of the signed message: a signature for another purpose is never valid for a plugin.
 const DOMAIN: &[u8] = b"kernelscript plugin signature 1\0";
 
-/// Longest identity, in bytes. Guards messages and policies against names that nobody reads.
+/// Limit on the bytes of an identity. Guards messages and policies against unreadably long names.
 const MAX_IDENTITY_BYTES: usize = 256;
 
 /// A public key, as policies write it: 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
-/// Somebody who vouches for a plugin, proven.
+/// A signer whose signature was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
-    /// What they call themselves.
+    /// The identity that the signer chose, covered by the signature.
     pub identity: String,
-    /// Their key.
+    /// The public key that verified the signature.
     pub key: PublicKey,
 }
 
-/// A signature as the file has it: a claim, until [`Signature::check`].
+/// A signature from the file: an unverified claim until [`Signature::check`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// Who says to have signed.
+    /// The claimed identity of the signer.
     pub identity: String,
-    /// Their public key, 64 hexadecimal digits.
+    /// The claimed public key, 64 hexadecimal digits.
     pub key: String,
-    /// SHA-256 of the file that was signed, without signatures: 64 hexadecimal digits.
+    /// SHA-256 of the signed file without signatures: 64 hexadecimal digits.
     pub digest: String,
-    /// The signature, 128 hexadecimal digits.
+    /// The ed25519 signature, 128 hexadecimal digits.
     pub signature: String,
 }
 
-/// Why a signature or a key is worth nothing.
+/// Why a signature or a key is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// It is for other bytes.
+    /// The signature is for other bytes.
     #[error("the file has changed since: it was signed with digest {signed}, and has {found}")]
     Digest {
         /// The digest in the signature.
         signed: String,
-        /// That of the file.
+        /// The digest of the file.
         found: String,
     },
-    /// It was not made with this key over this identity and digest.
+    /// The signature does not match this key, identity and digest.
     #[error("it was not made with its key, or for another identity")]
     Forged,
-    /// Something in it is not what it should be.
+    /// A field is not hexadecimal or has a wrong length; the text names it.
     #[error("`{0}` is not as long as it must be, or not hexadecimal")]
     Hex(&'static str),
-    /// A key file that is none.
+    /// A key file is malformed, for the reason in the text.
     #[error("not an ed25519 key in PEM: {0}")]
     Key(String),
-    /// An identity that could not be shown to a person.
+    /// The identity is empty, too long, or contains control characters.
     #[error("an identity has 1 to {MAX_IDENTITY_BYTES} bytes and no control characters")]
     Identity,
 }
@@ -95,7 +95,7 @@ impl fmt::Display for PublicKey {
 }
 
 impl Signature {
-    /// The signer, if the signature is theirs and for a file of this digest.
+    /// Verifies the signature for a file of this digest, and returns the signer.
     ///
     /// # Errors
     /// [`SignatureError`].
@@ -114,7 +114,8 @@ impl Signature {
     }
 }
 
-/// The file with one more signature, by this identity with this private key (PEM). Signatures that it has stay.
+/// Returns the file with one more signature, by this identity with this private key (PEM). Existing
+/// signatures stay.
 ///
 /// # Errors
 /// [`SignatureError::Key`]; [`SignatureError::Identity`].
@@ -142,17 +143,17 @@ pub fn sign(plugin: &super::Plugin, identity: &str, key: &str) -> Result<Vec<u8>
     Ok(file)
 }
 
-/// The private and the public key that a secret random number makes, in PEM.
+/// Returns the private and the public key of a secret random number, in PEM.
 ///
 /// # Errors
-/// [`SignatureError::Key`] if the number is 0: it is not random.
+/// [`SignatureError::Key`] if the number is 0, which is not random.
 pub fn key_pair(seed: &[u8; 32]) -> Result<(String, String), SignatureError> {
     let pair =
         KeyPair::try_from_seed(Seed::new(*seed)).map_err(|error| SignatureError::Key(error.to_string()))?;
     Ok((pair.sk.to_pem(), pair.pk.to_pem()))
 }
 
-/// SHA-256 of a component without its signature sections.
+/// Computes SHA-256 of a component without its signature sections.
 pub(super) fn digest(component: &[u8]) -> [u8; 32] {
     let mut digest = Sha256::new();
     let mut from = 0;
@@ -164,10 +165,11 @@ pub(super) fn digest(component: &[u8]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// Where the signature sections of a component lie, headers included; those of its modules are not meant.
+/// Finds the ranges of a component's signature sections, headers included; sections of nested modules do not
+/// count.
 fn signature_sections(component: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    // After magic and version: sections of a byte, a length and so many bytes.
+    // Skips magic and version; each section is an id byte, a length and so many bytes.
     let mut at = 8;
     while let Some(section) = component.get(at..).and_then(Section::first) {
         let end = at + section.bytes;
@@ -182,7 +184,7 @@ fn signature_sections(component: &[u8]) -> Vec<Range<usize>> {
 struct Section<'a> {
     id: u8,
     content: &'a [u8],
-    /// With its header.
+    /// Size including the header.
     bytes: usize,
 }
 
@@ -200,7 +202,7 @@ fn name(content: &[u8]) -> Option<&[u8]> {
     rest.get(..len)
 }
 
-/// A number of at most 32 bits in LEB128, and what follows it.
+/// Decodes a LEB128 number of at most 32 bits; returns it with the remaining bytes.
 fn leb(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0_u64;
     for (index, byte) in bytes.iter().enumerate().take(5) {
@@ -229,7 +231,7 @@ fn check_identity(identity: &str) -> Result<(), SignatureError> {
     if fits { Ok(()) } else { Err(SignatureError::Identity) }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -238,6 +240,6 @@ fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits: Option<Vec<u8>> =
         text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     let bytes: Vec<u8> = digits?.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-    // An odd digit more is not as long as it must be.
+    // Rejects an odd number of digits, too.
     if text.len() == 2 * N { bytes.try_into().ok() } else { None }
 }

@@ -1,7 +1,7 @@
-//! Asking a running plugin to stop, and making it.
+//! Stopping a running plugin: by request, then by force.
 //!
-//! Two steps, because a plugin should be able to print its last table: first it is asked (`stopping()` is true, waits
-//! end early), then, if it does not come back, it is ended between two instructions.
+//! Two steps, because a plugin should be able to print its last table. First it is asked (`stopping()` is
+//! true, waits end early). If it does not return, it is ended between two instructions.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,17 +18,17 @@ use nix::sys::time::TimeSpec;
 pub enum StopReason {
     /// A person or another process wants it to (Ctrl-C, SIGTERM).
     Asked,
-    /// The time limit of the run.
+    /// The time limit of the run was reached.
     Timeout,
-    /// Nobody reads its output any more.
+    /// The reader of its output is gone.
     OutputClosed,
-    /// Its output cannot be written: the disk is full.
+    /// Its output cannot be written, for example because the disk is full.
     OutputLost,
     /// The command that it observes has ended.
     CommandEnded,
 }
 
-/// The line between one run and whoever may end it. Clones denote the same run.
+/// Connects a run with everybody who may stop it. Clones denote the same run.
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle {
     inner: Arc<Inner>,
@@ -38,13 +38,13 @@ pub struct StopHandle {
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
-    /// Becomes readable when the plugin is asked to stop or has something to report, for those who wait for descriptors;
-    /// made for the first.
+    /// Becomes readable when the plugin is asked to stop or has something to report, for waits on
+    /// descriptors; created for the first such wait.
     wake: OnceLock<EventFd>,
     news: Mutex<Option<News>>,
 }
 
-/// Whether the plugin's thread has something to report, asked by another thread.
+/// A query, asked by another thread, whether the plugin's thread has something to report.
 struct News(Box<dyn Fn() -> bool + Send>);
 
 impl fmt::Debug for News {
@@ -53,20 +53,20 @@ impl fmt::Debug for News {
     }
 }
 
-/// Where a run stands.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
     pub(super) asked: Option<StopReason>,
     pub(super) killed: bool,
     pub(super) finished: bool,
-    /// It came to its end before it was asked to, and stays for what it registered.
+    /// The plugin ended before it was asked to, and stays for what it registered.
     pub(super) lingers: bool,
-    /// Somebody must ask for news.
+    /// A query is installed that must be asked regularly.
     pub(super) may_have_news: bool,
 }
 
 impl StopHandle {
-    /// A handle for one run that is to come.
+    /// Creates a handle for one future run.
     pub fn new() -> StopHandle {
         StopHandle::default()
     }
@@ -78,7 +78,7 @@ impl StopHandle {
         });
     }
 
-    /// Ends the plugin at its next instruction, without asking.
+    /// Ends the plugin at its next instruction, without asking it.
     pub fn kill(&self) {
         self.update(|state| {
             state.asked.get_or_insert(StopReason::Asked);
@@ -91,42 +91,42 @@ impl StopHandle {
         self.lock().asked.is_some()
     }
 
-    /// Waits for so long, or until the plugin is asked to stop. True if it was asked.
+    /// Waits for this duration, or until the plugin is asked to stop. Returns true if it was asked.
     pub fn wait(&self, duration: Duration) -> bool {
-        // A duration beyond what the clock can say is a wait without end.
+        // A duration beyond the range of the clock is a wait without end.
         let deadline = Instant::now().checked_add(duration);
         self.wait_until(deadline, |state| state.asked.is_some()).asked.is_some()
     }
 
-    /// From now on the thread that watches the run asks this once a second; each true ends a wait for descriptors, and makes
-    /// the plugin's thread look after its instructions, too.
+    /// Installs a query that the watching thread asks once a second. Each true ends a wait for descriptors,
+    /// and makes the plugin's thread check after its next instructions, too.
     pub(crate) fn wake_when(&self, news: impl Fn() -> bool + Send + 'static) {
         *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(News(Box::new(news)));
         self.update(|state| state.may_have_news = true);
     }
 
-    /// Nobody asks any more: what answered is dropped when this comes back.
+    /// Removes the query; its closure is dropped when this returns.
     pub(crate) fn forget_news(&self) {
         self.update(|state| state.may_have_news = false);
         *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Asks for news, and ends a wait of the plugin if there are some.
+    /// Asks the query, and ends a wait of the plugin if it returned true.
     pub(super) fn wake_if_news(&self) -> bool {
         let news = self.inner.news.lock().unwrap_or_else(PoisonError::into_inner);
         let is_true = news.as_ref().is_some_and(|News(ask)| ask());
         if let (true, Some(wake)) = (is_true, self.inner.wake.get()) {
-            // It fails only if it is readable already.
+            // Fails only if the eventfd is readable already.
             let _ = wake.write(1);
         }
         is_true
     }
 
-    /// Waits until one of these descriptors is readable, the deadline is reached, the plugin is asked to stop, or there are
-    /// news. Says which are readable.
+    /// Waits until one of these descriptors is readable, the deadline is reached, the plugin is asked to
+    /// stop, or it has something to report. Returns for each descriptor whether it is readable.
     ///
     /// # Errors
-    /// As ppoll(2) and eventfd(2): no memory or descriptors.
+    /// See ppoll(2) and eventfd(2): no memory or descriptors.
     pub fn wait_readable(
         &self,
         descriptors: &[BorrowedFd<'_>],
@@ -143,7 +143,8 @@ impl StopHandle {
         let readable: Vec<bool> = polled.iter().map(|one| one.any().unwrap_or_default()).collect();
         let (given, is_woken) = readable.split_at(descriptors.len());
         if is_woken.contains(&true) && !self.stopping() {
-            // For news, which come once. Who is asked to stop in between writes again before the next wait.
+            // Resets the eventfd after a report, which wakes once. A request to stop in between writes again
+            // before the next wait.
             let _ = wake.read();
         }
         Ok(given.to_vec())
@@ -151,7 +152,7 @@ impl StopHandle {
 
     fn wake(&self) -> Result<&EventFd, Errno> {
         if self.inner.wake.get().is_none() {
-            // Whoever comes second drops theirs.
+            // Of two concurrent threads the second drops its eventfd.
             let _ = self.inner.wake.set(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         }
         let wake = self.inner.wake.get().ok_or(Errno::EINVAL)?;
@@ -161,22 +162,23 @@ impl StopHandle {
         Ok(wake)
     }
 
-    /// The plugin came to its end by itself: what keeps it from now on has no part in its outcome.
+    /// Marks that the plugin ended by itself: the reason that keeps it alive from now on does not change its
+    /// outcome.
     pub fn linger(&self) {
         self.update(|state| state.lingers = state.asked.is_none());
     }
 
-    /// Whether the plugin must end now.
+    /// Whether the plugin must end immediately.
     pub(super) fn killed(&self) -> bool {
         self.lock().killed
     }
 
-    /// The run is over and what it held is released.
+    /// Marks that the run is over and its resources are released.
     pub(super) fn finish(&self) {
         self.update(|state| state.finished = true);
     }
 
-    /// Waits until `done` is true of the state or the deadline is reached; no deadline, no end.
+    /// Waits until `done` is true of the state or the deadline is reached; without a deadline, waits forever.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, done: impl Fn(&State) -> bool) -> State {
         let mut state = self.lock();
         while !done(&state) {
@@ -202,7 +204,7 @@ impl StopHandle {
         };
         self.inner.changed.notify_all();
         if let (true, Some(wake)) = (asked, self.inner.wake.get()) {
-            // It fails only if it is readable already.
+            // Fails only if the eventfd is readable already.
             let _ = wake.write(1);
         }
     }
@@ -222,7 +224,7 @@ mod tests {
         let stop = StopHandle::new();
         let asker = stop.clone();
         let thread = std::thread::spawn(move || asker.ask(StopReason::Asked));
-        // Without the early end this test would never come back.
+        // Without the early end this test would never return.
         assert!(stop.wait(Duration::MAX));
         thread.join().expect("the asking thread does not panic");
     }
@@ -231,11 +233,11 @@ mod tests {
     fn news_end_a_wait_once() {
         let stop = StopHandle::new();
         let wait = |deadline| stop.wait_readable(&[], deadline).expect("there are descriptors");
-        // Makes what is woken.
+        // Creates the eventfd.
         wait(Some(Instant::now()));
         stop.wake_when(|| true);
         assert!(stop.wake_if_news());
-        // Without the news these waits would never come back; the first takes them.
+        // Without the report these waits would never return; the first resets it.
         wait(None);
         assert!(stop.wake_if_news());
         wait(None);

@@ -1,5 +1,5 @@
-//! One plugin, one OS thread, for life: pid 0 of an event is that thread. Whoever called waits here and ends the
-//! plugin when its time is over.
+//! The OS thread of a plugin, one for its whole life: pid 0 of an event is that thread. The caller waits here
+//! and ends the plugin when its time is over.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -8,47 +8,47 @@ use super::engine::Engine;
 use super::outcome::Outcome;
 use super::stop::{StopHandle, StopReason};
 
-/// How long a plugin that was asked to stop may go on, by default.
+/// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a plugin that was ended may still be inside a host call (a write to a pipe that nobody reads) before it is
-/// left behind. What it holds then goes with the process.
+/// Time that a killed plugin may spend in a host call (a write to a pipe that nobody reads) before it is
+/// abandoned. Its resources are then released when the process ends.
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 
-/// How often it is asked whether a plugin has something to report.
+/// Interval between queries whether a plugin has something to report.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 
-/// Stack of a plugin's thread: the guest's own limit, and room for the host functions below it.
+/// Stack bytes of a plugin's thread: the guest's own limit, and room for the host functions below it.
 const STACK_BYTES: usize = 4 << 20;
 
-/// The names of plugins' threads begin so, and end with as much of the plugin's name as the kernel keeps (15 bytes in
+/// Prefix of plugins' thread names; as much of the plugin's name follows as the kernel keeps (15 bytes in
 /// all).
 pub const THREAD_PREFIX: &str = "ks:";
 
-/// How a run is watched.
+/// Settings for watching a run.
 #[derive(Debug, Clone)]
 pub struct Watch {
     /// The plugin's name, for its thread.
     pub name: String,
-    /// Where stopping is asked for.
+    /// The handle that stops the run.
     pub stop: StopHandle,
-    /// The longest that the plugin may run before it is asked to stop.
+    /// Time that the plugin may run before it is asked to stop; none means no limit.
     pub timeout: Option<Duration>,
-    /// How long it may go on after it was asked.
+    /// Time that it may continue after it was asked.
     pub grace: Duration,
-    /// How often it is made to look how long it has computed.
+    /// Interval at which it is made to check its CPU time.
     pub tick: Duration,
 }
 
-/// Runs `body` on a thread of its own and watches it. `body` must have released all that the plugin held when it
-/// returns.
+/// Runs `body` on a thread of its own and watches it. `body` must have released all resources of the plugin
+/// when it returns.
 pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let stop = watch.stop.clone();
     let thread =
         std::thread::Builder::new().name(thread_name(&watch.name)).stack_size(STACK_BYTES).spawn(move || {
             let finish = FinishOnDrop(stop);
-            // Nobody listens if the plugin was left behind.
+            // The receiver is gone if the plugin was abandoned.
             let _ = sender.send(body());
             drop(finish);
         });
@@ -72,12 +72,12 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
     }
 }
 
-/// A zero would end the name, and starting the thread with it.
+/// Returns the thread's name. A NUL byte would make starting the thread fail.
 fn thread_name(plugin: &str) -> String {
     format!("{THREAD_PREFIX}{}", plugin.replace('\0', "?"))
 }
 
-/// Says that the run is over even if the body panics.
+/// Marks the run as finished even if the body panics.
 struct FinishOnDrop(StopHandle);
 
 impl Drop for FinishOnDrop {
@@ -86,7 +86,8 @@ impl Drop for FinishOnDrop {
     }
 }
 
-/// Waits for the end: by itself, else asked, else forced. False if the thread had to be left behind.
+/// Waits for the end: voluntary, then requested, then forced. Returns false if the thread had to be
+/// abandoned.
 fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
     let stop = &watch.stop;
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

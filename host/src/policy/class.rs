@@ -1,66 +1,66 @@
-//! Classes of acts.
+//! Classes of actions that a policy allows or denies.
 
 use super::file::PolicyError;
 use crate::near::near;
 
-/// A class of acts that a policy decides about.
+/// A class of actions that a policy allows or denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Opens an event of a family, or one that is named.
+    /// Opens a perf event of a family, or an event by name.
     Event,
-    /// Counts the events of someone.
+    /// Counts events in a scope, for example of other tasks.
     Scope,
     /// Loads a program that runs on the overflow of an event.
     PerfEvent,
     /// Loads or attaches a program for a tracepoint.
     Tracepoint,
-    /// Has a program for a tracepoint that may keep hits from everybody's counters.
+    /// Has a tracepoint program whose return value may hide hits from all counters.
     FiltersEvents,
-    /// Loads or attaches a program for a tracepoint with the arguments as the kernel passes them.
+    /// Loads or attaches a program for a raw tracepoint, with the arguments as the kernel passes them.
     RawTracepoint,
-    /// Loads a program for a function of the kernel.
+    /// Loads a program for a kernel function.
     Kprobe,
-    /// Loads a program for a function of a program or library.
+    /// Loads a program for a function in an executable or library.
     Uprobe,
-    /// Probes returns in a file with code in Go, whose runtime ends the program.
+    /// Probes function returns in a file with Go code; the Go runtime may abort the probed program.
     GoUretprobe,
-    /// Loads a program that watches a function or tracepoint of the kernel with typed arguments.
+    /// Loads a program for a kernel function or tracepoint with typed arguments.
     Tracing,
-    /// Shows the packets of an interface to a program.
+    /// Passes the packets of an interface to a program, for reading.
     SocketFilter,
-    /// Runs a program again and again.
+    /// Runs a program periodically.
     Timer,
-    /// Asks for the names of addresses.
+    /// Resolves addresses to names.
     Symbols,
     /// Imports an interface of the contract.
     Import,
     /// Decides about packets before the network stack.
     Xdp,
-    /// Decides about packets at an interface.
+    /// Decides about packets at an interface's ingress or egress.
     Tc,
-    /// Decides about the sockets of a control group.
+    /// Decides about the sockets of a cgroup.
     Cgroup,
-    /// Decides at a hook of the security module.
+    /// Decides about operations at an LSM hook.
     Lsm,
-    /// Changes what a function of the kernel returns.
+    /// Replaces the return value of a kernel function.
     ModifyReturn,
-    /// Takes the place of functions of the kernel.
+    /// Implements functions of the kernel (struct_ops).
     StructOps,
-    /// Calls a helper that writes or signals.
+    /// Calls a helper that writes memory or sends signals.
     Helper,
-    /// Calls a function of the kernel, or takes the address of something in it.
+    /// Calls a kernel function, or takes the address of a kernel symbol.
     Kfunc,
     /// Leaves a map in the BPF file system.
     Pin,
-    /// Sends packets and messages to other interfaces, CPUs and sockets, whatever they are: the program finds them by
-    /// numbers of the run.
+    /// Sends packets and messages to other interfaces, CPUs and sockets. Their numbers are known only at run
+    /// time, so the class has no targets.
     Redirect,
-    /// Loads a program of a kind that is none of these.
+    /// Loads a program of any other kind.
     Other,
 }
 
-/// The families of events that do nothing but count, of those that [`crate::perf::Event::family`] has. PMUs that write
-/// traces of what others run (`aux`) are none of them.
+/// The families of events that only count, out of those of [`crate::perf::Event::family`]. PMUs that trace
+/// the execution of others (`aux`) are not among them.
 pub(super) const COUNTING_FAMILIES: [&str; 12] = [
     "hardware",
     "cache",
@@ -77,7 +77,7 @@ pub(super) const COUNTING_FAMILIES: [&str; 12] = [
 ];
 
 impl Class {
-    /// All, in the order of messages.
+    /// All classes, in the order in which messages list them.
     pub const ALL: [Class; 25] = [
         Class::Event,
         Class::Scope,
@@ -106,17 +106,17 @@ impl Class {
         Class::Other,
     ];
 
-    /// Its name in policies.
+    /// Returns the class's name in policy files.
     pub fn name(self) -> &'static str {
         self.texts().0
     }
 
-    /// What stands for a target in messages.
+    /// Returns the placeholder for a target in messages; `*` if the class has no targets.
     pub(super) fn targets(self) -> &'static str {
         self.texts().1
     }
 
-    /// What the plugin does, after "to".
+    /// Returns a description of the action, to follow "to".
     pub(super) fn act(self) -> &'static str {
         self.texts().2
     }
@@ -153,19 +153,19 @@ impl Class {
         }
     }
 
-    /// Whether each target must be named: patterns and `all` allow none of it.
+    /// Returns whether each target must be named exactly: neither patterns nor `all` allow any.
     pub(super) fn is_named_only(self) -> bool {
         self == Class::GoUretprobe
     }
 
-    /// Whether acts of it have targets to choose from.
+    /// Returns whether actions of this class have targets to choose from.
     pub(super) fn has_targets(self) -> bool {
         self.targets() != "*"
     }
 
-    /// Whether it changes nothing but the time that others take. Programs of other tools at tracepoints mostly return 0
-    /// and hide hits from other counters without meaning to: that is reported, and only a policy that leaves it out
-    /// denies it.
+    /// Returns whether the class affects others only by the time it takes. `FiltersEvents` counts as one of
+    /// these: programs of other tools at tracepoints mostly return 0 and hide hits from other counters
+    /// unintentionally. This is reported, and only a policy without the class denies it.
     pub fn is_observing(self) -> bool {
         matches!(
             self,
@@ -185,7 +185,7 @@ impl Class {
         )
     }
 
-    /// The class of this name.
+    /// Finds a class by its name in policy files.
     pub(super) fn named(name: &str) -> Result<Class, PolicyError> {
         let found = Class::ALL.into_iter().find(|class| class.name() == name);
         found.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Policies as files.
+//! Policy files.
 //!
 //! ```toml
 //! [allow]                         # nothing that is not named here
@@ -20,77 +20,77 @@ use toml::{Table, Value};
 use super::{Class, Limit, Policy};
 use crate::plugin::PublicKey;
 
-/// What is wrong with a policy.
+/// An error in a policy file or rule.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("{0}")]
     Toml(#[from] Box<toml::de::Error>),
-    /// A table that a policy does not have.
+    /// A table that policies do not have.
     #[error("a policy has no table `{name}`, but `[allow]`, `[limits]` and `[signers]`")]
     UnknownTable {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
     /// A class that does not exist.
     #[error("there is no class `{name}`; {}", suggestion(.near, Class::ALL.map(Class::name)))]
     UnknownClass {
-        /// Its name.
+        /// The name as written.
         name: String,
-        /// Names that are near.
+        /// Similar names of classes.
         near: Vec<String>,
     },
     /// A limit that does not exist.
     #[error("there is no limit `{name}`; {}", suggestion(.near, Limit::ALL.map(Limit::name)))]
     UnknownLimit {
-        /// Its name.
+        /// The name as written.
         name: String,
-        /// Names that are near.
+        /// Similar names of limits.
         near: Vec<String>,
     },
-    /// A target of a class that has none.
+    /// A target for a class that has none.
     #[error(
         "`{class}` has no targets to choose from, so `{target}` would allow everything: write `*` if that is meant"
     )]
     NoChoice {
-        /// The class.
+        /// Name of the class.
         class: &'static str,
-        /// The target.
+        /// The target as written.
         target: String,
     },
-    /// A class of which each target must be named.
+    /// A pattern for a class that allows exact targets only.
     #[error("`{class}` takes the absolute path of one file without wildcards, not `{target}`")]
     NamedOnly {
-        /// The class.
+        /// Name of the class.
         class: &'static str,
-        /// The target.
+        /// The target as written.
         target: String,
     },
-    /// A class whose targets are no list of strings.
+    /// A class whose targets are not a list of strings.
     #[error("`{name}` is not a list of targets, such as {name} = [\"*\"]")]
     NoTargets {
-        /// The class.
+        /// Name of the class.
         name: String,
     },
-    /// A signer without a key.
+    /// A signer without a valid key.
     #[error(
         "the key of the signer `{name}` is not one: 64 hexadecimal digits, as `ks-host sign` prints them"
     )]
     NoKey {
-        /// The identity.
+        /// Identity of the signer.
         name: String,
     },
-    /// A limit that is no number.
+    /// A limit whose value is not a number.
     #[error("the limit `{name}` is not a number, such as {name} = 16: {reason}")]
     NoNumber {
-        /// The limit.
+        /// Name of the limit.
         name: String,
-        /// What is wrong with it.
+        /// Why the value is invalid.
         reason: String,
     },
 }
 
-/// The names that may have been meant, or all there are.
+/// Formats a hint: the similar names, or all names if none is similar.
 fn suggestion(near: &[String], all: impl IntoIterator<Item = &'static str>) -> String {
     match near {
         [] => format!(
@@ -102,10 +102,10 @@ fn suggestion(near: &[String], all: impl IntoIterator<Item = &'static str>) -> S
 }
 
 impl Policy {
-    /// Reads a policy. It allows what it names.
+    /// Parses a policy file. Everything that it does not name is denied.
     ///
     /// # Errors
-    /// [`PolicyError`]: whatever is not understood is no policy.
+    /// [`PolicyError`] for anything that is not understood.
     pub fn from_toml(text: &str) -> Result<Policy, PolicyError> {
         let file: Table = toml::from_str(text).map_err(Box::new)?;
         let mut policy = Policy::nothing();
@@ -151,13 +151,13 @@ fn demand(policy: &mut Policy, signers: &Table) -> Result<(), PolicyError> {
         let key = key.as_str().and_then(|key| PublicKey::read(key).ok());
         policy.demand_signer(name, key.ok_or_else(|| PolicyError::NoKey { name: name.clone() })?);
     }
-    // A table without a name would demand what nobody can give; one that demands nothing misleads.
+    // An empty table would demand no signature although it looks as if it did.
     if signers.is_empty() { Err(PolicyError::NoKey { name: String::new() }) } else { Ok(()) }
 }
 
-/// A text as TOML has it.
+/// Formats a string as a TOML basic string, with quotes and escapes.
 pub(super) fn quoted(text: &str) -> String {
-    // Any control character has this form.
+    // TOML has this escape for all control characters.
     let escaped = text.chars().map(|char| match char {
         '"' | '\\' => format!("\\{char}"),
         char if char.is_control() => format!("\\u{:04X}", u32::from(char)),

@@ -1,9 +1,10 @@
-//! Functions of the kernel (kfuncs) that programs call: which of them only observe. Helpers are in the contract's table
-//! ([`ks_wit::helper`]).
+//! Kernel functions (kfuncs) that programs call: which of them only observe. Helpers are in the contract's
+//! table ([`ks_wit::helper`]).
 //!
-//! What is not known to observe does not, so functions of later kernels are denied until somebody allows them.
+//! Unknown functions count as not observing, so functions of later kernels are denied until a policy allows
+//! them.
 
-/// Whether a function of the kernel changes nothing but what the program itself holds.
+/// Returns whether a kernel function changes nothing except objects that the program itself holds.
 pub(super) fn kfunc_observes(name: &str) -> bool {
     const OBSERVING: [&str; 9] = [
         "bpf_iter_num_new",

@@ -1,4 +1,4 @@
-//! How much a plugin may take.
+//! Resource limits of a plugin.
 
 use ks_compiler::object::model::Memory;
 
@@ -7,50 +7,51 @@ use super::file::PolicyError;
 use crate::near::near;
 use crate::quantity;
 
-/// Something of which a plugin may take a limited amount.
+/// A resource whose use by a plugin is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// Maps of its object, those of its variables included.
+    /// Maps of the plugin's object, including those of global variables.
     Maps,
-    /// Bytes that the kernel charges for all its maps but ring buffers when they are full.
+    /// Bytes that the kernel charges for all maps except ring buffers when they are full.
     MapBytes,
-    /// Bytes that the kernel charges for all its ring buffers.
+    /// Bytes that the kernel charges for all ring buffers.
     RingBytes,
-    /// Bytes that it may write to standard output and standard error in a second.
+    /// Bytes written to standard output and standard error per second.
     PrintBytes,
-    /// Events that it has open at a time; one on every CPU is one.
+    /// Events open at a time; an event on every CPU counts as one.
     Attachments,
-    /// Probes of functions of the kernel and of programs that it has at a time, one for each CPU that an event is opened
-    /// on, and files that events hold open for them. The kernel takes 50 to 90 ms to take one away, one after the other, and
-    /// as long as a process has some, no signal ends it.
+    /// Probes of kernel and user functions at a time, counted once per CPU that an event is opened on, and
+    /// files that events hold open for them. The kernel takes 50 to 90 ms to remove a probe, one after the
+    /// other, and no signal ends the process while it has some.
     Probes,
-    /// Handles of all kinds that it holds at a time.
+    /// Handles of all kinds at a time.
     Handles,
-    /// Bytes of all its memories.
+    /// Bytes of all linear memories.
     MemoryBytes,
-    /// Elements of all its tables.
+    /// Elements of all tables.
     TableElements,
-    /// Core instances, memories and tables, each. Guards against a component that instantiates a large module a
-    /// thousand times: each memory reserves 4 GiB of address space.
+    /// Core instances, memories and tables, each. Guards against a component that instantiates a large module
+    /// a thousand times: each memory reserves 4 GiB of address space.
     Instances,
-    /// Bytes of arguments that one host call may copy out of the plugin. Guards against a list whose elements all
-    /// denote the same large text: the plugin holds it once, the host would copy it each time.
+    /// Bytes of arguments that one host call may copy out of the plugin. Guards against a list whose elements
+    /// all denote the same large text: the plugin holds it once, the host would copy it for each element.
     CallBytes,
-    /// Bytes that the host keeps for it: records that it put back, entries that cursors have read, texts of its handles,
-    /// begun lines, copies of variables and values.
+    /// Bytes that the host keeps for the plugin: records that it put back, entries read ahead by cursors,
+    /// texts of its handles, incomplete lines, copies of variables and values.
     HostBytes,
-    /// Milliseconds that it may compute (time of its thread on a CPU) without calling the host.
+    /// Milliseconds of CPU time of the plugin's thread between two host calls.
     ComputeMs,
-    /// Milliseconds that compiling its code may take. Guards against code that is made to be slow to compile.
+    /// Milliseconds for compiling the plugin's code. Guards against code that is deliberately slow to
+    /// compile.
     CompileMs,
-    /// Bytes of memory that the process which compiles its code may take.
+    /// Bytes of memory of the process that compiles the plugin's code.
     CompileBytes,
-    /// Milliseconds that it may run.
+    /// Milliseconds of the whole run.
     RunMs,
 }
 
 impl Limit {
-    /// All.
+    /// All limits, in the order in which messages list them.
     pub const ALL: [Limit; 16] = [
         Limit::Maps,
         Limit::MapBytes,
@@ -70,7 +71,7 @@ impl Limit {
         Limit::RunMs,
     ];
 
-    /// Its name in policies.
+    /// Returns the limit's name in policy files.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Maps => "maps",
@@ -92,36 +93,36 @@ impl Limit {
         }
     }
 
-    /// What holds if nobody sets it.
+    /// Returns the default value; `u64::MAX` for no limit.
     pub(super) fn default(self) -> u64 {
         match self {
             Limit::Maps => 256,
             Limit::MapBytes => 1 << 30,
             Limit::RingBytes => 256 << 20,
-            // Far above what a person or a tool reads: it ends what would fill a disk.
+            // Far above what a person or a tool reads; stops a plugin that would fill a disk.
             Limit::PrintBytes => 64 << 20,
             Limit::Attachments => 16_384,
-            // Some twenty seconds to the end of the process.
+            // Removing this many takes about 20 s at the end of the process.
             Limit::Probes => 256,
-            // Guards the host's memory; descriptors have the process's limit.
+            // Guards the host's memory; descriptors are limited by RLIMIT_NOFILE.
             Limit::Handles => 1 << 16,
             Limit::MemoryBytes => ks_wit::MEMORY_BYTES as u64,
-            // An element costs the host a pointer, a page of memory costs the guest nothing.
+            // An element costs the host a pointer; an untouched page of memory costs the guest nothing.
             Limit::TableElements => 100_000,
             Limit::Instances => 64,
             Limit::CallBytes => 16 << 20,
             Limit::HostBytes => 256 << 20,
             Limit::ComputeMs => 30_000,
-            // An interpreter as a component, of 18 MB, takes 10 to 15 seconds.
+            // An interpreter of 18 MB as a component takes 10 to 15 s.
             Limit::CompileMs => 120_000,
-            // Such an interpreter takes a tenth.
+            // Ten times the need of that interpreter.
             Limit::CompileBytes => 4 << 30,
-            // Whoever started it knows how long.
+            // Only whoever starts the plugin knows how long it should run.
             Limit::RunMs => u64::MAX,
         }
     }
 
-    /// Reads how much is allowed: of bytes also as a size (`16M`), of milliseconds as a time (`2s`).
+    /// Parses the value of a limit: a number, a size for bytes (`16M`), or a time for milliseconds (`2s`).
     pub(super) fn number(self, text: &str) -> Result<u64, String> {
         let name = self.name();
         match text.parse() {
@@ -135,13 +136,13 @@ impl Limit {
         }
     }
 
-    /// What a person is told when it is reached.
+    /// Returns the message for a plugin that reached the limit.
     pub fn reached(self, number: u64) -> String {
         let name = self.name();
         format!("the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more")
     }
 
-    /// The limit of this name.
+    /// Finds a limit by its name in policy files.
     pub(super) fn named(name: &str) -> Result<Limit, PolicyError> {
         let found = Limit::ALL.into_iter().find(|limit| limit.name() == name);
         found.ok_or_else(|| {
@@ -151,7 +152,7 @@ impl Limit {
     }
 }
 
-/// What of the objects is above the limits, in words.
+/// Returns a message for each limit that the maps of the objects exceed.
 pub(super) fn exceeded(policy: &Policy, memory: Memory) -> Vec<String> {
     let taken = [
         (Limit::Maps, memory.maps),

@@ -1,13 +1,14 @@
-//! Policy: what a plugin may do.
+//! Policy: the actions that a plugin is allowed.
 //!
 //! ```text
-//! plugin file -> ObjectSet (strictly read) -> Request (what it needs) --> admit -> Admitted (all that is ever loaded), or 126
-//! --policy FILE, --allow, --limit -> Policy ----------------------------/
-//!                                        \-> asked again by the world at every act whose target is known then
+//! plugin file -> ObjectSet (strictly read) -> Request (its needs) --> admit -> Admitted (all that is loaded), or 126
+//! --policy FILE, --allow, --limit -> Policy --------------------------/
+//!                                        \-> checked again by the world for each action whose target is known only then
 //! ```
 //!
-//! A pure function: nothing here asks the kernel, and the plugin's manifest has no say. What is denied at the start is
-//! denied before anything of the plugin is loaded. Not here: what holds a running plugin to its limits (`plugin`, `world`).
+//! A pure function: nothing here queries the kernel, and the plugin's manifest has no influence. A denied
+//! need ends the start before anything of the plugin is loaded. Not here: enforcing limits of a running
+//! plugin (`plugin`, `world`).
 
 mod class;
 mod file;
@@ -33,25 +34,26 @@ pub use object::{Admitted, ObjectError, ObjectSet, PluginObject};
 use crate::pattern::Pattern;
 use crate::plugin::{PublicKey, Signer};
 
-/// What one plugin may do: for each class of acts the targets, as patterns with `*` and `?`.
+/// A policy: for each class of actions the allowed targets, as patterns with `*` and `?`, plus limits and
+/// signers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     allowed: BTreeMap<Class, Vec<Pattern>>,
     limits: BTreeMap<Limit, u64>,
-    /// Who must have signed the plugin, one of them; empty: nobody.
+    /// Accepted signers, of which one must have signed the plugin. If empty, no signature is needed.
     signers: BTreeSet<(String, PublicKey)>,
 }
 
-/// Any target.
+/// The pattern for any target.
 const ANY: &str = "*";
 
 impl Policy {
-    /// Allows nothing.
+    /// Allows no action at all.
     pub fn nothing() -> Policy {
         Policy { allowed: BTreeMap::new(), limits: BTreeMap::new(), signers: BTreeSet::new() }
     }
 
-    /// Allows to observe: what a plugin may do that a person starts.
+    /// Allows all observing classes: the default for a plugin that a person starts.
     pub fn observing() -> Policy {
         let observing = Class::ALL.into_iter().filter(|class| class.is_observing());
         let patterns = |class| match class {
@@ -62,14 +64,14 @@ impl Policy {
         Policy { allowed, ..Policy::nothing() }
     }
 
-    /// Allows everything that the contract has, but for what must be named.
+    /// Allows everything that the contract has, except classes whose targets must be named.
     pub fn everything() -> Policy {
         let all = Class::ALL.into_iter().filter(|class| !class.is_named_only());
         let allowed = all.map(|class| (class, vec![Pattern::new(ANY)])).collect();
         Policy { allowed, ..Policy::nothing() }
     }
 
-    /// Allows to observe, and to load programs for packets, which tests call by hand: they are attached nowhere.
+    /// Allows to observe, and to load packet programs without attaching them: tests call them directly.
     pub fn testing() -> Policy {
         let mut policy = Policy::observing();
         for class in [Class::Xdp, Class::Tc, Class::Cgroup] {
@@ -78,25 +80,25 @@ impl Policy {
         policy
     }
 
-    /// Allows every family of events that do nothing but count.
+    /// Allows all families of events that only count.
     pub fn allow_counting(&mut self) {
         COUNTING_FAMILIES.iter().for_each(|family| self.add(Class::Event, Pattern::exactly(family)));
     }
 
-    /// Demands that the plugin is signed by this identity with this key, or by another one that is demanded so.
+    /// Requires a signature by this identity with this key, or by another required signer.
     pub fn demand_signer(&mut self, identity: &str, key: PublicKey) {
         self.signers.insert((identity.to_owned(), key));
     }
 
-    /// Whether the plugin must be signed.
+    /// Returns whether the plugin must be signed.
     pub fn demands_signer(&self) -> bool {
         !self.signers.is_empty()
     }
 
-    /// Whether a plugin that these have signed may start.
+    /// Checks the signatures of a plugin.
     ///
     /// # Errors
-    /// Who should have signed it, for a person.
+    /// The message for a person, with the accepted signers.
     pub fn judge_signers(&self, signers: &[Signer]) -> Result<(), String> {
         let is_demanded = |signer: &Signer| self.signers.contains(&(signer.identity.clone(), signer.key));
         if self.signers.is_empty() || signers.iter().any(is_demanded) {
@@ -114,13 +116,14 @@ impl Policy {
         ))
     }
 
-    /// Allows the targets of one more pattern: `*` is any text, `?` any character, and a character after `\` is itself.
+    /// Allows the targets of one more pattern: `*` matches any text, `?` any character, and `\` escapes a
+    /// character.
     ///
     /// # Errors
     /// [`PolicyError::NoChoice`]; [`PolicyError::NamedOnly`].
     pub fn allow(&mut self, class: Class, pattern: &str) -> Result<(), PolicyError> {
         let pattern = Pattern::new(pattern);
-        // It would allow everything, and whoever wrote it believes that it does not.
+        // The rule would allow everything, contrary to its author's intention.
         if !class.has_targets() && !pattern.is_any() {
             return Err(PolicyError::NoChoice { class: class.name(), target: pattern.to_string() });
         }
@@ -131,7 +134,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Allows what a plugin asks for, and nothing else.
+    /// Allows exactly what a plugin needs.
     pub fn allow_need(&mut self, need: &Need) {
         match &need.target {
             Some(target) => self.add(need.class, Pattern::exactly(target)),
@@ -146,7 +149,7 @@ impl Policy {
         }
     }
 
-    /// Allows what a word such as `xdp=eth0`, `pin` or `all` says.
+    /// Applies a rule of the command line, for example `xdp=eth0`, `pin` or `all`.
     ///
     /// # Errors
     /// [`PolicyError::UnknownClass`]; as [`Policy::allow`].
@@ -159,7 +162,7 @@ impl Policy {
         self.allow(Class::named(name)?, pattern)
     }
 
-    /// Sets what a word such as `maps=16` says.
+    /// Applies a limit of the command line, for example `maps=16`.
     ///
     /// # Errors
     /// [`PolicyError::UnknownLimit`]; [`PolicyError::NoNumber`].
@@ -172,40 +175,40 @@ impl Policy {
         Ok(())
     }
 
-    /// Sets how much of something the plugin may take.
+    /// Sets a limit; [`Limit`] has the units.
     pub fn set_limit(&mut self, limit: Limit, number: u64) {
         self.limits.insert(limit, number);
     }
 
-    /// How much of something the plugin may take.
+    /// Returns the value of a limit, or its default; [`Limit`] has the units.
     pub fn limit(&self, limit: Limit) -> u64 {
         self.limits.get(&limit).copied().unwrap_or(limit.default())
     }
 
-    /// How long the plugin may run; none if as long as it likes.
+    /// Returns the longest duration of the run; none for no limit.
     pub fn run_time(&self) -> Option<Duration> {
         let limit = self.limit(Limit::RunMs);
         (limit != u64::MAX).then(|| Duration::from_millis(limit))
     }
 
-    /// How long compiling its code may take.
+    /// Returns the longest duration of compiling the plugin's code.
     pub fn compile_time(&self) -> Duration {
         Duration::from_millis(self.limit(Limit::CompileMs))
     }
 
-    /// Whether an act is allowed.
+    /// Checks an action against the policy.
     ///
     /// # Errors
-    /// [`Denied`], with what would allow it.
+    /// [`Denied`], with the rule that would allow it.
     pub fn check(&self, class: Class, target: &str) -> Result<(), Denied> {
         let patterns = self.allowed.get(&class).map(Vec::as_slice).unwrap_or_default();
-        // `a/../b` is not below `a`, and neither is `a/./b` below `a/.`: what is looked up is spelt in one way.
+        // `a/../b` is not below `a`, nor `a/./b` below `a/.`: only canonical paths match a pattern.
         let strange = target.split('/').any(|part| matches!(part, "." | ".."));
         let fits = |pattern: &Pattern| pattern.is_any() || !strange && pattern.fits(target);
         if patterns.iter().any(fits) { Ok(()) } else { Err(Denied { class, target: Some(target.into()) }) }
     }
 
-    /// Whether some act of a class is allowed, at whatever target.
+    /// Checks whether some action of a class is allowed, for any target.
     ///
     /// # Errors
     /// [`Denied`].
@@ -216,15 +219,15 @@ impl Policy {
         }
     }
 
-    /// Whether some event of a family may be allowed: the family is, or events are by their own names, which do not tell
-    /// the family.
+    /// Returns whether some event of a family may be allowed: the family itself, or events by names that do
+    /// not reveal their family.
     pub(crate) fn may_open(&self, family: &str) -> bool {
         let patterns = self.allowed.get(&Class::Event).map(Vec::as_slice).unwrap_or_default();
         let is_of_families = |pattern: &Pattern| COUNTING_FAMILIES.iter().any(|one| pattern.fits(one));
         patterns.iter().any(|pattern| pattern.fits(family) || !is_of_families(pattern))
     }
 
-    /// Whether one act that a plugin asks for is allowed.
+    /// Checks one need of a plugin.
     ///
     /// # Errors
     /// [`Denied`].
@@ -235,10 +238,11 @@ impl Policy {
         }
     }
 
-    /// Lets a plugin start, with its object for this machine if it has one, on a machine with so many possible CPUs.
+    /// Admits a plugin with all its needs, on a machine with this number of possible CPUs. Returns its object
+    /// for this machine, if it has one.
     ///
     /// # Errors
-    /// All that is denied, for a person.
+    /// The message for a person, with everything that is denied.
     pub fn admit(&self, request: Request, cpus: usize) -> Result<Option<Admitted>, String> {
         let denied = |need: &Need| self.allows(need).err().map(|denied| format!("{}: {denied}", need.by));
         let mut reasons: Vec<String> = request.needs().iter().filter_map(denied).collect();
@@ -246,7 +250,7 @@ impl Policy {
         if reasons.is_empty() { Ok(request.into_objects().into_admitted()) } else { Err(reasons.join("\n")) }
     }
 
-    /// The policy as a file.
+    /// Formats the policy as a policy file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("[allow]\n");
         for (class, patterns) in &self.allowed {
@@ -270,14 +274,14 @@ impl Policy {
     }
 }
 
-/// All classes, in `--allow`.
+/// The name for all classes in `--allow`.
 const ALL: &str = "all";
 
-/// What a plugin may not do.
+/// An action that the policy does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
     class: Class,
-    /// None if it is not known yet.
+    /// None if the target is not known yet.
     target: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a plugin needs to be allowed, as its objects and its imports tell.
+//! The needs of a plugin, derived from its objects and imports.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use super::functions::kfunc_observes;
 use super::object::{ObjectError, ObjectSet, PluginObject};
 use crate::text::{MOST_BYTES, visible};
 
-/// One act that a plugin asks for.
+/// One action that a plugin needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// Its class.
+    /// Class of the action.
     pub class: Class,
-    /// Its target; none if it is known only when it is done.
+    /// Target of the action; none if it is known only at run time.
     pub target: Option<String>,
-    /// What of the plugin asks, for messages.
+    /// The part of the plugin that needs it, for messages.
     pub by: String,
 }
 
-/// What a plugin asks for: a policy admits it or not.
+/// The needs of a plugin and its objects, for a policy to admit.
 #[derive(Debug, Default)]
 pub struct Request {
     needs: Vec<Need>,
@@ -30,7 +30,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Of a plugin with these objects, that imports these interfaces.
+    /// Collects the needs of a plugin with these objects that imports these interfaces.
     pub fn new(objects: ObjectSet, imports: &[String]) -> Request {
         let mut needs: Vec<Need> = Vec::new();
         for need in objects.objects().iter().flat_map(of_object) {
@@ -46,12 +46,12 @@ impl Request {
         Request { needs, objects }
     }
 
-    /// The acts.
+    /// Returns the needed actions, without duplicates of the objects.
     pub fn needs(&self) -> &[Need] {
         &self.needs
     }
 
-    /// The objects.
+    /// Returns the objects of the plugin.
     pub fn objects(&self) -> &ObjectSet {
         &self.objects
     }
@@ -61,8 +61,9 @@ impl Request {
     }
 }
 
-/// Refuses an object that needs what the first one does not: people look at one of them. Other helpers and functions of the
-/// kernel are one class each: kernels and machines differ in those.
+/// Rejects an object with a need that the first one does not have, because people review only one of them.
+/// Helpers and kernel functions are compared as classes only, because they differ between kernels and
+/// machines.
 pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError> {
     let [first, others @ ..] = objects else { return Ok(()) };
     if others.is_empty() {
@@ -88,9 +89,9 @@ pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError
     Ok(())
 }
 
-/// The target of another machine's object that is the same place: the kernel's functions of system calls are named after the
-/// machine. Source: `__SYSCALL_DEFINEx` of arch/x86/include/asm/syscall_wrapper.h and arch/arm64/include/asm/syscall_wrapper.h,
-/// v6.18.
+/// Returns a machine-independent target: the kernel's functions of system calls contain the architecture in
+/// their names. Source: `__SYSCALL_DEFINEx` of arch/x86/include/asm/syscall_wrapper.h and
+/// arch/arm64/include/asm/syscall_wrapper.h, v6.18.
 fn same_everywhere(target: &str) -> String {
     let call = ["__x64_sys_", "__arm64_sys_"].into_iter().find_map(|prefix| target.strip_prefix(prefix));
     call.map_or_else(|| target.to_owned(), |call| format!("sys_{call}"))
@@ -123,7 +124,8 @@ fn of_object(object: &PluginObject) -> Vec<Need> {
     needs
 }
 
-/// The calls of helpers that do more than observe, each once, with the first function that has it.
+/// Returns the calls of helpers that do more than observe, each helper once, with the first function that
+/// calls it.
 fn of_calls(model: &Object) -> Vec<Need> {
     let programs = model.programs.iter().map(|one| (one.name.as_str(), &one.body));
     let functions = programs.chain(model.subprograms.iter().map(|one| (one.name.as_str(), &one.body)));
@@ -142,7 +144,7 @@ fn of_calls(model: &Object) -> Vec<Need> {
                     needs.push(Need { class: Class::Redirect, target: None, by });
                 }
                 Some((HelperClass::Steers(_), name)) => needs.push(need(Class::Helper, name.to_owned(), by)),
-                // The reader knows none of these.
+                // The strict reader accepts only known helpers.
                 None => needs.push(need(Class::Helper, called.number().to_string(), by)),
             }
         }
@@ -154,7 +156,7 @@ fn need(class: Class, target: String, by: String) -> Need {
     Need { class, target: Some(display(&target)), by: display(&by) }
 }
 
-/// The names in a file are anybody's.
+/// Escapes and truncates a name from a file, which is untrusted.
 fn display(text: &str) -> String {
     visible(text, MOST_BYTES).into_owned()
 }
@@ -163,7 +165,7 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
     let class = class_of(object, program);
     let section = &program.section;
     let target = match class {
-        // The target comes with the attach.
+        // The target is chosen at run time.
         Class::Xdp
         | Class::Tc
         | Class::Cgroup
@@ -180,7 +182,7 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
     Need { class, target: target.as_deref().map(display), by: format!("program `{}`", program.name.as_str()) }
 }
 
-/// The class of a program.
+/// Returns the class of a program.
 pub(crate) fn class_of(object: &PluginObject, program: &Program) -> Class {
     if object.is_timer(program) { Class::Timer } else { Class::from(program.section.kind.class) }
 }

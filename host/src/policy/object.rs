@@ -1,11 +1,11 @@
-//! The BPF objects of a plugin, from their bytes to the one that may be loaded.
+//! BPF objects of a plugin, from their bytes to the object that may be loaded.
 //!
 //! ```text
 //! BpfRecords -> ObjectSet -> Request (with what they need) -> Policy::admit -> Admitted -> bpf::Object
 //! ```
 //!
-//! Nothing else reads what a plugin file has as its objects, and nothing is loaded but what an [`Admitted`] has, which
-//! only [`super::Policy::admit`] makes.
+//! Nothing else parses the objects of a plugin file, and nothing is loaded except an [`Admitted`], which only
+//! [`super::Policy::admit`] creates.
 
 use std::sync::Arc;
 
@@ -15,83 +15,84 @@ use ks_compiler::object::{self, Object, ReadError, WriteError};
 use ks_wit::object::{PINNED_SECTION, timer_map};
 use ks_wit::section::{Arch, BpfRecord};
 
-/// Longest name of an object: it names a folder of pins.
+/// Upper limit of the bytes of an object's name, which is also the name of a directory of pins.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Most programs of an object. Guards the memory that the verifier's logs reserve.
+/// Upper limit of programs in an object. Guards the memory reserved for the verifier's logs.
 const MAX_PROGRAMS: usize = 256;
 
-/// Longest name that the loader is given: the kernel's names of maps have 15 bytes, and begin with it.
+/// Upper limit of the bytes of the name passed to libbpf: the kernel's names of maps have 15 bytes and begin
+/// with it.
 const MAX_LOADED_NAME_BYTES: usize = 15;
 
-/// Why the objects of a plugin are refused before a policy is asked.
+/// Reason to reject the objects of a plugin before a policy is consulted.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// A name that no file can have.
+    /// A name that cannot be the name of a file.
     #[error(
         "{name:?} cannot name it: a name has 1 to {MAX_NAME_BYTES} bytes, no `/` and no control characters, and is not `.` or `..`"
     )]
     Name {
-        /// The name.
+        /// The name as written.
         name: String,
     },
-    /// The strict reader does not take it.
+    /// The strict reader rejected the object.
     #[error("{0}")]
     Read(#[from] ReadError),
-    /// A map that is named as only those of sections are.
+    /// A map with a name that is reserved for the maps of sections.
     #[error("map `{name}` has a dot in its name, as only the maps of variables have")]
     MapName {
-        /// The map.
+        /// Name of the map.
         name: String,
     },
-    /// More programs than the loader has room for the verifier's logs of.
+    /// More programs than the loader reserves verifier logs for.
     #[error("it has {found} programs; the limit is {MAX_PROGRAMS}")]
     Programs {
-        /// How many it has.
+        /// Number of programs in the object.
         found: usize,
     },
-    /// A struct of the kernel that nothing would take back.
+    /// A kernel struct (struct_ops) that would stay registered after the host has ended.
     #[error(
         "`{name}` would stay registered when the host is gone: it belongs into the section `.struct_ops.link`"
     )]
     NoLink {
-        /// The struct.
+        /// Name of the struct.
         name: String,
     },
-    /// No file can be made of what was read.
+    /// No ELF file can be generated from the parsed object.
     #[error("{0}")]
     Write(#[from] WriteError),
-    /// An object for another machine that does more than the first one.
+    /// An object for another machine with needs that the first object does not have.
     #[error(
         "the object for {arch} needs {needed}, which the first object of the file does not: they are judged together"
     )]
     NeedsMore {
-        /// Its architecture.
+        /// Architecture of the object.
         arch: Arch,
-        /// The class and target, as in a policy.
+        /// The additional class and target, as in a policy.
         needed: String,
     },
 }
 
-/// A BPF object of a plugin file, as the strict reader understood it.
+/// A BPF object of a plugin file, as parsed by the strict reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginObject {
     name: String,
     arch: Arch,
-    /// Each run of a plugin has it anew.
+    /// Shared by all runs of the plugin.
     model: Arc<Object>,
 }
 
 impl PluginObject {
-    /// Reads the object of a record.
+    /// Parses the object of a record.
     ///
     /// # Errors
-    /// [`ObjectError::Read`], whatever the bytes are; as [`PluginObject::new`].
+    /// [`ObjectError::Read`] for any malformed bytes; as [`PluginObject::new`].
     pub fn read(record: &BpfRecord) -> Result<PluginObject, ObjectError> {
         PluginObject::new(&record.name, record.arch, object::read(&record.elf)?)
     }
 
-    /// An object of this name.
+    /// Creates an object with this name from a parsed model.
     ///
     /// # Errors
     /// [`ObjectError::Name`]; [`ObjectError::Programs`]; [`ObjectError::MapName`]; [`ObjectError::NoLink`].
@@ -114,28 +115,28 @@ impl PluginObject {
         Ok(PluginObject { name: name.into(), arch, model: Arc::new(model) })
     }
 
-    /// Its name: that of its folder of pins.
+    /// Returns the name. The directory of its pins has the same name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The machines that it is for.
+    /// Returns the architecture that the object is for.
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    /// What it is.
+    /// Returns the parsed object.
     pub fn model(&self) -> &Object {
         &self.model
     }
 
-    /// Whether a program runs again and again: a timer that the object has for it starts it.
+    /// Returns whether a program runs periodically: the object has a timer that starts it.
     pub fn is_timer(&self, program: &Program) -> bool {
         program.section.kind.program == ProgramType::SocketFilter
             && self.model.map(&timer_map(program.name.as_str())).is_some()
     }
 
-    /// The maps that outlive it.
+    /// Returns the maps that outlive the object.
     pub fn pins(&self) -> impl Iterator<Item = PinnedMap> {
         let maps = self.model.maps.iter().filter(|map| map.pinning == Pinning::ByName);
         let maps = maps.map(|map| PinnedMap {
@@ -147,14 +148,14 @@ impl PluginObject {
         maps.chain(sections.map(move |map| PinnedMap { map, path: path.clone() }))
     }
 
-    /// The functions of the kernel that it cannot do without.
+    /// Returns the names of the kernel functions that the object cannot be loaded without.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let needed =
             |ksym: &&Ksym| matches!(ksym.kind, KsymKind::Function(_)) && ksym.presence == Presence::Required;
         self.model.ksyms.iter().filter(needed).map(|ksym| ksym.name.as_str())
     }
 
-    /// What the kernel charges for its maps on this machine.
+    /// Returns the memory that the kernel charges for the maps on this machine.
     pub fn memory(&self, cpus: usize) -> Memory {
         self.model.memory(u32::try_from(cpus).unwrap_or(u32::MAX))
     }
@@ -163,25 +164,26 @@ impl PluginObject {
 /// A map that outlives its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedMap {
-    /// Its name; of the map of pinned variables, their section's.
+    /// Name of the map. Pinned variables have the name of their section.
     pub map: String,
-    /// Where it is, in the BPF file system.
+    /// Path relative to the root of the BPF file system.
     pub path: String,
 }
 
-/// All objects of a plugin file, and which of them are for this machine. They are judged together.
+/// All objects of a plugin file, with the indices of those for this machine. A policy judges them together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectSet {
     objects: Vec<PluginObject>,
-    /// Those for this machine, the one that is loaded first.
+    /// Indices of the objects for this machine; the one to load comes first.
     own: Vec<usize>,
 }
 
 impl ObjectSet {
-    /// Reads all objects of a file; those at `own` are for this machine, each for kernels with other features.
+    /// Parses all objects of a file. Those at `own` are for this machine, each for kernels with other
+    /// features.
     ///
     /// # Errors
-    /// [`ObjectError`] of the first that is refused.
+    /// [`ObjectError`] of the first rejected object.
     pub fn read(
         records: &[BpfRecord],
         own: impl IntoIterator<Item = usize>,
@@ -190,7 +192,7 @@ impl ObjectSet {
         ObjectSet::new(objects, own)
     }
 
-    /// A set of objects, of which those at `own` are for this machine, each for kernels with other features.
+    /// Creates a set of objects. Those at `own` are for this machine, each for kernels with other features.
     ///
     /// # Errors
     /// [`ObjectError::NeedsMore`].
@@ -203,22 +205,23 @@ impl ObjectSet {
         Ok(ObjectSet { own, objects })
     }
 
-    /// All of them, in the order of the file.
+    /// Returns all objects, in the order of the file.
     pub fn objects(&self) -> &[PluginObject] {
         &self.objects
     }
 
-    /// The one for this machine.
+    /// Returns the object to load on this machine, if there is one.
     pub fn own(&self) -> Option<&PluginObject> {
         self.candidates().next()
     }
 
-    /// Those for this machine, each for kernels with other features.
+    /// Returns the objects for this machine, each for kernels with other features.
     pub fn candidates(&self) -> impl Iterator<Item = &PluginObject> {
         self.own.iter().filter_map(|own| self.objects.get(*own))
     }
 
-    /// Takes the first one for this machine whose functions of the kernel are all there; the first of all if none is such.
+    /// Selects the first object for this machine whose required kernel functions all exist; without one, the
+    /// first object for this machine.
     pub fn choose(&mut self, has_function: impl Fn(&str) -> bool) {
         let fits = |object: &PluginObject| object.functions().all(&has_function);
         if self.own.len() > 1 {
@@ -227,7 +230,8 @@ impl ObjectSet {
         }
     }
 
-    /// What the kernel charges at most for the maps of one of them on a machine with so many CPUs.
+    /// Returns the memory that the kernel charges at most for the maps of one of the objects, given the
+    /// number of CPUs.
     pub fn memory(&self, cpus: usize) -> Memory {
         self.objects.iter().map(|object| object.memory(cpus)).fold(Memory::default(), |most, one| Memory {
             maps: most.maps.max(one.maps),
@@ -236,24 +240,24 @@ impl ObjectSet {
         })
     }
 
-    /// The one for this machine, for a policy that lets it through.
+    /// Returns the object to load on this machine, after a policy admitted it.
     pub(super) fn into_admitted(mut self) -> Option<Admitted> {
         let own = self.own.first().copied().filter(|own| *own < self.objects.len())?;
         Some(Admitted(self.objects.swap_remove(own)))
     }
 }
 
-/// An object that a policy let through.
+/// An object that a policy admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted(PluginObject);
 
 impl Admitted {
-    /// The object.
+    /// Returns the admitted object.
     pub fn object(&self) -> &PluginObject {
         &self.0
     }
 
-    /// The file that the loader reads, made of the model alone.
+    /// Generates the ELF file for libbpf from the parsed model alone.
     ///
     /// # Errors
     /// [`ObjectError::Write`].
@@ -261,7 +265,7 @@ impl Admitted {
         Ok(object::write(&self.0.model)?)
     }
 
-    /// The name that the loader is given: made of letters, digits and `_`.
+    /// Returns the name passed to libbpf: at most 15 letters, digits and `_`.
     pub fn loaded_name(&self) -> String {
         let plain = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
         self.0.name.chars().take(MAX_LOADED_NAME_BYTES).map(plain).collect()

@@ -1,7 +1,7 @@
-//! ELF files, read a piece at a time: header, segments, sections, symbols.
+//! ELF files, read in pieces: header, segments, sections, symbols.
 //!
-//! Whoever owns the file made every number in it. So each is bounded before anything is read or reserved for it, and
-//! memory is taken for pieces only, whatever the file's size.
+//! The file's owner controls every number in it. So each number is checked before anything is read or
+//! allocated for it, and memory is only allocated for pieces, whatever the file's size.
 //!
 //! Source: elf(5); System V ABI, "Object Files"; `include/uapi/linux/elf.h`, v6.18.
 
@@ -11,19 +11,21 @@ use super::code::Machine;
 use super::error::ProbePointError;
 use crate::files::RegularFile;
 
-/// Most segments of a program that the kernel runs (`load_elf_phdrs` in `fs/binfmt_elf.c`, v6.18: 64 KiB of them).
+/// Limit of segments, that of programs which the kernel runs (`load_elf_phdrs` in `fs/binfmt_elf.c`, v6.18:
+/// 64 KiB).
 const MAX_SEGMENTS: usize = 65_536 / 56;
 
-/// Most sections. Guards memory; linked files have some forty.
+/// Limit of sections. Bounds memory; linked files have about forty.
 const MAX_SECTIONS: usize = 1 << 14;
 
-/// Longest table of sections' names.
+/// Limit of the table of section names, in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
 
-/// Longest table of symbols, or of their names. Guards the time of a host call: half a second.
+/// Limit of a symbol table, and of its string table, in bytes. Bounds the time of a host call to half a
+/// second.
 pub(super) const MAX_TABLE_BYTES: u64 = 1 << 29;
 
-/// Bytes that are read at once.
+/// Size of one read, in bytes.
 pub(super) const PIECE_BYTES: usize = 1 << 16;
 
 const HEADER_BYTES: usize = 64;
@@ -42,19 +44,19 @@ const SHT_GNU_VERSYM: u32 = 0x6fff_ffff;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 1 << 11;
 
-/// A program or library.
+/// An ELF program or library.
 pub(super) struct Image<'file> {
     source: Source<'file>,
     pub(super) machine: Machine,
-    /// Whether addresses have 64 bits.
+    /// Whether addresses have 64 bits rather than 32.
     pub(super) wide: bool,
     segments: Vec<Segment>,
     sections: Vec<Section>,
-    /// The names of sections; empty if there are none, or too many.
+    /// The table of section names; empty if there is none, or if it is too long.
     section_names: Vec<u8>,
 }
 
-/// What a file is read from.
+/// The bytes of an ELF file: an open file, or memory.
 enum Source<'file> {
     File(&'file RegularFile),
     Memory(Vec<u8>),
@@ -80,7 +82,7 @@ impl Source<'_> {
     }
 }
 
-/// A part of the file, and where it is in memory.
+/// A program header: a part of the file, and its address in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     kind: u32,
@@ -90,7 +92,7 @@ struct Segment {
     bytes: u64,
 }
 
-/// A named part of the file.
+/// A section header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Section {
     name: u32,
@@ -102,7 +104,7 @@ pub(super) struct Section {
     link: u32,
 }
 
-/// Where something is in the file, and in memory.
+/// A range of bytes, by its offset in the file and its address in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) offset: u64,
@@ -116,26 +118,26 @@ impl From<&Section> for Range {
     }
 }
 
-/// A table of symbols.
+/// A symbol table with its string table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SymbolTable {
     symbols: Range,
     names: Range,
-    /// The versions of its symbols, 2 bytes each.
+    /// The version table (`.gnu.version`), with 2 bytes for each symbol.
     versions: Option<Range>,
-    /// What the versions that the file defines are called, and where their names are.
+    /// The definitions of versions, and their string table.
     defined: Option<(Range, Range)>,
 }
 
-/// A symbol.
+/// A symbol table entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) index: u64,
-    /// Bytes from the start of the table of names.
+    /// Offset of the name in the string table, in bytes.
     pub(super) name: u32,
     pub(super) kind: SymbolKind,
     pub(super) binding: Binding,
-    /// It has an address in this file.
+    /// Whether the symbol has an address in this file.
     pub(super) is_defined: bool,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -144,7 +146,7 @@ pub(super) struct Symbol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SymbolKind {
     Function,
-    /// A function that chooses another one when the program starts.
+    /// An IFUNC resolver, which selects another function when the program starts.
     Resolver,
     Label,
     Object,
@@ -153,7 +155,7 @@ pub(super) enum SymbolKind {
     Other,
 }
 
-/// The later, the better.
+/// Ordered by preference, the best last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Binding {
     Local,
@@ -162,7 +164,7 @@ pub(super) enum Binding {
 }
 
 impl<'file> Image<'file> {
-    /// Reads the header and the tables of segments and sections.
+    /// Reads the header, and the tables of segments and sections.
     ///
     /// # Errors
     /// [`ProbePointError::NoProgram`], [`ProbePointError::Machine`], [`ProbePointError::File`].
@@ -170,7 +172,7 @@ impl<'file> Image<'file> {
         Image::parse(Source::File(file))
     }
 
-    /// The same of a file that was packed into another one.
+    /// As [`Image::read`], from the bytes of a decompressed file.
     pub(super) fn unpacked(bytes: Vec<u8>) -> Result<Image<'static>, ProbePointError> {
         Image::parse(Source::Memory(bytes))
     }
@@ -206,7 +208,7 @@ impl<'file> Image<'file> {
         Ok(image)
     }
 
-    /// The sections, which a program runs without.
+    /// Reads the section headers; programs run without them, so they may be missing.
     fn read_sections(
         &mut self,
         at: u64,
@@ -238,9 +240,9 @@ impl<'file> Image<'file> {
         self.bytes(at, (count * row) as u64)
     }
 
-    /// Bytes of the file, of which the caller has bounded the number.
+    /// Reads `count` bytes, a number that the caller has bounded.
     pub(super) fn bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, ProbePointError> {
-        // Before the memory is taken.
+        // Checked before the memory is allocated.
         let is_there = offset.checked_add(count).is_some_and(|end| end <= self.source.bytes());
         let count = usize::try_from(count).ok().filter(|_| is_there).ok_or(ProbePointError::Cut)?;
         let mut bytes = vec![0; count];
@@ -275,7 +277,8 @@ impl<'file> Image<'file> {
         }
     }
 
-    /// The address of an offset in the file that runs as code. None if there is none, or several.
+    /// Returns the address at which an offset of the file is loaded as code. None if there is none, or
+    /// several.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
         let mut found = self.code_segments().filter_map(|segment| {
             let inside = offset.checked_sub(segment.offset).filter(|inside| *inside < segment.bytes)?;
@@ -285,11 +288,10 @@ impl<'file> Image<'file> {
         found.next().is_none().then_some(address)
     }
 
-    /// Where in the file the code of an address is, with the number of bytes to the end of its segment. None if no code
-    /// is there.
+    /// Returns the code at an address, up to the end of its segment. None if there is no code.
     pub(super) fn code_at(&self, address: u64) -> Option<Range> {
         let segment = self.code_segments().find_map(|segment| segment.range_from(address))?;
-        // In files of older linkers, constants run into the segment of the code.
+        // Files of older linkers have constants in the segment of the code.
         let sections = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0);
         let is_code = |section: &Section| {
             address.checked_sub(section.address).is_some_and(|inside| inside < section.bytes)
@@ -297,7 +299,7 @@ impl<'file> Image<'file> {
         (self.sections.is_empty() || sections.clone().any(is_code)).then_some(segment)
     }
 
-    /// Where in the file the bytes of an address are, whatever they are for.
+    /// Returns the loaded bytes at an address, up to the end of its segment, whether code or data.
     pub(super) fn loaded_at(&self, address: u64) -> Option<Range> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|one| one.range_from(address))
     }
@@ -306,13 +308,13 @@ impl<'file> Image<'file> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
     }
 
-    /// Whether the loader changes the code.
+    /// Whether the loader modifies the code (text relocations).
     pub(super) fn has_text_relocations(&self) -> Result<bool, ProbePointError> {
         const DT_NULL: u64 = 0;
         const DT_TEXTREL: u64 = 22;
         const DT_FLAGS: u64 = 30;
         const DF_TEXTREL: u64 = 4;
-        /// Programs have some thirty entries.
+        /// Programs have about thirty entries.
         const MAX_BYTES: u64 = 1 << 16;
         let Some(segment) = self.segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
             return Ok(false);
@@ -327,13 +329,13 @@ impl<'file> Image<'file> {
         Ok(entries.any(|(tag, value)| tag == DT_TEXTREL || tag == DT_FLAGS && value & DF_TEXTREL != 0))
     }
 
-    /// The index of the frames of functions.
+    /// Returns the range of the unwind index (PT_GNU_EH_FRAME).
     pub(super) fn frame_index(&self) -> Option<Range> {
         let segment = self.segments.iter().find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
         Some(Range { offset: segment.offset, address: segment.address, bytes: segment.bytes })
     }
 
-    /// The first section with such a name, unless it is compressed.
+    /// Returns the first section whose name matches, unless it is compressed or has no bytes in the file.
     pub(super) fn section_named(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Option<&Section> {
         let is_wanted = |section: &&Section| {
             let start = usize::try_from(section.name).ok().and_then(|start| self.section_names.get(start..));
@@ -342,7 +344,7 @@ impl<'file> Image<'file> {
         self.sections.iter().find(is_wanted).filter(|section| section.is_plain())
     }
 
-    /// The tables of symbols: that of the linker, and that of the loader.
+    /// Returns the symbol tables: `.symtab` and `.dynsym`.
     pub(super) fn symbol_tables(&self) -> Vec<SymbolTable> {
         let tables =
             self.sections.iter().enumerate().filter(|(_, section)| {
@@ -362,7 +364,7 @@ impl<'file> Image<'file> {
         tables.filter_map(table).collect()
     }
 
-    /// Shows each symbol of a table, until the visitor has enough.
+    /// Calls the visitor for each symbol of a table, until it breaks.
     pub(super) fn symbols(
         &self,
         table: &SymbolTable,
@@ -410,15 +412,15 @@ impl<'file> Image<'file> {
                 2 => Binding::Weak,
                 _ => Binding::Global,
             },
-            // SHN_UNDEF; SHN_LORESERVE and above mean none, but for SHN_XINDEX.
+            // SHN_UNDEF is undefined, and so is SHN_LORESERVE and above, except SHN_XINDEX.
             is_defined: section != 0 && (section < 0xff00 || section == 0xffff),
             address: fields.word(address),
             bytes: fields.word(bytes),
         }
     }
 
-    /// The number of a symbol's version, and whether it is the one that programs are linked against now. None in a table
-    /// without versions.
+    /// Returns the number of a symbol's version, and whether new programs are linked against that version.
+    /// None if the table has no versions.
     pub(super) fn version(&self, table: &SymbolTable, index: u64) -> Option<(u16, bool)> {
         const VERSYM_HIDDEN: u16 = 0x8000;
         let versions = table.versions.as_ref()?;
@@ -429,7 +431,7 @@ impl<'file> Image<'file> {
         Some((version & !VERSYM_HIDDEN, version & VERSYM_HIDDEN == 0))
     }
 
-    /// The names of the versions that the file defines for a table's symbols, by their numbers.
+    /// Returns the versions that the file defines for a table's symbols: their numbers and names.
     pub(super) fn versions(&self, table: &SymbolTable) -> Result<Vec<(u16, String)>, ProbePointError> {
         const MAX_BYTES: u64 = 1 << 20;
         const HEADER_BYTES: usize = 20;
@@ -444,7 +446,7 @@ impl<'file> Image<'file> {
         while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
             let fields = Fields { bytes: header, wide: false };
             let (number, first, next) = (fields.u16(4), fields.u32(12), fields.u32(16));
-            // The first name is the version's; the others are those that it follows.
+            // The first name is the version's; the others are its predecessors.
             let name = bytes.get(at + first as usize..).and_then(|rest| rest.get(..4));
             if let Some(name) = name.map(|name| Fields { bytes: name, wide: false }.u32(0)) {
                 let name = self.name(&names, name)?;
@@ -458,21 +460,22 @@ impl<'file> Image<'file> {
         Ok(found)
     }
 
-    /// The segments of notes.
+    /// Returns the ranges of the PT_NOTE segments.
     pub(super) fn note_segments(&self) -> impl Iterator<Item = Range> {
         let notes = self.segments.iter().filter(|segment| segment.kind == PT_NOTE);
         notes.map(|one| Range { offset: one.offset, address: one.address, bytes: one.bytes })
     }
 
-    /// Where the names of a table are that are this one, or end with it: linkers let names share their ends. In order.
+    /// Returns the offsets of a name in the string table, in ascending order. Includes longer names that end
+    /// with it, since linkers merge common suffixes.
     pub(super) fn name_offsets(&self, table: &SymbolTable, name: &[u8]) -> Result<Vec<u32>, ProbePointError> {
-        /// Guards memory.
+        /// Bounds memory.
         const MAX_OFFSETS: usize = 1 << 20;
         if table.names.bytes > MAX_TABLE_BYTES {
             return Err(ProbePointError::TooLarge("table of names"));
         }
         let mut offsets = Vec::new();
-        // The end of the piece before, where a name may begin.
+        // The tail of the previous piece, in which the name may begin.
         let mut text: Vec<u8> = Vec::new();
         let mut done = 0;
         while done < table.names.bytes {
@@ -483,7 +486,7 @@ impl<'file> Image<'file> {
             let ends = text.iter().enumerate().skip(before).filter(|(_, byte)| **byte == 0);
             for (end, _) in ends {
                 if text[..end].ends_with(name) {
-                    // Both fit: the table has fewer than 2^29 bytes.
+                    // No truncation: the table has fewer than 2^29 bytes.
                     offsets.push((done + end as u64 - before as u64 - name.len() as u64) as u32);
                 }
             }
@@ -495,7 +498,8 @@ impl<'file> Image<'file> {
         Ok(offsets)
     }
 
-    /// Where the names of a table are that begin so, and what follows: at most so many, each of bounded length.
+    /// Returns the offsets of names that contain `begin`, and the text that follows it: at most `most`, each
+    /// of bounded length.
     pub(super) fn names_beginning(
         &self,
         table: &SymbolTable,
@@ -506,7 +510,7 @@ impl<'file> Image<'file> {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
-        // The end of the piece before, where a name may begin.
+        // The tail of the previous piece, in which a name may begin.
         let mut text: Vec<u8> = Vec::new();
         let mut done = 0;
         while done < table.names.bytes && found.len() < most {
@@ -516,7 +520,7 @@ impl<'file> Image<'file> {
             text.extend(self.bytes(table.names.offset.saturating_add(done), piece)?);
             let starts = text.windows(begin.len()).enumerate().filter(|(_, window)| *window == begin);
             for (start, _) in starts.take(most - found.len()) {
-                // It fits: the table has fewer than 2^29 bytes.
+                // No truncation: the table has fewer than 2^29 bytes.
                 let at = (done - before + start as u64) as u32;
                 let name = self.name(table, at)?;
                 found.push((at, name[begin.len().min(name.len())..].to_vec()));
@@ -526,7 +530,7 @@ impl<'file> Image<'file> {
         Ok(found)
     }
 
-    /// The name of a symbol, of which no more than a piece is read.
+    /// Reads the name of a symbol, at most 4096 bytes.
     pub(super) fn name(&self, table: &SymbolTable, name: u32) -> Result<Vec<u8>, ProbePointError> {
         const MAX_NAME_BYTES: u64 = 4096;
         let rest = table.names.bytes.saturating_sub(u64::from(name)).min(MAX_NAME_BYTES);
@@ -538,7 +542,7 @@ impl<'file> Image<'file> {
 }
 
 impl Segment {
-    /// The range from an address in it to its end.
+    /// Returns the range from an address in the segment to its end.
     fn range_from(&self, address: u64) -> Option<Range> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
         Some(Range { offset: self.offset.checked_add(inside)?, address, bytes: self.bytes - inside })
@@ -546,16 +550,16 @@ impl Segment {
 }
 
 impl Section {
-    /// Its bytes are in the file as they are in memory.
+    /// Whether the section's bytes in the file are the same as in memory: neither compressed nor absent.
     fn is_plain(&self) -> bool {
         self.kind != SHT_NOBITS && self.flags & SHF_COMPRESSED == 0
     }
 }
 
-/// Numbers at places of a row, little end first. What is not there is 0: rows have their size.
+/// Reads little-endian numbers from a row of a table. Missing bytes are 0: callers check the row's size.
 pub(super) struct Fields<'a> {
     pub(super) bytes: &'a [u8],
-    /// Whether a word has 8 bytes, not 4.
+    /// Whether a word has 8 bytes rather than 4.
     pub(super) wide: bool,
 }
 
@@ -586,7 +590,7 @@ impl Fields<'_> {
 }
 
 impl Image<'_> {
-    /// An address that was worked out, in as many bits as addresses of the file have.
+    /// Truncates a computed address to the file's address size.
     pub(super) fn narrow(&self, address: u64) -> u64 {
         if self.wide { address } else { address & u64::from(u32::MAX) }
     }

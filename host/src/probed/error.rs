@@ -1,4 +1,4 @@
-//! Why a place in a file is not probed.
+//! The errors of finding a probe point.
 
 use std::path::PathBuf;
 
@@ -6,101 +6,101 @@ use crate::explain::FailureKind;
 use crate::files::FileError;
 use nix::errno::Errno;
 
-/// Why a place in a file is not probed.
+/// The reason why a location in a file cannot be probed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProbePointError {
-    /// The file cannot be used.
+    /// The file cannot be opened or read.
     #[error("{0}")]
     File(#[from] FileError),
-    /// It is nothing that runs.
+    /// The file is no program or library, for the given reason.
     #[error("{0}")]
     NoProgram(&'static str),
-    /// It is for other machines.
+    /// The file is for another machine.
     #[error(
         "it is for a machine (e_machine {0}) whose programs this kernel does not run or puts no probes into"
     )]
     Machine(u16),
-    /// Its code in memory is another than in the file.
+    /// The loader modifies the file's code, so that it differs in memory.
     #[error("the loader changes its code (text relocations): the kernel would run what the file has instead")]
     TextRelocations,
-    /// A part of it is longer than any that is read.
+    /// The named part of the file exceeds its limit.
     #[error("its {0} is larger than any that is read")]
     TooLarge(&'static str),
-    /// It says of a part that it is where the file has ended.
+    /// The file ends before a part that its headers declare.
     #[error("it is cut off: a part of it lies behind its end")]
     Cut,
     /// No symbol has this name.
     #[error("it has no function `{name}`{}", copied(.copies))]
     NoFunction {
-        /// The name.
+        /// The function's name, as it was written.
         name: String,
-        /// Copies that the compiler made of it.
+        /// Symbols of copies that the compiler made of the function.
         copies: Vec<String>,
     },
-    /// The function is another file's.
+    /// The named function is defined in another file.
     #[error("`{0}` is only imported by it: the function is in a library that it is linked with")]
     Imported(String),
-    /// The function that does the work is chosen by what is there.
+    /// The symbol is an IFUNC resolver, which does not run when the function is called.
     #[error(
         "`{0}` chooses one of several functions when a program starts (IFUNC), and runs never after: a probe there would \
          count nothing"
     )]
     Chosen(String),
-    /// No function of this name is of this version or source file.
+    /// The name exists, but not with this version or source file.
     #[error(
         "it has a function `{name}`, and none of version or source file `{of}`{}",
         those(.known)
     )]
     NoVersion {
-        /// The name.
+        /// The function's name, as it was written.
         name: String,
-        /// What was to select one.
+        /// The requested version or source file.
         of: String,
-        /// Versions and source files that it has.
+        /// Versions and source files for which the name exists.
         known: Vec<String>,
     },
-    /// More functions have this name than are probed at once.
+    /// More functions have this name than can be probed at once.
     #[error("it has more than {most} functions `{name}`")]
     TooMany {
-        /// The name.
+        /// The function's name, as it was written.
         name: String,
-        /// The limit.
+        /// The limit of functions.
         most: usize,
     },
-    /// A source line.
+    /// The location is a source line, which is not supported.
     #[error("{}", ks_wit::target::NO_LINES)]
     Line,
-    /// No code is there.
+    /// The offset in the file is not loaded as code.
     #[error("offset {0:#x} of the file is not code that runs")]
     NoCode(u64),
-    /// Inside an instruction.
+    /// The offset in the file lies inside an instruction.
     #[error(
         "offset {0:#x} of the file lies inside an instruction: a probe there would change what the program does"
     )]
     InsideInstruction(u64),
-    /// Nothing shows that an instruction begins there.
+    /// It is unproven that an instruction begins at the offset in the file.
     #[error(
         "nothing proves that an instruction begins at offset {0:#x} of the file: it is no function's start, and no direct \
          jump leads there from one"
     )]
     Unproven(u64),
-    /// The function is too long to be decoded.
+    /// The offset in the file lies in a function that is too long to be decoded.
     #[error("offset {0:#x} of the file lies in a function that is too long to be decoded")]
     LongFunction(u64),
-    /// A probe at returns that is not at the start of a function that is called.
+    /// A return probe at an offset that is not the start of a called function.
     #[error(
         "offset {0:#x} of the file is not the start of a function that is called: a probe of returns would write over \
          something else than the address to return to"
     )]
     NoCall(u64),
-    /// A probe at returns in a file that has code in Go.
+    /// A return probe in a file that contains Go code.
     #[error(
         "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the program when it meets \
          the return address that such a probe writes there (\"unexpected return pc\"), also for functions in C; \
          `--allow go-uretprobe={}` would risk that", .path.display()
     )]
     GoReturns {
-        /// What shows that.
+        /// The part of the file that shows that it contains Go code.
         sign: &'static str,
         /// The file's absolute path.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum ProbePointError {
 }
 
 fn those(known: &[String]) -> String {
-    /// A function of a C library may have a few versions.
+    /// A function of a C library may have several versions.
     const MOST: usize = 8;
     let display: Vec<String> = known.iter().take(MOST).map(|one| format!("`{one}`")).collect();
     if display.is_empty() { String::new() } else { format!(": it has it of {}", display.join(", ")) }
@@ -124,7 +124,7 @@ fn copied(copies: &[String]) -> String {
 }
 
 impl ProbePointError {
-    /// The kind, to decide by.
+    /// Returns the kind of failure, for programs.
     pub fn kind(&self) -> FailureKind {
         match self {
             ProbePointError::File(FileError::Kernel { errno, .. }) => match errno {
@@ -148,7 +148,7 @@ impl ProbePointError {
         }
     }
 
-    /// What helps.
+    /// Returns the remedy, for messages.
     pub fn remedy(&self) -> &'static str {
         match self {
             ProbePointError::File(FileError::Changed) => "try again when nobody writes the file",

@@ -1,7 +1,7 @@
-//! The functions that unwinders know: entries (FDEs) of `.eh_frame`. Also stripped files have them.
+//! Function ranges from unwind information: entries (FDEs) of `.eh_frame`, which stripped files have too.
 //!
-//! The index of the segment PT_GNU_EH_FRAME is searched by halves; where there is none in the usual form, the entries are
-//! read one after the other.
+//! The lookup is a binary search in the index of the segment PT_GNU_EH_FRAME. Without an index in the usual
+//! form, the entries are read one after the other.
 //!
 //! Source: Linux Standard Base Core 5.0, "Exception Frames"; DWARF 5, 6.4 "Call Frame Information".
 
@@ -9,23 +9,23 @@ use super::code::Machine;
 use super::elf::{Fields, Image, Range};
 use super::error::ProbePointError;
 
-/// Longest section that is read through. Guards the time of a host call.
+/// Largest section that is read completely, in bytes. Bounds the time of a host call.
 const MAX_SECTION_BYTES: u64 = 1 << 24;
 
-/// Longest entry that is looked at. Its instructions follow every push of a function.
+/// Longest entry that is parsed, in bytes. Its instructions follow every push of a function.
 const MAX_ENTRY_BYTES: u64 = 1 << 16;
 
-/// A function as unwinders know it.
+/// The range of a function in unwind information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnwindFunction {
     pub(super) start: u64,
     pub(super) bytes: u64,
-    /// Whether the address to return to is where a call puts it when the first instruction runs. A part of a function
-    /// that is jumped to may be another.
+    /// Whether, at the first instruction, the return address is where a call puts it. This may be false for a
+    /// part of a function that is reached by a jump.
     pub(super) is_called: bool,
 }
 
-/// The function that an address lies in.
+/// Returns the function that contains an address; None if unwind information has none.
 pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<UnwindFunction>, ProbePointError> {
     let covers =
         |frame: &UnwindFunction| address.checked_sub(frame.start).is_some_and(|inside| inside < frame.bytes);
@@ -60,7 +60,7 @@ fn frame_at(image: &Image<'_>, entry: u64) -> Option<UnwindFunction> {
     record.frame(image, &cie)
 }
 
-/// The index: pairs of a function's start and its entry, in order.
+/// The index: pairs of a function's start and its entry, in ascending order.
 struct Index {
     range: Range,
     pairs: u64,
@@ -70,7 +70,8 @@ impl Index {
     const HEADER_BYTES: u64 = 12;
     const PAIR_BYTES: u64 = 8;
 
-    /// None if it has not the form that linkers give it: version 1, the pairs 4 bytes each from the index's own address.
+    /// Parses the index. None if it does not have the form that linkers emit: version 1, with 4-byte pairs
+    /// relative to the index's own address.
     fn read(image: &Image<'_>, range: Range) -> Option<Index> {
         let header = image.bytes(range.offset, Index::HEADER_BYTES).ok()?;
         let is_usual = matches!(header[..4], [1, 0x1b, 0x03, 0x3b]);
@@ -79,7 +80,7 @@ impl Index {
         (is_usual && fits).then_some(Index { range, pairs })
     }
 
-    /// The address of the entry of the last function that starts at an address or before it.
+    /// Returns the address of the entry of the last function that starts at or before an address.
     fn entry_before(&self, image: &Image<'_>, address: u64) -> Result<Option<u64>, ProbePointError> {
         let (mut from, mut to, mut found) = (0, self.pairs, None);
         while from < to {
@@ -101,34 +102,34 @@ impl Index {
     }
 }
 
-/// An entry, or what several have in common (a CIE).
+/// An entry (FDE), or the common part of several entries (CIE).
 struct Record {
-    /// With its length.
+    /// Size of the record including its length field, in bytes.
     whole_bytes: u64,
-    /// Of an entry: the offset and the address of what it has in common with others.
+    /// For an FDE, the offset and the address of its CIE; None for a CIE.
     cie: Option<(u64, u64)>,
     body: Body,
 }
 
-/// The bytes of a record after its first two numbers.
+/// The bytes of a record after its length and its CIE pointer.
 struct Body {
     address: u64,
     bytes: Vec<u8>,
 }
 
 impl Record {
-    /// The record at an offset, which is at an address. None at the end, and for what has not the form of one.
+    /// Parses the record at a file offset and address. None at the end, or if it is malformed.
     fn read(image: &Image<'_>, offset: u64, address: u64) -> Option<Record> {
         let length = image.bytes(offset, 4).ok()?;
         let length = u64::from(Fields { bytes: &length, wide: false }.u32(0));
-        // 0 ends the section; the form of 64 bits is for sections above 4 GiB.
+        // 0 ends the section; the 64-bit format is only needed for sections above 4 GiB.
         if !(4..=MAX_ENTRY_BYTES).contains(&length) {
             return None;
         }
         let (offset, address) = (offset.checked_add(4)?, address.checked_add(4)?);
         let rest = image.bytes(offset, length).ok()?;
         let back = u64::from(Fields { bytes: &rest, wide: false }.u32(0));
-        // From its own place, in the file as in memory. 0: it is what others have in common.
+        // Relative to this field, in the file as in memory. 0 marks a CIE.
         let cie = offset.checked_sub(back).zip(address.checked_sub(back)).filter(|_| back != 0);
         if back != 0 && cie.is_none() {
             return None;
@@ -140,14 +141,15 @@ impl Record {
     fn frame(&self, image: &Image<'_>, cie: &Cie) -> Option<UnwindFunction> {
         let mut reader = Reader { body: &self.body, at: 0, wide: image.wide };
         let start = image.narrow(reader.pointer(cie.pointers)?);
-        // A length has the size of a pointer, and is none.
+        // The length has the same size as a pointer, but is not relative.
         let bytes = image.narrow(reader.pointer(cie.pointers & FORMAT)?);
         if cie.is_augmented {
             let skipped = reader.uleb()?;
             reader.skip(skipped)?;
         }
         // Entries of signal handlers' frames begin a byte before the code, as unwinders step back by one
-        // (`__restore_rt` in glibc's `sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c`): no instruction needs to be there.
+        // (`__restore_rt` in glibc's `sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c`): no instruction needs
+        // to be there.
         if cie.is_of_signals || bytes == 0 {
             return None;
         }
@@ -157,17 +159,17 @@ impl Record {
     }
 }
 
-/// What entries have in common.
+/// The common part of several entries.
 struct Cie {
-    /// How pointers are written.
+    /// The encoding of pointers (DW_EH_PE_*).
     pointers: u8,
     is_augmented: bool,
     is_of_signals: bool,
-    /// What holds at the start of a function, if it can be told.
+    /// The rules at the start of a function; None if they cannot be evaluated.
     rules: Option<Rules>,
 }
 
-/// Of an encoding: the form of the number.
+/// Mask of the number's format in a pointer encoding.
 const FORMAT: u8 = 0x0f;
 
 impl Cie {
@@ -199,7 +201,7 @@ impl Cie {
                         reader.pointer(encoding & FORMAT)?;
                     }
                     b'S' => cie.is_of_signals = true,
-                    // Signed return addresses, tagged stacks: of arm64.
+                    // Signed return addresses and tagged stacks on arm64.
                     b'B' | b'G' => {}
                     _ => return None,
                 }
@@ -214,29 +216,29 @@ impl Cie {
     }
 }
 
-/// Where the caller's stack ends, as rules say before the first step of the address.
+/// The rules at the first instruction, before the first advance of the address.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rules {
-    /// A register, and bytes behind it. None: not in this form.
+    /// The canonical frame address: a register and an offset in bytes. None for other forms.
     frame: Option<(u64, u64)>,
-    /// A rule says where a register was saved: something ran before.
+    /// Whether a rule saves a register, which only happens after the first instructions.
     has_saved: bool,
 }
 
 impl Rules {
-    /// Whether a call has just been made.
+    /// Whether the state is that directly after a call.
     fn is_after_call(self, machine: Machine) -> bool {
         match machine {
-            // The stack's register, and the address to return to on it.
+            // The stack pointer, and the return address on the stack.
             Machine::X86_64 => self.frame == Some((7, 8)),
             Machine::X86 => self.frame == Some((4, 4)),
-            // The stack's register; the address to return to is in another.
+            // The stack pointer; the return address is in a register.
             Machine::Aarch64 => self.frame == Some((31, 0)) && !self.has_saved,
         }
     }
 }
 
-/// Reads a record from its start to its end.
+/// Parses a record sequentially.
 struct Reader<'a> {
     body: &'a Body,
     at: usize,
@@ -262,7 +264,7 @@ impl<'a> Reader<'a> {
         rest.get(..end)
     }
 
-    /// A number of 7 bits a byte, the lowest first; of a signed one, the bytes.
+    /// Reads a LEB128 number; for a signed one, only its length is meaningful.
     fn uleb(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
@@ -275,7 +277,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A pointer in an encoding: absolute, or from its own place.
+    /// Reads a pointer in an encoding: absolute, or relative to its own address.
     fn pointer(&mut self, encoding: u8) -> Option<u64> {
         let own = self.body.address.checked_add(self.at as u64)?;
         let bytes = match encoding & FORMAT {
@@ -300,7 +302,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Follows the instructions up to the first that steps to a later address. None for one that is not known here.
+    /// Executes call frame instructions up to the first that advances the address. None at an unsupported
+    /// one.
     fn follow(&mut self, rules: &mut Rules) -> Option<()> {
         while let Some(instruction) = self.byte() {
             match (instruction & 0xc0, instruction) {
@@ -308,7 +311,7 @@ impl<'a> Reader<'a> {
                 (0x40, _) | (_, 0x02..=0x04) => return Some(()),
                 // DW_CFA_offset
                 (0x80, _) => {
-                    // Of the address to return to it says where a call put it, on x86.
+                    // For the return address on x86, it says where a call put it.
                     rules.has_saved = true;
                     self.uleb()?;
                 }

@@ -1,4 +1,4 @@
-//! Functions of programs in Go, which have no frames for unwinders: the table that Go's runtime has of them.
+//! Functions of Go programs, which have no unwind information: the function table of Go's runtime.
 //!
 //! Source: `runtime/symtab.go` (`pcHeader`, `functab`) and `debug/gosym/pclntab.go` of Go 1.2 to 1.25.
 
@@ -6,15 +6,17 @@ use super::elf::{Fields, Image, Range};
 use super::error::ProbePointError;
 use super::notes;
 
-/// Most bytes of the notes of a segment; they have some hundred.
+/// Limit of the notes of a segment, in bytes; a few hundred are usual.
 const MAX_NOTES_BYTES: u64 = 1 << 20;
 
-/// Most functions; the largest programs have some hundred thousand.
+/// Limit of functions; the largest programs have a few hundred thousand.
 const MAX_FUNCTIONS: u64 = 1 << 22;
 
-/// What shows that a file has code in Go; none if nothing does. Programs are stripped of one or the other of these.
+/// Returns the part of the file that shows that it contains Go code; None without one. Stripping may remove
+/// some of them.
 ///
-/// Source: cmd/link/internal/ld/elf.go (`ELF_NOTE_BUILDID_NAME`), debug/buildinfo/buildinfo.go (`buildInfoMagic`), Go 1.25.
+/// Source: cmd/link/internal/ld/elf.go (`ELF_NOTE_BUILDID_NAME`), debug/buildinfo/buildinfo.go
+/// (`buildInfoMagic`), Go 1.25.
 pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, ProbePointError> {
     if section(image).is_some() {
         return Ok(Some("table of Go's functions"));
@@ -28,7 +30,7 @@ pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, ProbePoint
     Ok(None)
 }
 
-/// Whether a note is Go's, also in a file without sections.
+/// Whether the file has a note of Go; works without section headers.
 fn has_go_note(image: &Image<'_>) -> Result<bool, ProbePointError> {
     const BUILD_ID: u32 = 4;
     const GO: &[u8] = b"Go\0\0";
@@ -43,27 +45,27 @@ fn has_go_note(image: &Image<'_>) -> Result<bool, ProbePointError> {
 }
 
 fn section(image: &Image<'_>) -> Option<Range> {
-    // Position-independent programs have it as `.data.rel.ro.gopclntab`.
+    // In position-independent programs the section is named `.data.rel.ro.gopclntab`.
     image.section_named(|name| name.ends_with(b".gopclntab")).map(Range::from)
 }
 
-/// The table.
+/// The function table (`.gopclntab`).
 struct Table {
     range: Range,
     functions: u64,
-    /// What the entries' numbers are added to.
+    /// Address that the entries are relative to.
     text: u64,
-    /// Where the entries are, from the start of the table.
+    /// Offset of the entries in the table, in bytes.
     entries: u64,
-    /// Bytes of a number in an entry, of which it has two.
+    /// Size of a number in bytes; an entry consists of two.
     number_bytes: u64,
 }
 
-/// The start and the number of bytes of the function that an address lies in.
+/// Returns the start and the length in bytes of the function that contains an address.
 pub(super) fn function_of(image: &Image<'_>, address: u64) -> Result<Option<(u64, u64)>, ProbePointError> {
     let Some(table) = section(image).and_then(|range| Table::read(image, range)) else { return Ok(None) };
     let (mut from, mut to) = (0, table.functions);
-    // The entries are in order, and one more has the end of the last function.
+    // The entries are in ascending order, and an extra one holds the end of the last function.
     while from < to {
         let middle = from + (to - from) / 2;
         if table.start(image, middle)? <= address { from = middle + 1 } else { to = middle }
@@ -74,8 +76,8 @@ pub(super) fn function_of(image: &Image<'_>, address: u64) -> Result<Option<(u64
 }
 
 impl Table {
-    /// None if it has no form that is known, or does not say where the code is: in position-independent programs the
-    /// loader puts that in.
+    /// Parses the table. None if its format is unknown, or if it lacks the code's address: in
+    /// position-independent programs the loader fills it in.
     fn read(image: &Image<'_>, range: Range) -> Option<Table> {
         let header = image.bytes(range.offset, 72.min(range.bytes)).ok()?;
         let fields = Fields { bytes: &header, wide: image.wide };

@@ -1,24 +1,25 @@
-//! Where probes are put into programs and libraries.
+//! Finds and verifies the instructions of programs and libraries at which probes are placed.
 //!
 //! ```text
 //! path:function+0x10 -> RegularFile -> Image -> names -> address --\
 //! path:+0x1040 ------------------------------> segments -> address -+-> proof -> ProbePoint
 //! ```
 //!
-//! The kernel puts a breakpoint over one byte of the file's code, in every process that runs it, and trusts whoever asks
-//! that an instruction begins there. If none does, the programs do something else from then on. So a place is given to the
-//! kernel only if it is proven that an instruction begins there:
+//! The kernel puts a breakpoint over one byte of the file's code, in every process that runs it, and trusts
+//! the caller that an instruction begins there. Otherwise these programs silently misbehave. So an offset is
+//! only passed to the kernel if it is proven that an instruction begins there:
 //!
-//! - the start of a function, of `.symtab`, `.dynsym`, `.gnu_debugdata`, Go's `.gopclntab`, or an entry of `.eh_frame`;
-//! - what direct jumps lead to from such a start ([`code`]);
+//! - the start of a function, from `.symtab`, `.dynsym`, `.gnu_debugdata`, Go's `.gopclntab`, or an entry of
+//!   `.eh_frame`;
+//! - an address that direct jumps reach from such a start ([`code`]);
 //! - a static probe of the file's notes ([`notes`]);
 //!
-//! and if no instruction that is known lies over it. A probe at returns writes over the address to return to: it is put
-//! only where a call has just put that.
+//! and if no other known instruction overlaps it. A return probe overwrites the return address, so it is only
+//! placed where a call has just stored that address.
 //!
-//! Everything is read from one descriptor, by which the kernel finds the file, too. The file's owner may still write it;
-//! whatever he makes of it, he does to programs that run his code anyway. Pieces are read, and nothing is mapped: memory
-//! and time are bounded however long the file is.
+//! Everything is read from one descriptor, through which the kernel finds the file too. The file's owner can
+//! still modify it, which affects the programs that run its code in any case. The file is read in pieces
+//! rather than mapped: memory and time are bounded however long it is.
 
 mod code;
 mod debugdata;
@@ -43,12 +44,13 @@ use names::{NamedOffset, NamedOffsets};
 
 use crate::files::{FileError, RegularFile};
 
-/// When a probe runs.
+/// The moment at which a probe runs.
 #[derive(Clone, Copy)]
 pub(crate) enum When<'a> {
-    /// Before the instruction.
+    /// Before the instruction executes.
     Instruction,
-    /// When the function that starts there returns. Not in a file with code in Go, unless this is allowed for its path.
+    /// When the function that starts there returns. Rejected for a file with Go code unless the closure
+    /// allows its path.
     #[cfg_attr(
         not(feature = "plugins"),
         expect(dead_code, reason = "asked for by programs of the kernel half")
@@ -56,7 +58,7 @@ pub(crate) enum When<'a> {
     Return(&'a dyn Fn(&Path) -> bool),
 }
 
-/// An instruction of a file that a probe may be put at. It holds the file open.
+/// An instruction of a file at which a probe may be placed. It holds the file open.
 #[derive(Debug, Clone)]
 pub struct ProbePoint {
     file: Arc<RegularFile>,
@@ -66,7 +68,8 @@ pub struct ProbePoint {
 }
 
 impl ProbePoint {
-    /// Opens a file and finds the instructions of a place in it: at least one, by their offsets.
+    /// Opens a file and returns the instructions of a location in it: at least one, in ascending order of
+    /// offsets.
     ///
     /// # Errors
     /// [`ProbePointError`].
@@ -104,10 +107,10 @@ impl ProbePoint {
         Ok(offsets.into_iter().map(point).collect())
     }
 
-    /// Where the probes of a place in words ([`ks_wit::target`]) would lie, for people who want to know.
+    /// Finds the probe points of a textual location ([`ks_wit::target`]), for listings.
     ///
     /// # Errors
-    /// Why no probe would be put there.
+    /// The reason why no probe can be placed there.
     #[cfg(feature = "plugins")]
     pub fn named(target: &str, at_return: bool) -> Result<Vec<ProbePoint>, String> {
         let target = UprobeTarget::parse(target).map_err(|error| error.to_string())?;
@@ -115,7 +118,7 @@ impl ProbePoint {
         ProbePoint::find(&target, when).map_err(|error| error.to_string())
     }
 
-    /// Where probes of a place lie, as people read it: `+0x116f (dup_a.c), +0x11a7 (dup_b.c)`.
+    /// Formats the offsets of probe points: `+0x116f (dup_a.c), +0x11a7 (dup_b.c)`.
     pub fn list(points: &[ProbePoint]) -> String {
         let label = |point: &ProbePoint| match &point.source {
             Some(source) => format!("+{:#x} ({source})", point.offset),
@@ -124,35 +127,37 @@ impl ProbePoint {
         points.iter().map(label).collect::<Vec<_>>().join(", ")
     }
 
-    /// Copies that the compiler made of the function, in words; none if there are none. Calls of them are no calls of it.
+    /// Formats the copies that the compiler made of the function; None if there are none. A probe does not
+    /// see their calls.
     pub fn copies(points: &[ProbePoint]) -> Option<String> {
         let copies = &points.first()?.copies;
         let display: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
         (!display.is_empty()).then(|| display.join(", "))
     }
 
-    /// The file's path, as it was given: for messages.
+    /// Returns the file's path as it was given, for messages.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The open file, as long as something holds it.
+    /// Returns the open file, without holding it open.
     #[cfg(feature = "plugins")]
     pub(crate) fn file(&self) -> Weak<RegularFile> {
         Arc::downgrade(&self.file)
     }
 
-    /// Bytes from the start of the file.
+    /// Offset of the instruction in the file, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What leads the kernel to the file, in system calls of this process, while this lives.
+    /// Returns a path by which the kernel finds the file, in system calls of this process while `self` lives.
     pub(crate) fn kernel_path(&self) -> CString {
         self.file.kernel_path()
     }
 
-    /// Makes sure that what was proven still holds. To be asked when the probe is there: it is taken away if not.
+    /// Checks that the file is unchanged since the proof. The caller asks after placing the probe, and
+    /// removes it on an error.
     ///
     /// # Errors
     /// [`FileError::Changed`]; of fstat(2).
@@ -161,7 +166,7 @@ impl ProbePoint {
     }
 }
 
-/// The same instruction of the same open file.
+/// Equal if both are the same instruction of the same open file.
 impl PartialEq for ProbePoint {
     fn eq(&self, other: &ProbePoint) -> bool {
         Arc::ptr_eq(&self.file, &other.file) && self.offset == other.offset

@@ -1,4 +1,4 @@
-//! Functions by their names.
+//! Lookup of functions by name.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,51 +7,52 @@ use super::debugdata;
 use super::elf::{Binding, Image, SymbolKind};
 use super::error::ProbePointError;
 
-/// Most symbols of one name that are kept.
+/// Limit of the symbols with one name.
 const MAX_FOUND: usize = 1024;
 
-/// Most places that one name may stand for: each is a probe.
+/// Limit of the offsets that one name may resolve to: each is a probe.
 const MAX_OFFSETS: usize = 64;
 
-/// Most names that begin like the one that is asked for.
+/// Limit of the names that begin with the requested one.
 const MAX_COPIES: usize = 256;
 
-/// Most copies that are named.
+/// Limit of the copies that messages list.
 const MAX_NAMED: usize = 8;
 
-/// A symbol of the name that is asked for.
+/// A symbol with the requested name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FoundSymbol {
     kind: SymbolKind,
     address: u64,
-    /// It is what programs are linked against now.
+    /// Whether new programs are linked against this version of the symbol.
     is_current: bool,
     version: Option<String>,
-    /// The source file of a function that only this file's code can call.
+    /// The source file of a local function.
     source: Option<String>,
 }
 
-/// A place that a name stands for.
+/// An offset that a name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamedOffset {
-    /// Bytes from the start of the file.
+    /// Offset in the file, in bytes.
     pub(super) offset: u64,
-    /// The source file, if the symbol table has it.
+    /// The source file, if the symbol table contains it.
     pub(super) source: Option<String>,
 }
 
-/// The places that a name stands for.
+/// The offsets that a name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NamedOffsets {
-    /// By their offsets.
+    /// In ascending order.
     pub(super) offsets: Vec<NamedOffset>,
-    /// Names of copies that the compiler made of the function, which take other arguments: calls of them are no calls of
-    /// these places.
+    /// Symbols of copies that the compiler made of the function, with other arguments. Calls of them do not
+    /// reach these offsets.
     pub(super) copies: Vec<String>,
 }
 
-/// The places so many bytes after the start of each function of a name: of all functions of this name that programs are
-/// linked against now, or of those that `of` selects, a version or a source file.
+/// Returns the offsets `more` bytes after the start of each function with a name. Without `of`, these are all
+/// functions of that name against which new programs are linked; otherwise those of the version or source
+/// file `of`.
 pub(super) fn offsets_of(
     image: &Image<'_>,
     name: &str,
@@ -104,7 +105,7 @@ pub(super) fn offsets_of(
     Ok(NamedOffsets { offsets, copies: symbols.copies })
 }
 
-/// Keeps what is of a version or a source file.
+/// Keeps the symbols of a version or of a source file.
 fn select(
     found: &mut Vec<FoundSymbol>,
     name: &str,
@@ -128,7 +129,7 @@ fn select(
     }
 }
 
-/// Whether two paths of a source file may be one: the end of one is the other.
+/// Whether two paths may name the same source file: one ends with the other.
 fn is_same_file(one: &str, other: &str) -> bool {
     let ends = |long: &str, short: &str| {
         long.strip_suffix(short).is_some_and(|before| before.is_empty() || before.ends_with('/'))
@@ -136,29 +137,30 @@ fn is_same_file(one: &str, other: &str) -> bool {
     ends(one, other) || ends(other, one)
 }
 
-/// What the tables say beside the symbols of a name.
+/// Facts from the symbol tables besides the symbols of a name.
 #[derive(Debug, Default)]
 struct Tables {
-    /// They have one of the name that is elsewhere.
+    /// Whether the name is imported from another file.
     is_imported: bool,
-    /// The versions that the file defines.
+    /// Names of the versions that the file defines.
     versions: Vec<String>,
-    /// Names of copies that take other arguments.
+    /// Symbols of copies that take other arguments.
     copies: Vec<String>,
 }
 
-/// What a compiler says of a function by what it puts after its name.
+/// The meaning of the suffix that a compiler appends to a function's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suffix {
-    /// It is the function, renamed because several files have one of this name.
+    /// The function itself, renamed because several files define the name.
     Renamed,
-    /// It is a copy for some of its callers, with other arguments.
+    /// A copy for some of its callers, with other arguments.
     Copy,
-    /// It is a piece of the function, or nothing that is known.
+    /// A part of the function, or an unknown suffix.
     Other,
 }
 
-/// Source: GCC, `clone_function_name` and `lto_symtab`; LLVM, `getGlobalNameForLocal` and `FunctionSpecialization`.
+/// Source: GCC, `clone_function_name` and `lto_symtab`; LLVM, `getGlobalNameForLocal` and
+/// `FunctionSpecialization`.
 fn suffix(text: &[u8]) -> Suffix {
     let parts = text.split(|byte| *byte == b'.').filter(|part| !part.iter().all(u8::is_ascii_digit));
     let mut found = Suffix::Other;
@@ -173,7 +175,7 @@ fn suffix(text: &[u8]) -> Suffix {
     found
 }
 
-/// Adds the functions and labels of this name that the tables have.
+/// Adds the functions and labels with this name from all symbol tables.
 fn look(image: &Image<'_>, name: &str, found: &mut Vec<FoundSymbol>) -> Result<Tables, ProbePointError> {
     let mut tables = Tables::default();
     for table in image.symbol_tables() {
@@ -195,7 +197,7 @@ fn look(image: &Image<'_>, name: &str, found: &mut Vec<FoundSymbol>) -> Result<T
         }
         let first = found.len();
         let mut source_names = Vec::new();
-        // Local symbols follow the name of their source file; all others follow the local ones.
+        // Local symbols follow the entry of their source file; global ones follow the local ones.
         let mut source = None;
         image.symbols(&table, |symbol| {
             match symbol.kind {

@@ -1,14 +1,14 @@
-//! Static probes of a program (USDT), as its notes name them.
+//! Static probes of a program (USDT), from its notes.
 //!
 //! Source: systemtap's `sys/sdt.h`, version 3 of the notes.
 
 use super::elf::{Fields, Image, Range};
 use super::error::ProbePointError;
 
-/// Longest section of notes.
+/// Largest section of notes that is read, in bytes.
 const MAX_SECTION_BYTES: u64 = 1 << 24;
 
-/// Notes of this kind have this type, and their owner's name.
+/// Type and owner of the notes of static probes.
 const TYPE: u32 = 3;
 const OWNER: &[u8] = b"stapsdt\0";
 
@@ -20,7 +20,7 @@ pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, ProbePoi
     if section.bytes > MAX_SECTION_BYTES {
         return Err(ProbePointError::TooLarge("section .note.stapsdt"));
     }
-    // What moved the file's addresses after the notes were made (prelink) moved this section, too.
+    // A tool that moves the file's addresses after linking (prelink) also moves this section.
     let base = image.section_named(|name| name == b".stapsdt.base").map(|section| section.address);
     let notes = image.bytes(section.offset, section.bytes)?;
     for note in all(&notes).filter(|note| note.kind == TYPE && note.owner == OWNER) {
@@ -34,15 +34,15 @@ pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, ProbePoi
     Ok(false)
 }
 
-/// A note of a file.
+/// A note of an ELF file.
 pub(super) struct Note<'a> {
     pub(super) kind: u32,
-    /// Who wrote it, with a zero at the end.
+    /// The owner's name, with its terminating zero.
     pub(super) owner: &'a [u8],
     pub(super) described: &'a [u8],
 }
 
-/// The notes of a section or segment, up to the first that is cut off.
+/// Returns the notes of a section or segment, up to the first truncated one.
 pub(super) fn all(mut rest: &[u8]) -> impl Iterator<Item = Note<'_>> {
     std::iter::from_fn(move || {
         let (note, after) = note(rest)?;
@@ -51,7 +51,7 @@ pub(super) fn all(mut rest: &[u8]) -> impl Iterator<Item = Note<'_>> {
     })
 }
 
-/// The first of some notes, and those behind it.
+/// Splits off the first note.
 fn note(notes: &[u8]) -> Option<(Note<'_>, &[u8])> {
     const HEADER_BYTES: usize = 12;
     let fields = Fields { bytes: notes.get(..HEADER_BYTES)?, wide: false };

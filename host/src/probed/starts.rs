@@ -1,4 +1,4 @@
-//! The proof that an instruction begins at a place.
+//! The proof that an instruction begins at an offset of a file.
 
 use std::ops::ControlFlow;
 
@@ -8,25 +8,27 @@ use super::error::ProbePointError;
 use super::frames::{UnwindFunction, frame_of};
 use super::{debugdata, go, notes};
 
-/// Most functions around a place that are decoded: aliases, and functions in functions. Guards the time of a host call.
+/// Limit of the functions around an address that are decoded: aliases and nested functions. Bounds the time
+/// of a host call.
 const MAX_AROUND: usize = 8;
 
-/// What a file says of an address.
+/// The facts that a file contains about an address.
 #[derive(Debug, Default)]
 struct AddressFacts {
-    /// Starts and lengths of functions that it lies in, behind the start.
+    /// Starts and lengths of functions that contain the address after their start.
     around: Vec<(u64, u64)>,
-    /// A function starts there.
+    /// Whether a function starts at the address.
     is_start: bool,
-    /// One that is called starts there, by a symbol's name.
+    /// Whether a function that is called starts at the address, judged by unwind information or else by the
+    /// symbol's name.
     is_called: bool,
-    /// It lies in data.
+    /// Whether the address lies in a data object.
     is_data: bool,
     frame: Option<UnwindFunction>,
 }
 
-/// Proves that an instruction begins at an offset of the file, and that a function that is called starts there if a probe
-/// of its returns is wanted.
+/// Proves that an instruction begins at an offset of the file. With `at_return`, also proves that a function
+/// that is called starts there.
 ///
 /// # Errors
 /// [`ProbePointError`].
@@ -41,7 +43,7 @@ pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(
     if known.is_data {
         return Err(ProbePointError::NoCode(offset));
     }
-    // Other symbols may name what lies inside an instruction: every function that lies over the place is asked.
+    // A symbol may lie inside an instruction, so every function that contains the address is checked.
     let (mut is_reached, mut is_long) = (false, false);
     for &(start, bytes) in &known.around {
         if address - start >= MAX_FUNCTION_BYTES {
@@ -84,14 +86,14 @@ impl AddressFacts {
         {
             known.look(&unpacked, address)?;
         }
-        // What unwinders know of a function's first instruction is better than its name.
+        // Unwind information about a function's first instruction is more reliable than the symbol's name.
         if let Some(frame) = known.frame.filter(|frame| frame.start == address) {
             known.is_called = frame.is_called;
         }
         Ok(known)
     }
 
-    /// Takes in what symbols say of an address.
+    /// Adds the facts from the symbol tables.
     fn look(&mut self, image: &Image<'_>, address: u64) -> Result<(), ProbePointError> {
         let is_whole = |name: &[u8]| !contains(name, b".cold") && !contains(name, b".__part.");
         for table in image.symbol_tables() {
@@ -118,7 +120,7 @@ impl AddressFacts {
         Ok(())
     }
 
-    /// A function that an address lies in.
+    /// Adds a function that contains the address.
     fn add(&mut self, address: u64, start: u64, bytes: u64) {
         if start == address {
             self.is_start = true;

@@ -1,11 +1,12 @@
-//! Records of runs: every call of a plugin and its answer, one JSON object a line; `docs/recording.md` has the format.
+//! Recordings of runs: every call of a plugin and its answer, one JSON object a line; `docs/recording.md` has
+//! the format.
 //!
 //! ```text
 //! a run -> Recording -> file -> Record -> Replay -> a run that asks this machine nothing
 //! ```
 //!
-//! Calls are text here: a function's name, its arguments and its answer as JSON. Not here: the types of the contract,
-//! which `world` knows.
+//! Calls are text here: a function's name, its arguments and its answer as JSON. The types of the contract
+//! are known to `world` only.
 
 mod reader;
 mod recording;
@@ -21,23 +22,23 @@ pub use replay::{Order, Replay};
 
 use crate::plugin::Outcome;
 
-/// The version of the format that this host writes and reads. Another number is another format.
+/// The version of the format that this host writes and reads. Any other number is rejected.
 pub const FORMAT: u32 = 1;
 
-/// The first line.
+/// The first line of a recording.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
-    /// [`FORMAT`].
+    /// Version of the format, [`FORMAT`].
     #[serde(rename = "ks-record")]
     format: u32,
-    /// The contract that the host serves.
+    /// The version of the plugin contract that the recording host serves.
     contract: String,
     /// The plugin's name in messages.
     plugin: String,
 }
 
-/// A call that was answered, or that ended the plugin.
+/// A call that returned, or that ended the plugin.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -45,26 +46,26 @@ struct Call {
     call: String,
     /// The arguments in order, `self` first.
     args: Vec<Value>,
-    /// The result; null, and left out, for a function without one.
+    /// The result; null, and omitted, for a function without one.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     answer: Value,
-    /// Why the call did not come back, in the place of an answer.
+    /// Why the call did not return; it replaces the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trap: Option<String>,
 }
 
-/// Text that the host wrote of itself, not what the plugin gave to `console`: lines of the kernel half, usages,
-/// warnings.
+/// Text that the host wrote itself, as opposed to text that the plugin passed to `console`: lines of the
+/// kernel half, usage texts, warnings.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
-    /// Where.
+    /// The stream that it was written to.
     host: Stream,
-    /// What: text, or `{"hex": ".."}`.
+    /// The contents: text, or `{"hex": ".."}` for bytes that are not UTF-8.
     text: Value,
 }
 
-/// Where text goes.
+/// A standard stream of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stream {
@@ -72,7 +73,7 @@ pub(crate) enum Stream {
     Stderr,
 }
 
-/// The last line: how the run ended.
+/// The last line of a recording: how the run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "kebab-case", deny_unknown_fields)]
 enum End {
@@ -98,7 +99,7 @@ impl End {
         }
     }
 
-    /// In words, without the reason: that may name places of a script.
+    /// Describes the end without its reason, which may contain source locations of a script.
     fn description(&self) -> String {
         match self {
             End::Returned { code } => format!("returned {code}"),
@@ -112,7 +113,7 @@ impl End {
     }
 }
 
-/// Bytes as they stand in a record: text if they are such, which a person can read.
+/// Encodes bytes for a recording: as text if they are valid UTF-8, which a person can read.
 pub(crate) fn bytes(bytes: &[u8]) -> Value {
     let is_printable = |char: char| matches!(char, '\n' | '\t') || !char.is_control();
     match str::from_utf8(bytes) {
@@ -121,7 +122,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Value {
     }
 }
 
-/// The bytes again; none if the value is no form of them.
+/// Decodes bytes; returns none if the value encodes no bytes.
 pub(crate) fn read_bytes(value: &Value) -> Option<Vec<u8>> {
     if let Some(text) = value.as_str() {
         return Some(text.as_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! Reads a record, of which nothing is trusted: every line is of a known form and in its place.
+//! Reads a recording without trusting it: every line has a known form and an allowed position.
 
 use std::io::Read;
 
@@ -7,59 +7,59 @@ use serde_json::{Map, Value};
 
 use super::{Call, End, FORMAT, Header, Stream, Text};
 
-/// Longest record that is read. Guards the host's memory against a file (or a pipe) without end.
+/// Limit on the bytes of a recording. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;
 
-/// A record that was read.
+/// A recording in memory, read and validated.
 #[derive(Debug)]
 pub struct Record {
     pub(super) calls: Vec<RecordedCall>,
-    /// What the host wrote after the last call.
+    /// Text that the host wrote after the last call.
     pub(super) texts: Vec<(Stream, Vec<u8>)>,
     pub(super) end: End,
-    /// Where `end` stands.
+    /// Line number of the `end` line.
     pub(super) end_line: usize,
 }
 
-/// A call of a record.
+/// A call of a recording.
 #[derive(Debug)]
 pub(super) struct RecordedCall {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(super) line: usize,
     pub(super) function: String,
     pub(super) args: Vec<Value>,
     pub(super) answer: Result<Value, String>,
-    /// What the host wrote before it was answered.
+    /// Text that the host wrote before the call returned.
     pub(super) texts: Vec<(Stream, Vec<u8>)>,
 }
 
-/// Why a file is no record.
+/// Why a file is no valid recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file could not be read.
     #[error("cannot read the file: {0}")]
     Io(#[from] std::io::Error),
-    /// It is longer than [`MAX_RECORD_BYTES`].
+    /// The file is longer than [`MAX_RECORD_BYTES`].
     #[error("the file has more than {MAX_RECORD_BYTES} bytes")]
     TooLong,
-    /// A line that is not what stands there in a record.
+    /// A line is malformed or at a wrong position.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         reason: String,
     },
 }
 
 impl Record {
-    /// Reads a whole record.
+    /// Reads a whole recording.
     ///
     /// # Errors
-    /// The first line that is wrong. A record without an end was cut off, or its host was killed.
+    /// The first invalid line. A recording without an end line was truncated, or its host was killed.
     pub fn read(from: impl Read) -> Result<Record, RecordError> {
         let mut bytes = Vec::new();
-        // One byte more than allowed tells a file that is too long from one that just fits.
+        // One byte above the limit distinguishes a file that is too long from one that just fits.
         from.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_RECORD_BYTES {
             return Err(RecordError::TooLong);
@@ -70,15 +70,15 @@ impl Record {
     }
 }
 
-/// The lines that are left.
+/// The unread lines.
 struct Lines<'a> {
     rest: &'a [u8],
-    /// The number of the last one that was taken.
+    /// Number of the last line that was read.
     line: usize,
 }
 
 impl Lines<'_> {
-    /// The next line, which ends in LF, as an object.
+    /// Reads the next line, which ends in LF, as an object.
     fn next(&mut self) -> Result<Map<String, Value>, String> {
         self.line += 1;
         if self.rest.is_empty() {
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(error, "line 2: the record is cut off within this line");
     }
 
-    /// Whatever the bytes are: an error, no panic.
+    /// Arbitrary bytes produce an error, never a panic.
     #[test]
     fn any_cut_or_change_of_a_byte_is_read_or_refused() {
         let whole = format!("{HEADER}\n{CALL}\n{END}\n");

@@ -1,4 +1,4 @@
-//! Writes a record: each line when what it says has happened.
+//! Writes a recording: each line as soon as its event has happened.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Call, End, FORMAT, Header, Stream, Text};
 use crate::plugin::{Abort, Outcome};
 
-/// Where a run is written down; clones write to the same place.
+/// A recording that is being written; clones write to the same file.
 #[derive(Clone)]
 pub struct Recording {
     sink: Arc<Mutex<Sink>>,
@@ -17,15 +17,15 @@ pub struct Recording {
 
 struct Sink {
     to: Box<dyn Write + Send>,
-    /// Why something could not be written. What comes later would stand in a wrong place.
+    /// The first write error. Nothing is written after it: later lines would be at a wrong position.
     failed: Option<String>,
 }
 
 impl Recording {
-    /// Begins a record of a plugin of this name.
+    /// Begins the recording of a plugin with this name.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the header cannot be written.
     pub fn start(to: impl Write + Send + 'static, plugin: &str) -> io::Result<Recording> {
         let recording = Recording { sink: Arc::new(Mutex::new(Sink { to: Box::new(to), failed: None })) };
         let contract = ks_wit::CONTRACT.to_owned();
@@ -35,10 +35,10 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Writes a call and its answer, or why it did not come back.
+    /// Writes a call and its answer, or why it did not return.
     ///
     /// # Errors
-    /// What ends the plugin: a line that cannot be written, now or before.
+    /// A trap that ends the plugin, if this line or an earlier one cannot be written.
     pub(crate) fn call(
         &self,
         function: &str,
@@ -53,21 +53,21 @@ impl Recording {
             .map_err(|reason| wasmtime::Error::new(Abort(reason)))
     }
 
-    /// Writes text that the host showed. A failure is told by the next call.
+    /// Writes text that the host printed. The next call reports a failure.
     pub(crate) fn text(&self, host: Stream, text: &[u8]) {
         let _ = self.write(&Text { host, text: super::bytes(text) });
     }
 
-    /// Ends the record.
+    /// Ends the recording.
     ///
     /// # Errors
-    /// Why a line of it could not be written.
+    /// The first write error.
     pub(crate) fn end(&self, outcome: &Outcome) -> Result<(), String> {
         self.write(&End::of(outcome))
     }
 
     fn write(&self, line: &impl Serialize) -> Result<(), String> {
-        // A writer that panicked has written nothing, or half a line, which a reader refuses.
+        // A writer that panicked has written nothing, or half a line, which the reader rejects.
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if sink.failed.is_none() {
             let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut line| {

@@ -1,4 +1,4 @@
-//! Answers the calls of a plugin from a record, and finds the first difference.
+//! Answers a plugin's calls from a recording, and detects the first difference.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,39 +9,39 @@ use super::reader::Record;
 use super::{End, Stream};
 use crate::plugin::{Abort, Outcome};
 
-/// Most bytes of a call that are shown.
+/// Limit on the bytes of a call in a message.
 const MAX_DISPLAY_BYTES: usize = 300;
 
-/// Arguments that only bound how long a call waits or how much it gives at once, by their places. Languages choose them
-/// as they like: in any order they need not agree.
+/// Argument indices of values that only bound how long a call waits or how much it returns at once.
+/// Implementations in different languages choose them freely, so [`Order::Any`] does not compare them.
 const BOUNDS: [(&str, &[usize]); 2] = [("ring.poll", &[1, 2]), ("maps.[method]cursor.next", &[1])];
 
-/// In which order a plugin must ask what the record has.
+/// The order in which a plugin must make the recorded calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// In that of the record, call by call, and all of them: the same plugin, or a rewrite that asks the same.
+    /// The recorded order, with every call: for the same plugin, or a rewrite that makes the same calls.
     Same,
-    /// In any. Each call gets the answer of the first call in the record that is left of the same function with the
-    /// same arguments, handles included, so what is asked of one resource stays in order. Calls that are never made,
+    /// Any order. Each call is answered by the first unused record with the same function and arguments,
+    /// handles included, so the calls on one resource keep their order. Recorded calls that are never made,
     /// and handles that are dropped at another time, are no difference.
     Any,
 }
 
-/// A record that answers a plugin; clones answer the same run.
+/// A recording that answers a plugin's calls; clones share the same replay.
 #[derive(Clone)]
 pub struct Replay {
     player: Arc<Mutex<Player>>,
 }
 
-/// What becomes of a call.
+/// The source of a call's answer.
 pub(crate) enum Answer {
-    /// The host answers it: it says or ends something, and asks this machine nothing.
+    /// The host answers: the call only prints or ends something, and asks this machine nothing.
     Own,
-    /// The record answers it.
+    /// The recording answers the call.
     Recorded {
-        /// Where.
+        /// Line number of the recorded call.
         line: usize,
-        /// With what.
+        /// The recorded answer.
         answer: Value,
     },
 }
@@ -52,24 +52,24 @@ pub(crate) type Texts = Vec<(Stream, Vec<u8>)>;
 struct Player {
     record: Record,
     order: Order,
-    /// The first call that is left, in the record's order.
+    /// Index of the first unused call, for the recorded order.
     next: usize,
-    /// The calls that are left, by what is asked.
+    /// Unused calls by their key, for any order.
     left: HashMap<String, VecDeque<usize>>,
     over: Option<ReplayEnd>,
 }
 
-/// Why no call is answered any more.
+/// Why no more calls are answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReplayEnd {
-    /// The record does not have what the plugin asks.
+    /// The plugin made a call that the recording does not have.
     Differs,
-    /// The recorded run was ended here from outside.
+    /// The recorded run was ended from outside at this point.
     Ended,
 }
 
 impl Replay {
-    /// Answers from this record.
+    /// Creates a replay of this recording.
     pub fn new(record: Record, order: Order) -> Replay {
         let mut left: HashMap<String, VecDeque<usize>> = HashMap::new();
         if order == Order::Any {
@@ -80,10 +80,10 @@ impl Replay {
         Replay { player: Arc::new(Mutex::new(Player { record, order, next: 0, left, over: None })) }
     }
 
-    /// Answers a call; the text is what the host wrote before the answer.
+    /// Answers a call. The text is what the host wrote before the recorded call returned.
     ///
     /// # Errors
-    /// What ends the plugin: the trap that the record has, the end of the recorded run, or a difference.
+    /// A trap that ends the plugin: the recorded trap, the end of the recorded run, or a difference.
     pub(crate) fn answer(&self, function: &str, args: &[Value]) -> (Texts, wasmtime::Result<Answer>) {
         let mut player = self.lock();
         let mut texts = Vec::new();
@@ -103,13 +103,13 @@ impl Replay {
         (texts, answer.map_err(|description| wasmtime::Error::new(Abort(description))))
     }
 
-    /// The answer of this line is not what the function gives.
+    /// Reports that the recorded answer of this line does not have the function's result type.
     pub(crate) fn misfit(&self, line: usize, function: &str, misfit: &str) -> wasmtime::Error {
         self.lock().over = Some(ReplayEnd::Differs);
         wasmtime::Error::new(Abort(format!("line {line} of the record: the answer of {function}: {misfit}")))
     }
 
-    /// What the host wrote after the last call that was answered.
+    /// Returns the text that the host wrote after the last answered call.
     pub(crate) fn last_texts(&self) -> Texts {
         let mut player = self.lock();
         let from = player.next;
@@ -121,10 +121,10 @@ impl Replay {
         texts
     }
 
-    /// Judges the whole run, whose outcome this is: the exit code, if it was that of the record.
+    /// Compares the outcome of the whole run with the recording; returns the exit code if they agree.
     ///
     /// # Errors
-    /// The first difference, in words.
+    /// Describes the first difference.
     pub fn finish(&self, outcome: &Outcome) -> Result<u8, String> {
         let player = self.lock();
         match (player.over, outcome) {
@@ -164,14 +164,15 @@ impl Replay {
 }
 
 impl Player {
-    /// The place of the next call of the record, which must be this one; none for a call that the host answers itself.
+    /// Returns the index of the next recorded call, which must be this one; none for a call that the host
+    /// answers itself.
     fn next_in_order(
         &mut self,
         function: &str,
         args: &[Value],
         texts: &mut Texts,
     ) -> Result<Option<usize>, String> {
-        // What a plugin says is not compared, but what the host wrote meanwhile has its place.
+        // The plugin's own output is not compared, but text that the host wrote meanwhile keeps its position.
         let own = speaks(function);
         while let Some(entry) = self.record.calls.get_mut(self.next) {
             let said = speaks(&entry.function);
@@ -203,7 +204,7 @@ impl Player {
         ))
     }
 
-    /// The place of the first call that is left with this function and these arguments.
+    /// Returns the index of the first unused call with this function and these arguments.
     fn first_left(
         &mut self,
         function: &str,
@@ -236,7 +237,7 @@ impl Player {
         ))
     }
 
-    /// The record has no more of these calls.
+    /// Ends the replay when the recording has no more of these calls.
     fn end_instead(&mut self, function: &str, args: &[Value]) -> String {
         let end = &self.record.end;
         if matches!(end, End::TimedOut | End::Killed) {
@@ -253,21 +254,21 @@ impl Player {
     }
 }
 
-/// Whether a plugin says something or ends with this call. What it says is its own, and is not compared.
+/// Whether a call prints something or ends the plugin. Its arguments are not compared.
 fn speaks(function: &str) -> bool {
     function.starts_with("console.") || function == "args.exit"
 }
 
-/// What is asked, but for what only bounds it.
+/// Returns the function and the arguments of a call as a key, without arguments that only bound it.
 fn key(function: &str, args: &[Value]) -> String {
     let bounds = BOUNDS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, indices)| indices);
     let args = args.iter().enumerate().filter(|(index, _)| !bounds.contains(index)).map(|(_, value)| value);
-    // Two speaking calls are the same whatever they say.
+    // Calls that print are equal whatever they print.
     let args = args.filter(|_| !speaks(function)).map(Value::to_string).collect::<Vec<_>>();
     format!("{function}({})", args.join(", "))
 }
 
-/// A call for a person.
+/// Formats a call for messages.
 fn display(function: &str, args: &[Value]) -> String {
     let args = args.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
     let mut text = format!("{function}({args})");

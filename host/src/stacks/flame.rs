@@ -1,4 +1,4 @@
-//! Flame graphs, by crate `inferno`: an SVG that a browser zooms and searches in.
+//! Flame graphs, by crate `inferno`: an SVG that browsers can zoom and search.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use inferno::flamegraph::{self, Options, Palette};
 
 use super::{Profile, folded};
 
-/// Narrower frames, in percent of the width, are left out.
+/// Frames narrower than this are left out, in percent of the width.
 const NARROWEST: f64 = 0.02;
 
-/// The picture. Code of the kernel, of processes and inlined code have colours of their own.
+/// Renders a flame graph as SVG, with different colours for kernel code, process code and inlined code.
 ///
 /// # Errors
-/// If there is nothing to draw.
+/// If there are no samples.
 pub fn flame_graph(profile: &Profile, title: &str) -> io::Result<Vec<u8>> {
     if profile.total() == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no stack was counted"));
@@ -22,7 +22,7 @@ pub fn flame_graph(profile: &Profile, title: &str) -> io::Result<Vec<u8>> {
     options.title = title.to_owned();
     options.count_name = profile.map.clone();
     options.colors = Palette::Multi(MultiPalette::Java);
-    // The same stacks give the same picture.
+    // The same stacks produce the same picture.
     options.deterministic = true;
     options.min_width = NARROWEST;
     let mut picture = Vec::new();

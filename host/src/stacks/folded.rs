@@ -1,11 +1,12 @@
-//! Folded stacks: one line for each, `command;main;work;read_[k] 5`. What flame graph tools of all kinds read.
+//! Folded stacks: one line for each, `command;main;work;read_[k] 5`, the input format of flame graph tools.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Profile;
 
-/// The lines, in order; equal stacks are one line. Frames of the kernel end with `_[k]`, inlined ones with `_[i]`.
+/// Returns the lines in order, one for all equal stacks. Frames of the kernel end with `_[k]`, inlined ones
+/// with `_[i]`.
 pub fn folded(profile: &Profile) -> String {
     let mut text = String::new();
     for (line, weight) in lines(profile) {
@@ -26,7 +27,7 @@ fn lines(profile: &Profile) -> BTreeMap<String, u64> {
     lines
 }
 
-/// A word without what separates words.
+/// Replaces the characters that separate fields.
 fn clean(label: &str) -> String {
     label.chars().map(|letter| if letter == ';' { ':' } else { letter }).collect()
 }

@@ -1,7 +1,7 @@
-//! Stacks that programs counted, as something to look at: a tree, folded lines, a flame graph, a pprof file.
+//! Output of the stacks that programs counted: a tree, folded lines, a flame graph, a pprof file.
 //!
-//! In: addresses, tasks and weights ([`CountedStacks`], which `world` reads out of maps), and names for the addresses
-//! ([`FunctionNames`]). Out: text and bytes. Not here: maps, files, standard output.
+//! In: addresses, tasks and weights ([`CountedStacks`], which `world` reads from maps), and names for the
+//! addresses ([`FunctionNames`]). Out: text and bytes. Not here: maps, files, standard output.
 
 mod flame;
 mod folded;
@@ -20,114 +20,116 @@ use std::sync::Arc;
 use crate::naming::MAX_TEXT_BYTES;
 use crate::text::{CUT_BYTES, visible};
 
-/// Most bytes of the names in one stack, where they are written out for each: at full depth 250 for each frame. A process
-/// chooses the names of its functions, and whoever observes it counts thousands of stacks.
+/// Limit of the names in one stack, in bytes, where they are written out for each stack: 250 for each frame
+/// at full depth. A process chooses the names of its functions, and a plugin may count thousands of its
+/// stacks.
 const MAX_STACK_BYTES: usize = 32 << 10;
 
-/// Most addresses of a stack that the kernel keeps, unless a person lowered sysctl kernel.perf_event_max_stack.
+/// Limit of the addresses in a stack that the kernel stores, unless sysctl kernel.perf_event_max_stack was
+/// lowered.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// A stack as the kernel wrote it down.
+/// The addresses of a stack, as the kernel stored them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StackAddresses {
-    /// The task had none: a thread of the kernel has no stack of a process, a process in user code none of the kernel.
+    /// The task had none: a kernel thread has no user stack, and a task in user code has no kernel stack.
     #[default]
     None,
-    /// From the place where the task was to the function that called all others.
+    /// From the current address to that of the outermost caller.
     Known(Vec<u64>),
-    /// It collided with another one.
+    /// The stack collided with another one in the map.
     Lost,
 }
 
-/// What a map says of one key: where, who, and how much.
+/// One entry of a map: a task, its stacks, and their weight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountedStack {
-    /// The task.
+    /// The task, as far as the map's key identifies it.
     pub task: Task,
-    /// The part in the kernel.
+    /// The kernel part of the stack.
     pub kernel: StackAddresses,
-    /// The part in the process.
+    /// The user part of the stack.
     pub user: StackAddresses,
-    /// The map's value.
+    /// The map's value, in a unit that the plugin chooses.
     pub weight: u64,
 }
 
-/// The task of a stack, as far as the key has it.
+/// The task of a stack; fields that the map's key lacks are None.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Task {
-    /// Its process.
+    /// The process id (tgid).
     pub process: Option<i32>,
-    /// Its thread id.
+    /// The thread id (Linux tid).
     pub thread: Option<i32>,
-    /// Its name.
+    /// The task's name (comm).
     pub command: Option<String>,
-    /// Where it ran.
+    /// The CPU on which the task ran.
     pub cpu: Option<i32>,
-    /// The id of its control group.
+    /// The id of the task's control group.
     pub cgroup: Option<u64>,
 }
 
 /// All stacks of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedStacks {
-    /// The map.
+    /// The map's name in the kernel half.
     pub map: String,
-    /// In no order.
+    /// The entries of the map, unordered.
     pub stacks: Vec<CountedStack>,
 }
 
-/// A function that was running, or had called one that was.
+/// A frame of a stack: a running function or one of its callers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
-    /// The function; without one, the file and an offset into it, or the address.
+    /// The function's name; without one, the file and an offset in it, or `[unknown]`.
     pub function: Arc<str>,
-    /// The file or part of the kernel that it is in.
+    /// Path of the mapped file that contains the function; None for the kernel and if no file is known.
     pub module: Option<Arc<str>>,
-    /// Its source file.
+    /// Path of the source file, if known.
     pub file: Option<Arc<str>>,
-    /// The line in it.
+    /// Line in the source file, if known.
     pub line: Option<u32>,
-    /// Where the CPU was.
+    /// The address in the stack, a return address except for the innermost frame; 0 for a note.
     pub address: u64,
-    /// What kind of code it is.
+    /// The kind of code.
     pub kind: FrameKind,
 }
 
-/// What kind of code a frame is.
+/// The kind of code that a frame belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameKind {
-    /// Of a process.
+    /// Code of a process.
     User,
-    /// The same, as a part of the function around it.
+    /// Code of a process that is inlined into the frame before it.
     Inlined,
-    /// The kernel.
+    /// Code of the kernel.
     Kernel,
-    /// None: words in its place.
+    /// No code: a note, such as a lost stack.
     Note,
 }
 
 /// A stack with names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sample {
-    /// The task.
+    /// The task, as far as the map's key identifies it.
     pub task: Task,
-    /// From the function that called all others to the one that ran.
+    /// From the outermost caller to the function that ran.
     pub frames: Vec<Arc<StackFrame>>,
-    /// How much.
+    /// The value of the map's entry.
     pub weight: u64,
 }
 
 /// All stacks of a map, with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// The map.
+    /// The map's name in the kernel half.
     pub map: String,
-    /// Ordered.
+    /// The named stacks, sorted by task and frames.
     pub samples: Vec<Sample>,
 }
 
 impl CountedStacks {
-    /// How much of the total lies in stacks that are as deep as the kernel keeps them: their outermost callers may be
+    /// Returns the weight of the stacks that reach the kernel's depth limit: their outermost callers may be
     /// missing.
     pub fn cut(&self) -> u64 {
         let is_full = |addresses: &StackAddresses| matches!(addresses, StackAddresses::Known(known) if known.len() >= MAX_DEPTH);
@@ -135,7 +137,7 @@ impl CountedStacks {
         cut.fold(0, |total, stack| total.saturating_add(stack.weight))
     }
 
-    /// Gives names to the addresses.
+    /// Resolves the addresses to names and returns the profile.
     pub fn named(&self, names: &mut FunctionNames) -> Profile {
         names.prepare(&self.stacks);
         let named = |stack: &CountedStack| Sample {
@@ -150,14 +152,14 @@ impl CountedStacks {
 }
 
 impl Profile {
-    /// The sum of all weights.
+    /// Returns the sum of all weights, at most `u64::MAX`.
     pub fn total(&self) -> u64 {
         self.samples.iter().fold(0, |total, sample| total.saturating_add(sample.weight))
     }
 }
 
 impl Sample {
-    /// What stands before the frames: the task's name, or what else is known of it.
+    /// Returns the label before the frames: the task's name or its id.
     fn root(&self) -> Option<String> {
         match (&self.task.command, self.task.process.or(self.task.thread)) {
             (Some(command), _) if !command.is_empty() => Some(command.clone()),
@@ -166,7 +168,8 @@ impl Sample {
         }
     }
 
-    /// The words of the root and of all frames, in the forms that have nothing but words. All can be shown.
+    /// Returns the labels of the root and all frames, for text formats. All are visible, and their length is
+    /// limited.
     fn labels(&self) -> Vec<String> {
         let display = |label: String| visible(&label, MAX_TEXT_BYTES).into_owned();
         let frames = self.frames.iter().map(|frame| frame.label());
@@ -181,7 +184,7 @@ impl Sample {
 }
 
 impl StackFrame {
-    /// Words in the place of a frame.
+    /// Returns a frame that contains a note instead of a function.
     fn note(text: &str) -> StackFrame {
         StackFrame {
             function: text.into(),
@@ -193,8 +196,8 @@ impl StackFrame {
         }
     }
 
-    /// The function, marked as other tools mark it: `_[k]` for the kernel, `_[i]` for inlined. A function whose name ends
-    /// like a mark has a backslash in it.
+    /// Returns the function's name, marked as other tools do: `_[k]` for the kernel, `_[i]` for inlined code.
+    /// A name that ends like a mark is escaped with a backslash.
     fn label(&self) -> String {
         let mark = match self.kind {
             FrameKind::Kernel => "_[k]",

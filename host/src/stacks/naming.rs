@@ -1,8 +1,8 @@
-//! Addresses of stacks to frames: all addresses of one place are looked up at once.
+//! Resolves the addresses of stacks to frames: all addresses of one process are looked up at once.
 //!
-//! Those of processes are named by another process ([`crate::naming`]). A process that lives is asked itself for its files.
-//! What it does not have mapped any more, and all of one that has ended, is looked for in what was written down of its
-//! mappings; there a file of the same name counts only if it is the same file.
+//! Addresses of processes are named by a separate process ([`crate::naming`]). For a live process, its files
+//! are inspected. Recorded mappings serve for addresses that it no longer maps, and for processes that have
+//! ended. A file found by a recorded path is only used if it is the same file.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::perf::Mappings;
 use crate::symbols::{self, SymbolError};
 use crate::text::visible;
 
-/// The word of a stack that has neither part.
+/// The label of a stack without a kernel part and a user part.
 pub(super) const NO_STACK: &str = "[no stack]";
-/// The word in the place of a stack that collided with another.
+/// The label of a stack that collided with another one in the map.
 const LOST: &str = "[stack lost]";
-/// The word of an address about which nothing is known.
+/// The label of an address without a name.
 const UNKNOWN: &str = "[unknown]";
 
-/// An address, and whether a call returns to it: the call itself is what stands before it.
+/// An address, and whether it is a return address: the call is the instruction before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CodeLocation {
     address: u64,
@@ -34,60 +34,62 @@ struct CodeLocation {
 }
 
 impl CodeLocation {
-    /// What is looked up.
+    /// Returns the address to look up, which lies inside the calling instruction for a return address.
     fn inside(self) -> u64 {
         self.address.wrapping_sub(u64::from(self.returns))
     }
 }
 
-/// The frames of one address, the outermost first: a function, and what is inlined into it there.
+/// The frames of one address, the outermost first: a function, and the functions inlined there.
 type Frames = Vec<Arc<StackFrame>>;
 
-/// Most warnings that are kept: one bad file may be mapped by every process.
+/// Limit of the stored warnings: every process may map the same bad file.
 const MAX_WARNINGS: usize = 20;
 
-/// Most bytes of the names and frames of processes that are kept: a process chooses how many it has, and how long they are.
+/// Limit of the stored names and frames of processes, in bytes: a process chooses their number and length.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Most frames of one stack with what is inlined; of callers beyond, what is inlined into them is left out.
+/// Limit of the frames of one stack with inlined ones; beyond it, functions inlined into callers are left
+/// out.
 const MAX_FRAMES: usize = 1024;
 
-/// How many naming threads may be left behind, each waiting for a file system that does not answer.
+/// Limit of abandoned naming threads, each of which waits for a file system that does not answer.
 const MAX_STUCK: usize = 3;
 
-/// The names of functions, of the kernel and of processes.
+/// Resolves names of functions, of the kernel and of processes, and caches them.
 #[derive(Default)]
 pub struct FunctionNames {
     kernel: Option<Symbolizer>,
-    /// How to name functions of processes; none: they have no names.
+    /// How to start the naming process; None leaves functions of processes without names.
     process: Option<NamingProcess>,
     naming: Option<Naming>,
     stuck: usize,
-    /// Texts that frames of processes share.
+    /// Texts, shared by the frames of processes.
     texts: HashSet<Arc<str>>,
-    /// Bytes of these texts and frames.
+    /// Size of these texts and frames, in bytes.
     bytes: usize,
-    /// By process; none: the kernel.
+    /// Frames by process and address; the process is None for the kernel.
     known: BTreeMap<Option<u32>, BTreeMap<CodeLocation, Frames>>,
-    /// What was mapped by processes that may have ended.
+    /// Recorded mappings, also of processes that have ended.
     mappings: Mappings,
-    /// When the last of the stacks was counted, since the machine was started.
+    /// A time since boot after which no stack was counted; processes that started later are not in the
+    /// stacks.
     until: Option<Duration>,
-    /// What could not be looked up, in words.
+    /// Failed lookups, as messages.
     warnings: BTreeSet<String>,
-    /// How many more there are.
+    /// Number of further warnings that were not stored.
     unsaid: usize,
 }
 
 impl FunctionNames {
-    /// Nothing is read yet. Of processes that have ended it is known what is written here; those that begin from now on have
-    /// no part in stacks. Without a naming process functions of processes have no names.
+    /// Returns an empty cache. `mappings` serves for processes that have ended. Processes that start after
+    /// this call are not looked up. Without a naming process, functions of processes have no names.
     pub fn new(mappings: Mappings, process: Option<NamingProcess>) -> FunctionNames {
         let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).ok().map(Duration::from);
         FunctionNames { mappings, process, until, ..FunctionNames::default() }
     }
 
-    /// What could not be looked up, and what to do about it; each thing once.
+    /// Returns the failed lookups with their remedies, each once.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let more = (self.unsaid > 0).then(|| format!("{} more files or tasks without names", self.unsaid));
         self.warnings.iter().cloned().chain(more)
@@ -121,7 +123,7 @@ impl FunctionNames {
         }
     }
 
-    /// The frames of a stack, the outermost first.
+    /// Returns the frames of a stack, the outermost first.
     pub(super) fn frames(&self, stack: &CountedStack) -> Frames {
         let process = process(stack);
         let mut frames = Vec::new();
@@ -148,11 +150,11 @@ impl FunctionNames {
                 None => frames.push(Arc::new(unknown(location.address, FrameKind::User))),
             }
         }
-        // A row of addresses without names says no more than one.
+        // A run of unknown addresses is shown as one.
         frames.dedup_by(|next, last| *next.function == *UNKNOWN && *last.function == *UNKNOWN);
     }
 
-    /// The frames of each place.
+    /// Looks up the frames of each location.
     fn look_up(&mut self, process: Option<u32>, locations: &[CodeLocation]) -> Vec<Frames> {
         let mut frames = match process {
             None => self.of_kernel(locations),
@@ -232,7 +234,7 @@ impl FunctionNames {
             .collect()
     }
 
-    /// What is known of a process; none if nobody can be asked, which is said.
+    /// Asks the naming thread. None if that fails, which adds a warning.
     fn ask(&mut self, wanted: WantedLocations) -> Option<naming::NamedLocations> {
         let pid = wanted.pid;
         let Some(process) = &self.process else {
@@ -248,7 +250,7 @@ impl FunctionNames {
         }
         let answer = self.naming.as_ref().and_then(|naming| naming.name(wanted));
         if answer.is_none() {
-            // Its thread waits for a file system, and ends when that answers.
+            // The abandoned thread waits for a file system, and ends when that answers.
             self.naming = None;
             self.stuck += 1;
             self.warn(SymbolError::Silent(pid).to_string());
@@ -256,7 +258,7 @@ impl FunctionNames {
         answer
     }
 
-    /// The functions at an address; without one the file and the offset into it.
+    /// Returns the functions at an address; without any, a frame with the file and the offset in it.
     fn frames_of(&mut self, found: NamedLocation, address: u64) -> Frames {
         let module = found.file.as_ref().map(|file| self.text(&file.path));
         let frames: Frames = match (&found.file, found.frames.is_empty()) {
@@ -285,7 +287,7 @@ impl FunctionNames {
         frames
     }
 
-    /// The text, shared with all frames that have the same.
+    /// Returns the text, shared by all frames that contain it.
     fn text(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return Arc::clone(known);
@@ -297,7 +299,7 @@ impl FunctionNames {
     }
 }
 
-/// The offset into a file that has no symbol there; of one that is another now, or gone, with its build id.
+/// Formats an offset in a file without a symbol there; with the build id if the file is gone or was replaced.
 fn in_file(file: &FileLocation) -> String {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let build_id = file.build_id.as_ref().filter(|id| !id.is_empty());
@@ -309,13 +311,13 @@ fn unknown(address: u64, kind: FrameKind) -> StackFrame {
     StackFrame { address, kind, ..StackFrame::note(UNKNOWN) }
 }
 
-/// The process whose addresses they are.
+/// Returns the id of the process that the user addresses belong to.
 fn process(stack: &CountedStack) -> Option<u32> {
     let id = stack.task.process.or(stack.task.thread)?;
     u32::try_from(id).ok().filter(|id| *id > 0)
 }
 
-/// All but the first are where calls return to.
+/// Returns the code locations of a stack; all but the first are return addresses.
 fn locations(addresses: &StackAddresses) -> impl Iterator<Item = CodeLocation> {
     let known: &[u64] = if let StackAddresses::Known(known) = addresses { known } else { &[] };
     known.iter().enumerate().map(|(index, address)| CodeLocation { address: *address, returns: index > 0 })

@@ -1,4 +1,4 @@
-//! Profiles as pprof reads them: `profile.proto`, compressed.
+//! Profiles in pprof's format: `profile.proto`, compressed.
 //!
 //! Source: github.com/google/pprof, `proto/profile.proto`; names and numbers of the messages are from there.
 
@@ -12,11 +12,11 @@ use prost::Message as _;
 
 use super::{FrameKind, Profile, Sample, StackFrame, Task};
 
-/// The file: samples of one type, whose name is the map's, with the labels `command`, `pid`, `tid`, `cpu` and `cgroup` as
-/// far as they are known.
+/// Encodes a profile: samples of one type, named after the map, with the labels `command`, `pid`, `tid`,
+/// `cpu` and `cgroup` as far as they are known.
 ///
 /// # Errors
-/// If it cannot be compressed.
+/// If compression fails.
 pub fn pprof(profile: &Profile) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&message(profile).encode_to_vec())?;
@@ -25,7 +25,7 @@ pub fn pprof(profile: &Profile) -> io::Result<Vec<u8>> {
 
 fn message(profile: &Profile) -> proto::Profile {
     let mut tables = Tables::default();
-    // The first string is the empty one.
+    // The format requires the first string to be empty.
     tables.text("");
     let sample_type = proto::ValueType { r#type: tables.text(&profile.map), unit: tables.text("count") };
     let sample = profile.samples.iter().map(|sample| tables.sample(sample)).collect();
@@ -59,7 +59,7 @@ fn message(profile: &Profile) -> proto::Profile {
     }
 }
 
-/// Everything is there once, and named by its number.
+/// The tables of a profile, in which each value occurs once and is referred to by its number.
 #[derive(Default)]
 struct Tables {
     texts: Numbered<String>,
@@ -68,7 +68,7 @@ struct Tables {
     locations: Numbered<Location>,
 }
 
-/// Values, numbered from 1 in the order in which they came.
+/// Values, numbered from 1 in the order of insertion.
 struct Numbered<T>(BTreeMap<T, u64>);
 
 impl<T> Default for Numbered<T> {
@@ -87,7 +87,7 @@ struct PprofFunction {
 struct Location {
     mapping: u64,
     address: u64,
-    /// Function and line, the inlined ones first.
+    /// Function and line, inlined ones first.
     lines: Vec<(u64, i64)>,
 }
 
@@ -106,20 +106,21 @@ impl<T: Ord> Numbered<T> {
 
 impl Tables {
     fn text(&mut self, text: &str) -> i64 {
-        // Numbers of texts count from 0.
+        // Numbers of strings count from 0.
         self.texts.number(text.to_owned()).cast_signed() - 1
     }
 
     fn sample(&mut self, sample: &Sample) -> proto::Sample {
         let mut location_id = Vec::new();
-        // A location is a function with those that are inlined into it, which stand behind it.
+        // A location is a function together with the functions inlined into it, which are the frames after
+        // it.
         let mut frames = sample.frames.as_slice();
         while let Some(first) = frames.first() {
             let inlined = frames[1..].iter().take_while(|frame| frame.kind == FrameKind::Inlined).count();
             let (one, rest) = frames.split_at(1 + inlined);
             let lines = one.iter().rev().map(|frame| self.line(frame)).collect();
             let mapping = self.mapping(first);
-            // Addresses of the kernel tell where it lies, which whoever gets the file need not know.
+            // Addresses of the kernel would reveal its layout (KASLR) to every reader of the file.
             let address = if first.kind == FrameKind::Kernel { 0 } else { first.address };
             location_id.push(self.locations.number(Location { mapping, address, lines }));
             frames = rest;
@@ -168,7 +169,7 @@ impl Tables {
     }
 }
 
-/// The messages, as far as they are used.
+/// The messages of the format, without unused fields.
 mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct Profile {

@@ -1,28 +1,29 @@
-//! The tree of callers as text, with columns that are aligned.
+//! The call tree as text with aligned columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Profile;
 
-/// What is not shown: less than so many thousandths of all.
+/// Nodes with a smaller share are hidden, in thousandths of the total.
 const SMALLEST: u128 = 5;
 
-/// What was called from one place.
+/// A node of the call tree.
 #[derive(Default)]
 struct Node {
-    /// With all that it called.
+    /// Including callees.
     weight: u64,
-    /// Without.
+    /// Excluding callees.
     own: u64,
     calls: BTreeMap<String, Node>,
 }
 
-/// Total, share and own weight; the function, indented.
+/// The columns total, share and own weight, and the indented function.
 type Line = ([String; 3], String);
 
-/// Each function below its caller, the heaviest first: the weight of all stacks in which it is at this place, its share,
-/// the weight of those in which it is the last, and its name. What has less than 0.5 % is counted and not shown.
+/// Formats the call tree: each function below its caller, the heaviest first. Columns are the weight of all
+/// stacks that pass through the node, its share, the weight of the stacks that end there, and the name. Nodes
+/// below 0.5 % are only counted.
 pub fn tree(profile: &Profile) -> String {
     let mut root = Node::default();
     for sample in &profile.samples {
@@ -69,12 +70,12 @@ impl Node {
 
     fn list(&self, all: u64, depth: usize, indent: &str, lines: &mut Vec<Line>, hidden: &mut usize) {
         let mut calls: Vec<(&String, &Node)> = self.calls.iter().collect();
-        // By name where the weights are equal: the map is in that order.
+        // The sort is stable and the map is ordered by name, so equal weights are ordered by name.
         calls.sort_by_key(|(_, node)| std::cmp::Reverse(node.weight));
         let visible = calls.iter().filter(|(_, node)| thousandths(node.weight, all) >= SMALLEST).count();
         *hidden += calls.len() - visible;
         for (index, (name, node)) in calls.into_iter().take(visible).enumerate() {
-            // What is called alone stands straight below its caller.
+            // An only child is placed straight below its caller.
             let (branch, below) = match (depth, visible - index) {
                 (0, _) => ("", "  "),
                 (_, 1) if visible == 1 => ("", ""),

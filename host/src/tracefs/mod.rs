@@ -1,7 +1,7 @@
-//! The kernel's static tracepoints, by name: their numbers, and what there is.
+//! The kernel's static tracepoints: lookup of ids by name, and a list of all names.
 //!
-//! tracefs is often not mounted in minimal systems. Then it is mounted for this process alone, at no place that anybody
-//! else could see, which needs CAP_SYS_ADMIN; the mount ends with the process.
+//! Minimal systems often do not mount tracefs. Then it is mounted for this process alone, invisible to other
+//! processes, which needs CAP_SYS_ADMIN; the mount ends with the process.
 //!
 //! Source: `Documentation/trace/events.rst`; fsopen(2), fsmount(2), since Linux 5.2.
 
@@ -13,22 +13,23 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where tracefs is mounted; the second is the place of kernels before 4.1.
+/// Usual mount points of tracefs; the second is that of kernels before 4.1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What lets a user read tracefs: its files belong to a group, which is root's unless the mount says otherwise.
+/// Advice on how to make tracefs readable: its files belong to a group, which is root's unless a mount option
+/// names another.
 ///
 /// Source: fs/tracefs/inode.c, `tracefs_parse_param`; fs/tracefs/internal.h, `TRACE_MODE_READ`, v6.18.
 pub const READ_REMEDY: &str = "as root: mount -o remount,gid=GROUP,mode=750 /sys/kernel/tracing, with a group of this user; or \
                                give ks-host CAP_DAC_READ_SEARCH";
 
-/// Why a tracepoint has no number.
+/// Why the id of a tracepoint cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TracefsError {
-    /// Neither is it mounted nor can it be mounted privately.
+    /// tracefs is not mounted and cannot be mounted privately.
     #[error("tracefs is not mounted, and ks-host may not mount it for itself")]
     NotMounted,
-    /// This user may not look into it.
+    /// This user may not read tracefs.
     #[error("this user may not read tracefs")]
     NotPermitted,
     /// There is no tracepoint of this name.
@@ -36,20 +37,20 @@ pub enum TracefsError {
     NotFound {
         /// `category/event`.
         name: String,
-        /// Names that are near, the nearest first, at most three.
+        /// Up to three similar names, the most similar first.
         near: Vec<String>,
     },
-    /// It could not be read.
+    /// tracefs could not be read, for the reason in the text.
     #[error("tracefs: {0}")]
     Unreadable(String),
 }
 
-/// The number of the tracepoint `category/event`, which is the config of its perf event.
+/// Returns the id of the tracepoint `category/event`, which is the config of its perf event.
 ///
-/// Names are of letters, digits and `_`, so that the path stays below tracefs.
+/// Names consist of letters, digits and `_`, so that the path stays below tracefs.
 ///
 /// # Errors
-/// As [`TracefsError`] says.
+/// See [`TracefsError`].
 pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
     let root = root()?;
     let name = format!("{category}/{event}");
@@ -65,18 +66,18 @@ pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
     text.trim().parse().map_err(|_| TracefsError::Unreadable(format!("{name}/id is no number")))
 }
 
-/// The names of all tracepoints, `category/event`, in the order of the alphabet.
+/// Returns the names of all tracepoints, `category/event`, sorted alphabetically.
 ///
 /// # Errors
-/// As [`TracefsError`] says.
+/// See [`TracefsError`].
 pub fn tracepoints() -> Result<Vec<String>, TracefsError> {
     let root = root()?;
     names(root).map_err(|error| refused(&error))
 }
 
-/// Finds or mounts it, for a thread that may not do so later.
+/// Finds or mounts tracefs, on behalf of threads that may not do so later.
 pub(crate) fn prepare() {
-    // Who needs it is told then that it is not there.
+    // An error is reported when a caller needs tracefs.
     let _ = root();
 }
 
@@ -87,20 +88,20 @@ fn refused(error: &io::Error) -> TracefsError {
     }
 }
 
-/// The folder that holds `events`. It stays the same while the process lives.
+/// Returns the folder that contains `events`. It stays the same for the lifetime of the process.
 fn root() -> Result<&'static Path, TracefsError> {
     static ROOT: OnceLock<Option<Root>> = OnceLock::new();
     let root = ROOT.get_or_init(|| mounted().or_else(privately));
     root.as_ref().map(|root| root.path.as_path()).ok_or(TracefsError::NotMounted)
 }
 
-/// A folder, and the mount that it is the root of if it is ours.
+/// A folder, and the private mount that it is the root of, if there is one.
 struct Root {
     path: PathBuf,
     _mount: Option<OwnedFd>,
 }
 
-/// A folder may be there and not be shown to this user: then what is asked of it says so.
+/// A folder may exist and not be readable for this user: then accesses below it report that.
 fn mounted() -> Option<Root> {
     let mount_point = MOUNT_POINTS.iter().map(Path::new).find(|mount_point| {
         match fs::metadata(mount_point.join("events")) {
@@ -138,7 +139,7 @@ fn near(root: &Path, name: &str) -> Vec<String> {
     crate::near::near(name, names(root).unwrap_or_default())
 }
 
-/// What a category or an event of the kernel is named with.
+/// Whether a text consists only of characters that categories and events of the kernel have.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -1,4 +1,4 @@
-//! A mount that no other process sees.
+//! A private mount that no other process sees.
 #![expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 
 use std::ffi::CStr;
@@ -8,13 +8,13 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::libc;
 
-/// A file system of this kind, mounted nowhere but behind the descriptor, read-only.
+/// Mounts a file system of this kind read-only, reachable only through the returned descriptor.
 ///
 /// Errors: EPERM without CAP_SYS_ADMIN, ENODEV if the kernel has no such file system, ENOSYS before 5.2.
 pub(super) fn mount(kind: &CStr) -> Result<OwnedFd, Errno> {
-    // SAFETY: `kind` is a text that ends with a zero.
+    // SAFETY: `kind` is a NUL-terminated string.
     let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), libc::FSOPEN_CLOEXEC) })?;
-    // SAFETY: this command takes no key and no value.
+    // SAFETY: this command takes neither key nor value.
     let created = unsafe {
         libc::syscall(
             libc::SYS_fsconfig,

@@ -1,4 +1,4 @@
-//! `args`: the plugin's words, and its end.
+//! `args`: the plugin's arguments, and its exit.
 
 use super::arguments::{self, ParsedArguments};
 use super::bindings::kernelscript::host::args::{Host, OptionSpec, Parsed};

@@ -1,28 +1,28 @@
-//! How `args.parse` reads a plugin's words. Pure: words and specs in, values or text out.
+//! Parser of a plugin's arguments (`args.parse`). Pure: arguments and specs in, values or text out.
 
 use std::fmt::Write as _;
 
 use super::bindings::kernelscript::host::args::{OptionSpec, OptionType, OptionValue};
 use crate::text::{MOST_BYTES, visible};
 
-/// Most options of one plugin. Guards against a usage text without end.
+/// Upper limit of options of one plugin. Guards against an endless usage text.
 const MAX_OPTIONS: usize = 1024;
 
-/// Widest column of the usage. Guards against one long name that all rows are aligned with.
+/// Upper limit of a column's width in the usage. Guards against one long name that all rows are aligned with.
 const MAX_COLUMN: usize = 80;
 
-/// What came of the words.
+/// Result of parsing the arguments.
 #[derive(Debug, Clone)]
 pub(super) enum ParsedArguments {
-    /// A value for each option.
+    /// One value per option, in the order of the specs.
     Values(Vec<OptionValue>),
-    /// `--help` was given: the usage.
+    /// The usage, because of `--help`.
     Help(String),
-    /// Something is wrong with the words: the reason, and the usage.
+    /// The error and the usage.
     Wrong(String),
 }
 
-/// Specs that no words could be read by: a defect of the plugin.
+/// Invalid specs: a bug of the plugin.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum SpecError {
     #[error("args.parse: {0} options; at most {MAX_OPTIONS} are possible")]
@@ -31,7 +31,7 @@ pub(super) enum SpecError {
     Bits { name: String, bits: u8 },
 }
 
-/// Reads the words of the plugin of this name.
+/// Parses the arguments of the plugin of this name.
 pub(super) fn parse(
     plugin: &str,
     arguments: &[String],
@@ -73,7 +73,7 @@ fn check(specs: &[OptionSpec]) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Reads one option: the index of its spec and its value, or what is wrong.
+/// Parses one option. Returns the index of its spec and its value, or the error.
 fn option<'w>(
     argument: &'w str,
     arguments: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>,
@@ -91,7 +91,7 @@ fn option<'w>(
     };
     let value = match (attached, &spec.type_) {
         (Some(value), _) => value,
-        // A boolean may stand alone, so the next word is its value only if it can be one.
+        // A boolean needs no value, so the next argument is its value only if it can be one.
         (None, OptionType::Boolean) => arguments.next_if(|next| boolean(next).is_some()).unwrap_or("true"),
         (None, _) => arguments
             .next_if(|next| !next.starts_with("--"))
@@ -101,13 +101,13 @@ fn option<'w>(
     Ok((index, value))
 }
 
-/// `-` and `_` in option names are the same.
+/// Compares option names; `-` and `_` are the same.
 fn same_name(spec: &str, given: &str) -> bool {
     let plain = |byte: u8| if byte == b'-' { b'_' } else { byte };
     spec.len() == given.len() && spec.bytes().map(plain).eq(given.bytes().map(plain))
 }
 
-/// Reads a value of this type, or says what is wrong with it.
+/// Parses a value of this type. The error is text for a person.
 pub(super) fn read_value(text: &str, ty: &OptionType) -> Result<OptionValue, String> {
     match *ty {
         OptionType::Unsigned(bits) => unsigned(text, bits).map(OptionValue::Unsigned),
@@ -160,7 +160,7 @@ fn signed(text: &str, bits: u8) -> Result<i64, String> {
     }
 }
 
-/// Decimal, `0x` or `0b` digits. `None` if it is no number, `Some(None)` if it is one above 64 bits.
+/// Parses decimal, `0x` or `0b` digits. `None` if it is not a number, `Some(None)` if it exceeds 64 bits.
 fn magnitude(text: &str) -> Option<Option<u64>> {
     let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix("0b")) {
         (Some(digits), _) => (digits, 16),
@@ -186,7 +186,7 @@ fn type_name(ty: &OptionType) -> String {
     }
 }
 
-/// The usage: each option with its type, its default and its line of help, aligned.
+/// Formats the usage: each option with its type, its default and its line of help, aligned.
 fn usage(plugin: &str, specs: &[OptionSpec]) -> String {
     let mut out = format!("usage: ks-host {plugin}");
     if specs.is_empty() {
@@ -216,7 +216,7 @@ fn usage(plugin: &str, specs: &[OptionSpec]) -> String {
     out
 }
 
-/// A text of the plugin in its usage.
+/// Escapes and truncates a text of the plugin for its usage.
 fn display(text: &str) -> String {
     visible(text, MOST_BYTES).into_owned()
 }
@@ -252,7 +252,7 @@ mod tests {
         parse("p.wasm", &arguments, &specs()).expect("the specs make sense")
     }
 
-    /// The values as text, in the order of the specs.
+    /// Parses arguments and returns the values as text, in the order of the specs.
     #[track_caller]
     fn values(arguments: &[&str]) -> Vec<String> {
         match read(arguments) {

@@ -1,11 +1,11 @@
-//! What of the plugin's programs is attached where, in the order of attaching.
+//! Attachments of the plugin's programs, in the order of attaching.
 
 use std::collections::BTreeMap;
 
 use crate::bpf::Link;
 use crate::perf::{AttachmentId, Probe};
 
-/// Everything that a program of the plugin runs at.
+/// All attachments of the plugin's programs, by their ids.
 #[derive(Default)]
 pub(super) struct AttachedPrograms {
     last: u64,
@@ -14,39 +14,39 @@ pub(super) struct AttachedPrograms {
 
 struct AttachedProgram {
     program: String,
-    /// None for a perf event, of which one program may have many.
+    /// None for a perf event: a program may run on many of them.
     target: Option<String>,
     held: Held,
 }
 
-/// What keeps a program at its place.
+/// The resource that keeps a program attached.
 pub(super) enum Held {
-    /// A perf event, or the event of a tracepoint.
+    /// A perf event, or the event of a tracepoint. Dropping the id does not detach.
     Event(AttachmentId),
-    /// A link of its own, which its drop closes.
+    /// A link. Dropping it detaches.
     Link(Link),
-    /// The link of a struct that is registered, which its drop closes.
+    /// The link of a registered kernel struct (struct_ops). Dropping it unregisters.
     Registered(Link),
-    /// Probes, which their drop takes away.
+    /// Probes. Dropping them removes them.
     Probes(Vec<Probe>),
 }
 
 impl AttachedPrograms {
-    /// Notes where a program is attached now. The number names the place; it is not used again.
+    /// Records an attachment. Returns its id, which is never reused.
     pub(super) fn insert(&mut self, program: String, target: Option<String>, held: Held) -> u64 {
         self.last += 1;
         self.attached.insert(self.last, AttachedProgram { program, target, held });
         self.last
     }
 
-    /// Whether a program is attached to this target.
+    /// Returns whether a program is attached to this target.
     pub(super) fn is_at(&self, program: &str, target: &str) -> bool {
         self.attached.values().any(|attach_point| {
             attach_point.program == program && attach_point.target.as_deref() == Some(target)
         })
     }
 
-    /// How many probes there are.
+    /// Returns the number of probes in all attachments.
     pub(super) fn probes(&self) -> usize {
         let probes_of = |attach_point: &AttachedProgram| match &attach_point.held {
             Held::Probes(probes) => probes.len(),
@@ -55,19 +55,19 @@ impl AttachedPrograms {
         self.attached.values().map(probes_of).sum()
     }
 
-    /// The names of the structs that are registered.
+    /// Returns the names of the registered structs.
     pub(super) fn registered(&self) -> Vec<&str> {
         let registered =
             self.attached.values().filter(|attach_point| matches!(attach_point.held, Held::Registered(_)));
         registered.map(|attach_point| attach_point.program.as_str()).collect()
     }
 
-    /// Takes one place out. None if it was taken out before.
+    /// Removes an attachment by its id. None if it was removed before.
     pub(super) fn remove(&mut self, attach_point: u64) -> Option<Held> {
         self.attached.remove(&attach_point).map(|attach_point| attach_point.held)
     }
 
-    /// Takes all places of a program out, the newest first.
+    /// Removes all attachments of a program, the newest first.
     pub(super) fn remove_program(&mut self, program: &str) -> Vec<Held> {
         let mut held: Vec<Held> = self
             .attached
@@ -78,7 +78,7 @@ impl AttachedPrograms {
         held
     }
 
-    /// Takes all structs out that are registered.
+    /// Removes all registered structs.
     pub(super) fn remove_registered(&mut self) -> Vec<Held> {
         let registered =
             |attach_point: &mut AttachedProgram| matches!(attach_point.held, Held::Registered(_));
@@ -88,7 +88,7 @@ impl AttachedPrograms {
             .collect()
     }
 
-    /// What is at a place, in words: the program and its target. None if it was taken out.
+    /// Describes an attachment as text: the program and its target. None if it was removed.
     pub(super) fn description(&self, attach_point: u64) -> Option<String> {
         let attach_point = self.attached.get(&attach_point)?;
         Some(match &attach_point.target {
@@ -97,7 +97,7 @@ impl AttachedPrograms {
         })
     }
 
-    /// An event was closed.
+    /// Removes the attachments of a closed event.
     pub(super) fn forget_event(&mut self, id: AttachmentId) {
         self.attached
             .retain(|_, attach_point| !matches!(attach_point.held, Held::Event(event) if event == id));

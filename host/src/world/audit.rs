@@ -1,12 +1,12 @@
-//! The audit: a line of JSON for every act of a plugin that faces the kernel: what was asked, what was decided, what the
-//! kernel answered.
+//! The audit log: one line of JSON for every action of a plugin that involves the kernel, with the request,
+//! the policy's decision and the kernel's answer.
 //!
-//! Acts change what the kernel holds for the plugin, or what the plugin gets to see: `ask` (what its file needs,
-//! judged at the start), `load`, `program`, `map`, `ring`, `attach`, `register`, `open`, `enable`, `disable`, `show`
-//! (an event to programs), `test-run`, `detach`, `find` (a process by its name), `over-budget`, `end`. Reads and
-//! writes of what is open already are none: they are as many as the plugin likes. Nor is each look at what is not the
-//! plugin's own: `symbols` (of the kernel or of a task) and `names` (of tasks) are written when the plugin first
-//! looks there. `exec` is always denied.
+//! Actions change what the kernel holds for the plugin, or what the plugin can read: `ask` (what its file
+//! needs, judged at the start), `load`, `program`, `map`, `ring`, `attach`, `register`, `open`, `enable`,
+//! `disable`, `show` (an event to programs), `test-run`, `detach`, `find` (a process by its name),
+//! `over-budget`, `end`. Reads and writes of open objects are not logged: a plugin makes arbitrarily many.
+//! Lookups of data that is not the plugin's own, `symbols` (of the kernel or of a task) and `names` (of
+//! tasks), are logged only the first time. `exec` is always denied.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -22,59 +22,60 @@ use super::state::State;
 use crate::plugin::Abort;
 use crate::text::{MOST_BYTES, one_line, visible};
 
-/// Most targets that are remembered as looked at; later ones are written each time. Guards the host's memory.
+/// Upper limit of remembered lookups; later ones are logged each time. Guards the host's memory.
 const MAX_LOOKS: usize = 1 << 16;
 
-/// Bytes of lines that one plugin may cause at once: several for each event that it may have open.
+/// Burst size in bytes of the lines that one plugin may cause: several for each event that it may have open.
 const MAX_AT_ONCE: u64 = 16 << 20;
 
-/// Bytes of lines that one plugin may cause in a second, after that. Guards the disk, and with it all others that are
-/// audited: a plugin that cannot be written down is ended.
+/// Sustained rate in bytes per second of the lines that one plugin may cause. Guards the disk, and with it
+/// all other audited plugins: a plugin that exceeds it is ended.
 const MAX_IN_A_SECOND: u64 = 1 << 20;
 
-/// Where the lines go; clones write to the same place.
+/// The sink of audit lines; clones write to the same sink.
 #[derive(Clone)]
 pub struct Audit {
     sink: Arc<Mutex<Box<dyn Write + Send>>>,
 }
 
-/// What takes the place of an act that nobody would see.
+/// A failed write of the audit log. It replaces the result of the action, so that none goes unlogged.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit cannot be written, and nothing goes on unseen: {0}")]
 pub(crate) struct AuditError(#[from] io::Error);
 
-/// One line. Members are added, never changed.
+/// One line of the audit log. Members may be added, but never changed.
 #[derive(Debug, Serialize)]
 pub(crate) struct AuditEntry<'a> {
-    /// The plugin's name in messages.
+    /// Name of the plugin in messages.
     pub(crate) plugin: &'a str,
-    /// The act.
+    /// Name of the action, as listed in the module's documentation.
     pub(crate) act: &'a str,
-    /// What it was about.
+    /// Target of the action, for example a program or an event.
     pub(crate) target: &'a str,
-    /// The number of what was opened or closed, if it has one.
+    /// Id of the opened or closed object; none if it has no id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<u64>,
-    /// What the policy said.
+    /// Decision of the policy.
     pub(crate) allowed: bool,
-    /// What the kernel said: `ok`, the name of an errno, or why it was not asked. None if it was denied.
+    /// The kernel's answer: `ok`, the name of an errno, or why it was not asked. None if the policy denied
+    /// the action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<String>,
 }
 
 impl Audit {
-    /// Writes there, each line in one piece.
+    /// Writes to this sink, each line by one call.
     pub fn new(sink: impl Write + Send + 'static) -> Audit {
         Audit { sink: Arc::new(Mutex::new(Box::new(sink))) }
     }
 
-    /// Writes one line, with the time; the texts are cut, and their control characters are visible.
+    /// Writes one line with the time. Truncates the texts and escapes their control characters.
     pub(crate) fn write(&self, entry: &AuditEntry<'_>) -> Result<(), AuditError> {
         self.write_line(&line_of(entry)?)
     }
 
     fn write_line(&self, line: &[u8]) -> Result<(), AuditError> {
-        // A writer that panicked has written nothing, or half a line, and the next one says more.
+        // A writer that panicked wrote nothing or part of a line; continue with the next line.
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         sink.write_all(line)?;
         Ok(sink.flush()?)
@@ -97,15 +98,15 @@ fn line_of(entry: &AuditEntry<'_>) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The audit of one plugin, which is ended if it causes more lines than anybody reads.
+/// The audit log of one plugin, with the limit of its rate.
 pub(super) struct PluginAudit {
     audit: Audit,
-    /// Bytes that it may still cause, and since when.
+    /// Remaining bytes, and when they were last refilled.
     left: Cell<(u64, Instant)>,
 }
 
 impl PluginAudit {
-    /// Nothing is written yet.
+    /// Starts with the full burst size.
     pub(super) fn new(audit: Audit) -> PluginAudit {
         PluginAudit { audit, left: Cell::new((MAX_AT_ONCE, Instant::now())) }
     }
@@ -113,7 +114,7 @@ impl PluginAudit {
     /// Writes one line.
     ///
     /// # Errors
-    /// A trap if it cannot be written, or is too much.
+    /// A trap if it cannot be written or exceeds the rate.
     fn write(&self, entry: &AuditEntry<'_>) -> wasmtime::Result<()> {
         let failed = |error: AuditError| wasmtime::Error::new(Abort(error.to_string()));
         let line = line_of(entry).map_err(|error| failed(error.into()))?;
@@ -127,13 +128,13 @@ impl PluginAudit {
         self.audit.write_line(&line).map_err(failed)
     }
 
-    /// Whether so many bytes more may be written; they count if they may.
+    /// Takes bytes from the remaining ones and returns true, or returns false if they do not suffice.
     fn take(&self, bytes: u64, now: Instant) -> bool {
         let (left, since) = self.left.get();
         let earned = now.saturating_duration_since(since).as_millis() * u128::from(MAX_IN_A_SECOND) / 1000;
         let left = left.saturating_add(u64::try_from(earned).unwrap_or(u64::MAX)).min(MAX_AT_ONCE);
         let after = left.checked_sub(bytes);
-        // Parts of a millisecond count the next time.
+        // Fractions of a millisecond count at the next refill.
         let since = if earned > 0 { now } else { since };
         self.left.set((after.unwrap_or(left), since));
         after.is_some()
@@ -141,10 +142,11 @@ impl PluginAudit {
 }
 
 impl State {
-    /// Does an act and writes what came of it, and that the object was loaded if it was for this act.
+    /// Performs an action and logs the result, and the load of the object if the action caused it.
     ///
     /// # Errors
-    /// Those of the act; a trap if the audit cannot be written: the plugin ends, and the act with it.
+    /// Those of the action; a trap if the log cannot be written: the plugin ends, and with it the effect of
+    /// the action.
     pub(super) fn audited<T>(
         &mut self,
         act: &str,
@@ -174,10 +176,10 @@ impl State {
         result
     }
 
-    /// Writes that the plugin looks at something for the first time, and whether it may.
+    /// Logs the first lookup of a kind and target, and whether it is allowed.
     ///
     /// # Errors
-    /// A trap if it cannot be written.
+    /// A trap if the log cannot be written.
     pub(super) fn note_look(
         &mut self,
         act: &'static str,
@@ -193,7 +195,7 @@ impl State {
         self.note(act, target, None, allowed, allowed.then(|| "ok".into()))
     }
 
-    /// Writes one line, if somebody wants it.
+    /// Writes one line if there is an audit log.
     ///
     /// # Errors
     /// A trap if it cannot be written.

@@ -1,4 +1,4 @@
-//! The host's side of the WIT world, generated from `wit/`.
+//! Host bindings of the WIT world, generated from `wit/`.
 
 wasmtime::component::bindgen!({
     path: "../wit",

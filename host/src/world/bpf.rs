@@ -21,19 +21,19 @@ use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbeLocation, ProbePoint};
 use crate::policy::Class;
 
-/// What a `program` denotes: a program of the loaded object, by its name.
+/// Host side of a `program` handle: a program of the loaded object, by its name.
 pub struct ProgramHandle {
     pub(super) name: Charged<String>,
 }
 
-/// What a `link` denotes: a place in the state's list of attached programs.
+/// Host side of a `link` handle: an id of the state's `AttachedPrograms`.
 pub struct LinkHandle {
     attach_point: u64,
-    /// For what the list has of it.
+    /// Charge for the entry in the list of attachments.
     _charge: Charge,
 }
 
-/// What the list of attached programs has of a place beside its texts.
+/// Size in bytes of an entry in the list of attachments, in addition to its texts.
 const ATTACHED_BYTES: u64 = 256;
 
 impl Host for State {}
@@ -172,8 +172,8 @@ impl HostLink for State {
 }
 
 impl State {
-    /// Where a program is to be attached, if it may be. Kinds whose target stands in the object were asked about at the
-    /// start.
+    /// Checks whether a program may be attached to a target, and returns the target. Kinds whose target is in
+    /// the object were checked at the start.
     fn allow_attach(&mut self, name: &str, target: &str) -> Result<Target, HostError> {
         let object = self.object()?;
         let class = object.class_of(name)?;
@@ -199,17 +199,17 @@ impl State {
         Ok(Target::Text(target))
     }
 
-    /// A control group has two names, and the one that is asked about is held until it is used.
+    /// Opens a cgroup and checks it by both of its names. It stays open until it is used.
     fn allow_group(&self, program: &str, target: &str) -> Result<Target, HostError> {
         let group = bpf::ControlGroup::open(program, target);
         let names = group.as_ref().map_or_else(|_| vec![target.to_owned()], bpf::ControlGroup::names);
         let allowed = names.iter().map(|name| self.allow(Class::Cgroup, name));
-        // The first name is the one that every policy can spell.
+        // Report the error for the absolute path, which every policy can name.
         allowed.reduce(|one, other| if one.is_ok() { one } else { other.or(one) }).unwrap_or(Ok(()))?;
         Ok(Target::Group(group?))
     }
 
-    /// Takes a program away from its place.
+    /// Detaches a program.
     pub(super) fn release(&mut self, held: Held) {
         match held {
             Held::Event(id) => self.attachments.detach(id),
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// No flags, and one line if there were some.
+    /// Warns once if flags are given to a kind without flags, and returns 0.
     fn ignored(&mut self, program: &str, flags: u32) -> u32 {
         if flags != 0 {
             self.warn_once(
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-/// Where a program is attached.
+/// Resolved target of an attachment.
 enum Target {
     Text(String),
     Group(bpf::ControlGroup),
@@ -252,8 +252,8 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             let target = program.tracepoint_target(target);
             let number = bpf::tracepoint_id(name, &target)?;
             let event = Event::of_tracepoint(&target, number);
-            // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
-            // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
+            // The kernel runs the program for every hit on every CPU, wherever the event is: the event only
+            // names the tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
             let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
             let link = link_program(&program)?;
             let is_counted = Arc::new(AtomicBool::new(false));
@@ -281,7 +281,7 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
     }
 }
 
-/// Puts a probe at each place that a program was made for.
+/// Puts a probe at each attach point of a program.
 fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held, HostError> {
     let Target::Text(target) = target else {
         return Err(
@@ -322,7 +322,8 @@ fn may_filter(program: &str, tracepoint: &str) -> String {
     )
 }
 
-/// What links a program to the kernel events of an attachment, whose id the program finds as its cookie.
+/// Returns a function that links a program to the kernel events of an attachment, with the attachment's id as
+/// the cookie.
 pub(super) fn link_program(program: &bpf::Program<'_>) -> Result<LinkProgram, BpfError> {
     let linker = program.linker()?;
     Ok(Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| linker(event, id.get())))

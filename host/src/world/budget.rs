@@ -1,7 +1,8 @@
-//! The budget of BPF run time: how much of the CPUs' time each program of a plugin may take.
+//! The budget of BPF run time: the share of CPU time that each program of a plugin may take.
 //!
-//! The kernel adds up the time of every run while somebody has asked it to (BPF_ENABLE_STATS). Once in a second, when the
-//! plugin waits or computes, the sums are compared; a program above its budget is detached and stays so.
+//! The kernel accumulates the run time of programs while BPF_ENABLE_STATS is active. While the plugin waits
+//! or computes, the host compares the sums once per second. It detaches a program above its budget
+//! permanently.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use super::state::State;
 use crate::bpf::ProgramKind;
 use crate::bpf::statistics::RunTime;
 
-/// The time between two looks.
+/// Interval of the checks.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// A share of the time of all CPUs that this process may use, in millionths.
@@ -23,7 +24,7 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 pub struct Share(u64);
 
 impl Share {
-    /// The share that so many nanoseconds are of that time of so many CPUs.
+    /// Computes the share of `run_time_ns` in the elapsed time of this number of CPUs.
     fn of(run_time_ns: u64, elapsed: Duration, cpus: u64) -> Share {
         let whole = elapsed.as_nanos().saturating_mul(u128::from(cpus)).max(1);
         let millionths = u128::from(run_time_ns).saturating_mul(1_000_000) / whole;
@@ -44,7 +45,7 @@ impl fmt::Display for Share {
 impl FromStr for Share {
     type Err = String;
 
-    /// Reads `1%`, `0.5%`.
+    /// Parses `1%`, `0.5%`.
     fn from_str(text: &str) -> Result<Share, String> {
         let wrong = || "not a share such as 1% or 0.5%, from 0.0001% to 100%".to_owned();
         let number = text.strip_suffix('%').ok_or_else(wrong)?;
@@ -58,7 +59,7 @@ impl FromStr for Share {
     }
 }
 
-/// What the programs of one plugin may take, and have taken.
+/// The budget of each program, and the run times at the last check.
 pub(super) struct Budget {
     most: Share,
     cpus: u64,
@@ -68,18 +69,18 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Nothing has been taken.
+    /// Starts with no run time.
     pub(super) fn new(most: Share) -> Budget {
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         Budget { most, cpus, looked: Instant::now(), times_ns: BTreeMap::new(), over: BTreeMap::new() }
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     fn due(&self) -> Instant {
         self.looked + PERIOD
     }
 
-    /// The programs that have taken more than they may since the last look, and how much.
+    /// Returns the programs that newly exceeded the budget since the last check, with their shares.
     fn exceeded(&mut self, now: Instant, times: &[RunTime]) -> Vec<(String, ProgramKind, Share)> {
         let elapsed = now - self.looked;
         self.looked = now;
@@ -96,16 +97,16 @@ impl Budget {
 }
 
 impl State {
-    /// The deadline of a wait, or the next look if that is sooner.
+    /// Returns the earlier of the deadline and the next check.
     pub(super) fn until_look(&self, deadline: Option<Instant>) -> Option<Instant> {
         let due = self.budget.as_ref().map(Budget::due);
         deadline.into_iter().chain(due).min()
     }
 
-    /// Looks at the time that programs took, if it is time to, and detaches those that took too much.
+    /// Checks the run times if a check is due, and detaches programs above the budget.
     ///
     /// # Errors
-    /// A trap if the audit cannot be written.
+    /// A trap if the audit log cannot be written.
     pub(super) fn look_at_budget(&mut self) -> wasmtime::Result<()> {
         let now = Instant::now();
         if self.budget.as_ref().is_none_or(|budget| now < budget.due()) {
@@ -129,18 +130,18 @@ impl State {
         Ok(())
     }
 
-    /// Whether a program may be attached or run.
+    /// Checks whether a program may be attached or run.
     ///
     /// # Errors
-    /// `limit` if it was above the budget.
+    /// `limit` if it has exceeded the budget before.
     pub(super) fn within_budget(&self, program: &str) -> Result<(), HostError> {
         self.none_over(|over, _| over == program)
     }
 
-    /// Whether structs may be registered: which of the programs are members of which one is not known here.
+    /// Checks whether structs may be registered. Which program is a member of which struct is not known here.
     ///
     /// # Errors
-    /// `limit` if a program of struct_ops was above the budget.
+    /// `limit` if any struct_ops program has exceeded the budget before.
     pub(super) fn structs_within_budget(&self) -> Result<(), HostError> {
         self.none_over(|_, kind| kind == ProgramKind::StructOps)
     }
@@ -185,7 +186,7 @@ mod tests {
         assert!(budget.exceeded(start + Duration::from_secs(2), &time(80_000_000)).is_empty());
         let above = budget.exceeded(start + Duration::from_secs(4), &time(160_100_000));
         assert_eq!(above, [("p".to_owned(), ProgramKind::PerfEvent, Share(10_012))]);
-        // Told once.
+        // Reported once.
         assert!(budget.exceeded(start + Duration::from_secs(6), &time(1_000_000_000)).is_empty());
         assert!(budget.over.contains_key("p"));
     }

@@ -1,4 +1,4 @@
-//! `clock`: time, waiting, and being asked to stop.
+//! `clock`: time, waiting, and requests to stop.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use super::state::State;
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {
         let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(wasmtime::Error::new)?);
-        // 64 bits of nanoseconds since the boot last for 584 years.
+        // 64 bits of nanoseconds since the boot suffice for 584 years.
         Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
         self.release_command()?;
-        // A time beyond what the clock can say is a wait without end.
+        // A deadline that overflows the clock means no deadline.
         let deadline = Instant::now().checked_add(Duration::from_nanos(duration));
         self.wait(&[], deadline).map_err(wasmtime::Error::from)?;
         if self.stop.stopping() { Err(HostError::interrupted()) } else { Ok(()) }

@@ -7,7 +7,7 @@ use super::state::State;
 use crate::plugin::Abort;
 use crate::text::indented;
 
-/// Most slots of a histogram. Guards against a line for each of what a plugin's memory can hold.
+/// Upper limit of a histogram's slots, each of which is a line of output.
 const MAX_SLOTS: usize = 4096;
 
 impl Host for State {

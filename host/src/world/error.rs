@@ -1,4 +1,4 @@
-//! The one conversion from our errors to those of the contract.
+//! Conversion of host errors to errors of the contract.
 
 use nix::errno::Errno;
 use wasmtime::component::ResourceTableError;
@@ -13,22 +13,22 @@ use crate::plugin::Abort;
 use crate::policy::Limit;
 use crate::text;
 
-/// What a host function fails with.
+/// Failure of a host function.
 #[derive(Debug)]
 pub enum HostError {
-    /// The plugin is told.
+    /// An error that the function returns to the plugin.
     Guest(Error),
-    /// The plugin ends: a promise of the host is broken, or a handle cannot be one.
+    /// A trap that ends the plugin: a broken invariant of the host, or an invalid handle.
     Trap(wasmtime::Error),
 }
 
 impl HostError {
-    /// The policy under which the plugin runs does not allow it.
+    /// The plugin's policy does not allow the action.
     pub(super) fn denied(message: String) -> HostError {
         HostError::Guest(Error { kind: ErrorKind::DeniedByPolicy, errno: None, message })
     }
 
-    /// The plugin has as much of something as it may.
+    /// The plugin has reached a limit.
     pub(super) fn limit(limit: Limit, number: u64) -> HostError {
         HostError::Guest(Error { kind: ErrorKind::Limit, errno: None, message: limit.reached(number) })
     }
@@ -38,7 +38,7 @@ impl HostError {
         HostError::Guest(Error { kind: ErrorKind::Invalid, errno: None, message })
     }
 
-    /// A wait was cut short.
+    /// A wait was interrupted because the plugin is to stop.
     pub(super) fn interrupted() -> HostError {
         HostError::Guest(Error {
             kind: ErrorKind::Interrupted,
@@ -85,7 +85,7 @@ impl From<wasmtime::Error> for HostError {
 const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any more, or \
                                 allow more (--limit handles=..)";
 
-/// Refuses a text that is too long to name anything: the host looks it up, compares it, keeps it and writes it down.
+/// Rejects a text that is too long for a name: the host looks names up, compares, keeps and logs them.
 pub(super) fn check_length(what: &str, name: &str) -> Result<(), HostError> {
     if name.len() <= text::MOST_BYTES {
         return Ok(());
@@ -93,12 +93,12 @@ pub(super) fn check_length(what: &str, name: &str) -> Result<(), HostError> {
     Err(HostError::invalid(format!("no {what} has a name of {} bytes", name.len())))
 }
 
-/// What ends a plugin that has no room for a handle where its call cannot fail.
+/// Builds the trap for a plugin without room for a handle, in a call that cannot fail.
 pub(super) fn no_room(_: ResourceTableError) -> wasmtime::Error {
     wasmtime::Error::new(Abort(TOO_MANY_HANDLES.into()))
 }
 
-/// What ends a plugin that makes the host keep too much where its call cannot fail.
+/// Builds the trap for a plugin that exceeds the host's memory for it, in a call that cannot fail.
 pub(super) fn too_much(full: Full) -> wasmtime::Error {
     wasmtime::Error::new(Abort(full.to_string()))
 }

@@ -1,5 +1,5 @@
-//! `exec`: programs outside of the sandbox. No policy of this version allows one, so that a plugin stays as limited as
-//! the rest of the contract says.
+//! `exec`: programs outside of the sandbox. No policy of this version allows one, so that a plugin stays as
+//! limited as the rest of the contract promises.
 
 use super::bindings::kernelscript::host::console::Value;
 use super::bindings::kernelscript::host::exec::Host;

@@ -1,15 +1,15 @@
-//! How `console.print` turns a format and its values into a line. Pure: bytes and values in, bytes out.
+//! Formatting of a line for `console.print`. Pure: a format and values in, bytes out.
 
 use super::bindings::kernelscript::host::console::Value;
 
-/// Widest field, and longest run of digits by precision. Guards against `%999999999d`, ten bytes that would cost a
-/// gigabyte.
+/// Upper limit of a field's width and of digits by precision. Guards against `%999999999d`, ten bytes that
+/// would cost a gigabyte.
 const MAX_FIELD: usize = 4096;
 
-/// Longest line; the rest is cut. Guards against a long format full of wide fields.
+/// Upper limit of a line in bytes; the rest is cut. Guards against a long format full of wide fields.
 const MAX_LINE: usize = 1 << 20;
 
-/// The line, with its line end.
+/// Formats a line, with its newline.
 pub(super) fn line(format: &[u8], values: &[Value]) -> Vec<u8> {
     let mut out = Vec::with_capacity(format.len() + 16);
     let mut values = values.iter();
@@ -37,7 +37,7 @@ pub(super) fn line(format: &[u8], values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Values beyond the last conversion, each after a space; before the line end that the text may already have.
+/// Appends values beyond the last conversion, each after a space, before a newline at the end of the format.
 fn append_surplus<'v>(values: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
     let mut values = values.peekable();
     if values.peek().is_none() {
@@ -58,7 +58,7 @@ fn append_surplus<'v>(values: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>
     }
 }
 
-/// `{}`: the next value in its natural form. `rest` begins with `}`.
+/// Formats `{}`: the next value in its natural form. `rest` begins with `}`.
 fn braces<'f, 'v>(
     rest: &'f [u8],
     values: &mut impl Iterator<Item = &'v Value>,
@@ -71,7 +71,7 @@ fn braces<'f, 'v>(
     rest.get(1..).unwrap_or_default()
 }
 
-/// What stands between `%` and the letter.
+/// The part of a conversion between `%` and the letter.
 #[derive(Debug, Default, Clone, Copy)]
 struct Spec {
     left: bool,
@@ -83,7 +83,7 @@ struct Spec {
     precision: Option<usize>,
 }
 
-/// One conversion; `rest` is what follows `%`. Returns what follows the conversion.
+/// Formats one conversion; `rest` follows its `%`. Returns what follows the conversion.
 fn conversion<'f, 'v>(
     rest: &'f [u8],
     values: &mut impl Iterator<Item = &'v Value>,
@@ -110,7 +110,7 @@ fn conversion<'f, 'v>(
     end
 }
 
-/// Reads flags, width, precision and length.
+/// Parses flags, width, precision and length. Returns the rest.
 fn parse_spec(format: &[u8]) -> (Spec, &[u8]) {
     let mut spec = Spec::default();
     let mut rest = format;
@@ -140,7 +140,7 @@ fn parse_spec(format: &[u8]) -> (Spec, &[u8]) {
     (spec, rest)
 }
 
-/// Reads digits; a number above [`MAX_FIELD`] is that. None is 0.
+/// Parses digits, at most [`MAX_FIELD`]. No digits are 0.
 fn parse_number(format: &[u8]) -> (usize, &[u8]) {
     let digits = format.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = format.split_at(digits);
@@ -149,7 +149,7 @@ fn parse_number(format: &[u8]) -> (usize, &[u8]) {
     (number, rest)
 }
 
-/// A value under a conversion that takes one. A conversion that does not suit the value shows its natural form.
+/// Formats a value with a conversion. If the conversion does not suit the value, uses the natural form.
 fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
     if let Value::Text(text) = value {
         let bytes = spec.precision.map_or(text.len(), |precision| precision.min(text.len()));
@@ -164,7 +164,7 @@ fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
     }
 }
 
-/// A value without a conversion of its own.
+/// Formats a value in its natural form.
 fn natural(value: &Value) -> Vec<u8> {
     match value {
         Value::Unsigned8(_) | Value::Unsigned16(_) | Value::Unsigned32(_) | Value::Unsigned64(_) => {
@@ -181,7 +181,7 @@ fn natural(value: &Value) -> Vec<u8> {
     }
 }
 
-/// The value as the signed number of its own width.
+/// Converts to the signed number of the value's own width.
 fn as_signed(value: &Value) -> i64 {
     match *value {
         Value::Unsigned8(number) | Value::Character(number) => i64::from(number.cast_signed()),
@@ -197,7 +197,7 @@ fn as_signed(value: &Value) -> i64 {
     }
 }
 
-/// The value as the unsigned number of its own width.
+/// Converts to the unsigned number of the value's own width.
 fn as_unsigned(value: &Value) -> u64 {
     match *value {
         Value::Unsigned8(number) | Value::Character(number) => u64::from(number),
@@ -228,7 +228,7 @@ fn unsigned(number: u64, letter: u8, spec: &Spec) -> Vec<u8> {
     let (prefix, digits) = match letter {
         b'x' => (if alternate { "0x" } else { "" }, format!("{number:x}")),
         b'X' => (if alternate { "0X" } else { "" }, format!("{number:X}")),
-        // The zero of the other form is a digit, which a precision counts.
+        // The leading zero of the alternate octal form is a digit, which counts for the precision.
         b'o' if alternate => ("", format!("0{number:o}")),
         b'o' => ("", format!("{number:o}")),
         b'p' => ("0x", format!("{number:x}")),
@@ -238,8 +238,8 @@ fn unsigned(number: u64, letter: u8, spec: &Spec) -> Vec<u8> {
     number_field(prefix, digits, vanishes, spec)
 }
 
-/// Sign or prefix, digits and padding, by the rules of printf(3): a precision is the least number of digits and
-/// switches the `0` flag off; zero with precision 0 has no digits at all.
+/// Combines sign or prefix, digits and padding by the rules of printf(3). A precision is the minimum number
+/// of digits and disables the `0` flag; zero with precision 0 has no digits.
 fn number_field(prefix: &str, digits: String, vanishes: bool, spec: &Spec) -> Vec<u8> {
     let digits = if vanishes && spec.precision == Some(0) { String::new() } else { digits };
     let least = match spec.precision {
@@ -250,7 +250,7 @@ fn number_field(prefix: &str, digits: String, vanishes: bool, spec: &Spec) -> Ve
     pad(format!("{prefix}{digits:0>least$}").as_bytes(), spec)
 }
 
-/// Fills up to the width with spaces.
+/// Pads to the width with spaces.
 fn pad(text: &[u8], spec: &Spec) -> Vec<u8> {
     let fill = vec![b' '; spec.width.saturating_sub(text.len())];
     if spec.left { [text, &fill].concat() } else { [&fill, text].concat() }

@@ -8,7 +8,7 @@ use super::state::State;
 use crate::bpf::{BpfError, Variable};
 use crate::host_bytes::Charged;
 
-/// What a `variable` denotes.
+/// Host side of a `variable` handle.
 pub struct VariableHandle(Charged<Variable>);
 
 impl Host for State {}
@@ -52,7 +52,7 @@ impl HostVariable for State {
 
     fn read(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Vec<u8>> {
         let variable = Variable::clone(&self.table.get(&this)?.0);
-        // Before it is copied: a variable may be larger than all of the plugin's memory.
+        // Charged before the copy: a variable may be larger than the plugin's memory.
         let _charge = self.host_bytes.during_call(variable.size() as u64).map_err(too_much)?;
         self.object().and_then(|object| object.read(&variable)).map_err(wasmtime::Error::new)
     }

@@ -1,4 +1,4 @@
-//! Histograms: counts in slots, as rows of aligned bars.
+//! Histograms: counts per slot, formatted as rows with aligned bars.
 
 use std::fmt;
 
@@ -7,35 +7,35 @@ use serde::Serialize;
 use super::bindings::kernelscript::host::console::Scale;
 use crate::text::{MOST_BYTES, visible};
 
-/// Columns of the longest bar.
+/// Width of the longest bar in columns.
 const BAR: usize = 40;
 
-/// Most columns of a title that the rows below it are aligned with.
+/// Upper limit of the title's width in columns.
 const MAX_TITLE: usize = 80;
 
 /// Counts of values, from the lowest slot to the highest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Histogram {
-    /// What the values are.
+    /// Description of the values.
     pub title: String,
-    /// From the first slot that is not empty to the last; none if all are.
+    /// From the first to the last non-empty slot; empty if all slots are.
     pub slots: Vec<HistogramSlot>,
 }
 
-/// How many values were in a range.
+/// The number of values in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HistogramSlot {
-    /// The lowest of them.
+    /// Lowest value of the range.
     pub low: u64,
-    /// The highest of them; none if there is no limit.
+    /// Highest value of the range; none if it is unbounded.
     pub high: Option<u64>,
-    /// How many.
+    /// Number of values in the range.
     pub count: u64,
 }
 
 impl Histogram {
-    /// The counts in the slots of a scale. A slot that no number of 64 bits is in is left out. The title is cut, and its control
-    /// characters are made visible.
+    /// Builds a histogram from the counts of a scale's slots. Omits slots that no 64-bit number belongs to.
+    /// Truncates the title and escapes its control characters.
     pub(super) fn new(title: &str, scale: Scale, counts: &[u64]) -> Histogram {
         let range = |slot| match scale {
             Scale::Log2 => log2_range(slot),
@@ -51,7 +51,7 @@ impl Histogram {
     }
 }
 
-/// Slot 0 has 0, slot n the numbers of n bits.
+/// Returns the range of a slot: slot 0 holds 0, slot n the numbers of n bits.
 fn log2_range(slot: u64) -> Option<(u64, Option<u64>)> {
     match slot {
         0 => Some((0, Some(0))),
@@ -60,7 +60,8 @@ fn log2_range(slot: u64) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// The first slot has what is below `low`, the last of all what is above the others; a step of 0 is as wide as all numbers.
+/// Returns the range of a slot: the first holds numbers below `low`, the last all numbers above the others. A
+/// step of 0 counts as the whole range of numbers.
 fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Option<u64>)> {
     if slot == 0 {
         return Some((0, Some(low.checked_sub(1)?)));
@@ -74,7 +75,7 @@ fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Opti
 }
 
 impl fmt::Display for Histogram {
-    /// A line with the title, then one for each slot.
+    /// Writes a line with the title, then one for each slot.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let low = |slot: &HistogramSlot| slot.low.to_string();
         let high =
@@ -96,7 +97,7 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// The length of a bar: its part of the longest, at least 1 if there is anything.
+/// Returns the length of a bar, proportional to the longest one and at least 1 for a non-zero count.
 fn columns(count: u64, most: u64) -> usize {
     let part = u128::from(count) * BAR as u128 / u128::from(most.max(1));
     (part as usize).max(usize::from(count > 0))
@@ -129,7 +130,7 @@ mod tests {
         };
         let all = [(0, Some(9), 1), (10, Some(14), 2), (15, Some(19), 3), (20, None, 4)];
         assert_eq!(linear(10, 5, &[1, 2, 3, 4]), all);
-        // No number is below 0, and none beyond 64 bits.
+        // Ranges are clipped at 0 and at 64 bits.
         assert_eq!(linear(0, 5, &[1, 1, 1]), [(0, Some(4), 1), (5, None, 1)]);
         assert_eq!(linear(1, 0, &[1, 1, 1]), [(0, Some(0), 1), (1, None, 1)]);
         assert_eq!(linear(1, u64::MAX, &[1, 1, 1, 1]), [(0, Some(0), 1), (1, Some(u64::MAX), 1)]);

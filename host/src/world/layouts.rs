@@ -1,4 +1,4 @@
-//! `layouts`: what the BTF of the plugin's object says of types.
+//! `layouts`: memory layouts of types from the BTF of the plugin's object.
 
 use super::bindings::kernelscript::host::layouts::{Host, Layout, Member, Repetition, Scalar};
 use super::state::State;
@@ -23,7 +23,7 @@ impl Host for State {
 }
 
 impl State {
-    /// None without an object, which other calls tell.
+    /// None without an object; other calls report that.
     fn layout(&mut self, subject: Subject<'_>) -> Option<Layout> {
         self.object().ok()?.layout(subject).map(Layout::from)
     }

@@ -1,9 +1,9 @@
-//! The linker that the bindings fill, which knows every function of the world: here a call is answered by the host
-//! alone, answered and written down, or answered by a record.
+//! A wrapper of wasmtime's linker that sees every function of the world. Per run, a call is answered by the
+//! host, answered by the host and recorded, or answered from a recording.
 //!
-//! The bindings name wasmtime by the path of [`interposed`], so nothing that they link can miss this. Who answers is
-//! decided when a plugin is linked: a run that is not recorded calls the very functions that wasmtime's own linker
-//! would.
+//! The bindings refer to wasmtime by the path of [`interposed`], so that every function they link passes
+//! through here. The choice is made when a plugin is linked: in a run that is not recorded, the functions are
+//! exactly those of wasmtime's own linker.
 
 use wasmtime::component::{ComponentNamedList, InstancePre, Lift, Lower, Resource, ResourceType};
 use wasmtime::{AsContextMut as _, StoreContextMut};
@@ -13,11 +13,11 @@ use super::value::{Handles, Recorded as _, RecordedList};
 use crate::plugin::interface_name;
 use crate::record::Answer;
 
-/// wasmtime, with the linker of this module in the place of its own.
+/// The `wasmtime` crate with this module's linker substituted.
 pub(crate) mod interposed {
     pub(crate) use wasmtime::*;
 
-    /// As wasmtime's.
+    /// `wasmtime::component` with this module's linker substituted.
     pub(crate) mod component {
         pub(crate) use wasmtime::component::*;
 
@@ -26,21 +26,22 @@ pub(crate) mod interposed {
     }
 }
 
-/// The interface that tells of the plugin's own file: that is no part of a run, so it stands in no record.
+/// The interface about the plugin's own file, which is not part of a run: recordings do not contain its
+/// calls.
 const OF_THE_FILE: &str = "layouts";
 
-/// Who answers the calls of a plugin.
+/// Source of the answers to a plugin's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// The host.
+    /// The host's functions, directly.
     Host,
-    /// The host, and each call is written down with its answer.
+    /// The host's functions; each call is recorded with its answer.
     Recorded,
-    /// A record.
+    /// A recording of an earlier run.
     Replayed,
 }
 
-/// As wasmtime's, of which it has the method that bindings use.
+/// Wraps wasmtime's `Linker`, with the methods that the bindings use.
 pub struct Linker<T: 'static> {
     inner: wasmtime::component::Linker<T>,
     answers: Answers,
@@ -48,7 +49,7 @@ pub struct Linker<T: 'static> {
 }
 
 impl<T: 'static> Linker<T> {
-    /// Around an empty linker; `state` finds the state of a plugin.
+    /// Wraps an empty linker; `state` returns a plugin's state.
     pub(super) fn new(
         inner: wasmtime::component::Linker<T>,
         answers: Answers,
@@ -57,15 +58,15 @@ impl<T: 'static> Linker<T> {
         Linker { inner, answers, state }
     }
 
-    /// The linker inside.
+    /// Returns the wrapped linker.
     pub(super) fn into_inner(self) -> wasmtime::component::Linker<T> {
         self.inner
     }
 
-    /// As wasmtime's.
+    /// Defines an instance, as wasmtime's `Linker::instance`.
     ///
     /// # Errors
-    /// As wasmtime's.
+    /// Those of wasmtime.
     pub fn instance(&mut self, name: &str) -> wasmtime::Result<LinkerInstance<'_, T>> {
         Ok(LinkerInstance {
             inner: self.inner.instance(name)?,
@@ -75,10 +76,10 @@ impl<T: 'static> Linker<T> {
         })
     }
 
-    /// As wasmtime's.
+    /// Prepares an instantiation, as wasmtime's `Linker::instantiate_pre`.
     ///
     /// # Errors
-    /// As wasmtime's.
+    /// Those of wasmtime.
     #[expect(dead_code, reason = "the bindings have a constructor that is not used")]
     pub(crate) fn instantiate_pre(
         &self,
@@ -88,10 +89,10 @@ impl<T: 'static> Linker<T> {
     }
 }
 
-/// What answers a call.
+/// The host's implementation of a function.
 type HostFunction<T, P, R> = Box<dyn Fn(StoreContextMut<'_, T>, P) -> wasmtime::Result<R> + Send + Sync>;
 
-/// As wasmtime's, of which it has the methods that bindings use.
+/// Wraps wasmtime's `LinkerInstance`, with the methods that the bindings use.
 pub struct LinkerInstance<'a, T: 'static> {
     inner: wasmtime::component::LinkerInstance<'a, T>,
     interface: String,
@@ -100,10 +101,10 @@ pub struct LinkerInstance<'a, T: 'static> {
 }
 
 impl<T: 'static> LinkerInstance<'_, T> {
-    /// As wasmtime's.
+    /// Defines a function, as wasmtime's `LinkerInstance::func_wrap`.
     ///
     /// # Errors
-    /// As wasmtime's.
+    /// Those of wasmtime.
     pub(crate) fn func_wrap<F, P, R>(&mut self, name: &str, call: F) -> wasmtime::Result<()>
     where
         F: Fn(StoreContextMut<'_, T>, P) -> wasmtime::Result<R> + Send + Sync + 'static,
@@ -115,7 +116,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
             return self.inner.func_wrap(name, call);
         }
         let function = format!("{}.{name}", self.interface);
-        // What follows is compiled once for all functions of one type.
+        // Boxed, so that the following closure is compiled once for all functions of one type.
         let call: HostFunction<T, P, R> = Box::new(call);
         self.inner.func_wrap(name, move |mut store, params: P| {
             if answers == Answers::Replayed {
@@ -140,10 +141,10 @@ impl<T: 'static> LinkerInstance<'_, T> {
         })
     }
 
-    /// As wasmtime's.
+    /// Defines a resource, as wasmtime's `LinkerInstance::resource`.
     ///
     /// # Errors
-    /// As wasmtime's.
+    /// Those of wasmtime.
     pub(crate) fn resource<F>(&mut self, name: &str, ty: ResourceType, drop: F) -> wasmtime::Result<()>
     where
         F: Fn(StoreContextMut<'_, T>, u32) -> wasmtime::Result<()> + Send + Sync + 'static,

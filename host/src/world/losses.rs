@@ -1,8 +1,9 @@
-//! What programs lost: reported while the plugin runs, at most once a second each, and at its end.
+//! Losses of programs, reported at most once a second each while the plugin runs, and at its end.
 //!
-//! Programs count their losses in variables of their object, and the kernel counts runs that it skipped. The thread that
-//! watches the run compares these counts with what was reported, once a second: the plugin's own thread is woken only if
-//! something was lost, and its counters do not have the looks.
+//! Programs count their losses in variables of their object, and the kernel counts runs that it skipped. The
+//! thread that watches the run compares these counts with the reported ones once a second. It wakes the
+//! plugin's own thread only if something was lost, so that the plugin's performance counters do not include
+//! the checks.
 //!
 //! ```text
 //! watching thread:  Watched::has_news, each second -> wakes the plugin's thread
@@ -20,28 +21,28 @@ use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{Loss, LossCounter};
 
-/// A loss is reported so often while the plugin runs.
+/// Minimum interval of the reports of one loss while the plugin runs.
 pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
-/// Most loops that one line names.
+/// Upper limit of loops that one report names.
 const MOST_LOOPS: usize = 8;
 
-/// What the plugin may lose, and when it was reported last.
+/// The loss counters, and the times of their last reports.
 #[derive(Default)]
 pub(super) struct Losses {
     watched: Arc<Watched>,
-    /// Whether another thread looks, too.
+    /// Whether the watching thread has been started.
     is_watching: bool,
-    /// When each counter was reported.
+    /// Time of the last report of each counter.
     reported_at: Vec<Option<Instant>>,
 }
 
-/// What two threads look at.
+/// State shared with the watching thread.
 #[derive(Default)]
 struct Watched {
-    /// The counters of the object, once it is loaded.
+    /// Loss counters of the object; unset before it is loaded.
     counters: OnceLock<Vec<CountedLoss>>,
-    /// Programs whose runs the kernel skips.
+    /// Programs at tracepoints, whose runs the kernel may skip.
     programs: Mutex<Vec<Arc<Skipped>>>,
     /// Whether the kernel skipped more runs than were reported.
     is_skipped: AtomicBool,
@@ -53,7 +54,8 @@ struct CountedLoss {
 }
 
 impl CountedLoss {
-    /// The count, if it has grown since the last report. Loops are reported with the programs that they ended.
+    /// Returns the count if it has grown since the last report. Loops are reported with the programs that
+    /// they ended.
     fn grown(&self) -> Option<u64> {
         if let Loss::CutLoop { .. } = self.counter.loss() {
             return None;
@@ -76,7 +78,7 @@ impl Watched {
 }
 
 impl State {
-    /// Finds the counters of the object, once it is loaded.
+    /// Maps the counters of the object if it is loaded and they are not mapped yet.
     fn find_counters(&mut self) {
         if self.losses.watched.counters.get().is_some() || !self.is_loaded() {
             return;
@@ -93,11 +95,11 @@ impl State {
         };
         self.losses.reported_at = vec![None; counters.len()];
         let counted = |counter| CountedLoss { counter, reported: AtomicU64::new(0) };
-        // This thread alone sets it.
+        // Cannot fail: only this thread sets it.
         let _ = self.losses.watched.counters.set(counters.into_iter().map(counted).collect());
     }
 
-    /// The object is loaded: its counters are looked at from now on, if it has some.
+    /// Starts watching the counters of the loaded object, if there are any.
     pub(super) fn watch_losses(&mut self) {
         self.find_counters();
         if self.losses.watched.counters.get().is_some_and(|counters| !counters.is_empty()) {
@@ -105,7 +107,7 @@ impl State {
         }
     }
 
-    /// From now on the runs that the kernel skips of a program are looked at, too.
+    /// Starts watching the runs of a program that the kernel skips.
     pub(super) fn watch_program(&mut self, skipped: Arc<Skipped>) {
         self.losses.watched.programs.lock().unwrap_or_else(PoisonError::into_inner).push(skipped);
         self.watch();
@@ -118,7 +120,7 @@ impl State {
         }
     }
 
-    /// Reports what was lost since the last report, each at most once a second; at the end whatever was not reported.
+    /// Reports new losses, each at most once a second; at the end (`is_last`) all that were not reported.
     pub(super) fn report_losses(&mut self, is_last: bool) {
         self.find_counters();
         let watched = Arc::clone(&self.losses.watched);
@@ -149,14 +151,14 @@ impl State {
     }
 }
 
-/// Why runs of programs ended by a fault.
+/// Explains why runs of programs ended by a fault.
 fn fault_causes(counters: &[CountedLoss]) -> String {
     let faults: u64 = counters
         .iter()
         .filter(|one| matches!(one.counter.loss(), Loss::Fault { .. }))
         .map(|one| one.counter.count())
         .fold(0, u64::saturating_add);
-    // After the faults: a run counts its loop first.
+    // Read after the faults, because a run counts its loop first.
     let loops: Vec<(u64, String)> = counters
         .iter()
         .filter_map(|one| match one.counter.loss() {
@@ -171,7 +173,7 @@ fn loop_name(line: u32, module: &str) -> String {
     if module.is_empty() { format!("line {line}") } else { format!("line {line} of `{module}`") }
 }
 
-/// The causes of so many faults, where these are the loops that count, with how many runs each of them ended.
+/// Explains a number of faults by the loops that counted ended runs.
 fn causes(faults: u64, loops: &[(u64, String)]) -> String {
     const NO_SLOT: &str = "no scratch slot was free";
     if loops.is_empty() {
@@ -195,7 +197,7 @@ fn causes(faults: u64, loops: &[(u64, String)]) -> String {
     causes.join(", or ")
 }
 
-/// The line about a map or ring buffer that was full.
+/// Formats the report for a full map or ring buffer.
 fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
     match ty {
         MapType::RingBuf if name == PRINTS => {
@@ -208,7 +210,7 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
             "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
              faster"
         ),
-        // Of cgroups' storage, too, whose kind libbpf-rs does not know.
+        // Includes the storage of cgroups, whose kind libbpf-rs does not know.
         MapType::TaskStorage | MapType::InodeStorage | MapType::SkStorage | MapType::Unknown => format!(
             "map `{name}`: {lost} updates by programs were lost, because the kernel had no memory for the values, \
              or was at work on the storage of that object itself"

@@ -10,14 +10,14 @@ use super::state::State;
 use crate::bpf::{self, BpfError, Cursor, Map};
 use crate::host_bytes::Charged;
 
-/// What a `map` denotes.
+/// Host side of a `map` handle.
 pub struct MapHandle(Charged<Arc<Map>>);
 
-/// What a `cursor` denotes.
+/// Host side of a `cursor` handle.
 pub struct CursorHandle(Charged<Cursor>);
 
 impl MapHandle {
-    /// Calls it for one value, of which the host holds the kernel's bytes and a copy meanwhile.
+    /// Runs an operation on one value, while charging for the kernel's buffer and a copy of the value.
     fn with_value<T>(
         &self,
         state: &State,

@@ -1,7 +1,8 @@
-//! Hits of tracepoints that the kernel skipped: it runs no program while another one runs on that CPU, and then counts
-//! the hit for nobody.
+//! Tracepoint hits that the kernel skipped: it runs no program while another one runs on that CPU, and then
+//! counts the hit in no counter.
 //!
-//! Source: kernel/trace/bpf_trace.c, `trace_call_bpf`; kernel/events/core.c, `perf_trace_run_bpf_submit`, v6.18.
+//! Source: kernel/trace/bpf_trace.c, `trace_call_bpf`; kernel/events/core.c, `perf_trace_run_bpf_submit`,
+//! v6.18.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,36 +14,36 @@ use super::state::State;
 use crate::bpf::statistics::SkippedRuns;
 use crate::perf::AttachmentId;
 
-/// The plugin's programs at tracepoints, and what is known of their misses.
+/// The plugin's programs at tracepoints, with their reported misses.
 #[derive(Default)]
 pub(super) struct Misses {
     programs: BTreeMap<String, Watched>,
 }
 
 struct Watched {
-    /// Tracepoints that it is or was attached to: their numbers and names.
+    /// Tracepoints that the program is or was attached to: names by id.
     tracepoints: BTreeMap<u64, String>,
     skipped: Arc<Skipped>,
-    /// When its misses were reported.
+    /// Time of the last report.
     at: Option<Instant>,
 }
 
-/// The misses of a program, which two threads look at.
+/// Misses of a program, shared with the watching thread.
 pub(super) struct Skipped {
     runs: SkippedRuns,
-    /// Whether the kernel counts them.
+    /// Whether this kernel counts misses.
     is_counted: Arc<AtomicBool>,
-    /// How many were reported.
+    /// Number of misses in the last report.
     reported: AtomicU64,
 }
 
 impl Skipped {
-    /// None was reported. The flag says whether the kernel counts them.
+    /// Starts with no reported misses. `is_counted` says whether this kernel counts them.
     pub(super) fn new(runs: SkippedRuns, is_counted: Arc<AtomicBool>) -> Skipped {
         Skipped { runs, is_counted, reported: AtomicU64::new(0) }
     }
 
-    /// How many there are, if there are more than were reported.
+    /// Returns the number of misses if it has grown since the last report.
     pub(super) fn grown(&self) -> Option<u64> {
         let is_counted = self.is_counted.load(Ordering::Relaxed);
         let count = is_counted.then(|| self.runs.count()).flatten();
@@ -51,7 +52,7 @@ impl Skipped {
 }
 
 impl Misses {
-    /// The programs at one of these tracepoints.
+    /// Returns the programs at one of these tracepoints.
     fn at(&self, numbers: &BTreeSet<u64>) -> Vec<String> {
         let is_there = |watched: &Watched| numbers.iter().any(|one| watched.tracepoints.contains_key(one));
         let there = self.programs.iter().filter(|(_, watched)| is_there(watched));
@@ -60,7 +61,7 @@ impl Misses {
 }
 
 impl State {
-    /// Notes that a program is attached to a tracepoint.
+    /// Records that a program is attached to a tracepoint.
     pub(super) fn watch_skipped(&mut self, program: &str, number: u64, name: &str, skipped: Skipped) {
         if !self.misses.programs.contains_key(program) {
             let skipped = Arc::new(skipped);
@@ -73,7 +74,7 @@ impl State {
         }
     }
 
-    /// Reports what the kernel skipped of tracepoints that were just read.
+    /// Reports misses of tracepoints whose events were just read.
     pub(super) fn report_misses_of(&mut self, ids: &[AttachmentId]) {
         if self.misses.programs.is_empty() {
             return;
@@ -84,7 +85,7 @@ impl State {
         }
     }
 
-    /// Reports what the kernel skipped of all tracepoints and was not reported yet.
+    /// Reports misses of all tracepoints that were not reported yet.
     pub(super) fn report_all_misses(&mut self, is_last: bool) {
         let programs: Vec<String> = self.misses.programs.keys().cloned().collect();
         for program in programs {

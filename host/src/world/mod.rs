@@ -1,8 +1,8 @@
-//! The WIT world: where Wasm, perf events and BPF meet.
+//! The WIT world: connects Wasm, perf events and BPF.
 //!
-//! In: calls of a plugin, of which nothing is trusted. Out: calls of `perf` and `bpf`, and their results in the types
-//! of the contract. Two kinds of failure: what the plugin or the kernel did wrong is an `error` of the contract; a
-//! promise of the host that is broken, or a handle that cannot be one, is a trap. Not here: system calls.
+//! In: calls of a plugin, which are untrusted. Out: calls of `perf` and `bpf`, and their results in the types
+//! of the contract. Errors of the plugin or the kernel are returned as an `error` of the contract; a broken
+//! invariant of the host or an invalid handle is a trap. Not here: system calls.
 
 mod args;
 mod arguments;
@@ -52,10 +52,10 @@ pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
 
-/// A linker with every interface of the world.
+/// Returns a linker with every interface of the world.
 ///
 /// # Errors
-/// If two interfaces define the same name, which a test would show.
+/// If two interfaces define the same name, which a test would detect.
 pub(crate) fn linker(
     engine: &Engine,
     answers: Answers,
@@ -64,7 +64,7 @@ pub(crate) fn linker(
     let mut linker = linker::Linker::new(engine.linker(), answers, State::called);
     bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called).map_err(failed)?;
     let mut linker = linker.into_inner();
-    // Runs that are recorded or replayed keep those of the bindings, which know records.
+    // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
     if answers == Answers::Host {
         perf::lower::add_to_linker(&mut linker).map_err(failed)?;
     }

@@ -1,13 +1,13 @@
-//! What a plugin writes to standard output and standard error: made visible, brought into its form, counted as it stands
-//! then, and written at once.
+//! A plugin's output to standard output and standard error: escaped, formatted, counted in its final form,
+//! and written at once.
 //!
 //! ```text
 //! prints, histograms  -> visible -> form (plain, named, JSON) -> counted -> standard output
 //! messages, WASI text -> visible -> one line after the name   -> counted -> standard error
 //! ```
 //!
-//! Nothing that is lost is formed, and what is not yet a line is bounded. Not here: what a lost stream means for the
-//! plugin (`state`).
+//! Output that is lost is not formatted, and incomplete lines are bounded. Not here: the consequences of a
+//! lost stream for the plugin (`state`).
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -19,26 +19,26 @@ use super::histogram::Histogram;
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::{self, one_line, visible};
 
-/// In which form what a plugin prints reaches standard output.
+/// Format of a plugin's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As it is.
+    /// Text as printed, without a prefix.
     Plain,
-    /// Each line after the plugin's name.
+    /// Each line preceded by the plugin's name.
     Named,
-    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`; on standard error `warning`, `error` or
-    /// `stderr`.
+    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`; on standard error `warning`,
+    /// `error` or `stderr`.
     Json,
 }
 
-/// What a line of standard error is.
+/// Kind of a line on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// What the host says of a plugin that goes on.
+    /// A message of the host about a plugin that continues.
     Warning,
-    /// Why a plugin did not start or has ended.
+    /// The reason why a plugin did not start or has ended.
     Error,
-    /// What the plugin wrote there by itself.
+    /// Text that the plugin itself wrote.
     Stderr,
 }
 
@@ -52,41 +52,41 @@ impl Said {
     }
 }
 
-/// A line of standard error for programs: `{"time": .., "plugin": .., "warning": ..}`, with its end.
+/// Formats a line of standard error as JSON: `{"time": .., "plugin": .., "warning": ..}`, with its newline.
 pub fn said_as_json(plugin: &str, said: Said, text: &str) -> String {
     let object = serde_json::json!({ "time": now(), "plugin": plugin, said.key(): text });
     format!("{object}\n")
 }
 
-/// Longest line of a stream; what is longer comes in pieces. The contract's own lines have at most so many bytes.
+/// Upper limit of a line in bytes; longer lines are split. The lines of `console.print` never exceed it.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Formed lines are written when they are so many bytes.
+/// Formatted lines are written when they reach this number of bytes.
 const AT_ONCE: usize = 64 << 10;
 
-/// The two streams of a plugin.
+/// The two output streams of a plugin.
 pub(super) struct Output {
     name: String,
     form: Form,
-    /// Whether control characters reach standard output as they are.
+    /// Whether control characters reach standard output unescaped.
     raw: bool,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
-    /// The begin of a line of standard output whose end has not come; in plain form of a character.
+    /// The incomplete last line of standard output; in plain form, the incomplete last UTF-8 character.
     begun: Begun,
-    /// The begin of a line of standard error.
+    /// The incomplete last line of standard error.
     begun_error: Begun,
     written: Written,
 }
 
-/// Where and how a plugin writes.
+/// Destinations and format of a plugin's output.
 pub(super) struct Streams {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) raw: bool,
     pub(super) stdout: Box<dyn Write + Send>,
     pub(super) stderr: Box<dyn Write + Send>,
-    /// Bytes that may be written in a second.
+    /// Limit of the output in bytes per second.
     pub(super) limit: u64,
 }
 
@@ -105,14 +105,14 @@ struct HistogramLine<'a> {
 }
 
 impl Output {
-    /// Nothing is written yet.
+    /// Starts with no output.
     pub(super) fn new(streams: Streams, host_bytes: &HostBytes) -> Output {
         let Streams { name, form, raw, stdout, stderr, limit } = streams;
         let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
         Output { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
     }
 
-    /// Writes what the plugin printed, as much as may be written in this second.
+    /// Writes text that the plugin printed, as far as the rate limit allows.
     ///
     /// # Errors
     /// Those of standard output.
@@ -136,7 +136,7 @@ impl Output {
         self.put_lines(&display(whole))
     }
 
-    /// Writes a histogram.
+    /// Writes a histogram, as far as the rate limit allows.
     ///
     /// # Errors
     /// Those of standard output.
@@ -152,7 +152,7 @@ impl Output {
         self.put(&line)
     }
 
-    /// Writes it; if it is too much for this second, the lines of its begin that are not.
+    /// Writes bytes; above the rate limit only the whole lines at their start that still fit.
     fn put_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = self.written.room();
         if bytes.len() as u64 <= room {
@@ -186,7 +186,7 @@ impl Output {
                 formed.truncate(before);
                 return Ok(false);
             }
-            // Whole lines in one piece, so that those of several plugins do not mix.
+            // Write whole lines in one piece, so that those of several plugins do not mix.
             if formed.len() >= AT_ONCE {
                 write_now(stdout, &formed)?;
                 formed.clear();
@@ -196,17 +196,17 @@ impl Output {
         if formed.is_empty() { Ok(()) } else { write_now(stdout, &formed) }
     }
 
-    /// Whether anything more may be written in this second: what is lost need not be made.
+    /// Returns whether more may be written in this second. If not, the caller need not produce output.
     pub(super) fn has_room(&mut self) -> bool {
         self.written.has_room()
     }
 
-    /// That something was lost because it was too much for a second; once.
+    /// Returns true once after output was lost by the rate limit, for a notice.
     pub(super) fn notice(&mut self) -> bool {
         self.written.is_lost && !std::mem::replace(&mut self.written.is_reported, true)
     }
 
-    /// A message as one line of standard error, after the plugin's name.
+    /// Formats a message as one line of standard error, after the plugin's name.
     pub(super) fn line(&self, message: &str) -> String {
         match self.form {
             Form::Json => said_as_json(&self.name, Said::Warning, &one_line(message)),
@@ -214,8 +214,8 @@ impl Output {
         }
     }
 
-    /// Text of several lines that the host has made, for standard error: where the plugin is one of several, each after its
-    /// name.
+    /// Formats several lines of text of the host for standard error. Where the plugin is one of several, each
+    /// line follows the plugin's name.
     pub(super) fn block(&self, text: &str) -> String {
         match self.form {
             Form::Plain => text::lines(text),
@@ -227,22 +227,22 @@ impl Output {
         }
     }
 
-    /// Whether so many bytes more may be written in this second; they count if they may.
+    /// Counts bytes for the rate limit and returns true, or returns false if they exceed it.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         self.written.take(bytes)
     }
 
     /// Writes lines to standard error, at once.
     pub(super) fn write_error(&mut self, lines: &str) {
-        // There is no further place to report to.
+        // A failure cannot be reported anywhere.
         let _ = write_now(&mut self.stderr, lines.as_bytes());
     }
 
-    /// Writes what the plugin wrote to standard error by itself: each line after its name, as much as may be written in this
-    /// second.
+    /// Writes text that the plugin itself wrote to standard error: each line after its name, as far as the
+    /// rate limit allows.
     pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
         let Output { name, form, stderr, begun_error, written, .. } = self;
-        // As above.
+        // A failure cannot be reported anywhere.
         let _ = begun_error.split(bytes, |line| {
             let display = display(line);
             let line = match form {
@@ -259,7 +259,7 @@ impl Output {
         });
     }
 
-    /// The plugin has ended: writes what was begun.
+    /// Writes incomplete lines at the end of the plugin.
     ///
     /// # Errors
     /// Those of standard output.
@@ -286,7 +286,7 @@ fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// Appends a line in its form.
+/// Appends a line in its format.
 fn form_line(form: Form, plugin: &str, time: &str, line: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     match form {
         Form::Json => {
@@ -303,8 +303,8 @@ fn named(plugin: &str, line: &[u8]) -> Vec<u8> {
     [plugin.as_bytes(), b": ", line, b"\n"].concat()
 }
 
-/// Bytes of a plugin with everything visible but line feeds and tabs; so are bytes that are no UTF-8, which some terminals
-/// take for control characters.
+/// Escapes everything except line feeds and tabs that is not printable, including invalid UTF-8, which some
+/// terminals interpret as control characters.
 fn display(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
         return Cow::Borrowed(bytes);
@@ -321,7 +321,7 @@ fn display(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out.into_bytes())
 }
 
-/// Bytes at the end that begin a character of UTF-8 of which more is to come.
+/// Returns the number of bytes at the end that are the start of an incomplete UTF-8 character.
 fn unfinished(bytes: &[u8]) -> usize {
     let last = bytes.iter().rev().take(3).enumerate();
     for (trailing, byte) in last {
@@ -337,7 +337,7 @@ fn unfinished(bytes: &[u8]) -> usize {
     0
 }
 
-/// The begin of a line whose end has not come.
+/// The start of an incomplete line.
 struct Begun {
     bytes: Vec<u8>,
     charge: Charge,
@@ -348,8 +348,9 @@ impl Begun {
         Begun { bytes: Vec::new(), charge: host_bytes.start() }
     }
 
-    /// Gives every line that ends within these bytes, without its end, and keeps the rest; if it becomes too long, or the host
-    /// keeps too much, that is a line, too. The first false ends it, and what follows is dropped.
+    /// Calls `line` for every line that ends within these bytes, without its newline, and keeps the rest. If
+    /// the rest becomes too long, or the plugin's memory in the host is exhausted, it counts as a line, too.
+    /// If `line` returns false, the remaining bytes are dropped.
     fn split(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8]) -> io::Result<bool>) -> io::Result<()> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
@@ -377,23 +378,23 @@ impl Begun {
         line(&self.clear())
     }
 
-    /// Keeps nothing any more, and gives what it had.
+    /// Empties the buffer and returns its content.
     fn clear(&mut self) -> Vec<u8> {
         self.charge.shrink(u64::MAX);
         std::mem::take(&mut self.bytes)
     }
 }
 
-/// What was written in the second that goes on.
+/// Number of bytes written in the current second.
 struct Written {
     limit: u64,
     since: Option<Instant>,
     bytes: u64,
-    /// Whether something was too much for this second.
+    /// Whether output exceeded the limit in this second.
     is_full: bool,
-    /// Whether something was lost at all.
+    /// Whether any output was lost so far.
     is_lost: bool,
-    /// Whether somebody knows it.
+    /// Whether the loss was reported.
     is_reported: bool,
 }
 
@@ -414,13 +415,13 @@ impl Written {
         !self.is_full
     }
 
-    /// Bytes that are left of this second.
+    /// Returns the number of bytes that may still be written in this second.
     fn room(&mut self) -> u64 {
         self.look();
         self.limit.saturating_sub(self.bytes)
     }
 
-    /// Whether so many bytes more stay below the limit; they count if they do.
+    /// Counts bytes and returns true, or records a loss and returns false if they exceed the limit.
     fn take(&mut self, bytes: usize) -> bool {
         self.look();
         let after = self.bytes.saturating_add(bytes as u64);
@@ -433,7 +434,7 @@ impl Written {
         fits
     }
 
-    /// Something is lost.
+    /// Records that output was lost.
     fn lose(&mut self) {
         (self.is_full, self.is_lost) = (true, true);
     }
@@ -520,7 +521,7 @@ mod tests {
         assert_eq!(printed(Form::Named, false, &[print]), "p.wasm: a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
         assert_eq!(printed(Form::Plain, true, &[b"a\x1b[2J\n"]), "a\x1b[2J\n");
         assert_eq!(printed(Form::Named, true, &[b"a\x1b[2J\n"]), "p.wasm: a\x1b[2J\n");
-        // A character that comes in two writes, and one that never ends.
+        // A character split across two writes, and one that stays incomplete.
         assert_eq!(
             printed(Form::Plain, false, &["ä".as_bytes()[..1].as_ref(), "ä".as_bytes()[1..].as_ref()]),
             "ä"
@@ -531,7 +532,7 @@ mod tests {
 
     #[test]
     fn what_was_formed_is_counted() {
-        // 30 bytes a line, name and end included.
+        // Lines of 30 bytes, including name and newline.
         let (mut output, out, _) = output(Form::Named, false, 95, u64::MAX);
         output.print(&b"0123456789012345678901\n".repeat(100)).expect("a vector takes all");
         assert_eq!(out.text().len(), 93);

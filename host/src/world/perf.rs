@@ -21,19 +21,19 @@ use crate::perf::{self, AttachmentId, Event, Options};
 use crate::policy::{Class, Limit};
 use crate::text;
 
-/// What an `event` denotes.
+/// Host side of an `event` handle.
 pub type EventHandle = Charged<Event>;
 
-/// What `options` denote.
+/// Host side of an `options` handle.
 pub type OptionsHandle = Charged<Options>;
 
-/// What an `attachment` denotes.
+/// Host side of an `attachment` handle.
 pub struct AttachmentHandle {
     id: AttachmentId,
     _charge: Charge,
 }
 
-/// What the host keeps of an attachment beside its texts.
+/// Size in bytes of an attachment in the host, in addition to its texts.
 const ATTACHMENT_BYTES: u64 = 1 << 10;
 
 impl HostEvent for State {
@@ -74,7 +74,7 @@ impl HostEvent for State {
 
     fn uprobe(&mut self, target: String) -> Result<Resource<EventHandle>, HostError> {
         check_length("event", &target)?;
-        // Before the file is looked at, of which the answer would tell something.
+        // Checked before the file is opened: the result would reveal whether the file exists.
         self.allow_lookup("uprobe", &target)?;
         self.probed_files.retain(|file| file.strong_count() > 0);
         let most = self.policy.limit(Limit::Probes);
@@ -376,7 +376,7 @@ impl State {
     }
 }
 
-/// What reads, however the answer reaches the plugin.
+/// Reading of counters, independent of how results are lowered to the plugin.
 impl State {
     fn attachment(&self, this: &Resource<AttachmentHandle>) -> wasmtime::Result<AttachmentId> {
         Ok(self.table.get(this)?.id)
@@ -397,7 +397,7 @@ impl State {
     }
 
     fn read_group_on(&mut self, id: AttachmentId, cpu: u32) -> Result<perf::Snapshot, HostError> {
-        // No machine has a CPU of such a number.
+        // No CPU has this number.
         let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
         self.report_notices();
         self.report_misses_of(&[id]);
@@ -416,10 +416,11 @@ impl State {
 }
 
 impl State {
-    /// Whether a place for events of a family may be looked up.
+    /// Checks whether the target of an event may be looked up.
     ///
     /// # Errors
-    /// `denied-by-policy`, which is an act of the audit: no event is opened that would be one.
+    /// `denied-by-policy`, which is also logged in the audit: no event is opened that would be logged
+    /// instead.
     fn allow_lookup(&self, family: &str, target: &str) -> Result<(), HostError> {
         let allowed = self.allow_one_of(family, &[format!("{family}:{target}")]);
         if allowed.is_err() {
@@ -428,7 +429,7 @@ impl State {
         allowed
     }
 
-    /// Whether so many probes more may be put.
+    /// Checks whether `more` additional probes are allowed.
     ///
     /// # Errors
     /// `limit`.
@@ -441,7 +442,7 @@ impl State {
         }
     }
 
-    /// Whether an event may be opened: its family, or this event alone, on each kind of core.
+    /// Checks whether an event may be opened: by its family, or by its own name on each kind of core.
     fn allow_event(&self, event: &Event) -> Result<(), HostError> {
         self.allow_one_of(event.family(), &event.targets())
     }
@@ -474,14 +475,14 @@ impl State {
         Ok(id)
     }
 
-    /// Detaches an event and forgets it. No effect on one that is detached.
+    /// Detaches an event and removes its attachment. No effect if it is detached already.
     fn close(&mut self, id: AttachmentId) {
         self.attachments.detach(id);
         self.attached.forget_event(id);
         self.report_notices();
     }
 
-    /// Says on standard error what a person should know of the attachments' numbers.
+    /// Writes notices about the attachments' counts to standard error.
     pub(super) fn report_notices(&mut self) {
         if !self.attachments.has_notices() {
             return;
@@ -492,14 +493,14 @@ impl State {
     }
 }
 
-/// A text that a handle keeps. What is cut off cannot be the name of anything.
+/// Truncates a text that a handle keeps. A name that is truncated is too long to denote anything.
 fn kept(mut name: String) -> String {
     name.truncate(name.floor_char_boundary(text::MOST_BYTES + 1));
     name.shrink_to_fit();
     name
 }
 
-/// An array of events of the plugin's object.
+/// A perf event array of the plugin's object.
 struct Events(Arc<Map>);
 
 impl perf::EventArray for Events {

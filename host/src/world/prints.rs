@@ -1,4 +1,4 @@
-//! Lines that the kernel half prints: taken out of their ring buffer and shown where the plugin's own lines go.
+//! Lines printed by the kernel half: read from their ring buffer and shown with the plugin's own lines.
 
 use ks_wit::object::{PRINTS, Print, PrintValue};
 
@@ -8,26 +8,27 @@ use crate::bpf::{Object, Ring, TooLong, split_entry};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::MOST_BYTES;
 
-/// Bytes of records that are taken out at once.
+/// Size in bytes of a batch of records.
 const AT_ONCE: usize = 64 << 10;
 
-/// Most enumerators of one value. Guards against a search without end for each record of 8 bytes.
+/// Upper limit of enumerators of one value. Guards against a long search for each record of 8 bytes.
 const MAX_ENUMERATORS: usize = 4096;
 
-/// What the host keeps of a print, a value and an enumerator beside their texts.
+/// Size in bytes of a print, a value or an enumerator in the host, in addition to its texts.
 const ENTRY_BYTES: usize = 64;
 
-/// What the records of printed lines mean.
+/// The table of prints, which describes the records of printed lines.
 pub(super) struct Table {
     prints: Vec<Print>,
     _charge: Charge,
 }
 
 impl Table {
-    /// That of an object; none if it prints nothing, or says nothing that makes sense of it.
+    /// Parses the table of an object. None if the object prints nothing or the table is malformed.
     ///
     /// # Errors
-    /// Why it is refused, in words: a record of 8 bytes would become a line without measure, or the host would keep too much.
+    /// As text: a record of 8 bytes would become an overlong line, or the table exceeds the host's memory for
+    /// the plugin.
     pub(super) fn of(object: &Object, host_bytes: &HostBytes) -> Result<Option<Table>, String> {
         let Some(prints) = object.print_table().and_then(|table| serde_json::from_slice(table).ok()) else {
             return Ok(None);
@@ -39,7 +40,7 @@ impl Table {
         Ok(Some(Table { prints, _charge: charge }))
     }
 
-    /// None for a record that the table does not describe.
+    /// Formats the line of a record; none if the table does not describe it.
     fn line(&self, record: &[u8]) -> Option<Vec<u8>> {
         let (position, mut rest) = record.split_first_chunk::<8>()?;
         let print = self.prints.get(usize::try_from(u64::from_le_bytes(*position)).ok()?)?;
@@ -53,7 +54,7 @@ impl Table {
     }
 }
 
-/// What the host keeps of a print, or what of it is too long.
+/// Returns the size of a print in the host in bytes; the error names the part that is too long.
 fn print_bytes(print: &Print) -> Result<usize, String> {
     let line = print.line;
     let check = |what: &str, bytes: usize| match bytes <= MOST_BYTES {
@@ -80,24 +81,24 @@ fn print_bytes(print: &Print) -> Result<usize, String> {
     Ok(sum)
 }
 
-/// The ring of printed lines, and what its records mean.
+/// The ring buffer of printed lines, with the table of prints.
 pub(super) struct Printer {
     pub(super) ring: Ring,
     table: Table,
 }
 
 impl Printer {
-    /// That of a loaded object; none if it has no such ring.
+    /// Opens the ring buffer of a loaded object; none if it has none.
     pub(super) fn new(object: &mut Object, table: Table) -> Option<Printer> {
         Some(Printer { ring: object.ring(PRINTS).ok()?, table })
     }
 
-    /// Takes records out, some at once: the number of their bytes, 0 if none waits, and their lines one by one, in the order
-    /// in which programs printed them, as long as they are wanted.
+    /// Takes a batch of records and calls `line` with each formatted line in the order of printing, until it
+    /// returns false. Returns the size of the batch in bytes; 0 if no record is waiting.
     pub(super) fn take(&mut self, mut line: impl FnMut(Vec<u8>) -> bool) -> u64 {
         let records = match self.ring.take(AT_ONCE) {
             Ok(records) => records,
-            // Longer than any line. It would keep all that follow it waiting.
+            // Longer than any printed line. Drop the record, so that it does not block those after it.
             Err(TooLong(bytes)) => return self.ring.take(bytes).map_or(0, |long| long.bytes() as u64),
         };
         let mut batch = vec![0; records.bytes()];
@@ -114,7 +115,7 @@ impl Printer {
     }
 }
 
-/// A value as `console.print` takes it.
+/// Converts a value to one for `console.print`.
 fn display(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
     if let PrintValue::Text(len) = value {
         let text = bytes.get(..*len as usize)?;
@@ -122,7 +123,7 @@ fn display(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
         return Some(Value::Text(text[..end].to_vec()));
     }
     let bits = u64::from_le_bytes(*bytes.first_chunk()?);
-    // The conversions keep the low bits, which is what the type has.
+    // Truncation keeps the low bits, which are those of the type.
     Some(match value {
         PrintValue::Unsigned(8) => Value::Unsigned8(bits as u8),
         PrintValue::Unsigned(16) => Value::Unsigned16(bits as u16),

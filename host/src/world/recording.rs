@@ -1,4 +1,4 @@
-//! Who answers the calls of a run, and the part of a plugin's state that writes them down or reads them.
+//! Recording and replay of a run's calls: the mode of a run, and the plugin's state for it.
 
 use serde_json::Value;
 
@@ -8,20 +8,21 @@ use super::value::Handles;
 use crate::plugin::Abort;
 use crate::record::{Answer, Recording, Replay, Stream, Texts};
 
-/// Who answers the calls of a run.
+/// Source of the answers to a run's calls.
 #[derive(Clone)]
 pub enum Calls {
-    /// This host.
+    /// The host's functions, directly.
     Answered,
-    /// This host, and each call is written down with its answer. Shared memory is not mapped then: it has no calls.
+    /// The host's functions; each call is recorded with its answer. Shared memory is not mapped: its accesses
+    /// are no calls.
     Recorded(Recording),
-    /// A record of an earlier run. Nothing of this machine is asked, no policy has a part in it, and the plugin's BPF
-    /// object is not looked at.
+    /// A recording of an earlier run. The host queries nothing of this machine, consults no policy and does
+    /// not use the plugin's BPF object.
     Replayed(Replay),
 }
 
 impl Calls {
-    /// How a plugin is linked for it.
+    /// Returns the mode for linking the plugin.
     pub(crate) fn answers(&self) -> Answers {
         match self {
             Calls::Answered => Answers::Host,
@@ -31,14 +32,14 @@ impl Calls {
     }
 }
 
-/// [`Calls`] of one run.
+/// The state of [`Calls`] for one run.
 pub(super) enum CallRecording {
     None,
     Recorder(Recorder),
     Replay(Replay),
 }
 
-/// Writes a run down.
+/// Writer of a recording.
 pub(super) struct Recorder {
     pub(super) recording: Recording,
     pub(super) handles: Handles,
@@ -57,10 +58,10 @@ impl CallRecording {
 }
 
 impl State {
-    /// What writes this run down.
+    /// Returns the writer of this run's recording.
     ///
     /// # Errors
-    /// A trap if nothing does: the plugin was linked for another run.
+    /// A trap if there is none: the plugin was linked for another mode.
     pub(super) fn recorder(&mut self) -> wasmtime::Result<&mut Recorder> {
         match &mut self.recording {
             CallRecording::Recorder(recorder) => Ok(recorder),
@@ -68,10 +69,10 @@ impl State {
         }
     }
 
-    /// Answers a call from the record, and writes what the host wrote when it was recorded.
+    /// Answers a call from the recording, and writes the text that the host wrote before it.
     ///
     /// # Errors
-    /// What ends the plugin; see [`Replay::answer`].
+    /// A trap; see [`Replay::answer`].
     pub(super) fn replayed(&mut self, function: &str, args: &[Value]) -> wasmtime::Result<Answer> {
         let CallRecording::Replay(replay) = &self.recording else { return Err(other_run()) };
         let (texts, answer) = replay.answer(function, args);
@@ -79,7 +80,7 @@ impl State {
         answer
     }
 
-    /// What ends the plugin when the record has an answer of another type.
+    /// Builds the trap for a recorded answer of the wrong type.
     pub(super) fn misfit(&self, line: usize, function: &str, misfit: &str) -> wasmtime::Error {
         match &self.recording {
             CallRecording::Replay(replay) => replay.misfit(line, function, misfit),
@@ -87,7 +88,7 @@ impl State {
         }
     }
 
-    /// Writes what the host wrote at the end of the recorded run.
+    /// Writes the text that the host wrote at the end of the recorded run.
     pub(super) fn show_last_recorded(&mut self) {
         if let CallRecording::Replay(replay) = &self.recording {
             let texts = replay.last_texts();
@@ -95,7 +96,7 @@ impl State {
         }
     }
 
-    /// Writes text of the host's own down.
+    /// Records text that the host writes on its own.
     pub(super) fn record_text(&self, stream: Stream, text: &[u8]) {
         if let CallRecording::Recorder(recorder) = &self.recording {
             recorder.recording.text(stream, text);

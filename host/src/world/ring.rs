@@ -16,21 +16,21 @@ use super::state::State;
 use crate::bpf::{BpfError, ENTRY_BYTES, Ring, TooLong, split_entry};
 use crate::host_bytes::{Charge, Charged};
 
-/// What a `ring` denotes: a ring buffer of the loaded object, by its name. All handles of one ring read from one place.
+/// Host side of a `ring` handle: the name of a ring buffer. All handles of one ring share its consumer.
 pub struct RingHandle {
     name: Charged<String>,
 }
 
-/// The rings that a plugin has opened.
+/// The rings that a plugin has opened, by name.
 #[derive(Default)]
 pub(super) struct Rings {
     readers: BTreeMap<String, Reader>,
-    /// Which of the polled rings is looked at first, so that a busy one does not keep others waiting.
+    /// Index of the polled ring that is read first; it rotates, so that a busy ring does not starve others.
     first_ring: usize,
 }
 
 impl Rings {
-    /// What becomes readable when these rings have records.
+    /// Returns the descriptors that become readable when these rings have records.
     pub(super) fn descriptors(&self, names: &[String]) -> Vec<BorrowedFd<'_>> {
         names
             .iter()
@@ -40,26 +40,27 @@ impl Rings {
     }
 }
 
-/// A ring, and records that the plugin has put back.
+/// The consumer of a ring, with the records that the plugin has put back.
 struct Reader {
     ring: Ring,
     kept: VecDeque<Vec<u8>>,
-    /// For `kept`.
+    /// Charge for `kept`.
     charge: Charge,
-    /// Bytes of the last batch that came from here and may still be put back.
+    /// Bytes of the last batch that came from this ring and may still be put back.
     given: usize,
 }
 
-/// What a record that was put back costs beside its entry: a place in the list, and what the allocator adds.
+/// Overhead in bytes of a record that was put back, in addition to its entry: the list's slot and the
+/// allocation.
 const KEPT_BYTES: usize = 48;
 
-/// What a record that was put back costs the host.
+/// Returns the cost of a record that was put back to the host in bytes.
 fn kept_bytes(record: &[u8]) -> u64 {
     (entry_bytes(record) + KEPT_BYTES) as u64
 }
 
 impl Reader {
-    /// Adds records to a batch of at most `most` bytes. The first of a batch must fit.
+    /// Adds records to a batch of at most `most` bytes. The first record of a batch must fit.
     fn take(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
         let before = batch.len();
         let added = self.add(position, most, batch);
@@ -82,21 +83,22 @@ impl Reader {
         Ok(())
     }
 
-    /// A record stays for the next poll, which must be able to take it.
+    /// Leaves a record for the next poll. An error if the batch is empty: the record would never fit.
     fn leave(&self, long: TooLong, most: usize, batch: &Batch) -> Result<(), BpfError> {
         if batch.is_empty() { Err(long.in_batch_of(self.ring.name(), most)) } else { Ok(()) }
     }
 }
 
-/// Most rings of one call. Guards the host's memory against a list of millions, which may all be the same.
+/// Upper limit of rings in one call. Guards the host's memory against a list of millions, which may all be
+/// the same.
 const MAX_POLLED: usize = 1024;
 
-/// How long to wait for a program that has reserved a record and not yet given it back: the ring is readable then, but
+/// Time to wait for a program that has reserved a record but not submitted it: the ring is readable then, but
 /// has nothing to take.
 const RESERVED: Duration = Duration::from_micros(100);
 
 impl State {
-    /// The names of the rings that handles denote.
+    /// Returns the names of the rings that handles denote.
     fn ring_names(&self, rings: &[Resource<RingHandle>]) -> Result<Vec<String>, HostError> {
         if rings.len() > MAX_POLLED {
             return Err(HostError::invalid(format!(
@@ -110,14 +112,14 @@ impl State {
     fn take(&mut self, names: &[String], most: usize) -> Result<Batch, BpfError> {
         let mut batch = Batch::default();
         self.rings.first_ring = self.rings.first_ring.wrapping_add(1);
-        // A ring that stands in the list twice gives two parts of one batch.
+        // A ring that is in the list twice contributes two parts to one batch.
         for name in names {
             self.rings.readers.get_mut(name).into_iter().for_each(|reader| reader.given = 0);
         }
         for at in 0..names.len() {
             let position = (self.rings.first_ring + at) % names.len();
             let Some(reader) = self.rings.readers.get_mut(&names[position]) else { continue };
-            // A plugin polls as many rings as it has handles, which 16 bits can count.
+            // The position fits: a call polls at most 1024 rings.
             match reader.take(position as u32, most, &mut batch) {
                 Err(error) if batch.is_empty() => return Err(error),
                 _ if batch.len() + ENTRY_BYTES >= most => break,
@@ -128,7 +130,7 @@ impl State {
     }
 }
 
-/// What the interface asks for, see `wit/ring.wit`.
+/// Implementation of the interface, see `wit/ring.wit`.
 impl State {
     pub(super) fn ring_poll(
         &mut self,
@@ -138,7 +140,7 @@ impl State {
     ) -> Result<Batch, HostError> {
         self.release_command()?;
         let names = self.ring_names(rings)?;
-        // A time beyond what the clock can say is a wait without end.
+        // A deadline that overflows the clock means no deadline.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));
         let mut readable = false;
         loop {
@@ -168,7 +170,7 @@ impl State {
     ) -> Result<(), HostError> {
         let names = self.ring_names(rings)?;
         let mut entries = Vec::new();
-        // By name: the positions of a list may all be one ring.
+        // Summed by name: several positions of the list may denote one ring.
         let mut sums: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
         let mut rest = records;
         while let Some((position, record, after)) = split_entry(rest) {
@@ -179,8 +181,8 @@ impl State {
             entries.push((name, record));
             rest = after;
         }
-        // A plugin gets back what it was given, and cannot fill the host's memory with more. Batches of different rings
-        // may be open at once: a handler may poll others.
+        // A plugin can put back at most what it received, so that it cannot fill the host's memory. Batches
+        // of different rings may be open at once: a handler may poll others.
         let readers = &mut self.rings.readers;
         let given = |name| readers.get(name).map_or(0, |reader: &Reader| reader.given);
         if !rest.is_empty() || sums.iter().any(|(name, (bytes, _))| *bytes > given(*name)) {

@@ -1,5 +1,5 @@
-//! `--config block.field=value`: what a person sets of a plugin's config blocks before it starts. Pure: manifests and
-//! words in, bytes at offsets out.
+//! `--config block.field=value`: initial values of a plugin's config blocks. Pure: manifests and arguments
+//! in, bytes at offsets out.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +9,44 @@ use super::arguments;
 use super::bindings::kernelscript::host::args::{OptionType, OptionValue};
 use crate::near::near;
 
-/// What was set: of each block, bytes and where they go.
+/// Values for config blocks: for each block, bytes and their offsets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     blocks: BTreeMap<String, Vec<(usize, Vec<u8>)>>,
 }
 
-/// Why a word is no setting of a plugin.
+/// An invalid `--config` argument.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingError {
-    /// It is not `block.field=value`.
+    /// The argument is not of the form `block.field=value`.
     #[error("`{argument}` is not of the form `block.field=value` or `block.field[index]=value`")]
     Form {
-        /// The word.
+        /// The argument as written.
         argument: String,
     },
-    /// There is no such block, field or element.
+    /// There is no block, field or element of this name.
     #[error("`{argument}`: {reason}")]
     Unknown {
-        /// The word.
+        /// The argument as written.
         argument: String,
-        /// What is not there, and what is.
+        /// The missing name and the existing ones, as a sentence.
         reason: String,
     },
     /// The value is not of the field's type.
     #[error("`{argument}`: {reason}")]
     Value {
-        /// The word.
+        /// The argument as written.
         argument: String,
-        /// What is wrong with it.
+        /// Why the value is invalid.
         reason: String,
     },
 }
 
 impl Settings {
-    /// Reads words against what the plugin says of its config blocks. Of two words for one place the last counts.
+    /// Parses arguments according to the manifests. The last of several arguments for one field takes effect.
     ///
     /// # Errors
-    /// The first word that names nothing, or whose value does not fit.
+    /// The first argument with an unknown name or an invalid value.
     pub fn read(arguments: &[String], manifests: &[Manifest]) -> Result<Settings, SettingError> {
         let mut settings = Settings::default();
         for argument in arguments {
@@ -56,8 +56,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Writes what was set of a block over its defaults. What lies outside of them is not written: the plugin does not
-    /// keep to its own manifest then.
+    /// Writes the values of a block over its defaults. Ignores values out of bounds, which occur only if the
+    /// plugin violates its own manifest.
     pub(super) fn apply(&self, block: &str, bytes: &mut [u8]) {
         for (offset, value) in self.blocks.get(block).into_iter().flatten() {
             if let Some(target) = bytes.get_mut(*offset..).and_then(|rest| rest.get_mut(..value.len())) {
@@ -67,12 +67,12 @@ impl Settings {
     }
 }
 
-/// One word: its block, and the bytes with their place.
+/// Parses one argument. Returns its block, and the offset and bytes of the value.
 fn read(argument: &str, manifests: &[Manifest]) -> Result<(String, (usize, Vec<u8>)), SettingError> {
     let unknown = |reason| SettingError::Unknown { argument: argument.into(), reason };
     let form = || SettingError::Form { argument: argument.into() };
     let (target, value) = argument.split_once('=').ok_or_else(form)?;
-    // A block of an imported module has a dot in its name.
+    // The name of an imported module's block contains a dot.
     let (block, field) = target.rsplit_once('.').ok_or_else(form)?;
     let (field, index) = match field.split_once('[') {
         Some((field, index)) => (field, Some(index.strip_suffix(']').ok_or_else(form)?)),
@@ -91,7 +91,8 @@ fn read(argument: &str, manifests: &[Manifest]) -> Result<(String, (usize, Vec<u
     Ok((config.name.clone(), (offset, bytes)))
 }
 
-/// `there is no field of `limits` named `brust`; did you mean `burst`?`, or a list of all if none is near.
+/// Formats `there is no field of `limits` named `brust`; did you mean `burst`?`, or with a list of all if
+/// none is similar.
 fn no(what: &str, name: &str, known: Vec<String>) -> String {
     let quoted = |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
     let near = near(name, known.clone());
@@ -103,7 +104,7 @@ fn no(what: &str, name: &str, known: Vec<String>) -> String {
     format!("there is no {what} named `{name}`; {help}")
 }
 
-/// The bytes of a field or of one element of it, and where they go.
+/// Encodes the value of a field or of one of its elements. Returns its offset and bytes.
 fn field_bytes(
     config: &Config,
     field: &ConfigField,
@@ -139,14 +140,14 @@ fn field_bytes(
             for element in elements {
                 bytes.extend(scalar.bytes(element)?);
             }
-            // As in the script: what is not given is zero.
+            // Missing elements are zero, as in the script.
             bytes.resize(len.saturating_mul(scalar.size()).min(MAX_BLOCK), 0);
             Ok((start, bytes))
         }
     }
 }
 
-/// Most bytes of an array that a word may set. Guards against a manifest that says `u8[99999999999]`.
+/// Upper limit of an array in bytes. Guards against a manifest that declares `u8[99999999999]`.
 const MAX_BLOCK: usize = 1 << 24;
 
 /// The type of a field or element.
@@ -245,7 +246,7 @@ mod tests {
         Settings::read(&arguments, &[manifest()])
     }
 
-    /// The block after these words, over bytes that are all 0xee.
+    /// Applies arguments to a block whose bytes are all 0xee.
     fn block(arguments: &[&str]) -> [u8; 24] {
         let mut bytes = [0xee; 24];
         read(arguments).expect("they fit").apply("limits", &mut bytes);

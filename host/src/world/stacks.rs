@@ -1,4 +1,4 @@
-//! Stacks that the plugin's programs counted, read out of its maps when it has ended.
+//! Stack counts of the plugin's programs, read from its maps at the end of the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,45 +10,47 @@ use crate::bpf::{BpfError, Cursor, Map, Object};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::stacks::{CountedStack, CountedStacks, StackAddresses};
 
-/// Bytes of entries that are read at once.
+/// Size in bytes of a read of entries.
 const AT_ONCE: usize = 1 << 20;
 
-/// -EFAULT of bpf_get_stackid: there is no such stack. Source: kernel/bpf/stackmap.c, v6.12.
+/// -EFAULT of bpf_get_stackid: there is no stack of this kind. Source: kernel/bpf/stackmap.c, v6.12.
 const NO_STACK: i64 = -14;
 
-/// A map whose keys have stacks.
+/// A map whose keys contain stack ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackMap {
     name: String,
     parts: Vec<KeyPart>,
 }
 
-/// Who wants to see the stacks of a map at the end of the run.
+/// A request for the stacks of a map at the end of the run.
 #[derive(Debug, Clone)]
 pub struct StackRequest {
-    /// The map.
+    /// The map to read.
     pub map: StackMap,
-    /// Where to: once, if the plugin's programs were loaded; or why not.
+    /// Receives the stacks or the error, once, if the plugin's object was loaded; otherwise it is only
+    /// closed.
     pub to: Sender<Result<CountedStacks, String>>,
 }
 
 impl StackMap {
-    /// The maps that count stacks, by what the plugin says of itself. Their values are integers.
+    /// Returns the maps that count stacks, according to the manifests. Their values are integers.
     pub fn all(manifests: &[Manifest]) -> Vec<StackMap> {
         let maps = manifests.iter().flat_map(|manifest| &manifest.maps);
         let counts = maps.filter(|map| !map.key_parts.is_empty() && is_integer(&map.value));
         counts.map(|map| StackMap { name: map.name.clone(), parts: map.key_parts.clone() }).collect()
     }
 
-    /// Its name in the script.
+    /// Returns the map's name in the script.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads the map, and the stacks that its keys mean.
+    /// Reads the map, and the stacks that its keys refer to.
     ///
     /// # Errors
-    /// If the object does not have what the manifest says of it, the kernel refuses, or the host would keep too much.
+    /// If the object does not match the manifest, a system call fails, or the result exceeds the host's
+    /// memory for the plugin.
     pub(super) fn read(
         &self,
         object: &mut Object,
@@ -59,7 +61,7 @@ impl StackMap {
         let (key_size, value_size) = (map.shape().key_size as usize, map.shape().value_size as usize);
         let mut cursor = Cursor::new(Arc::clone(&map), true, host_bytes)?;
         let mut found: BTreeMap<CountedStack, u64> = BTreeMap::new();
-        // In per-CPU kinds each entry has the values of all CPUs.
+        // In per-CPU kinds an entry has one value per possible CPU.
         let entry_size = key_size + value_size * map.slots();
         loop {
             let entries = cursor.next(AT_ONCE)?;
@@ -84,11 +86,11 @@ impl StackMap {
     }
 }
 
-/// The stacks that were read already.
+/// Cache of stacks that were read.
 struct Stacks<'a> {
     object: &'a mut Object,
     known: BTreeMap<(String, i64), StackAddresses>,
-    /// For all that is counted and known.
+    /// Charge for the cache and the counted stacks.
     charge: Charge,
 }
 
@@ -136,7 +138,7 @@ impl Stacks<'_> {
     }
 }
 
-/// What the host keeps of a stack beside its addresses and texts.
+/// Size in bytes of a stack in the host, in addition to its addresses and texts.
 const KNOWN_BYTES: u64 = 128;
 
 fn address_bytes(addresses: &StackAddresses) -> u64 {
@@ -146,7 +148,7 @@ fn address_bytes(addresses: &StackAddresses) -> u64 {
     }
 }
 
-/// What the host keeps of a counted stack.
+/// Returns the size of a counted stack in the host in bytes.
 fn counted_bytes(stack: &CountedStack) -> u64 {
     let command = stack.task.command.as_ref().map_or(0, String::len) as u64;
     size_of::<CountedStack>() as u64
@@ -160,20 +162,20 @@ fn is_integer(ty: &str) -> bool {
     ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"].contains(&ty)
 }
 
-/// An integer of at most 8 bytes, in the order of this machine.
+/// Decodes a little-endian integer of at most 8 bytes.
 fn unsigned(bytes: &[u8]) -> u64 {
     let mut value = [0; 8];
     value.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     u64::from_le_bytes(value)
 }
 
-/// The same, with the sign of its highest bit.
+/// Decodes a little-endian integer of at most 8 bytes, sign-extended.
 fn signed(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
     (unsigned(bytes) << unused).cast_signed() >> unused
 }
 
-/// Text up to the first zero.
+/// Decodes text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

@@ -1,4 +1,4 @@
-//! What one plugin holds of the host.
+//! State of one plugin in the host.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -38,48 +38,48 @@ use crate::record::Stream;
 use crate::symbols::Symbols;
 use crate::text;
 
-/// Most different lines of `warn-once` that are remembered; later ones are dropped. Guards against a plugin that
-/// warns of every value it sees.
+/// Upper limit of different `warn-once` messages that are remembered; later ones are dropped. Guards against
+/// a plugin that warns about every value it reads.
 const MAX_WARNINGS: usize = 4096;
 
-/// Lines of the kernel half are shown when they are so many bytes.
+/// Lines of the kernel half are written when they reach this number of bytes.
 const PRINTED_AT_ONCE: usize = 64 << 10;
 
-/// How often it is looked whether CPUs have gone or come, whatever the plugin does: a look costs a microsecond or two.
+/// Interval of checks for CPUs that went offline or online; a check costs 1 to 2 µs.
 const FOLLOWED_EVERY: Duration = Duration::from_millis(500);
 
-/// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
-/// what is attached, then the object that holds programs and maps.
+/// The state in a plugin's Wasm store. Fields are dropped in this order: first handles, then attachments,
+/// then the object with its programs and maps.
 pub struct State {
     pub(super) table: ResourceTable,
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
     pub(super) misses: Misses,
     pub(super) losses: Losses,
-    /// The files that events of probes hold open, as long as they do.
+    /// Files that probe events hold open. Weak: the events own them.
     pub(super) probed_files: Vec<Weak<RegularFile>>,
     pub(super) rings: Rings,
-    /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
+    /// The ring of the kernel half's lines; none before the object is loaded, or if it prints nothing.
     printer: Option<Printer>,
-    /// What they mean, before the object is loaded.
+    /// The table of prints, until the printer takes it over.
     prints: Option<Table>,
-    /// Taken before the object goes: its pages are the object's maps.
+    /// Dropped before the object: its pages are those of the object's maps.
     shared: Option<SharedMemory>,
     share_memory: bool,
     object: ObjectSlot,
     pub(super) policy: Policy,
-    /// What the host keeps for the plugin.
+    /// Account of the memory that the host keeps for the plugin.
     pub(super) host_bytes: HostBytes,
-    /// Where events are looked up.
+    /// Catalogue for looking up events.
     pub(super) catalog: Catalog,
     command: Option<Command>,
     pub(super) has_command: bool,
     stacks: Option<StackRequest>,
-    /// When it was looked last which CPUs are online; none if nothing depended on it then.
+    /// Time of the last check of online CPUs; none if nothing depends on them.
     followed: Option<Instant>,
     /// Whether the plugin has waited for time or records.
     waited: bool,
-    /// Keys and digests of what was warned of once: the words themselves may be long.
+    /// Keys and digests of the `warn-once` messages; the messages themselves may be long.
     warned: BTreeSet<(u64, u64)>,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
@@ -87,19 +87,19 @@ pub struct State {
     pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
     pub(super) audit: Option<PluginAudit>,
-    /// What the audit has of the plugin's looks.
+    /// Lookups that the audit log contains.
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
     pub(super) recording: CallRecording,
     output: Output,
-    /// Why standard output takes nothing any more.
+    /// Why standard output failed; none while it works.
     output_lost: Option<String>,
     limiter: Limiter,
-    /// How often the plugin has called the host.
+    /// Number of host calls; wraps.
     calls: u64,
 }
 
-/// The BPF object is loaded when it is first needed: a plugin that only counts needs none.
+/// The plugin's BPF object. It is loaded when first needed: a plugin that only counts needs none.
 enum ObjectSlot {
     Absent,
     Opened(Box<Object>),
@@ -107,9 +107,10 @@ enum ObjectSlot {
 }
 
 impl State {
-    /// The state of a plugin that has not run yet.
+    /// Creates the state of a plugin before its run.
     ///
-    /// `object` is the BPF object for this machine, or why it is refused; `command` the one that the plugin observes.
+    /// `object` is the BPF object for this machine, or why it is rejected; `command` is the command that the
+    /// plugin observes.
     pub fn new(
         options: RunOptions,
         object: Option<Result<Object, BpfError>>,
@@ -147,7 +148,7 @@ impl State {
             prints,
             object,
             shared: None,
-            // Loads and stores are no calls.
+            // Not in recorded or replayed runs: loads and stores are not calls.
             share_memory: options.share_memory && matches!(options.calls, Calls::Answered),
             policy: options.policy,
             host_bytes,
@@ -174,23 +175,23 @@ impl State {
         }
     }
 
-    /// With somebody who names functions of processes.
+    /// Sets the thread that resolves functions of processes.
     #[must_use]
     pub(crate) fn naming_by(mut self, naming: Option<Naming>) -> State {
         self.symbols = Symbols::new(naming);
         self
     }
 
-    /// The state for one call of the host, which is counted.
+    /// Counts a host call and returns the state.
     pub(super) fn called(&mut self) -> &mut State {
         self.calls = self.calls.wrapping_add(1);
         self
     }
 
-    /// The plugin is about to wait, or asks whether it may go on: the command that it observes runs from now on.
+    /// Starts the observed command, because the plugin is about to wait or asks whether to continue.
     ///
     /// # Errors
-    /// A trap if the command cannot run: the plugin would wait for nothing.
+    /// A trap if the command cannot run: the plugin would wait in vain.
     pub(super) fn release_command(&mut self) -> wasmtime::Result<()> {
         let Some(command) = &mut self.command else { return Ok(()) };
         match command.release() {
@@ -204,20 +205,20 @@ impl State {
         Ok(())
     }
 
-    /// Whether the policy allows an act.
+    /// Checks an action against the policy.
     ///
     /// # Errors
-    /// `denied-by-policy`, with what would allow it.
+    /// `denied-by-policy`, with the rule that would allow it.
     pub(super) fn allow(&self, class: Class, target: &str) -> Result<(), HostError> {
         self.policy.check(class, target).map_err(|denied| HostError::denied(denied.to_string()))
     }
 
-    /// Whether some act of a class is allowed.
+    /// Checks whether some action of a class is allowed.
     pub(super) fn allow_class(&self, class: Class) -> Result<(), HostError> {
         self.policy.check_class(class).map_err(|denied| HostError::denied(denied.to_string()))
     }
 
-    /// Says once what numbers of tasks mean where this host runs.
+    /// Warns once about the meaning of task ids in this host's PID namespace.
     pub(super) fn report_namespace(&mut self) {
         if !procfs::is_own() {
             self.warn_once(
@@ -239,24 +240,24 @@ impl State {
         }
     }
 
-    /// The plugin's BPF object.
+    /// Returns the plugin's BPF object, or why there is none.
     pub(super) fn object(&mut self) -> Result<&mut Object, BpfError> {
         open_object(&mut self.object)
     }
 
-    /// Whether the kernel holds the object.
+    /// Returns whether the object is loaded.
     pub(super) fn is_loaded(&self) -> bool {
         matches!(&self.object, ObjectSlot::Opened(object) if object.is_loaded())
     }
 
-    /// What of the object the kernel holds, in words; none before the load.
+    /// Describes the loaded programs and maps as text; none before the load.
     pub(super) fn loaded(&self) -> Option<String> {
         let ObjectSlot::Opened(object) = &self.object else { return None };
         let (programs, maps) = object.loaded()?;
         Some(format!("programs {}; maps {}", programs.join(", "), maps.join(", ")))
     }
 
-    /// The time that programs of the object took.
+    /// Returns the accumulated run time of the object's programs.
     pub(super) fn run_times(&self) -> Vec<RunTime> {
         match &self.object {
             ObjectSlot::Opened(object) => object.run_times(),
@@ -264,13 +265,15 @@ impl State {
         }
     }
 
-    /// Where so many bytes of a map lie in the plugin's memory.
+    /// Maps the pages of a map into the plugin's memory. Returns their address; none without pages or shared
+    /// memory.
     pub(super) fn map_pages(&mut self, pages: Option<Pages>) -> Option<u32> {
         let Pages { name, bytes, descriptor } = pages?;
         self.shared.as_mut()?.map_pages(&name, bytes, descriptor.as_fd())
     }
 
-    /// Shows what the kernel half has printed up to now, so that its lines stand before those that come after it.
+    /// Writes the lines that the kernel half has printed so far, so that they precede later output of the
+    /// plugin.
     pub(super) fn show_prints(&mut self) {
         if let ObjectSlot::Opened(object) = &mut self.object
             && object.is_loaded()
@@ -279,7 +282,7 @@ impl State {
             self.printer = Printer::new(object, table);
         }
         let Some(mut printer) = self.printer.take() else { return };
-        // Programs may print faster than somebody reads: what comes later is shown later.
+        // Programs may print faster than the lines are written: stop at what was waiting at the start.
         let mut waiting = printer.ring.waiting();
         while waiting > 0 {
             let mut lines = Vec::new();
@@ -288,7 +291,8 @@ impl State {
                 if lines.len() >= PRINTED_AT_ONCE {
                     self.show(&std::mem::take(&mut lines));
                 }
-                // What would be lost is not made; the lines that are made already lose something, which is told.
+                // Stop when output is lost. The lines formatted already exceed the limit, and that is
+                // reported.
                 self.output.has_room() && self.output_lost.is_none()
             });
             if !lines.is_empty() {
@@ -302,7 +306,8 @@ impl State {
         self.printer = Some(printer);
     }
 
-    /// Follows CPUs that have gone or come, if it is time to; when to look again, if anything depends on them.
+    /// Follows changes of online CPUs if a check is due. Returns the time of the next check, if anything
+    /// depends on them.
     fn follow_cpus(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let due = self.followed.map(|last| last + FOLLOWED_EVERY).filter(|due| now < *due);
@@ -315,8 +320,8 @@ impl State {
         follows.then_some(now + FOLLOWED_EVERY)
     }
 
-    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop, and
-    /// shows meanwhile what the kernel half prints. True if one is readable.
+    /// Waits until one of these rings is readable, the deadline is reached, or the plugin is to stop.
+    /// Meanwhile writes the lines that the kernel half prints. Returns whether one of the rings is readable.
     pub(super) fn wait(&mut self, names: &[String], deadline: Option<Instant>) -> Result<bool, Errno> {
         self.waited = true;
         loop {
@@ -328,7 +333,7 @@ impl State {
             let own = descriptors.len();
             descriptors.extend(self.printer.as_ref().map(|printer| printer.ring.descriptor()));
             let readable = self.stop.wait_readable(&descriptors, self.until_look(wake))?;
-            // An audit that cannot be written ends the plugin at its next act.
+            // If the audit log cannot be written, the plugin ends at its next action.
             let _ = self.look_at_budget();
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if readable.iter().take(own).any(|one| *one) || is_over || self.stop.stopping() {
@@ -338,17 +343,17 @@ impl State {
         }
     }
 
-    /// Why what the plugin printed last is lost; none if nothing is.
+    /// Describes why the plugin's last output was lost; none if none was.
     pub(crate) fn output_lost(&self) -> Option<String> {
         let reason = self.output_lost.as_ref()?;
         Some(format!("{}: cannot write to standard output, and stopped: {reason}", self.name))
     }
 
-    /// The plugin is done. If it has something registered and never waited, this waits until it is asked to stop, and shows
-    /// meanwhile what the kernel half prints.
+    /// Ends the plugin's run. If it has registered structs and never waited, waits for a request to stop and
+    /// meanwhile writes the lines that the kernel half prints.
     ///
     /// # Errors
-    /// Why the host cannot wait, in words.
+    /// Why the host cannot wait, as text.
     pub(crate) fn linger(&mut self) -> Result<(), String> {
         let registered = self.attached.registered();
         if self.waited || registered.is_empty() {
@@ -365,7 +370,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes text of the host's own to standard output: what the plugin did not give to `console`.
+    /// Writes text of the host to standard output and records it: the plugin did not pass it to `console`.
     pub(super) fn show(&mut self, text: &[u8]) {
         self.record_text(Stream::Stdout, text);
         self.write_out(text);
@@ -381,8 +386,9 @@ impl State {
         self.put_out(|output| output.print_histogram(histogram));
     }
 
-    /// Puts something out. A reader that has gone asks the plugin to stop, as SIGPIPE would another program; so does any other
-    /// failure, which is kept: output with a gap is worse than none.
+    /// Performs a write to standard output. A closed pipe asks the plugin to stop, as SIGPIPE would end
+    /// another program. Any other failure does so, too, and ends the output, because output with a gap is
+    /// worse than none.
     fn put_out(&mut self, put: impl FnOnce(&mut Output) -> io::Result<()>) {
         if self.output_lost.is_some() {
             return;
@@ -400,7 +406,7 @@ impl State {
         self.report_output_loss();
     }
 
-    /// Says once that the plugin writes more than it may.
+    /// Reports once that the plugin exceeded the limit of its output.
     fn report_output_loss(&mut self) {
         if self.output.notice() {
             let (limit, name) = (self.policy.limit(Limit::PrintBytes), Limit::PrintBytes.name());
@@ -410,38 +416,38 @@ impl State {
         }
     }
 
-    /// Writes one line of the plugin's own to standard error, after its name, whatever lines the message has.
+    /// Writes a message of the plugin as one line of standard error, after its name.
     pub(super) fn say_warning(&mut self, message: &str) {
         let line = self.output.line(message);
         self.write_error(&line);
     }
 
-    /// As [`State::say_warning`], of what the plugin's calls came to.
+    /// Writes a message about the results of the plugin's calls, as [`State::say_warning`], and records it.
     pub(super) fn warn(&mut self, message: &str) {
         let line = self.output.line(message);
         self.record_and_write_error(&line);
     }
 
-    /// As [`State::warn`], of what the host has to say itself: no limit of the plugin keeps it back.
+    /// Writes a message of the host, as [`State::warn`], but without counting it for the plugin's limit.
     pub(super) fn report(&mut self, message: &str) {
         let line = self.output.line(message);
         self.record_text(Stream::Stderr, line.as_bytes());
         self.output.write_error(&line);
     }
 
-    /// Writes how the plugin is used to standard error.
+    /// Writes the plugin's usage to standard error.
     pub(super) fn report_usage(&mut self, text: &str) {
         let block = self.output.block(text);
         self.record_and_write_error(&block);
     }
 
-    /// Writes what the plugin wrote to standard error by itself.
+    /// Writes text that the plugin itself wrote to standard error.
     pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
         self.output.write_error_stream(bytes);
         self.report_output_loss();
     }
 
-    /// Writes lines to standard error that stood there when the run was recorded.
+    /// Writes recorded lines to standard error.
     pub(super) fn write_recorded_error(&mut self, lines: &[u8]) {
         self.output.write_error(&text::lines(&String::from_utf8_lossy(lines)));
     }
@@ -461,14 +467,14 @@ impl State {
         self.report_output_loss();
     }
 
-    /// As [`State::warn`], once for each pair.
+    /// Writes a message as [`State::warn`], once for each pair of key and message.
     pub(super) fn warn_once(&mut self, key: u64, message: &str) {
         if self.is_first(key, message) {
             self.warn(message);
         }
     }
 
-    /// Whether it is the first warning of this pair, and not one too many.
+    /// Returns true for the first warning of a pair, within the limit of remembered messages.
     pub(super) fn is_first(&mut self, key: u64, message: &str) -> bool {
         let mut digest = DefaultHasher::new();
         message.hash(&mut digest);
@@ -476,8 +482,8 @@ impl State {
     }
 }
 
-/// However the plugin ends, what it attached is detached first, so that counts are final; then it hears of what its
-/// programs lost, of runs that did not do all they should, and of a command that never ran.
+/// Detaches everything first, for any end of the plugin, so that counts are final. Then reports a command
+/// that never ran, and what programs lost.
 impl Drop for State {
     fn drop(&mut self) {
         self.stop.forget_news();
@@ -497,13 +503,13 @@ impl Drop for State {
         self.report_losses(true);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
-            // Nobody listens if the plugin was left behind.
+            // The receiver may be gone, if the plugin was abandoned.
             let _ = to.send(map.read(object, &self.host_bytes).map_err(|error| error.to_string()));
         }
     }
 }
 
-/// The object, and what its printed lines mean.
+/// Returns the slot of the object, and the table of its printed lines.
 fn opened(object: Option<Result<Object, BpfError>>, host_bytes: &HostBytes) -> (ObjectSlot, Option<Table>) {
     let mut object = match object {
         None => return (ObjectSlot::Absent, None),

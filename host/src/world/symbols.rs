@@ -1,4 +1,4 @@
-//! `symbols`: addresses in the words of those who wrote the code.
+//! `symbols`: names and source lines of addresses.
 
 use super::bindings::kernelscript::host::symbols::Host;
 use super::state::State;
@@ -15,7 +15,7 @@ impl Host for State {
             return Ok(format!("{address:#x}"));
         }
         let name = self.symbols.name(process, address).unwrap_or_else(|error| {
-            // One line for each task: a profile asks for thousands of addresses.
+            // One line for each task, because a profile resolves thousands of addresses.
             self.warn_once(0, &error.to_string());
             None
         });

@@ -1,6 +1,7 @@
-//! Values of the contract as JSON, as they stand in a record of calls; `docs/recording.md` has the form of each type.
+//! JSON form of the contract's values in a recording of calls; `docs/recording.md` describes the form of each
+//! type.
 //!
-//! Every type that the bindings make has it by `#[derive(Recorded)]`: one that has not does not compile.
+//! Types of the bindings implement it by `#[derive(Recorded)]`; a type without it does not compile.
 
 use serde_json::{Map, Value, json};
 use wasmtime::component::Resource;
@@ -11,23 +12,23 @@ pub(crate) use misfit::Misfit;
 mod handles;
 mod misfit;
 
-/// A value with a form in a record of calls.
+/// A value with a form in a recording of calls.
 pub(crate) trait Recorded: Sized {
-    /// The value as JSON. A handle is its number.
+    /// Converts the value to JSON. A handle becomes its number.
     fn write(&self, handles: &mut Handles) -> Value;
 
-    /// The value again.
+    /// Converts JSON to the value.
     ///
     /// # Errors
-    /// Where the JSON is not of this type.
+    /// The position where the JSON is not of this type.
     fn read(value: &Value) -> Result<Self, Misfit>;
 
-    /// A list of such values; bytes have a form of their own.
+    /// Converts a list of these values; bytes have a form of their own.
     fn write_list(items: &[Self], handles: &mut Handles) -> Value {
         items.iter().map(|item| item.write(handles)).collect()
     }
 
-    /// The list again.
+    /// Converts JSON to a list.
     ///
     /// # Errors
     /// As [`Recorded::read`].
@@ -40,10 +41,10 @@ pub(crate) trait Recorded: Sized {
 
 /// The parameters or results of a function.
 pub(crate) trait RecordedList: Sized {
-    /// All of them.
+    /// Converts all values to JSON.
     fn write_all(&self, handles: &mut Handles) -> Vec<Value>;
 
-    /// The result of a function, which has one or none; null for none.
+    /// Converts the JSON of a function's only result, or null if it has none.
     ///
     /// # Errors
     /// As [`Recorded::read`].
@@ -98,7 +99,7 @@ macro_rules! integers {
 
 integers! { u16 u32 u64 i8 i16 i32 i64 }
 
-/// A list of bytes is text if it is such, else `{"hex": ".."}`.
+/// A list of bytes is a string if it is printable UTF-8, else `{"hex": ".."}`.
 impl Recorded for u8 {
     fn write(&self, _: &mut Handles) -> Value {
         (*self).into()
@@ -138,7 +139,7 @@ impl Recorded for String {
     }
 }
 
-/// What a function without a result gives.
+/// The result of a function without results.
 impl Recorded for () {
     fn write(&self, _: &mut Handles) -> Value {
         Value::Null
@@ -159,7 +160,7 @@ impl<T: Recorded> Recorded for Vec<T> {
     }
 }
 
-/// Null for none. No type of the contract is an option of an option, which this could not tell apart.
+/// Null for none. The contract has no option of an option, which this form could not distinguish.
 impl<T: Recorded> Recorded for Option<T> {
     fn write(&self, handles: &mut Handles) -> Value {
         self.as_ref().map_or(Value::Null, |value| value.write(handles))
@@ -197,12 +198,12 @@ impl<T: 'static> Recorded for Resource<T> {
     }
 }
 
-/// An object with these members.
+/// Builds an object with these members.
 pub(crate) fn members<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// A case of a variant: its name alone, or the one member of an object.
+/// Splits a case of a variant: its name alone, or the only member of an object.
 ///
 /// # Errors
 /// If it is neither.
@@ -217,23 +218,23 @@ pub(crate) fn case(value: &Value) -> Result<(&str, Option<&Value>), Misfit> {
     }
 }
 
-/// The members of an object that is read: each is taken once, and none may be left.
+/// Reader of an object's members: each is taken once, and none may remain.
 pub(crate) struct Members<'a> {
     members: &'a Map<String, Value>,
     taken: usize,
 }
 
 impl<'a> Members<'a> {
-    /// Those of an object.
+    /// Starts reading an object.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the value is no object.
     pub(crate) fn of(value: &'a Value) -> Result<Members<'a>, Misfit> {
         let members = value.as_object().ok_or_else(|| Misfit::wanted("an object"))?;
         Ok(Members { members, taken: 0 })
     }
 
-    /// The member of this name.
+    /// Takes a member by its name.
     ///
     /// # Errors
     /// If it is missing or of another type.
@@ -243,10 +244,10 @@ impl<'a> Members<'a> {
         T::read(value).map_err(|misfit| misfit.within(name))
     }
 
-    /// There are no other members.
+    /// Checks that no members remain.
     ///
     /// # Errors
-    /// If there are.
+    /// If some do.
     pub(crate) fn end(self) -> Result<(), Misfit> {
         if self.taken == self.members.len() {
             return Ok(());
@@ -255,7 +256,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// As the macro that the bindings name, and the form in a record: a list of names.
+/// Wraps wasmtime's `flags` macro and adds the form in a recording: a list of names.
 macro_rules! flags {
     ($name:ident { $(#[component(name = $text:literal)] const $flag:ident;)* }) => {
         wasmtime::component::flags!($name { $(#[component(name = $text)] const $flag;)* });

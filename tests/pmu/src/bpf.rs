@@ -1,4 +1,5 @@
-//! BPF programs by the bare system call, and two of a few instructions: one counts its runs, one reads a counter.
+//! BPF by the bare system call, and two programs of a few instructions: one counts its runs, one reads a
+//! counter.
 //!
 //! libbpf is not built for the emulated machine.
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper here")]
@@ -10,7 +11,7 @@ use ks_host::perf::EventArray;
 use nix::errno::Errno;
 use nix::libc;
 
-// Commands, kinds and numbers of include/uapi/linux/bpf.h.
+// Commands, types and flags of include/uapi/linux/bpf.h.
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const PROG_LOAD: libc::c_long = 5;
@@ -23,32 +24,32 @@ pub(crate) const PROG_TYPE_TRACEPOINT: u32 = 5;
 const PROG_TYPE_PERF_EVENT: u32 = 7;
 const PERF_EVENT: u32 = 41;
 
-/// The program and the array whose only entry it counts in.
+/// A program that counts its runs, and the one-element array with the count.
 pub struct CountingProgram {
     map: OwnedFd,
     program: OwnedFd,
 }
 
 impl CountingProgram {
-    /// Loads it. Needs root.
+    /// Loads the program. Needs root.
     pub fn load() -> io::Result<CountingProgram> {
         let map = array()?;
         let program = program(PROG_TYPE_PERF_EVENT, &counting(map.as_raw_fd()))?;
         Ok(CountingProgram { map, program })
     }
 
-    /// Links it to an event.
+    /// Links the program to an event.
     pub fn link(&self, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         link(&self.program, event)
     }
 
-    /// How often it has run.
+    /// Returns the number of runs so far.
     pub fn runs(&self) -> io::Result<u64> {
         value(&self.map)
     }
 }
 
-/// A program for a tracepoint that reads the counter of its CPU, and the array that it finds it in.
+/// A tracepoint program that reads the counter of its CPU from an array of events.
 pub struct CounterReader {
     name: &'static str,
     map: OwnedFd,
@@ -57,7 +58,7 @@ pub struct CounterReader {
 }
 
 impl CounterReader {
-    /// Loads it, with a name for the array. Needs root.
+    /// Loads the program, with a name for the array of events. Needs root.
     pub fn load(name: &'static str) -> io::Result<CounterReader> {
         let map = array()?;
         let events = self::map(&[(0, MAP_TYPE_PERF_EVENT_ARRAY), (4, 4), (8, 4), (12, 8)])?;
@@ -65,12 +66,12 @@ impl CounterReader {
         Ok(CounterReader { name, map, events, program })
     }
 
-    /// Links it to the event of a tracepoint.
+    /// Links the program to the event of a tracepoint.
     pub fn link(&self, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         link(&self.program, event)
     }
 
-    /// The count that its last run has read, and what the helper said otherwise.
+    /// Returns the count that its last run read; 0 if the helper failed.
     pub fn count(&self) -> io::Result<u64> {
         value(&self.map)
     }
@@ -98,44 +99,44 @@ pub(crate) fn put(events: &OwnedFd, cpu: i32, event: BorrowedFd<'_>) -> Result<(
 /// Takes the event of a CPU out of an array of events.
 pub(crate) fn remove(events: &OwnedFd, cpu: i32) {
     let key = cpu.cast_unsigned();
-    // There may be none.
+    // The element may be empty.
     let _ = bpf(MAP_DELETE_ELEM, &mut element(events, &raw const key as u64, 0));
 }
 
-/// A map with these words in its attributes.
+/// Creates a map with these words in its attributes.
 pub(crate) fn map(attributes: &[(usize, u32)]) -> io::Result<OwnedFd> {
     Ok(descriptor(bpf(MAP_CREATE, &mut words(attributes))?))
 }
 
-/// An array of one number.
+/// Creates an array of one 8-byte number.
 fn array() -> io::Result<OwnedFd> {
     map(&[(0, MAP_TYPE_ARRAY), (4, 4), (8, 8), (12, 1)])
 }
 
-/// Its number.
+/// Returns the number in an array of one.
 fn value(map: &OwnedFd) -> io::Result<u64> {
     entry(map, 0)
 }
 
-/// A number of an array of numbers of 8 bytes.
+/// Returns an element of an array of 8-byte numbers.
 pub(crate) fn entry(map: &OwnedFd, key: u32) -> io::Result<u64> {
     let mut value = 0_u64;
     bpf(MAP_LOOKUP_ELEM, &mut element(map, &raw const key as u64, &raw mut value as u64))?;
     Ok(value)
 }
 
-/// Sets an entry of an array, whose values have so many bytes.
+/// Sets an element of an array; `value` has the size of the array's values.
 pub(crate) fn set(map: &OwnedFd, key: u32, value: &[u8]) -> io::Result<()> {
     let mut attr = element(map, &raw const key as u64, value.as_ptr() as u64);
     bpf(MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
-/// A map's descriptor where an instruction has its immediate value.
+/// Returns a map's descriptor in the bits of an instruction's immediate.
 pub(crate) fn as_immediate(map: &OwnedFd) -> u64 {
     u64::from(map.as_raw_fd().cast_unsigned()) << 32
 }
 
-/// What names an element of a map and where its value is.
+/// Returns attributes with a map and the addresses of a key and a value.
 fn element(map: &OwnedFd, key: u64, value: u64) -> [u8; 72] {
     let mut attr = words(&[(0, map.as_raw_fd().cast_unsigned())]);
     attr[8..16].copy_from_slice(&key.to_ne_bytes());
@@ -143,7 +144,7 @@ fn element(map: &OwnedFd, key: u64, value: u64) -> [u8; 72] {
     attr
 }
 
-/// Loads a program of this kind.
+/// Loads a program of this type.
 pub(crate) fn program(kind: u32, code: &[u64]) -> io::Result<OwnedFd> {
     let mut attr = words(&[(0, kind), (4, code.len() as u32)]);
     attr[8..16].copy_from_slice(&(code.as_ptr() as u64).to_ne_bytes());
@@ -169,8 +170,9 @@ fn op(code: u64, to: u64, from: u64, offset: i16, value: i32) -> u64 {
         | u64::from(value.cast_unsigned()) << 32
 }
 
-/// `bpf_perf_event_read_value(events, BPF_F_CURRENT_CPU, r10 - 24, 24); *(u32 *)(r10 - 28) = 0;
-/// r0 = lookup(map, r10 - 28); if (r0 != 0) *(u64 *)r0 = *(u64 *)(r10 - 24); return 0`. A helper that fails leaves zeros.
+/// `bpf_perf_event_read_value(events, BPF_F_CURRENT_CPU, r10 - 24, 24); *(u32 *)(r10 - 28) = 0; r0 =
+/// lookup(map, r10 - 28); if (r0 != 0) *(u64 *)r0 = *(u64 *)(r10 - 24); return 0`. A helper that fails leaves
+/// zeros.
 fn looking(events: i32, map: i32) -> [u64; 18] {
     [
         op(0x18, 1, 1, 0, events),
@@ -200,7 +202,7 @@ fn counting(map: i32) -> [u64; 11] {
         op(0x62, 10, 0, -4, 0),
         op(0xbf, 2, 10, 0, 0),
         op(0x07, 2, 0, 0, -4),
-        // A map by its descriptor, in two words.
+        // An `ld_imm64` of a map's descriptor, in two words.
         op(0x18, 1, 1, 0, map),
         0,
         op(0x85, 0, 0, 0, 1),
@@ -212,7 +214,7 @@ fn counting(map: i32) -> [u64; 11] {
     ]
 }
 
-/// A `union bpf_attr` with these words at these offsets.
+/// Returns a `union bpf_attr` with these words at these offsets.
 fn words(words: &[(usize, u32)]) -> [u8; 72] {
     let mut attr = [0; 72];
     for (at, word) in words {
@@ -222,13 +224,13 @@ fn words(words: &[(usize, u32)]) -> [u8; 72] {
 }
 
 fn bpf(command: libc::c_long, attr: &mut [u8; 72]) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads so many bytes, which are there, and follows the addresses in them, which are those of values
-    // that live until the call returns.
+    // SAFETY: the kernel reads `attr.len()` bytes, which exist, and follows the addresses in them, which
+    // point to values that live until the call returns.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), attr.len()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
 fn descriptor(number: libc::c_long) -> OwnedFd {
-    // SAFETY: the kernel has just returned this descriptor; nothing else knows it.
+    // SAFETY: the kernel has just returned this descriptor; nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(number as i32) }
 }

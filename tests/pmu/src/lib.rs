@@ -1,7 +1,8 @@
-//! Hardware events on a PMU: where this machine has one they are counted here, else `tests/tests/emulated/counters.rs` runs the
-//! same tests on an emulated arm64 machine, whose PMU has 7 counters.
+//! Tests of hardware events on a PMU. They count on this machine if it has a PMU; otherwise
+//! `tests/tests/emulated/counters.rs` runs the same tests on an emulated arm64 machine, whose PMU has 7
+//! counters.
 //!
-//! This crate holds what those tests count: loops whose instructions are known.
+//! This crate has the code that those tests measure: loops with a known number of instructions.
 
 mod asm;
 mod bpf;
@@ -11,10 +12,10 @@ pub use asm::iterate;
 pub use bpf::{CounterReader, CountingProgram};
 pub use script::Script;
 
-/// Instructions of one round of [`iterate`].
+/// Instructions of one iteration of [`iterate`].
 pub const INSNS_PER_ITERATION: u64 = 2;
 
-/// Whether the tests run on the emulated machine, where counts are exact.
+/// Returns whether the tests run on the emulated machine, where counts are exact.
 pub fn is_emulated() -> bool {
     std::env::var_os("KS_EMULATED").is_some()
 }

@@ -1,5 +1,5 @@
-//! A program of a compiled script, from the text that `tests/tests/emulated/counters.rs` makes of it: that has resolved which maps its
-//! instructions mean, so that neither libbpf nor the plugin's engine is needed here.
+//! Loads a program of a compiled script from the text that `tests/tests/emulated/counters.rs` generates. That
+//! test has resolved the maps of its instructions, so neither libbpf nor the plugin's engine is needed here.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,14 +16,14 @@ pub struct Script {
     program: OwnedFd,
 }
 
-/// An array of events of a script, which is what a `counter` is in the kernel half.
+/// An array of events of a script, which implements a `counter` in the kernel half.
 pub struct Counter {
     name: String,
     events: Arc<OwnedFd>,
 }
 
 impl Script {
-    /// Loads it as a program for a tracepoint. Needs root; panics if the text is none.
+    /// Loads the text as a program for a tracepoint. Needs root; panics if the text is malformed.
     pub fn load(text: &str) -> std::io::Result<Script> {
         let (mut order, mut maps, mut code) = (Vec::new(), BTreeMap::new(), Vec::new());
         for line in text.lines() {
@@ -45,17 +45,17 @@ impl Script {
         Ok(Script { maps, program: bpf::program(PROG_TYPE_TRACEPOINT, &code)? })
     }
 
-    /// Links it to the event of a tracepoint.
+    /// Links the program to the event of a tracepoint.
     pub fn link(&self, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         bpf::link(&self.program, event)
     }
 
-    /// The array of a counter.
+    /// Returns the array of events of a counter.
     pub fn counter(&self, name: &str) -> Arc<dyn EventArray> {
         Arc::new(Counter { name: name.to_owned(), events: Arc::clone(&self.maps[name]) })
     }
 
-    /// An entry of an array of numbers.
+    /// Returns an element of an array of numbers.
     pub fn entry(&self, map: &str, key: u32) -> std::io::Result<i64> {
         bpf::entry(&self.maps[map], key).map(u64::cast_signed)
     }
@@ -75,7 +75,7 @@ impl EventArray for Counter {
     }
 }
 
-/// A map of this kind, these sizes, so many entries and these flags, with its first value if it has one.
+/// Creates a map of this type, sizes, capacity and flags, and sets its first value if there is one.
 fn create(shape: &[&str], first: &str) -> std::io::Result<OwnedFd> {
     let fields: Vec<(usize, u32)> =
         (0..).step_by(4).zip(shape.iter().map(|field| number(field) as u32)).collect();

@@ -1,5 +1,6 @@
-//! Sequences of host calls. One guest, compiled once, interprets them: it takes the bytes as its first word, in hexadecimal,
-//! and makes a call of each step. So an execution costs a start of the plugin, and no compilation.
+//! Sequences of host calls. A guest, compiled once, interprets them: its first argument holds the bytes in
+//! hexadecimal, and each step is a call. An execution therefore costs one start of the plugin and no
+//! compilation.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -12,12 +13,12 @@ use super::{EDGES, Rng};
 use crate::guest::{DATA, Import, RESULT, Role, core_module, data, imports};
 use crate::{compile, component};
 
-/// Bytes of one step: which function, what to choose for each parameter, and at last the slot of a new handle.
+/// Bytes of one step: the function, a choice for each parameter, and last the slot for a new handle.
 const STEP: usize = 16;
-/// Most steps of an execution.
+/// Limit of steps per execution.
 const STEPS: usize = 64;
 
-/// Texts that the guest hands over, at 64 bytes each.
+/// Texts that the guest passes as arguments, in fields of 64 bytes.
 const TEXTS: [&str; 16] = [
     "",
     "fuzzprog",
@@ -37,18 +38,19 @@ const TEXTS: [&str; 16] = [
     "key4",
 ];
 
-/// Where the guest keeps the lengths of the texts, words at the edges, the four slots of each resource, and its steps.
+/// Addresses of the texts' lengths, the boundary words, the four slots of each resource, and the steps.
 const LENGTHS: u32 = DATA + 64 * TEXTS.len() as u32;
 const WORDS: u32 = LENGTHS + 16;
 const SLOTS: u32 = WORDS + 8 * EDGES.len() as u32;
 const SEQUENCE: u32 = 8192;
-/// Room for parameters in memory and for lists: zeros, and what calls leave there.
+/// Address of the memory for spilled parameters and lists: zeros, and data that calls write there.
 const PARAMETERS: u32 = SEQUENCE + 2048;
-/// The memory, in pages: the allocator begins anew before each step.
+/// Size of the memory in pages. The allocator is reset before each step.
 const PAGES: u32 = 16;
 
-/// Calls that are made in one of 32 steps that mean them only: they end the plugin, or read what the whole machine has
-/// (every event, every process, every symbol of the kernel), which takes a hundred times as long as another call.
+/// Functions that run in only one of 32 steps that select them: they end the plugin, or read state of the
+/// whole machine (every event, every process, every symbol of the kernel), which takes a hundred times as
+/// long as another call.
 const RARE: [&str; 9] = [
     "args.exit",
     "console.abort",
@@ -61,12 +63,12 @@ const RARE: [&str; 9] = [
     "system.pid-of",
 ];
 
-/// The kernel half of the guest.
+/// Script of the guest's kernel half.
 const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar fuzzr : ringbuf<Seen>(4096)\n@perf_event fn \
     fuzzprog(ctx: *bpf_perf_event_data) -> i32 { fuzzn += 1\n fuzzm[1] = fuzzn\n return 0 }\nfn main() -> i32 {\n \
     load(fuzzprog)\n print(\"%u\", fuzzn)\n return 0\n}\n";
 
-/// A sequence of calls, run by the host.
+/// Runs a sequence of calls in the host.
 pub(super) fn run(bytes: &[u8]) {
     static GUEST: LazyLock<PreparedPlugin> = LazyLock::new(|| {
         let text = core_module(PAGES, &interpreter());
@@ -90,7 +92,8 @@ pub(super) fn run(bytes: &[u8]) {
     assert!(!matches!(outcome, Outcome::Failed(_) | Outcome::Denied(_)), "{outcome:?}");
 }
 
-/// The functions of the guest: `run`, and one for each function of the contract, which takes the address of a step.
+/// Returns the guest's functions: `run`, and one for each function of the contract, which takes the address
+/// of a step.
 fn interpreter() -> String {
     let mut text = data(LENGTHS, &TEXTS.map(|text| text.len() as u8));
     text += &data(WORDS, &EDGES.map(u64::to_le_bytes).concat());
@@ -130,7 +133,7 @@ fn interpreter() -> String {
     text
 }
 
-/// The address of the slot of a resource that a choice names.
+/// Returns an expression for the address of the resource's slot that a choice selects.
 fn slot(resource: &str, choice: &str) -> String {
     let drops = imports().iter().filter_map(|import| import.short.strip_suffix(".drop"));
     let mut names = drops.map(|path| path.split('.').next_back().unwrap_or_default());
@@ -141,7 +144,7 @@ fn slot(resource: &str, choice: &str) -> String {
     )
 }
 
-/// The function that makes one step: a call, if there are the handles that it wants. A few are guessed.
+/// Returns the function of one step: a call, if the handles that it needs exist. It guesses a few handles.
 fn step(index: usize, import: &Import) -> String {
     let waits = matches!(import.short.as_str(), "clock.sleep" | "ring.poll");
     let slot_choice = format!("(i32.load8_u offset={} (local.get $p))", STEP - 1);
@@ -163,7 +166,7 @@ fn step(index: usize, import: &Import) -> String {
         arguments += &match role {
             Role::Handle(resource) => {
                 let (slot, guessed) = (slot(resource, &choice), above(253));
-                // The payload of an option that is none is not looked at.
+                // The host ignores the payload of an option that is none.
                 let absent = match number.checked_sub(1).map(|before| &import.roles[before]) {
                     Some(Role::Number32(2)) => {
                         format!(
@@ -177,13 +180,13 @@ fn step(index: usize, import: &Import) -> String {
                 handle.get_or_insert(slot.clone());
                 format!("(select (i32.and {choice} (i32.const 7)) (i32.load {slot}) {guessed})")
             }
-            // The rest of the step stands for bytes that are no text.
+            // The bytes of the step itself serve as text that is not UTF-8.
             Role::Text => format!(
                 "(select (local.get $p) (i32.add (i32.const {DATA}) (i32.shl (i32.and {choice} (i32.const 15)) (i32.const 6))) {any}) \
                  (select (i32.and {choice} (i32.const 15)) (i32.load8_u offset={LENGTHS} (i32.and {choice} (i32.const 15))) {any})",
                 any = above(247)
             ),
-            // Those of `ring` are lists of handles; for others these are bytes as good as any.
+            // `ring` takes lists of handles; elsewhere the same bytes are arbitrary data.
             Role::List => format!(
                 "(select (i32.const {PARAMETERS}) {rings} (i32.and {choice} (i32.const 4))) (i32.and {choice} (i32.const 3))",
                 rings = slot("ring", "(i32.const 0)")
@@ -202,7 +205,7 @@ fn step(index: usize, import: &Import) -> String {
     let call = format!("(call ${} {arguments})", import.short);
     let kept = |resource: &str| slot(resource, &slot_choice);
     let done = match &import.makes {
-        // The first byte of a result says whether it is an error.
+        // The first byte of a result is its discriminant: 0 is success.
         Some(resource) if import.writes_result => format!(
             "{call} (if (i32.eqz (i32.load8_u (i32.const {RESULT}))) (then (i32.store {} (i32.load offset=4 \
              (i32.const {RESULT})))))",
@@ -217,7 +220,7 @@ fn step(index: usize, import: &Import) -> String {
     format!("(func $step{index} (param $p i32) (if {wanted} (then {done}{forget})))\n")
 }
 
-/// A step that makes a call with these choices.
+/// Encodes a step that calls a function with these choices.
 fn step_of(short: &str, choices: &[u8]) -> [u8; STEP] {
     let index =
         imports().iter().position(|import| import.short == short).expect("a function of the contract");
@@ -227,7 +230,7 @@ fn step_of(short: &str, choices: &[u8]) -> [u8; STEP] {
     step
 }
 
-/// What plugins do, and some sequences by chance.
+/// Returns the sequence of a typical plugin, and some random sequences.
 pub(super) fn sequences() -> Vec<Vec<u8>> {
     let plugin: [(&str, &[u8]); 29] = [
         ("bpf.program.load", &[1]),

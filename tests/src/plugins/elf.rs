@@ -1,4 +1,4 @@
-//! The smallest BPF objects: one program and one variable, without BTF.
+//! Minimal BPF objects: one program and one variable, without BTF.
 
 use object::write::{Object, Relocation, SectionId, StandardSection, StandardSegment, Symbol, SymbolSection};
 use object::{
@@ -6,12 +6,13 @@ use object::{
     SymbolScope,
 };
 
-/// R_BPF_64_64 of `include/uapi/linux/elf.h`'s BPF supplement: an `ld_imm64` names a map value.
+/// R_BPF_64_64 of `include/uapi/linux/elf.h`'s BPF supplement: an `ld_imm64` refers to a map value.
 const R_BPF_64_64: u32 = 1;
-/// R_BPF_64_32: a call names a function.
+/// R_BPF_64_32: a call refers to a function.
 const R_BPF_64_32: u32 = 10;
 
-/// A program `count` of this section that adds 1 to the 8-byte variable `counter` and returns 0.
+/// Returns an object with a program `count` of this section that adds 1 to the 8-byte variable `counter` and
+/// returns 0.
 pub fn counting(section: &str) -> Vec<u8> {
     #[rustfmt::skip]
     let code = [
@@ -25,26 +26,28 @@ pub fn counting(section: &str) -> Vec<u8> {
     object(section, &code.concat(), true)
 }
 
-/// A program `count` that the verifier refuses: it returns a register that nobody has written.
+/// Returns an object with a program `count` that the verifier refuses: it returns a register that was never
+/// written.
 pub fn unverifiable() -> Vec<u8> {
     let code = [insn(0xbf, 0x60, 0, 0), insn(0x95, 0x00, 0, 0)]; // r0 = r6; exit
     object("perf_event", &code.concat(), false)
 }
 
-/// A program `count` for perf events with one call: who is called stands in `src_reg`, its number in the immediate.
+/// Returns an object with a program `count` for perf events with one call: `src_reg` is the kind of callee,
+/// the immediate its number.
 pub fn calling(src_reg: u8, number: i32) -> Vec<u8> {
     let code = [insn(0x85, src_reg << 4, 0, number), insn(0xb7, 0x00, 0, 0), insn(0x95, 0x00, 0, 0)];
     object("perf_event", &code.concat(), false)
 }
 
-/// A program `count` with a wide load: what it means stands in `src_reg`.
+/// Returns an object with a program `count` with a wide load: `src_reg` is the kind of its operand.
 pub fn wide_load(src_reg: u8, number: i32) -> Vec<u8> {
     let load = [insn(0x18, src_reg << 4 | 1, 0, number), insn(0, 0, 0, 0)];
     let code = [load.concat(), insn(0xb7, 0x00, 0, 0).to_vec(), insn(0x95, 0x00, 0, 0).to_vec()].concat();
     object("perf_event", &code, false)
 }
 
-/// As [`calling`], but the call has a relocation that names a symbol outside of the object.
+/// Returns an object like [`calling`], whose call has a relocation to an undefined symbol.
 pub fn calling_outside(src_reg: u8, name: &str) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let text = object.add_section(Vec::new(), b"perf_event".to_vec(), SectionKind::Text);
@@ -60,37 +63,38 @@ pub fn calling_outside(src_reg: u8, name: &str) -> Vec<u8> {
     object.write().expect("an object")
 }
 
-/// A BTF-defined map.
+/// A BTF-defined map with a key of 4 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct MapDef<'a> {
-    /// Its name.
+    /// Name of the map variable in `.maps`.
     pub name: &'a str,
-    /// `enum bpf_map_type`.
+    /// A number of `enum bpf_map_type`.
     pub ty: u32,
-    /// How many entries it has room for.
+    /// The map's capacity in entries (`max_entries`).
     pub entries: u32,
-    /// Words of 4 bytes of a value. A key has one.
+    /// Size of a value in words of 4 bytes. A key has one word.
     pub value_words: u32,
-    /// It asks libbpf to pin it by its name.
+    /// Whether it asks libbpf to pin it by its name.
     pub pinned: bool,
 }
 
 impl MapDef<'_> {
-    /// A map `m` with 2 entries, a key of 4 bytes, a value of 12, which no machine's alignment divides.
+    /// A map `m` with 2 entries, a key of 4 bytes, and a value of 12, which is no multiple of any machine's
+    /// word size.
     pub const SMALL: MapDef<'static> = MapDef { name: "m", ty: 2, entries: 2, value_words: 3, pinned: false };
 }
 
-/// An object with a map that asks libbpf to pin it by its name.
+/// Returns an object with a map that asks libbpf to pin it by its name.
 pub fn pinned_map() -> Vec<u8> {
     with_map(MapDef { pinned: true, ..MapDef::SMALL })
 }
 
-/// An object with one small map of this type.
+/// Returns an object with one small map of this type.
 pub fn map(ty: u32) -> Vec<u8> {
     with_map(MapDef { ty, ..MapDef::SMALL })
 }
 
-/// An object with this map.
+/// Returns an object with this map.
 pub fn with_map(map: MapDef<'_>) -> Vec<u8> {
     let bytes = definition_bytes(map.pinned);
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
@@ -102,13 +106,13 @@ pub fn with_map(map: MapDef<'_>) -> Vec<u8> {
     object.write().expect("an object")
 }
 
-/// Four or five pointers.
+/// Returns the size of the map definition: four pointers, or five if it is pinned.
 fn definition_bytes(pinned: bool) -> u32 {
     if pinned { 40 } else { 32 }
 }
 
-/// BTF of `struct { int (*type)[ty]; int (*max_entries)[entries]; u32 *key; u32 (*value)[words]; } name` in `.maps`; with
-/// `int (*pinning)[1]` before the end if it is pinned (LIBBPF_PIN_BY_NAME).
+/// Returns the BTF of `struct { int (*type)[ty]; int (*max_entries)[entries]; u32 *key; u32 (*value)[words];
+/// } name` in `.maps`, with `int (*pinning)[1]` before the end if it is pinned (LIBBPF_PIN_BY_NAME).
 ///
 /// Source: `Documentation/bpf/btf.rst`.
 fn map_btf(map: MapDef<'_>) -> Vec<u8> {
@@ -158,7 +162,7 @@ fn map_btf(map: MapDef<'_>) -> Vec<u8> {
     [btf, types, strings].concat()
 }
 
-/// One instruction: opcode, source and destination registers, offset, immediate.
+/// Encodes one instruction: opcode, source and destination registers, offset, immediate.
 fn insn(code: u8, registers: u8, offset: i16, immediate: i32) -> [u8; 8] {
     let [o0, o1] = offset.to_le_bytes();
     let [i0, i1, i2, i3] = immediate.to_le_bytes();

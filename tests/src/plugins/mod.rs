@@ -1,4 +1,4 @@
-//! Plugins for tests: components made from core modules in text form, and the smallest BPF objects.
+//! Plugins for tests: components from core modules in text form, and minimal BPF objects.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,8 @@ use wit_component::{ComponentEncoder, StringEncoding};
 pub mod elf;
 pub mod models;
 
-/// What every guest has: memory, a bump allocator, and a place for results. `{imports}` and `{body}` are filled in.
+/// The common part of every guest: memory, a bump allocator, and a result area. `{imports}` and `{body}` are
+/// filled in.
 ///
 /// Results are written at 1024; the heap starts at 4096.
 const GUEST: &str = r#"(module
@@ -27,7 +28,7 @@ const GUEST: &str = r#"(module
     (local.get $at))
   {body})"#;
 
-/// Imports by short names; the text form of the contract's canonical ABI.
+/// Imports under short names: the canonical ABI of the contract in text form.
 pub const IMPORTS: &str = r#"
   (import "kernelscript:host/console@0.1.0" "print" (func $print (param i32 i32 i32 i32)))
   (import "kernelscript:host/console@0.1.0" "warn" (func $warn (param i32 i32)))
@@ -53,7 +54,7 @@ pub const IMPORTS: &str = r#"
   (import "kernelscript:host/perf@0.1.0" "[resource-drop]attachment" (func $drop_attachment (param i32)))
 "#;
 
-/// Functions for guests that open an event of their own thread.
+/// Functions for guests that open an event on their own thread.
 pub const OWN_EVENT: &str = r#"
   (data (i32.const 512) "page-faults")
   ;; The handle of a result<own, error> at 1024; ends with its message if it is an error.
@@ -85,7 +86,7 @@ pub const OWN_EVENT: &str = r#"
       (br_if $next (i32.lt_u (local.get $page) (i32.mul (memory.size) (i32.const 65536))))))
 "#;
 
-/// A component for world `plugin` from the text of a guest's functions; `run` must be among them.
+/// Returns a component of world `plugin` from the text of a guest's functions, which must include `run`.
 pub fn component(body: &str) -> Vec<u8> {
     let text = GUEST.replace("{imports}", IMPORTS).replace("{body}", body);
     let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -105,7 +106,7 @@ pub fn component(body: &str) -> Vec<u8> {
         .unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// A component and a BPF object in one plugin file.
+/// Returns a plugin file with a component and a BPF object.
 pub fn with_object(component: Vec<u8>, elf: Vec<u8>) -> Vec<u8> {
     let record = BpfRecord { name: "test".into(), arch: Arch::Any, elf };
     let mut data = Vec::new();
@@ -113,7 +114,7 @@ pub fn with_object(component: Vec<u8>, elf: Vec<u8>) -> Vec<u8> {
     with_section(component, section::BPF, &data)
 }
 
-/// An object that everything is allowed, or why it is refused.
+/// Admits an object with everything allowed; the error is the reason for a refusal.
 pub fn admitted(name: &str, elf: &[u8]) -> Result<Admitted, String> {
     let record = BpfRecord { name: name.into(), arch: Arch::Any, elf: elf.to_vec() };
     let objects = ObjectSet::read(&[record], Some(0)).map_err(|error| error.to_string())?;
@@ -137,17 +138,17 @@ pub fn with_section(mut component: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> 
     component
 }
 
-/// What a run gave.
+/// The result of a plugin's run.
 pub struct RunOutput {
-    /// How it ended.
+    /// The plugin's exit code, or the reason why it was ended.
     pub outcome: Outcome,
-    /// Standard output.
+    /// The captured standard output.
     pub stdout: String,
-    /// Standard error.
+    /// The captured standard error.
     pub stderr: String,
 }
 
-/// Runs a plugin with captured output; `change` may change how.
+/// Runs a plugin with captured output and options that `change` adjusts.
 pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutput {
     let plugin = Plugin::from_bytes(file).expect("a plugin");
     let prepared = Host::new().expect("an engine").prepare(&plugin).unwrap_or_else(|error| panic!("{error}"));
@@ -156,7 +157,7 @@ pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutpu
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
         policy: Policy::everything(),
-        // No test depends on it; it only ends one that hangs.
+        // Only ends a plugin that hangs; no test depends on the value.
         timeout: Some(Duration::from_secs(60)),
         ..RunOptions::new("test.wasm")
     };
@@ -165,17 +166,17 @@ pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutpu
     RunOutput { outcome, stdout: stdout.text(), stderr: stderr.text() }
 }
 
-/// Runs the guest of these functions.
+/// Runs a guest of these functions.
 pub fn run(body: &str) -> RunOutput {
     run_with(component(body), |_| {})
 }
 
-/// A sink that keeps what is written.
+/// A writer that keeps its input; clones share one buffer.
 #[derive(Clone, Default)]
 pub struct Capture(Arc<Mutex<Vec<u8>>>);
 
 impl Capture {
-    /// All that was written so far.
+    /// Returns everything written so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Models of BPF objects, made by hand.
+//! Hand-built models of BPF objects.
 
 use ks_compiler::bpf::{Insn, Operand, Reg};
 use ks_compiler::object::model::{
@@ -9,12 +9,12 @@ use ks_compiler::object::{Name, Object};
 use ks_host::policy::{Admitted, ObjectSet, PluginObject, Policy, Request};
 use ks_wit::section::Arch;
 
-/// A name.
+/// Returns a valid name; panics for any other text.
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// An object with a program `one` of this section, which calls these helpers and returns 0.
+/// Returns an object with a program `one` of this section, which calls these helpers and returns 0.
 pub fn program(section: &str, helpers: &[u32]) -> Object {
     let (autoload, kind) = match section.strip_prefix('?') {
         Some(kind) => (false, kind),
@@ -30,7 +30,7 @@ pub fn program(section: &str, helpers: &[u32]) -> Object {
     Object { programs: vec![program], ..Object::default() }
 }
 
-/// A map with keys of 4 bytes if its kind has keys; of a ring buffer, `entries` are bytes.
+/// Returns a map with keys of 4 bytes if its kind has keys. For a ring buffer, `entries` is a size in bytes.
 pub fn map(text: &str, kind: MapKind, value: u32, entries: u32) -> Map {
     let is_ring = kind.is_ring();
     let shape = MapShape {
@@ -45,7 +45,7 @@ pub fn map(text: &str, kind: MapKind, value: u32, entries: u32) -> Map {
     Map { name: name(text), shape, pinning: Pinning::None, inner: None, slots: Default::default() }
 }
 
-/// What a plugin with this object, named `test`, asks for.
+/// Returns the permission request of a plugin with this object, named `test`.
 pub fn request(model: Object, imports: &[&str]) -> Request {
     let object = PluginObject::new("test", Arch::Any, model).expect("a sound object");
     let objects = ObjectSet::new(vec![object], Some(0)).expect("one object");
@@ -54,7 +54,7 @@ pub fn request(model: Object, imports: &[&str]) -> Request {
     Request::new(objects, &imports)
 }
 
-/// Whether a policy lets a plugin with this object start, on a machine with one CPU.
+/// Returns whether a policy admits a plugin with this object on a machine with one CPU.
 pub fn judged(policy: &Policy, model: &Object) -> Result<Option<Admitted>, String> {
     policy.admit(request(model.clone(), &["perf"]), 1)
 }

@@ -1,5 +1,6 @@
-//! Loops for kernels that have `bpf_loop` and no iterators (`--target-kernel 6.1`): what they do on the running kernel, and on
-//! an emulated 6.1, whose verifier looks at one turn only and removes what it believes can never be reached. Needs root.
+//! Loops for kernels that have `bpf_loop` and no iterators (`--target-kernel 6.1`): their results on the
+//! running kernel, and on an emulated 6.1, whose verifier checks one iteration only and removes code that it
+//! believes to be unreachable. Needs root.
 
 use ks_compiler::kernel::KernelVersion;
 use ks_compiler::pipeline::Target;
@@ -22,13 +23,13 @@ fn root_a_plugin_built_without_flags_runs_on_every_kernel() {
     let script = include_str!("scripts/called_loops_by_default.ks");
     let ran = run_script::<&str>("loops", script, &[]);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "1538 1\n", ""), "{ran:#?}");
-    // So does the script itself.
+    // `ks-host` runs the script itself with the same result.
     let folder = Folder::new();
     let ran = finish(allowed().arg(folder.write("loops.ks", script)));
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "1538 1\n", ""), "{ran:#?}");
 }
 
-/// What a program leaves in an array, if `arg` starts with `bound`.
+/// Returns the array that a program fills in, if `arg` starts with `bound`.
 fn results(items: &str, body: &str, bound: u64) -> Vec<u64> {
     let script = format!(
         "var arg: array<u32, u64>(1)\nvar out: array<u32, u64>(8)\n{items}\n\

@@ -1,4 +1,5 @@
-//! `ks-host check`: what it says of the kernel is what the kernel says when the plugin runs. These tests need root.
+//! `ks-host check`: its report about the kernel agrees with the kernel when the plugin runs. These tests need
+//! root.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ fn kernel_6_12() {
     Machine::new(Kernel::V6_12).run_tests(module_path!(), &["root_check"]);
 }
 
-/// What a script needs, the first kernel with it, and a script that ends with 0 where the kernel has it.
+/// A requirement, the first kernel that meets it, and a script that exits with 0 where the kernel meets it.
 const CASES: &[(&str, (u32, u32), &str)] = &[
     ("xdp", (5, 9), include_str!("scripts/checking_cases.ks")),
     ("bpf_get_current_pid_tgid", (6, 10), include_str!("scripts/checking_main.ks")),
@@ -42,11 +43,11 @@ fn root_check_says_what_the_load_says() {
         let script = script.replace("PID", &std::process::id().to_string());
         let file = folder.write(&format!("case{number}.wasm"), compile("checked", &script).plugin);
         let checked = finish(command("ks-host").args(["check", "--json"]).arg(&file));
-        // What is registered would keep the plugin.
+        // A registration would keep the plugin running.
         let ran = finish(allowed().arg("--no-wait").arg(&file));
         let has = kernel() >= *since;
         assert_eq!(ran.code == 0, has, "{name}: {ran:#?}");
-        // A function that a loop needs is named, and the kernels that have it.
+        // The report names a kernel function that a loop needs, and the kernels that have it.
         if !has && *name == "bpf_iter_num_new" {
             assert!(ran.stderr.contains("kernels have it since Linux 6.4"), "{ran:#?}");
         }
@@ -55,7 +56,7 @@ fn root_check_says_what_the_load_says() {
         let mut needs = needs.as_array().expect("a list").iter();
         let missing: Vec<_> = needs.clone().filter(|need| need["state"] == "missing").collect();
         assert_eq!(missing.is_empty(), has, "{name}: {checked:#?}");
-        // What is there was asked for, too.
+        // Requirements that are met are listed too.
         assert!(needs.any(|need| need["name"] == *name), "{name}: {checked:#?}");
         let (major, minor) = since;
         for need in missing {
@@ -75,7 +76,7 @@ fn root_check_names_what_no_kernel_has() {
     let fine = finish(command("ks-host").arg("check").arg(folder.write("case.wasm", &plugin)));
     assert_eq!((fine.code, fine.stderr.as_str()), (0, ""), "{fine:#?}");
     assert!(fine.stdout.contains("attach point  tracepoint/sched/sched_switch"), "{fine:#?}");
-    // A plugin of another kernel may name what is gone.
+    // A plugin of another kernel may name a tracepoint that no longer exists.
     replace(&mut plugin, b"tracepoint/sched/sched_switch\0", b"tracepoint/sched/sched_swimch\0");
     let gone = finish(command("ks-host").arg("check").arg(folder.write("gone.wasm", plugin)));
     assert_eq!(gone.code, 1, "{gone:#?}");
@@ -128,7 +129,7 @@ fn check_wants_a_plugin() {
     assert!(plain.stdout.contains("needs nothing"), "{plain:#?}");
 }
 
-/// Puts bytes of the same length in the place of others, wherever they are.
+/// Replaces every occurrence of some bytes by others of the same length.
 fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
     let offsets: Vec<usize> =
         (0..=bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();

@@ -1,5 +1,5 @@
-//! tc programs on a kernel that has no links for them: attached by filters, which are gone with the host. These tests boot
-//! an emulated kernel.
+//! tc programs on a kernel that has no links for them: they are attached by filters, which are removed with
+//! the host. These tests boot an emulated kernel.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn kernel_6_1() {
 
 const SCRIPT: &str = include_str!("scripts/clsact.ks");
 
-/// The programs on interfaces, by their names.
+/// Returns the programs on interfaces, by their names.
 fn attached() -> String {
     let mut bpftool = Command::new("bpftool");
     let output = finish(bpftool.args(["net", "show", "dev", "lo"]));
@@ -25,7 +25,7 @@ fn attached() -> String {
     output.stdout
 }
 
-/// How many clsact qdiscs there are.
+/// Returns the number of clsact qdiscs.
 fn qdiscs() -> String {
     let users = std::fs::read_to_string("/sys/module/sch_ingress/refcnt").expect("the module is loaded");
     users.trim().to_owned()
@@ -55,7 +55,7 @@ fn filters_count_and_are_gone_with_the_host() {
     let ended = first.stop();
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:#?}");
     assert_eq!((ended.numbers("came"), ended.numbers("went")), (vec![7], vec![7]), "{ended:#?}");
-    // The qdisc was made by the first and is used by the second, which is the last.
+    // The first attachment created the qdisc, and the second, which is the last, uses it.
     assert_eq!((attached().matches("clsact").count(), qdiscs().as_str()), (2, "1"), "{}", attached());
     let ended = second.stop();
     assert_eq!(ended.numbers("came"), [7], "{ended:#?}");

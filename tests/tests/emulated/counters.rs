@@ -1,4 +1,5 @@
-//! Hardware counters, on an emulated arm64 machine: its PMU counts instructions exactly, and has too few counters soon.
+//! Hardware counters, on an emulated arm64 machine: its PMU counts instructions exactly, and runs out of
+//! counters early.
 
 use std::fmt::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -11,8 +12,8 @@ use ks_tests::{Folder, finish_within, repository, try_compile_for};
 use ks_wit::section::Arch;
 use libbpf_rs::{MapCore as _, MapType};
 
-/// Runs those of the tests of the crate `ks-pmu-tests` that these words select there, with the programs of a script as [`flat`] gives them. Building
-/// it takes seconds, after the first time.
+/// Runs the selected tests of the crate `ks-pmu-tests` there, with the programs of a script as [`flat`]
+/// returns them. After the first time, building it takes seconds.
 fn run_on(kernel: Kernel, selection: &[&str], script: &str) {
     let built = finish_within(
         Command::new(repository().join("scripts/arm64-build")).arg("pmu"),
@@ -32,14 +33,15 @@ fn run_on(kernel: Kernel, selection: &[&str], script: &str) {
 /// A program that reads the counters of its CPU in a system call.
 const READS: &str = include_str!("scripts/counters_reads.ks");
 
-/// `BPF_LD | BPF_IMM | BPF_DW`, and the sources of it that mean a map (include/uapi/linux/bpf.h).
+/// `BPF_LD | BPF_IMM | BPF_DW`, and its source registers for a map (include/uapi/linux/bpf.h).
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 
-/// The only program of a script, compiled for arm64, as text that needs no libbpf to be loaded. A line for each map: `map`,
-/// name, kind, sizes of key and value, entries, flags, and its first value as hexadecimal digits or `-`. Then one for each
-/// instruction: `code` and its word; `from` and a map's number stand before the word if it holds that map's descriptor.
+/// Returns the only program of a script, compiled for arm64, as text that can be loaded without libbpf. Each
+/// map has a line: `map`, name, kind, sizes of key and value, entries, flags, and its first value as
+/// hexadecimal digits or `-`. Then each instruction has one: `code` and its word, or `from`, a map's number
+/// and the word if it holds that map's descriptor.
 fn flat(script: &str) -> String {
     let built =
         try_compile_for("counted", script, Arch::Aarch64.into()).unwrap_or_else(|errors| panic!("{errors}"));
@@ -48,7 +50,7 @@ fn flat(script: &str) -> String {
     let mut text = String::new();
     let mut descriptors = Vec::new();
     for map in object.maps() {
-        // What the kernel holds: libbpf has put the number of CPUs where the object has none.
+        // The kernel's description, because libbpf replaces sizes that depend on the number of CPUs.
         let kind = map.map_type();
         let first = match kind {
             MapType::Array if map.name().to_string_lossy().contains('.') => {
@@ -78,7 +80,7 @@ fn flat(script: &str) -> String {
         let registers = field(one.dst_reg(), 8) | field(one.src_reg(), 12);
         let rest = u64::from(one.off.cast_unsigned()) << 16;
         let insn_word = field(one.code, 0) | registers | rest;
-        // Only a map's descriptor, or that of its value, stands in two words with one of these sources.
+        // Only descriptors of maps, or of their values, are in two-word loads with one of these sources.
         let map = descriptors.iter().position(|descriptor| *descriptor == one.imm);
         let holds_map = one.code == LOAD_WIDE && [PSEUDO_MAP_FD, PSEUDO_MAP_VALUE].contains(&one.src_reg());
         match map.filter(|_| holds_map) {

@@ -1,5 +1,5 @@
-//! Helpers and functions of the kernel that a script names: called, with what they are given and give. These tests need
-//! root.
+//! Kernel helpers and functions that a script declares: calls, with their arguments and results. These tests
+//! need root.
 
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::{Folder, allowed, at_switches, command, compile, finish, run_script, try_compile};

@@ -1,9 +1,9 @@
-//! Reads far behind a packet's headers, on the running kernel and on emulated ones. Needs root.
+//! Reads far after a packet's headers, on the running kernel and on emulated ones. Needs root.
 
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::run_script;
 
-/// Reads behind the headers, at offsets that are known when it is compiled and at others.
+/// Reads after the headers, at offsets that are constant and at others.
 const FAR: &str = include_str!("../../scripts/far_reads.ks");
 
 #[test]

@@ -1,4 +1,4 @@
-//! Pointers of the kernel half that lie in structs and arrays, and pointers to pointers. These tests need root.
+//! Pointers of the kernel half inside structs and arrays, and pointers to pointers. These tests need root.
 
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::{Folder, command, finish, run_script};

@@ -1,4 +1,4 @@
-//! CPUs that are taken away and brought back while plugins count on all of them, in an emulated machine with two.
+//! CPUs that go offline and come back while plugins count on all of them, in an emulated machine with two.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn set_online(online: bool) {
     std::fs::write("/sys/devices/system/cpu/cpu1/online", value).expect("this CPU can be taken away");
 }
 
-/// Calls that are counted, on one CPU. Afterwards this thread may run anywhere.
+/// Makes counted calls on one CPU. Afterwards this thread may run on any CPU.
 fn ask(cpu: usize, times: u32) {
     let pin = |cpus: &[usize]| {
         let mut set = CpuSet::new();
@@ -36,7 +36,7 @@ fn calls() -> Event {
     Catalog::default().tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it")
 }
 
-/// Every task, or the own thread, on every CPU.
+/// Returns options for a task, or for every task, on every CPU.
 fn everywhere(pid: i32) -> Options {
     Options { pid, every_cpu: true, ..Options::default() }
 }
@@ -45,7 +45,7 @@ fn raw(attachments: &mut Attachments, id: AttachmentId) -> u64 {
     attachments.read(id).unwrap_or_else(|error| panic!("{error}")).raw
 }
 
-/// What was told, as the CPUs it is about: below 0 those that went.
+/// Returns the CPUs of the notices, as negative numbers for CPUs that went offline.
 fn cpu_notices(attachments: &mut Attachments) -> Vec<i32> {
     let cpu = |notice: Notice| match notice {
         Notice::CpuGone { cpu, .. } => -cpu,
@@ -99,7 +99,8 @@ fn guest_counts_continue_when_a_cpu_goes_offline_and_online_again() {
     }
 }
 
-/// Between two readings a CPU may go and come back: the kernel has ended what was counted there, and says so nowhere.
+/// Between two readings a CPU may go offline and come back: the kernel has ended the counters there, and
+/// reports it nowhere.
 #[test]
 fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
     if inside().is_none() {
@@ -120,7 +121,7 @@ fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
     assert!(cpu_notices(&mut attachments).is_empty());
 }
 
-/// An event of one CPU, of which nobody would say that it stands still.
+/// An event of one CPU, whose stopped count nothing else would report.
 #[test]
 fn guest_an_event_of_one_cpu_is_partial_while_that_is_away_and_counts_when_it_is_back() {
     if inside().is_none() {
@@ -130,7 +131,7 @@ fn guest_an_event_of_one_cpu_is_partial_while_that_is_away_and_counts_when_it_is
     let of_one = Options { pid: -1, cpu: 1, ..Options::default() };
     let id = attachments.open(&calls(), &of_one, None, None).unwrap();
     let read = |attachments: &mut Attachments| {
-        // As a plugin that waits does it.
+        // A waiting plugin does the same.
         attachments.follow_cpus();
         let reading = attachments.read(id).unwrap_or_else(|error| panic!("{error}"));
         (reading.raw, reading.partial)
@@ -151,7 +152,7 @@ fn guest_an_event_of_one_cpu_is_partial_while_that_is_away_and_counts_when_it_is
     assert_eq!(read(&mut attachments), (17, false));
 }
 
-/// A sampler that nobody reads: its program runs on a CPU that came back.
+/// A sampler without readers: its program runs on a CPU that came back.
 #[test]
 fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
     if inside().is_none() {
@@ -162,7 +163,7 @@ fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
     let mut attachments = Attachments::new();
     let clock = Event::named("cpu-clock").unwrap();
     let options = Options { freq: 100, ..everywhere(-1) };
-    // What the program's link is put to.
+    // Counts the events that the program is linked to.
     let link: ks_host::perf::LinkProgram =
         std::sync::Arc::new(move |event: std::os::fd::BorrowedFd<'_>, _| {
             count.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +181,8 @@ fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
     assert!(!attachments.follow_cpus());
 }
 
-/// A CPU goes and comes as fast as the kernel lets it, while everything is read, joined, stopped and started.
+/// A CPU goes offline and online as fast as the kernel allows, while all attachments are read, joined,
+/// stopped and started.
 #[test]
 fn guest_readings_never_go_back() {
     if inside().is_none() {
@@ -192,7 +194,7 @@ fn guest_readings_never_go_back() {
         scope.spawn(|| {
             for iteration in 0..ITERATIONS {
                 set_online(false);
-                // Sometimes it is back at once, sometimes it stays away for a while.
+                // Sometimes the CPU is back at once, sometimes it stays offline for a while.
                 std::thread::sleep(Duration::from_millis(u64::from(iteration % 4) * 3));
                 set_online(true);
                 std::thread::sleep(Duration::from_millis(u64::from(iteration % 3) * 4));
@@ -224,7 +226,7 @@ fn guest_readings_never_go_back() {
                 *last = own;
                 getppid();
             }
-            // What changes groups is tried meanwhile, too, on one of its own.
+            // Meanwhile a group of its own is changed.
             let opened = attachments.open(&calls(), &everywhere(-1), None, None);
             let fresh = opened.unwrap_or_else(|error| panic!("after {iterations}: {error}"));
             let cpu_clock = Event::named("cpu-clock").unwrap();

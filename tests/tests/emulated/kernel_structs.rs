@@ -1,5 +1,5 @@
-//! Structs of the kernel as values, pointers to pointers of the kernel and of user programs, and members that the running
-//! kernel lacks. These tests need root.
+//! Structs of the kernel as values, pointers to pointers of the kernel and of user programs, and members that
+//! are missing in the running kernel. These tests need root.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;

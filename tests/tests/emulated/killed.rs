@@ -1,5 +1,6 @@
-//! `ks-host` is killed (SIGKILL) at random moments while it attaches and detaches programs that observe: nothing stays
-//! attached. Packets and connections on the running kernel: `net_killed`; structs of the kernel: `registering`. These tests need root.
+//! `ks-host` is killed (SIGKILL) at random moments while it attaches and detaches programs that observe:
+//! nothing stays attached. Packets and connections on the running kernel: `net_killed`; structs of the
+//! kernel: `registering`. These tests need root.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -23,14 +24,15 @@ fn killed_in(kernel: Kernel) {
     Machine::new(kernel).seconds(120 + 4 * moments()).run_tests(module_path!(), &["everything_killed"]);
 }
 
-/// Moments for each kind; in an emulated kernel all kinds are attached together. `KS_MOMENTS` is another number.
+/// Moments per kind of program; an emulated kernel attaches all kinds together. `KS_MOMENTS` overrides the
+/// number.
 const MOMENTS: u64 = 10;
 
 fn moments() -> u64 {
     number("KS_MOMENTS", MOMENTS)
 }
 
-/// What is attached: its name, its attribute and its parameters; its result and what that is, and where it is attached.
+/// A program to attach: its name, attribute, parameters and result, the returned value, and the target.
 struct AttachedProgram {
     name: &'static str,
     attribute: &'static str,
@@ -41,12 +43,12 @@ struct AttachedProgram {
 }
 
 impl AttachedProgram {
-    /// One that observes, attached where its attribute says.
+    /// Creates a program that observes, attached to the target of its attribute.
     const fn new(name: &'static str, attribute: &'static str, params: &'static str) -> AttachedProgram {
         AttachedProgram { name, attribute, params, result: "i32", pass: "0", target: "" }
     }
 
-    /// One that lets packets or connections pass.
+    /// Creates a program that lets packets or connections pass.
     const fn passing(
         self,
         result: &'static str,
@@ -61,7 +63,7 @@ impl AttachedProgram {
         format!("{attribute}\nfn NAME{name}({params}) -> {result} {{ hits += 1 return {pass} }}\n")
     }
 
-    /// One turn: attached, seen to be so, and detached.
+    /// Returns one iteration: attach, check, detach.
     fn loop_body(&self) -> String {
         let AttachedProgram { name, target, .. } = self;
         match *name {
@@ -70,7 +72,7 @@ impl AttachedProgram {
                 if (att == null) {{ return 1 }}
                 detach(att)\n"
             ),
-            // Started by its load, and left running.
+            // A timer starts at its load and keeps running.
             "turns" => {
                 format!("detach(p_{name})\nif (attach(p_{name}, \"\", 0) != 0) {{ return 1 }}\n")
             }
@@ -79,7 +81,7 @@ impl AttachedProgram {
     }
 }
 
-/// Those of any kernel.
+/// Programs for any kernel.
 const KINDS: [AttachedProgram; 8] = [
     AttachedProgram::new("perf", "@perf_event", "ctx: *bpf_perf_event_data"),
     AttachedProgram::new(
@@ -95,7 +97,7 @@ const KINDS: [AttachedProgram; 8] = [
     AttachedProgram::new("turns", "@timer(\"1ms\")", "").passing("void", "", ""),
 ];
 
-/// Those of kernels that are not locked down.
+/// Programs for kernels that are not locked down.
 const PROBES: [AttachedProgram; 4] = [
     AttachedProgram::new("entry", "@probe(\"vfs_fsync\")", "file: *file"),
     AttachedProgram::new("leave", "@retprobe(\"vfs_fsync\")", "file: *file"),
@@ -103,7 +105,7 @@ const PROBES: [AttachedProgram; 4] = [
     AttachedProgram::new("hook", "@lsm(\"file_open\")", "file: *file, ret: i32"),
 ];
 
-/// Those on packets and connections, which emulated kernels are killed with; this one in `net_killed`.
+/// Programs on packets and connections, for emulated kernels; `net_killed` covers the running one.
 const NETWORK: [AttachedProgram; 5] = [
     AttachedProgram::new("driver", "@xdp", "ctx: *xdp_md").passing("xdp_action", "XDP_PASS", "lo"),
     AttachedProgram::new("queue", "@tc(\"ingress\")", "ctx: *__sk_buff").passing("i32", "TC_ACT_OK", "lo"),
@@ -120,7 +122,7 @@ const NETWORK: [AttachedProgram; 5] = [
     AttachedProgram::new("filter", "@socket_filter", "ctx: *__sk_buff").passing("i32", "0", "lo"),
 ];
 
-/// A script that attaches and detaches as fast as it can, and says when it has done so once.
+/// Returns a script that attaches and detaches as fast as it can, and prints a line after the first time.
 fn script(kinds: &[&AttachedProgram], prefix: &str) -> String {
     let programs: String = kinds.iter().map(|kind| kind.program()).collect();
     let load = |kind: &&AttachedProgram| format!("var p_{0} = load(NAME{0})\n", kind.name);
@@ -144,7 +146,7 @@ fn script(kinds: &[&AttachedProgram], prefix: &str) -> String {
 }
 
 fn start(plugin: &Path) -> Child {
-    // Where tracefs is not mounted the host mounts it for itself.
+    // Where tracefs is not mounted, the host mounts it in its own namespace.
     let mut host = allowed();
     host.arg(plugin).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     host.spawn().expect("ks-host starts")
@@ -156,7 +158,7 @@ fn kill(mut child: Child) {
     assert_eq!(status.code(), None, "it was killed, and had not ended: {status}");
 }
 
-/// Kills it when all was attached once; gives how long that took.
+/// Kills the host after its first line; returns the time from the start to that line.
 fn attached_once(plugin: &Path) -> Duration {
     let began = Instant::now();
     let mut child = start(plugin);
@@ -168,11 +170,12 @@ fn attached_once(plugin: &Path) -> Duration {
     whole
 }
 
-/// Kills at moments that are spread over the time until all was attached once, and some turns; the same in every run.
+/// Kills hosts at moments that are spread over the time of the first attachment and a few iterations; they
+/// are the same in every run.
 fn kill_at_moments(kinds: &[&AttachedProgram], prefix: &str) {
     let folder = Folder::new();
     let plugin = folder.write(&format!("{prefix}.wasm"), compile(prefix, &script(kinds, prefix)).plugin);
-    // The first time it is compiled, too.
+    // The first run also compiles the plugin.
     attached_once(&plugin);
     let whole = attached_once(&plugin).min(Duration::from_secs(2));
     for moment in 0..moments() {
@@ -207,7 +210,7 @@ fn everything_killed_leaves_nothing() {
     }
     let kinds: Vec<&AttachedProgram> = KINDS.iter().chain(&PROBES).chain(&NETWORK).collect();
     kill_at_moments(&kinds, "ksm");
-    // The qdiscs are gone, too.
+    // The qdiscs are removed too.
     let users = std::fs::read_to_string("/sys/module/sch_ingress/refcnt").expect("the module is loaded");
     assert_eq!(users.trim(), "0");
 }

@@ -1,6 +1,6 @@
-//! Random scripts whose results are known without a kernel: constants of all widths in every place where one may stand, and
-//! members of the current task that userspace knows as well, each read on a path of its own (`script::compared`). They are
-//! built once and run on the running kernel, on 6.1 and on 6.12. These tests need root.
+//! Random scripts with known results: constants of all widths in every syntactic position, and members of the
+//! current task that userspace knows as well, each read on its own path (`script::compared`). They are built
+//! once and run on the running kernel, on 6.1 and on 6.12. These tests need root.
 //!
 //! A large run is `make known-results SCRIPTS=2000`; `SEED=7` starts at that seed.
 
@@ -23,11 +23,11 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::statfs::fstatfs;
 use nix::unistd::{Whence, geteuid, getgid, getpid, getppid, gettid, getuid, lseek};
 
-/// Scripts of a plain test run: their seeds never change.
+/// Number of scripts in a plain test run, whose seeds never change.
 const FIXED: u64 = 60;
-/// The variable that names the folder of objects to the process that runs them.
+/// The environment variable with the folder of objects, for the process that runs them.
 const OBJECTS: &str = "KS_KNOWN_OBJECTS";
-/// Where they are in an emulated machine.
+/// The folder of objects in an emulated machine.
 const INSIDE: &str = "/known";
 
 #[test]
@@ -52,7 +52,7 @@ fn kernel_6_12() {
 fn root_results_are_what_userspace_knows() {
     let folder = Folder::new();
     let count = build(&folder, newest);
-    // In a process of its own: it opens files under fixed numbers.
+    // A process of its own, because it opens files under fixed numbers.
     let [test, arguments @ ..] = command();
     let mut command = Command::new(test);
     command.args(arguments).env(OBJECTS, folder.path(""));
@@ -69,7 +69,7 @@ fn newest(defaults: Defaults) -> Option<Vec<u8>> {
     }
 }
 
-/// The command that runs the objects.
+/// Returns the command that runs the objects.
 fn command() -> [OsString; 4] {
     let (_, module) = module_path!().split_once("::").expect("a module of a test binary");
     let test = std::env::current_exe().expect("a test knows its own path");
@@ -88,7 +88,7 @@ fn run_inside(kernel: Kernel, folder: &Folder, count: usize) {
     assert!(passed, "in kernel {}:\n{}{}", kernel.version(), outcome.stdout, outcome.stderr);
 }
 
-/// Writes an object for each seed, named by it. Returns how many there are.
+/// Writes an object for each seed, named after it. Returns the number of objects.
 fn build(folder: &Folder, pick: impl Fn(Defaults) -> Option<Vec<u8>>) -> usize {
     let start = number("KS_KNOWN_SEED", 0);
     let count = number("KS_KNOWN_SCRIPTS", FIXED);
@@ -104,7 +104,7 @@ fn build(folder: &Folder, pick: impl Fn(Defaults) -> Option<Vec<u8>>) -> usize {
     built.count()
 }
 
-/// Runs every object, in a process of its own or an emulated machine.
+/// Runs every object, in a process of its own or in an emulated machine.
 #[test]
 fn objects_find_what_is_known() {
     let Some(folder) = std::env::var_os(OBJECTS) else { return };
@@ -152,16 +152,17 @@ fn objects_find_what_is_known() {
     println!("{scripts} scripts find the {checks} results that are known, by {} constructs", found.len());
 }
 
-/// Loads an object, runs its program once and reads what it found.
+/// Loads an object, runs its program once and returns its results.
 fn run(path: &Path, compared: &Compared) -> libbpf_rs::Result<Vec<u64>> {
     let mut open = ObjectBuilder::default().open_file(path)?;
     if compared.kind == "@perf_event" {
-        // The kernel runs no perf programs on demand. These have all helpers that perf programs have.
+        // The kernel has no test runs of perf programs. Raw tracepoint programs have all helpers that perf
+        // programs have.
         open.progs_mut().for_each(|mut program| program.set_prog_type(ProgramType::RawTracepoint));
     }
     let object = open.load()?;
     if compared.has_config {
-        // What the userspace half of a plugin does at its start.
+        // The userspace half of a plugin does this at its start.
         for (name, value) in random::configs(&compared.script.text()) {
             let map = object.maps().find(|map| map.name() == name.as_str()).expect("the object has it");
             map.update(&[0; 4], &value, MapFlags::ANY)?;
@@ -182,7 +183,7 @@ fn run(path: &Path, compared: &Compared) -> libbpf_rs::Result<Vec<u64>> {
     (0..compared.expected.len()).map(entry).collect()
 }
 
-/// The files under the numbers that [`FACTS`] names.
+/// The open files, under the numbers that [`FACTS`] names.
 struct Opened {
     sized: File,
     far: File,
@@ -201,13 +202,14 @@ impl Opened {
         lseek(&opened.far, 5_000_000_000, Whence::SeekSet).expect("a file of memory has any position");
         lseek(&opened.foreign, 7, Whence::SeekSet).expect("a file of procfs has a position");
         for (number, file) in [(40, &opened.sized), (41, &opened.far), (42, &opened.foreign)] {
-            // The same open file under a number that is free: this process opens few. It stays until the process ends.
+            // Duplicates the open file to a fixed number, which is free because this process opens few. It
+            // stays open until the process ends.
             assert_eq!(fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(number)), Ok(number), "the number is free");
         }
         opened
     }
 
-    /// What userspace knows, by the names of [`FACTS`].
+    /// Returns the values that userspace knows, by the names of [`FACTS`].
     fn facts(&self) -> BTreeMap<&'static str, u64> {
         let status = |file: &File| file.metadata().expect("an open file has a status");
         let position = |file: &File| lseek(file, 0, Whence::SeekCur).expect("a position") as u64;
@@ -217,7 +219,7 @@ impl Opened {
         umask(mask);
         let process = fs::read_to_string("/proc/thread-self/stat").expect("procfs is mounted");
         let (_, numbers) = process.rsplit_once(')').expect("a name in parentheses");
-        // Source: proc_pid_stat(5); the first number behind the name is the third.
+        // Source: proc_pid_stat(5); the first number after the name is the third field.
         let field = |at: usize| {
             let text = numbers.split_whitespace().nth(at - 3).expect("a field of stat");
             text.parse().expect("a number")

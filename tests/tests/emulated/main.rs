@@ -1,4 +1,5 @@
-//! Tests that also run in emulated machines with other kernels, or only there; see [`ks_tests::emulated`]. They need root.
+//! Tests that also run in emulated machines with other kernels, or only there; see [`ks_tests::emulated`].
+//! They need root.
 
 mod called_loops;
 mod checking;

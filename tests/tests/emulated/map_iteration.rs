@@ -1,5 +1,5 @@
-//! `for (k, v in m)` over hashes in the kernel half: what it does on the running kernel, and on an emulated 6.1, whose
-//! verifier looks at one turn only, and 6.12. Needs root.
+//! `for (k, v in m)` over hashes in the kernel half: the results on the running kernel, on an emulated 6.1,
+//! whose verifier checks one iteration only, and on 6.12. Needs root.
 
 use ks_compiler::kernel::KernelVersion;
 use ks_compiler::pipeline::Target;
@@ -29,9 +29,10 @@ fn script(items: &str, body: &str) -> String {
     )
 }
 
-/// What a program leaves in an array, compiled for every kernel and for old ones; `arg` starts with `bound`.
+/// Returns the array that a program fills in, compiled for every kernel and for old ones; `arg` starts with
+/// `bound`.
 fn results(items: &str, body: &str, bound: u64) -> Vec<u64> {
-    // Loops of any length need more than 5.15 has; without a target they need what 6.4 has.
+    // Unbounded loops need features that 5.15 lacks; without a target they need features of 6.4.
     let plain = !body.contains("for (i in");
     let old = [(5, 15), (6, 1)].into_iter().filter(|version| plain || *version != (5, 15));
     let old = old.map(|(major, minor)| Some(KernelVersion::new(major, minor)));

@@ -1,5 +1,6 @@
-//! `ks build --emit kmod=DIR`: the module is built with a kernel's own headers and loaded into that kernel, where programs
-//! call its functions instead of their own, with the same results. These tests boot emulated kernels.
+//! `ks build --emit kmod=DIR`: the module is built with a kernel's own headers and loaded into that kernel.
+//! Programs then call its functions instead of their own, with the same results. These tests boot emulated
+//! kernels.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +9,11 @@ use std::time::Duration;
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::{Folder, command, finish, finish_within};
 
-/// Calls of a `@kfunc` with what differs between languages: signs, widths, division by zero, indices out of range.
+/// Calls of a `@kfunc` with semantics that differ between languages: signs, widths, division by zero, indices
+/// out of range.
 const SCRIPT: &str = include_str!("scripts/modules.ks");
 
-/// What the machine does: the plugin without the module, with it, and with `ks-host check` of both.
+/// The commands in the machine: the plugin without the module and with it, and `ks-host check` of both.
 const IN_THE_MACHINE: &str = r#"
 PATH=$PATH:$TOOLS
 run() {
@@ -54,17 +56,17 @@ fn functions_of_the_module_are_called(kernel: Kernel) {
     assert_eq!(seen.code, 0, "{seen:#?}");
     let count = |text: &str| seen.stdout.lines().filter(|line| *line == text).count();
     assert_eq!(count(EXPECTED), 2, "{seen:#?}");
-    // Once from the plugin, where the object's own function ran, and once from the kernel's log.
+    // Once from the plugin, which ran the object's own function, and once from the kernel's log.
     assert_eq!((count("mixed -100 1 x"), count("weighs 18446744073709551615")), (2, 2), "{seen:#?}");
     let (without, with) = seen.stdout.split_once(EXPECTED).expect("it was counted");
     assert!(without.contains("optional") && without.contains("neither the kernel nor a module"), "{seen:#?}");
     assert!(with.contains("the module `mixed` has a function of this name"), "{seen:#?}");
 }
 
-/// The results of the four calls, worked out by hand.
+/// The results of the four calls, computed by hand.
 const EXPECTED: &str = "-3663 -5905580938 5905573121 -3920";
 
-/// Builds a module for a kernel that is not this machine's.
+/// Builds a module with the headers of a kernel that this machine does not run.
 fn build_module(kernel: Kernel, source: &Path) {
     let headers = kernel.headers();
     let mut make = Command::new("make");

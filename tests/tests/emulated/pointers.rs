@@ -1,4 +1,4 @@
-//! Pointers of the kernel half as numbers, and what they lead to then; memory that helpers are given. These tests need
+//! Pointers of the kernel half converted to numbers and back, and memory passed to helpers. These tests need
 //! root.
 
 use ks_tests::emulated::{Kernel, Machine};
@@ -14,7 +14,7 @@ fn kernel_6_12() {
     Machine::new(Kernel::V6_12).run_tests(module_path!(), &["root_pointers", "root_numbers", "root_memory"]);
 }
 
-/// What the script of [`at_switches`] prints.
+/// Returns the output of the script of [`at_switches`].
 #[track_caller]
 fn output_of(declared: &str, body: &str) -> String {
     let ran = run_script::<&str>("pointers", &at_switches(declared, body), &[]);

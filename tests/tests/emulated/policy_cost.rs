@@ -1,5 +1,5 @@
-//! What a policy costs the read path: instructions of one read, counted on the emulated arm64 machine, whose PMU
-//! counts them exactly.
+//! The cost of a policy on the read path: instructions of one read, counted on the emulated arm64 machine,
+//! whose PMU counts them exactly.
 //!
 //! The host is built for that machine first, which takes minutes, so only `make policy-cost` runs this.
 
@@ -10,31 +10,31 @@ use std::time::Duration;
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::{Folder, compile, finish_within, repository};
 
-/// Reads in the first loop; the second makes twice as many.
+/// Reads in the first loop; the second loop has twice as many.
 const READS: u32 = 20_000;
 
-/// Prints whether a policy denied it the events of a CPU, and what its thread executed before, between and after two
-/// loops of reads, in user code and with the kernel. READS and TWICE are filled in.
+/// Prints whether a policy denied it the events of a CPU, and the instructions of its thread before, between
+/// and after two loops of reads, in user code and with the kernel. READS and TWICE are filled in.
 const SCRIPT: &str = include_str!("scripts/policy_cost.ks");
 
-/// Denies what the script asks for and does not need.
+/// A policy that denies something that the script asks for and does not need.
 const SOME: &str = r#"[allow]
 import = ["*"]
 event = ["hardware", "software"]
 scope = ["own"]
 "#;
 
-/// Instructions of one read.
+/// The cost of one read, in instructions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cost {
-    /// In user code.
+    /// Instructions in user code.
     user: f64,
-    /// With the kernel's.
+    /// Instructions in user code and in the kernel.
     all: f64,
 }
 
 impl Cost {
-    /// From what the script printed: what the second loop took more than the first.
+    /// Computes the cost from the script's output, as the difference between the second loop and the first.
     fn of(fields: &[&str]) -> Cost {
         let [_, once_user, twice_user, once_all, twice_all] = fields else { panic!("{fields:?}") };
         let number = |field: &str| field.parse::<f64>().expect("a number");
@@ -42,7 +42,7 @@ impl Cost {
         Cost { user: one(once_user, twice_user), all: one(once_all, twice_all) }
     }
 
-    /// How much more than another, in parts of it.
+    /// Returns the relative increase over another cost.
     fn above(self, other: Cost) -> Cost {
         Cost { user: self.user / other.user - 1.0, all: self.all / other.all - 1.0 }
     }

@@ -1,10 +1,11 @@
-//! Random scripts on kernels that this machine does not run: each is built without flags, and the object that a host picks
-//! for the kernel must pass its verifier, on an emulated machine. For 6.1 random scripts and cases are compiled with
-//! `--target-kernel 6.1`: that verifier takes no key of a map from memory that a function was passed ("R2 type=mem
-//! expected=fp"), which functions apart do in the object without flags. `KS_RANDOM_BY_DEFAULT=1` builds them without.
+//! Random scripts on kernels that this machine does not run: each is built without flags, and the object that
+//! a host picks for the kernel must pass its verifier, on an emulated machine. For 6.1, random scripts and
+//! cases are compiled with `--target-kernel 6.1`: in the object without flags, functions that are not inlined
+//! take map keys from memory passed as an argument, which that verifier refuses ("R2 type=mem expected=fp").
+//! `KS_RANDOM_BY_DEFAULT=1` builds them without the flag.
 //!
-//! The scripts are those of `compiler/tests/compiler/random`, and the cases that the tests of the kernel back end keep. A large run is
-//! `make random-kernels SCRIPTS=500`; `SEED=7` starts at that seed.
+//! The scripts are those of `compiler/tests/compiler/random`, and the cases that the tests of the kernel back
+//! end keep. A large run is `make random-kernels SCRIPTS=500`; `SEED=7` starts at that seed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,15 +20,15 @@ use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::{Folder, number, repository};
 use ks_wit::section::Arch;
 
-/// Scripts of a plain test run: their seeds never change.
+/// Number of scripts in a plain test run, whose seeds never change.
 const FIXED: u64 = 40;
-/// Where the objects are in the emulated machine.
+/// The folder of objects in the emulated machine.
 const OBJECTS: &str = "/objects";
-/// What stands for a code where a plugin has no object for the kernel.
+/// Stands for a diagnostic code where a plugin has no object for the kernel.
 const NO_OBJECT: &str = "no object";
-/// The code of scripts that are refused because the kernel is too old; those of other codes no kernel runs.
+/// The diagnostic code of scripts that need a newer kernel. Scripts with any other code run on no kernel.
 const OF_KERNEL: &str = "KS1005";
-/// Most of the scripts that may have no object for a kernel, in percent.
+/// Limit of scripts without an object for a kernel, in percent.
 const MOST_REFUSED: usize = 5;
 
 #[test]
@@ -70,16 +71,16 @@ fn scripts_load(kernel: Kernel) {
     assert!(for_kernel * 100 <= count as usize * MOST_REFUSED, "kernel {version}: {refused:?} are refused");
 }
 
-/// Writes the objects, named by their seeds. Returns the seeds without one, with the reasons.
+/// Writes the objects, named after their seeds. Returns the seeds without one, with the reasons.
 fn compile(kernel: Kernel, seeds: std::ops::Range<u64>, folder: &Folder) -> Vec<(u64, String)> {
     let code = |seed: u64| refusal(kernel, &seed.to_string(), &bits::script(seed).text(), false, folder);
     seeds.filter_map(|seed| Some((seed, code(seed)?))).collect()
 }
 
-/// Folders of scripts that kernels take: the cases of the kernel back end, and the examples.
+/// Folders of valid scripts: the cases of the kernel back end, and the examples.
 const SCRIPTS: [&str; 4] = ["compiler/tests/cases/kernel", "examples/net", "examples/perf", "examples/trace"];
 
-/// Writes the objects of the kept scripts, named by them. Returns how many there are.
+/// Writes the objects of the kept scripts, named after them. Returns the number of objects.
 fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
     let files = |folder: &str| {
         let entries = std::fs::read_dir(repository().join(folder)).expect("the scripts are there");
@@ -90,7 +91,7 @@ fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
     let write = |path: &PathBuf| {
         let name = path.file_stem().expect("a name").to_string_lossy();
         let script = std::fs::read_to_string(path).expect("a case is readable");
-        // The loader knows no structs to register without a link; the host does.
+        // The loader cannot register structs without a link; the host can.
         let is_loaded = kernel != Kernel::V6_1 || name != "congestion";
         let by_default = path.starts_with(repository().join("examples"));
         is_loaded && refusal(kernel, &name, &script, by_default, folder).is_none()
@@ -98,7 +99,8 @@ fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
     paths.filter(write).count()
 }
 
-/// The code with which a script is refused for the kernel; there is an object, which is written, if it is not.
+/// Returns the diagnostic code with which a script is refused for the kernel. If there is none, it writes the
+/// object.
 fn refusal(kernel: Kernel, name: &str, script: &str, by_default: bool, folder: &Folder) -> Option<String> {
     let built =
         match by_default || kernel != Kernel::V6_1 || std::env::var_os("KS_RANDOM_BY_DEFAULT").is_some() {
@@ -115,7 +117,8 @@ fn refusal(kernel: Kernel, name: &str, script: &str, by_default: bool, folder: &
     }
 }
 
-/// The object of a plugin that is built without flags which a host picks for the kernel, or why there is none.
+/// Returns the object that a host picks for the kernel in a plugin built without flags, or the reason why
+/// there is none.
 fn object_by_default(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, Failure> {
     Ok(match random::compile_by_default(script)? {
         Defaults::Objects { newest, older, uses_iterators } => {
@@ -127,7 +130,7 @@ fn object_by_default(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, Str
     })
 }
 
-/// The object for the kernel, or the code with which it is refused.
+/// Returns the object for the kernel, or the diagnostic code of the refusal.
 fn object_for(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, Failure> {
     let version = kernel.version().parse().expect("a version");
     let machine = Target { kernel: Some(version), ..Arch::X86_64.into() };
@@ -137,7 +140,7 @@ fn object_for(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, F
     })
 }
 
-/// Inside: loads every object and lets go of it.
+/// Inside: loads and drops every object.
 #[test]
 fn guest_objects_load() {
     if inside().is_none() {
@@ -161,7 +164,7 @@ fn guest_objects_load() {
     });
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     for path in &failures {
-        // Once more, alone and aloud: what the verifier says goes through libbpf's print.
+        // Loads it once more with messages: libbpf prints the verifier's log.
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, say)));
         let again = load(path).err().map(|error| format!("{error:#}"));
         let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
@@ -173,7 +176,7 @@ fn guest_objects_load() {
     println!("{} objects load", paths.len());
 }
 
-/// Lines of the verifier's log that are shown.
+/// Number of lines of the verifier's log to show.
 const LOG_LINES: usize = 40;
 
 static SAID: Mutex<String> = Mutex::new(String::new());

@@ -1,5 +1,5 @@
-//! Structs of the kernel that a script fills in and registers: congestion controls of TCP, seen by their names and used by
-//! connections of this process. These tests need root.
+//! Structs of the kernel that a script implements and registers: congestion controls of TCP, listed by name
+//! and used by connections of this process. These tests need root.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ fn kernel_6_12() {
         .run_tests(module_path!(), &["root_links", "root_example", "root_methods", "root_lf_078"]);
 }
 
-/// A name that only this process uses.
+/// Returns a name that only this process uses.
 fn unique(name: &str) -> String {
     format!("{name}{}", std::process::id())
 }
@@ -39,7 +39,8 @@ fn is_registered(name: &str) -> bool {
     controls("available").iter().any(|one| one == name)
 }
 
-/// A connection of this process that uses a congestion control: so many bytes there, each answered.
+/// Uses a congestion control for a connection of this process: sends this many bytes, each of which is
+/// answered.
 fn use_it(name: &str, bytes: usize) {
     if inside().is_some() {
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
@@ -58,7 +59,7 @@ fn use_it(name: &str, bytes: usize) {
     }
 }
 
-/// A script that has `ksname` for names of its own.
+/// Starts a script in which this name replaces `ksname`.
 fn started(script: &str, name: &str) -> Running {
     Running::start(name, &script.replace("ksname", name), &[] as &[&str])
 }
@@ -69,7 +70,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
         return;
     }
     let name = unique("ksm");
-    // Emulated machines do not have the file.
+    // Emulated machines lack the file, so it is embedded.
     let script = include_str!("../../../examples/net/congestion.ks").replace("ks_modest", &name);
     let arguments = ["--seconds", "60"];
     let running = Running::begin(allowed(), "congestion", &script, &arguments, "registered");
@@ -79,7 +80,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.numbers("connections"), [1], "{outcome:#?}");
-    // An answer comes behind the acknowledgement of what it answers.
+    // An answer arrives after the acknowledgement of its request.
     assert!(outcome.row("acknowledged")[1].parse::<u64>().expect("a number") >= 20, "{outcome:#?}");
     let window: u64 = outcome.row("window")[1].parse().expect("a number");
     assert!((1..=10).contains(&window), "it starts with 10 and does not grow: {outcome:#?}");
@@ -90,7 +91,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     assert!(lists.into_iter().any(|list| *list == serde_json::json!([registered])), "{processes:#}");
 }
 
-/// Methods with parameters of every kind, that call each other and helpers.
+/// Methods with parameters of every kind, which call each other and helpers.
 const METHODS: &str = include_str!("scripts/registering_methods.ks");
 
 #[test]
@@ -111,7 +112,7 @@ fn root_methods_call_each_other_and_read_what_they_are_given() {
     assert!(outcome.stdout.contains("\na connection\n"), "{outcome:#?}");
 }
 
-/// Waits until a condition holds; in an emulated machine for longer.
+/// Waits until a condition holds; the limit is longer in an emulated machine.
 fn within(seconds: u64, what: &str, holds: impl Fn() -> bool) {
     wait_until(Duration::from_secs(seconds * if inside().is_some() { 6 } else { 1 }), what, holds);
 }
@@ -124,7 +125,8 @@ fn block(name: &str, fields: &str) -> String {
     format!("@struct_ops(\"tcp_congestion_ops\")\nimpl {name} {{\n    {fields}\n        {MEMBERS}\n}}\n")
 }
 
-/// LF-078: an impl block with methods, `name:` and numbers registers; the default name is the block's, 15 bytes of it.
+/// LF-078: an impl block with methods, `name:` and numbers registers; the default name is the first 15 bytes
+/// of the block's.
 #[test]
 fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let (long, given) = (unique("ks_a_long_name_of_"), unique("ksg"));
@@ -134,10 +136,10 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
         "{blocks}fn main() -> i32 {{\n    print(\"ready\")\n    if (register({long}) != 0) {{ return 1 }}\n    \
          return register(second)\n}}\n"
     );
-    // It waits for nothing, and stays until it is told to end.
+    // The plugin has nothing left to do, and stays until it is asked to end.
     let running = Running::start("stays", &script, &[] as &[&str]);
     within(5, "both are registered", || is_registered(&long[..15]) && is_registered(&given));
-    // TCP_CONG_NON_RESTRICTED: all may use it.
+    // TCP_CONG_NON_RESTRICTED: every user may use it.
     assert!(controls("allowed").contains(&given), "{:?}", controls("allowed"));
     assert!(!controls("allowed").contains(&long[..15].to_owned()), "{:?}", controls("allowed"));
     let outcome = running.stop();
@@ -156,7 +158,8 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
         outcome.stderr.contains("registered, until this is stopped")
     };
     assert!(!ends(&["--no-wait"]));
-    // The time limit ends what stays, and not the plugin, which was done long before: a slow machine takes more than 3 s.
+    // The time limit ends the registration; the plugin's code ended long before. A slow machine takes more
+    // than 3 s.
     assert!(["3", "20"].iter().any(|limit| ends(&["--timeout", limit])));
 }
 
@@ -200,7 +203,8 @@ fn root_what_the_kernel_refuses_is_its_errno_and_a_line() {
     assert!(!is_registered(&name));
 }
 
-/// No kernel of these tests has it: the object is built and libbpf reads it, and says what the kernel lacks.
+/// No kernel of these tests has the struct: the object is built, libbpf reads it, and the error names what
+/// the kernel lacks.
 #[test]
 fn root_a_scheduler_is_refused_where_the_kernel_has_none() {
     let btf = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel describes its types");
@@ -226,7 +230,7 @@ fn root_a_scheduler_is_refused_where_the_kernel_has_none() {
     assert!(outcome.stderr.contains("sched_ext_ops is not found in kernel BTF"), "{outcome:#?}");
 }
 
-/// Without links it would outlive a host that is killed: older kernels are told apart.
+/// Without links a registration would outlive a killed host, so older kernels are refused.
 #[test]
 fn root_links_of_structs_came_with_6_4() {
     if inside().as_deref() != Some("6.1") {
@@ -239,7 +243,7 @@ fn root_links_of_structs_came_with_6_4() {
     assert!(!is_registered("ksold"));
 }
 
-/// Moments at which the host is killed; `KS_MOMENTS` is another number.
+/// Moments at which the host is killed; `KS_MOMENTS` overrides the number.
 const MOMENTS: u64 = 20;
 
 #[test]
@@ -254,7 +258,7 @@ fn root_killed_leaves_nothing_registered() {
         host.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = host.spawn().expect("ks-host starts");
         match moment {
-            // One has surely registered it.
+            // At least once the struct is certainly registered.
             0 => within(10, "it is registered", || is_registered(&name)),
             _ => std::thread::sleep(Duration::from_millis(moment * 7 % 60)),
         }
@@ -265,8 +269,8 @@ fn root_killed_leaves_nothing_registered() {
         within(5, "it is gone", || !is_registered(&name));
     }
     assert!(seen >= 1);
-    // What was registered frees its programs when every task has slept or left the kernel once, which a long verification
-    // holds up. Source: kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_free`, v6.18.
+    // A registered struct frees its programs after every task has slept or left the kernel once, which a long
+    // verification delays. Source: kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_free`, v6.18.
     let left = || kernel_objects(&name).expect("root may list what the kernel holds");
     within(120, "its programs are gone", || left().is_empty());
 }

@@ -1,5 +1,5 @@
-//! What `ks-guest` costs a read: instructions of one read through it and of the same call of the contract without it,
-//! counted on the emulated arm64 machine, whose PMU counts them exactly.
+//! The cost of `ks-guest` for a read: instructions of one read through it compared with a direct call of the
+//! contract, counted on the emulated arm64 machine, whose PMU counts them exactly.
 //!
 //! The host is built for that machine first, which takes minutes, so only `make sdk-cost` runs this.
 
@@ -12,7 +12,7 @@ use ks_tests::{Folder, Outcome, finish_within, guests, repository};
 /// Reads in the first loop, as in the plugin.
 const READS: f64 = 20_000.0;
 
-/// Instructions of one read: what the second loop took more than the first.
+/// Returns the instructions per read, from the difference between the second loop and the first.
 fn cost(outcome: &Outcome, row: &str) -> f64 {
     let [once, twice] = outcome.numbers(row)[..] else { panic!("{outcome:#?}") };
     (twice - once) as f64 / READS

@@ -1,5 +1,5 @@
-//! Local storage: values that belong to tasks, sockets, cgroups and inodes. On the running kernel as far as it can, and
-//! on the emulated ones. These tests need root.
+//! Local storage: values that belong to tasks, sockets, cgroups and inodes. The tests run on the running
+//! kernel as far as it supports them, and on the emulated ones. They need root.
 
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -28,8 +28,8 @@ fn store_in(kernel: Kernel) {
     Machine::new(kernel).seconds(400).run_tests(module_path!(), &["stored_"]);
 }
 
-/// What follows the programs of each script: they are attached, those without a target only loaded, and variables are
-/// printed at the end.
+/// Returns the `main` of each script: it loads all programs, attaches those with a target, and prints
+/// variables at the end.
 fn main_of(programs: &[(&str, Option<&str>)], printed: &[&str]) -> String {
     let attach = |(name, target): &(&str, Option<&str>)| match target {
         Some(target) => format!("if (attach(load({name}), \"{target}\", 0) != 0) {{ return 1 }}\n"),
@@ -62,7 +62,7 @@ fn run_true(times: u32) {
     }
 }
 
-/// The numbers of tasks that end are used again, and so is their memory: what belongs to one is gone with it.
+/// Ids and memory of ended tasks are reused: a task's value is gone with the task.
 #[test]
 fn stored_values_of_tasks_live_as_long_as_they() {
     let script = r#"
@@ -206,7 +206,8 @@ fn stored_values_are_read_written_bound_and_deleted() {
     assert_eq!((outcome.numbers("runs"), outcome.numbers("wrong")), (vec![2], vec![0]), "{outcome:#?}");
 }
 
-/// Turns of loops that the kernel runs, by an iterator or by calls, use objects that were found before.
+/// Iterations of loops that the kernel runs, by an iterator or by calls, use objects that were found before
+/// the loop.
 #[test]
 fn stored_values_in_loops() {
     let script = include_str!("scripts/storage_values_in_loops.ks");
@@ -224,7 +225,8 @@ fn stored_values_in_loops() {
     }
 }
 
-/// Programs that have the socket in their context and one that is given it as a parameter see the same value.
+/// Programs with the socket in their context, and a program with the socket as a parameter, see the same
+/// value.
 #[test]
 fn stored_values_of_sockets() {
     const MARK: u32 = 7719;
@@ -300,10 +302,10 @@ fn stored_values_of_sockets() {
     wait_until_gone("kslsout");
 }
 
-/// A task's cgroup is two members away from it.
+/// A task's cgroup is reached through two pointers.
 #[test]
 fn stored_values_of_cgroups() {
-    // The kernel has no such maps before 6.2: `checking.rs` sees that this is said.
+    // The kernel has no such maps before 6.2; `checking.rs` tests that this is reported.
     if is_6_1() {
         return;
     }

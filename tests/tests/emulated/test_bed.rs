@@ -1,4 +1,4 @@
-//! The test bed of emulated kernels itself, and counting in them: what the other kernel tests build on.
+//! The test bed of emulated kernels itself, and counting in them, on which the other kernel tests build.
 
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::run_script;
@@ -13,7 +13,7 @@ fn kernel_6_12() {
     Machine::new(Kernel::V6_12).run_tests(module_path!(), &["guest_"]);
 }
 
-/// Output, errors and the exit code come back as the command gave them.
+/// Output, errors and the exit code arrive unchanged.
 #[test]
 fn a_command_is_heard_in_full() {
     let script = "echo \"$VALUE\"; printf 'no\\r\\nline' >&2; lsmod | grep -c ^veth; exit 7";

@@ -1,4 +1,5 @@
-//! `@timer`: functions that the kernel runs again and again, on the running kernel and on emulated ones. These tests need root.
+//! `@timer`: functions that the kernel runs periodically, on the running kernel and on emulated ones. These
+//! tests need root.
 
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::{Folder, Outcome, command, compile, finish, run_script, try_compile_for, wait_until_gone};
@@ -22,7 +23,7 @@ fn ran(project: &str, script: &str) -> Outcome {
     outcome
 }
 
-/// Turns come at whole periods after the load, so there are never more of them than periods.
+/// Runs come at whole periods after the load, so there are never more runs than periods.
 #[test]
 fn root_a_timer_runs_from_the_load_until_the_detach() {
     let script = include_str!("scripts/timers_turns_come_from_the_load_on_and_until_the_detach.ks");
@@ -31,7 +32,8 @@ fn root_a_timer_runs_from_the_load_until_the_detach() {
     assert!(outcome.stderr.contains("`tmr_tick` is already attached"), "{outcome:#?}");
 }
 
-/// Every kind of map and loop, a large frame, functions, lines and records; a second timer beside the first.
+/// Every kind of map and loop, a large frame, functions, printed lines and records; and a second timer at the
+/// same time.
 #[test]
 fn root_what_other_programs_do_a_timer_does_too() {
     let script = include_str!("scripts/timers_what_other_programs_do_a_timer_does_too.ks");
@@ -39,7 +41,7 @@ fn root_what_other_programs_do_a_timer_does_too() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "turn 3\n"), "{outcome:#?}");
 }
 
-/// The timer is armed when its script leaves by an error, and is gone with it.
+/// The timer is armed when its script fails, and ends with it.
 #[test]
 fn root_a_timer_ends_with_its_script() {
     let script = include_str!("scripts/timers_a_timer_ends_with_its_script.ks");

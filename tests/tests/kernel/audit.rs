@@ -1,4 +1,5 @@
-//! `ks-host --audit` and `--max-bpf-share`: what a plugin did, and how much time its programs take. These tests need root.
+//! `ks-host --audit` and `--max-bpf-share`: the actions of a plugin, and the run time of its programs. These
+//! tests need root.
 
 use ks_tests::{Folder, command, compile, finish, wait_until_gone};
 use serde_json::Value;
@@ -10,7 +11,8 @@ fn lines(file: &std::path::Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// `ACT TARGET-BEGIN ALLOWED ANSWER`, as far as it is in the lines in this order.
+/// Asserts that the lines contain these actions in order; each is (act, prefix of the target, allowed,
+/// answer).
 fn in_order(lines: &[Value], expected: &[(&str, &str, bool, Option<&str>)]) {
     let mut rest = lines.iter();
     for (act, target, allowed, answer) in expected {
@@ -55,7 +57,7 @@ fn root_every_act_is_written_with_what_was_decided_and_answered() {
     let detached = written.iter().find(|line| line["act"] == "detach").expect("one");
     assert!(opened["id"].is_u64() && opened["id"] == detached["id"], "{written:#?}");
 
-    // What is denied at the start is written, too; the file grows.
+    // A denial at the start is logged too; the file is appended to.
     let nothing = folder.write("nothing.toml", "");
     let mut host = command("ks-host");
     let outcome = finish(host.arg("--policy").arg(&nothing).arg("--audit").arg(&audit).arg(&plugin));
@@ -67,7 +69,8 @@ fn root_every_act_is_written_with_what_was_decided_and_answered() {
     );
 }
 
-/// What is switched on and off, shown to programs, or looked at beside the plugin's own; looks are written once.
+/// The log has events that are switched on and off, put into arrays of programs, or read from outside of the
+/// plugin; each kind of read is logged once.
 #[test]
 fn root_switches_and_looks_are_acts() {
     let script = include_str!("scripts/audit_switches_and_looks_are_acts.ks");
@@ -116,12 +119,12 @@ fn root_a_plugin_whose_acts_cannot_be_written_down_is_ended() {
 
 const BUSY: &str = include_str!("scripts/audit_busy.ks");
 
-/// Every switch of a task, of the whole machine, runs the program: any share is more than a millionth, none more than the whole.
+/// Every context switch of the machine runs the program: its share exceeds a millionth, and never the whole.
 #[test]
 fn root_a_program_above_its_budget_is_detached_and_reported() {
     let folder = Folder::new();
     let waits = BUSY.replace("WAIT", "sleep(1600)");
-    // No call of the host, and no end for some seconds: the budget, looked at once in a second, is looked at all the same.
+    // The plugin computes for some seconds without a host call: the budget is still checked once per second.
     let computes = BUSY.replace(
         "WAIT",
         "sleep(100)\n var turns: u64 = 0\n var rest: u64 = 1\n while (turns < 1200000000) {\n  turns += 1\n  rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n if (rest == turns) {\n  return 9\n }",
@@ -146,7 +149,7 @@ fn root_a_program_above_its_budget_is_detached_and_reported() {
     }
     let plugin = folder.write("ksbudf.wasm", compile("ksbudf", &waits).plugin);
     let outcome = finish(command("ks-host").args(["--max-bpf-share", "100%"]).arg(&plugin));
-    // Attached a second time at one place it is not: it is attached yet.
+    // A second attachment to the same point is refused, because the first one still exists.
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "0\nagain false\n"), "{outcome:#?}");
     assert!(!outcome.stderr.contains("--max-bpf-share"), "{outcome:#?}");
     let outcome = finish(command("ks-host").args(["--max-bpf-share", "1"]).arg(&plugin));

@@ -1,4 +1,4 @@
-//! Whatever way `ks-host` ends, the kernel holds nothing of its plugin afterwards. These tests need root.
+//! However `ks-host` ends, the kernel holds nothing of its plugin afterwards. These tests need root.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -8,7 +8,8 @@ use ks_tests::{Folder, allowed, compile, is_within, kernel_objects, wait_until_g
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Attaches everything, says so, and waits. `NAME` makes the kernel's names unique to a test.
+/// A script that attaches everything, prints a line, and waits. `NAME` makes the kernel's names unique to a
+/// test.
 const SCRIPT: &str = include_str!("scripts/cleanup.ks");
 
 /// Starts the script and waits until everything is attached.
@@ -27,7 +28,7 @@ fn start(name: &str, folder: &Folder) -> Child {
     child
 }
 
-/// Open perf events of a process.
+/// Returns the number of open perf events of a process.
 fn perf_events(pid: u32) -> usize {
     let folder = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives");
     let links = folder.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -38,7 +39,7 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).expect("the child is ours");
 }
 
-/// Waits for the end, at most ten seconds, and gives the exit code.
+/// Waits at most ten seconds for the end, and returns the exit code.
 fn end(mut child: Child) -> Option<i32> {
     let mut status = None;
     let ended = is_within(Duration::from_secs(10), || {
@@ -78,7 +79,7 @@ fn root_sigterm_asks_like_ctrl_c() {
     wait_until_gone("sigt");
 }
 
-/// A script that never looks up must end all the same.
+/// A script that never checks for a stop request must end all the same.
 #[test]
 fn root_a_plugin_that_does_not_listen_is_stopped() {
     let folder = Folder::new();

@@ -1,11 +1,13 @@
-//! What only a component of its own can ask for: the contract without the language. These tests need root.
+//! Calls that only a hand-written component can make: the contract without the language. These tests need
+//! root.
 
 use ks_tests::{compile, component, run_plugin, wait_until_gone};
 
-/// Imports, memory and a bump allocator; `$fail` shows the message of the error at 1028 and ends with its errno.
+/// Imports, memory and a bump allocator. `$fail` prints the message of the error at 1028 and ends with its
+/// errno.
 ///
-/// Every call that may fail writes its result to 1024: a byte that is 0 for ok, then from 1028 the handle, or the error
-/// as kind (8 bytes), errno (tag, value) and message (address, length).
+/// Every call that may fail writes its result to 1024: a byte that is 0 for success, then from 1028 the
+/// handle, or the error as kind (8 bytes), errno (tag, value) and message (address, length).
 const PRELUDE: &str = r#"
   (import "kernelscript:host/perf@0.1.0" "[static]event.numbered" (func $numbered (param i32 i64 i32)))
   (import "kernelscript:host/perf@0.1.0" "[static]event.breakpoint" (func $breakpoint (param i64 i32 i32 i32)))
@@ -60,7 +62,8 @@ fn root_a_snapshot_has_every_member() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (20, ""), "{outcome:#?}");
 }
 
-/// The CPU has four breakpoint registers: the fifth member of a group cannot be opened. The exit code is the errno.
+/// The CPU has four breakpoint registers: the fifth member of a group cannot be opened. The exit code is the
+/// errno.
 #[test]
 fn root_breakpoints_that_do_not_fit_fail_at_open_with_enospc() {
     let run = r#"
@@ -84,7 +87,7 @@ fn root_breakpoints_that_do_not_fit_fail_at_open_with_enospc() {
     assert!(outcome.stderr.contains("4"), "how many the CPU has is said: {outcome:#?}");
 }
 
-/// Opens an event with a program, then traps: nothing of it stays.
+/// Opens an event with a program, then traps: no kernel object remains.
 #[test]
 fn root_a_trap_in_the_middle_leaks_nothing() {
     let script = r#"
@@ -113,7 +116,7 @@ fn root_a_trap_in_the_middle_leaks_nothing() {
         (unreachable)))
     "#;
     let built = compile("trapped", script);
-    // Imports stand before everything else in a module.
+    // Imports come before everything else in a module.
     let (import, rest) = run.split_once("(data").expect("the import comes first");
     let text = format!("(module {import} {PRELUDE} (data{rest}");
     let plugin = component("trapped", &text, &built.records()).expect("the module fits the world");

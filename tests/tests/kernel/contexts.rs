@@ -1,4 +1,4 @@
-//! What programs on packets and sockets see in their contexts, and what they give back. These tests need root.
+//! Contexts of programs on packets and sockets, and their return values. These tests need root.
 
 use ks_compiler::hir::hooks::ADDRESS_HOOKS;
 use ks_tests::runs::Loaded;
@@ -20,7 +20,7 @@ var seen : array<u32, u64>(6)
 "#,
     );
     assert_eq!(loaded.run("watch", &[0; 100]).result, 2);
-    // The run comes in at the loopback interface, which has the number 1.
+    // The packet arrives at the loopback interface, whose index is 1.
     assert_eq!(loaded.entries("seen", 6), [100, 1, 0, 0, 0, 1]);
 }
 
@@ -111,7 +111,7 @@ var rounds : array<u32, u64>(2)
         packet[0] = kind;
         loaded.run("watch", &packet).result
     };
-    // More often than there are scratch slots: each is given back before the jump.
+    // More runs than there are scratch slots: each releases its slot before the jump.
     for _ in 0..40 {
         assert_eq!([run(1), run(2), run(4), run(100)], [1, 3, 2, 0]);
     }
@@ -170,7 +170,7 @@ var seen : array<u32, u64>(5)
     }
 }
 
-/// Members as the language's tables have them: all that compile load, for every kind of program.
+/// Members as the language's tables list them: those that compile also load, for every program kind.
 #[test]
 fn root_what_compiles_of_a_context_loads() {
     let skb = [

@@ -1,11 +1,11 @@
-//! Counters that programs read (language reference, 11.5): page faults of the CPU that a program runs on, which the kernel
-//! counts exactly. Needs root, and a C compiler for the process that faults.
+//! Counters that programs read (language reference, 11.5): page faults of the CPU that a program runs on,
+//! which the kernel counts exactly. Needs root, and a C compiler for the process that faults.
 
 use std::process::Command;
 
 use ks_tests::{Folder, Outcome, command, compile, finish, run_script};
 
-/// Calls `pages(n)`, which touches so many fresh pages, ten times, on one CPU.
+/// Calls `pages(n)`, which touches n fresh pages, ten times, on one CPU.
 const WORKER: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -38,7 +38,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// The worker, built.
+/// Builds the worker and returns its path.
 fn worker(folder: &Folder) -> String {
     let source = folder.write("worker.c", WORKER);
     let built = folder.path("worker");
@@ -55,13 +55,14 @@ fn root_programs_read_the_counter_of_their_cpu() {
     let worker = worker(&folder);
     let script = FAULTS.replace("WORKER", &worker);
     let file = folder.write("faults.wasm", compile("faults", &script).plugin);
-    // The worker waits for its input, which ends when the plugin has attached: the shell's sleep is longer than that.
+    // The worker waits for its input, which ends after the plugin has attached: the shell's sleep is longer
+    // than that takes.
     let line = format!("(sleep 2; echo) | {worker} 10 & {} --timeout 40 {}; wait", host(), file.display());
     let outcome = finish(Command::new("sh").args(["-c", &line]));
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let [calls, faults, least] = outcome.numbers("calls")[..] else { panic!("{outcome:#?}") };
     assert_eq!(calls, 10, "{outcome:#?}");
-    // Whoever shares the CPU may fault in between: what a call costs on its own is in the test of func_cost.ks.
+    // Other tasks on the CPU may fault in between; the test of func_cost.ks checks the cost of a single call.
     assert!(faults >= 1000 && least >= 100, "{outcome:#?}");
     let [raw, scaled, others] = outcome.numbers("raw")[..] else { panic!("{outcome:#?}") };
     assert!(raw >= faults && scaled == raw && others == 0, "{outcome:#?}");
@@ -79,7 +80,7 @@ fn host() -> String {
 
 const MISSING: &str = include_str!("scripts/counter_reads_missing.ks");
 
-/// Without a PMU nothing counts raw events: that is said at the start, and every reading is -1.
+/// Without a PMU nothing counts raw events: a warning at the start says so, and every reading is -1.
 #[test]
 fn root_a_counter_that_cannot_be_opened_reads_as_minus_one() {
     let has_pmu = ["cpu", "armv8_pmuv3", "cpu_core"]
@@ -105,7 +106,7 @@ fn run_with(script: &str, arguments: &[&str]) -> Outcome {
     finish(command("ks-host").arg("--no-cache").args(arguments).arg(file))
 }
 
-/// A counter is judged like any event that is opened on all CPUs.
+/// A policy treats a counter like any event that is opened on all CPUs.
 #[test]
 fn root_a_policy_decides_about_counters() {
     let folder = Folder::new();
@@ -121,7 +122,7 @@ fn root_a_policy_decides_about_counters() {
     assert!(allowed.numbers("here")[0] > 0, "{allowed:#?}");
 }
 
-/// Touches ten fresh pages in each call, and calls itself: what a call costs is ten times how deep it goes.
+/// Touches ten fresh pages in each call, and recurses: the cost of a call is ten times its depth.
 const RECURSIVE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,7 @@ int main(void) {
 }
 "#;
 
-/// The example, on that function, while others fault on all CPUs.
+/// Runs the example on that function, while other tasks fault on all CPUs.
 #[test]
 fn root_func_cost_reports_what_each_call_costs() {
     let folder = Folder::new();
@@ -182,7 +183,7 @@ fn root_func_cost_reports_what_each_call_costs() {
         found.unwrap_or(0)
     };
     assert_eq!((row("8"), row("16"), row("32")), (25, 50, 25), "{outcome:#?}");
-    // The first call of the process meets the page that returns go through.
+    // The first call of the process also faults on the page that the kernel maps for return probes.
     let warm = row("0") + row("1") + row("2") + row("4");
     assert_eq!(warm, 1, "{outcome:#?}");
     let end = outcome.stdout.lines().find(|line| line.contains("calls cost")).expect("the sum");

@@ -1,10 +1,11 @@
-//! What scripts can count and whom: event families, options, scopes, a command. These tests need root.
+//! Events, options and scopes that scripts can count: event families, tasks and CPUs, a command. These tests
+//! need root.
 
 use std::process::Command;
 
 use ks_tests::{Folder, Outcome, binary, compile, finish, repository, run_script};
 
-/// Runs a script with a command to observe.
+/// Runs a script that observes a command.
 fn observe(script: &str, options: &[&str], exec: &[&str]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write("observe.wasm", compile("observe", script).plugin);
@@ -14,7 +15,7 @@ fn observe(script: &str, options: &[&str], exec: &[&str]) -> Outcome {
 
 const KILLS: &str = "i=0; while [ $i -lt 100 ]; do kill -0 $$; i=$((i+1)); done";
 
-/// Each line names an event in another way; the calls that are counted are those of the command.
+/// Each line names an event in a different form; the counted calls are those of the command.
 const FAMILIES: &str = include_str!("scripts/counting_families.ks");
 
 #[test]
@@ -59,12 +60,12 @@ fn root_a_per_cpu_group_reads_as_one_and_per_cpu() {
 
 const STAT: &str = include_str!("scripts/counting_stat.ks");
 
-/// Exact for what the command alone decides; page faults depend on where the loader puts things.
+/// Counts that the command alone determines are exact; page faults depend on the loader's layout.
 #[test]
 fn root_a_command_counts_as_perf_stat_counts_it() {
     let script = format!("{KILLS}; (true); sh -c '{}'", KILLS.replace("$$", "1"));
     let exec = ["sh", "-c", script.as_str()];
-    // Tracefs may not be mounted, which perf needs: it is mounted for this one command.
+    // perf needs tracefs, which may not be mounted: it is mounted for this one command.
     let mounted = "mount -t tracefs t /sys/kernel/tracing 2>/dev/null; exec perf stat -x ';' -o \"$0\" -e \
                    syscalls:sys_enter_kill,sched:sched_process_fork,page-faults,task-clock -- \"$@\"";
     let folder = Folder::new();
@@ -93,12 +94,12 @@ fn root_a_command_counts_as_perf_stat_counts_it() {
     assert_eq!(ours.numbers("forks")[0] as f64, theirs("sched:sched_process_fork"), "{ours:#?}\n{text}");
     let (faults, by_perf) = (ours.numbers("faults")[0] as f64, theirs("page-faults"));
     assert!((faults - by_perf).abs() <= by_perf * 0.1 + 20.0, "{faults} and {by_perf}");
-    // What is counted in software is on a counter whenever its task runs, for both.
+    // Software events need no hardware counter: they run whenever their task runs, for both tools.
     let clock = ours.numbers("clock");
     assert!(clock[1] == clock[2] && clock[0] > 0, "on a counter all the time: {ours:#?}");
     let of_perf = rows.iter().find(|row| row[2].starts_with("task-clock")).expect("it was asked for");
     assert!(rows.iter().all(|row| row[4] == "100.00"), "{text}");
-    // The clock counts the time that the command ran, which is also how long it was enabled.
+    // The clock counts the run time of the command, which is also its enabled time.
     assert!((clock[0] - clock[1]).abs() * 10 <= clock[1], "{ours:#?}");
     let times =
         [of_perf[0], of_perf[3]].map(|field| field.parse::<f64>().unwrap_or_else(|_| panic!("{text}")));

@@ -1,5 +1,6 @@
-//! Plugins started and stopped, and hosts killed, again and again: nothing stays in the kernel, and the host's memory does
-//! not grow. The test has a process of its own: it looks at all descriptors and all memory of the process. It needs root.
+//! Plugins that are started and stopped, and hosts that are killed, repeatedly: nothing stays in the kernel,
+//! and the host's memory does not grow. The test has a process of its own, because it counts all descriptors
+//! and all memory of the process. It needs root.
 //!
 //! The large run: `make cycles CYCLES=1000 MOMENTS=200`.
 
@@ -13,13 +14,13 @@ use ks_host::{Host, RunOptions};
 use ks_tests::fuzzed::Rng;
 use ks_tests::{Folder, allowed, compile, number, wait_until_gone};
 
-/// What may come on top in all cycles: the allocator keeps what it was given.
+/// Limit of the growth over all cycles, in KiB: the allocator keeps freed memory.
 const MOST_KIB: u64 = 8 << 10;
 
-/// Attaches, counts, detaches half of it. NAME is filled in.
+/// A script that attaches, counts, and detaches half of its attachments. NAME is filled in.
 const SCRIPT: &str = include_str!("scripts/cycles.ks");
 
-/// Resident memory of this process, and its descriptors.
+/// Returns the resident memory of this process in KiB, and its number of descriptors.
 fn taken() -> (u64, usize) {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -28,7 +29,7 @@ fn taken() -> (u64, usize) {
     (resident.expect("the kernel says it"), descriptors)
 }
 
-/// Runs a plugin so often in this process; gives its resident memory in KiB before and after.
+/// Runs a plugin this many times in this process; returns its resident memory in KiB before and after.
 fn cycles(file: &[u8], count: u64) -> [u64; 2] {
     let host = Host::new().expect("this machine runs plugins");
     let prepared = host.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("a plugin");
@@ -41,7 +42,7 @@ fn cycles(file: &[u8], count: u64) -> [u64; 2] {
         });
         assert_eq!(outcome, Outcome::Returned(0));
     };
-    // What is kept for all runs is made in the first ones.
+    // The first runs allocate everything that is kept for all runs.
     (0..20).for_each(|_| once());
     let (before, descriptors) = taken();
     (0..count).for_each(|_| once());
@@ -50,7 +51,7 @@ fn cycles(file: &[u8], count: u64) -> [u64; 2] {
     [before, after]
 }
 
-/// Kills as many hosts at moments by chance.
+/// Kills this many hosts at random moments.
 fn kills(plugin: &Path, count: u64) {
     let mut rng = Rng::new(7);
     for _ in 0..count {
@@ -58,7 +59,7 @@ fn kills(plugin: &Path, count: u64) {
         host.arg(plugin).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = host.spawn().expect("ks-host starts");
         std::thread::sleep(Duration::from_micros(rng.below(60_000) as u64));
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = child.kill();
         child.wait().expect("the child is ours");
     }

@@ -1,8 +1,8 @@
-//! What a policy denies, no sequence of calls gets: plugins that make any calls under any policy, held against a model of
-//! the policy, call by call, and against what the kernel holds for them. The test has a process of its own: it looks at all
-//! descriptors of the process. It needs root.
+//! No sequence of calls bypasses a policy: plugins that make any calls under any policy are compared with a
+//! model of the policy, call by call, and with the objects that the kernel holds for them. The test has a
+//! process of its own, because it lists all descriptors of the process. It needs root.
 //!
-//! `PROPTEST_CASES=5000` runs as many.
+//! `PROPTEST_CASES=5000` sets the number of cases.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -19,7 +19,7 @@ use nix::sched::{CloneFlags, unshare};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Families of events, and how a guest names one: its result is at RESULT.
+/// Families of events, with the code by which a guest names one: its result is at RESULT.
 const FAMILIES: [(&str, &str); 4] = [
     ("software", "(call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))"),
     ("tracepoint", "(call $perf.event.tracepoint (i32.const 3000) (i32.const 18) (i32.const 1024))"),
@@ -30,30 +30,30 @@ const FAMILIES: [(&str, &str); 4] = [
     ("uprobe", "(call $perf.event.uprobe (i32.const 3032) (i32.const 19) (i32.const 1024))"),
 ];
 
-/// Scopes, with the task and the CPU that mean them.
+/// Scopes as (name, task, CPU).
 const SCOPES: [(&str, i32, i32); 3] = [("own", 0, -1), ("task", 1, -1), ("all", -1, 0)];
 
-/// Targets of the xdp program; the namespace of the test has the first only.
+/// Targets of the xdp program; the test's network namespace has only the first.
 const INTERFACES: [&str; 3] = ["lo", "left", "lo2"];
 
-/// Targets of the program for a tracepoint with typed arguments; the first is its own.
+/// Targets of the program for a typed tracepoint; the first is its own.
 const TRACEPOINTS: [&str; 3] = ["sched_switch", "sched_wakeup", "no_such_event"];
 
-/// Patterns of a policy.
+/// Patterns of policy rules.
 const PATTERNS: [&str; 6] = ["*", "lo", "l?", "sched_*", "sched_switch", "own"];
 
-/// A policy, as the test means it.
+/// The test's own model of a policy.
 #[derive(Debug, Clone)]
 struct Model {
     families: Vec<bool>,
     scopes: Vec<bool>,
     programs: bool,
-    /// Places in PATTERNS.
+    /// Patterns for interfaces, as indices into PATTERNS.
     xdp: Vec<usize>,
     raw: Vec<usize>,
 }
 
-/// A call of a plugin.
+/// One call of a plugin.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Open { family: usize, scope: usize, program: bool },
@@ -63,7 +63,7 @@ enum Act {
     DetachRaw,
 }
 
-/// Which programs the plugin's object has.
+/// The programs in the plugin's object.
 #[derive(Debug, Clone, Copy)]
 struct ObjectPrograms {
     event: bool,
@@ -100,7 +100,7 @@ impl Model {
         policy
     }
 
-    /// Whether a plugin with these programs may start. The tracepoint's target stands in its object.
+    /// Returns whether a plugin with these programs may start. The tracepoint's target is part of its object.
     fn starts(&self, has: ObjectPrograms) -> bool {
         (!has.event || self.programs)
             && (!has.xdp || !self.xdp.is_empty())
@@ -111,14 +111,15 @@ impl Model {
         match act {
             Act::Open { family, scope, .. } => self.families[family] && self.scopes[scope],
             Act::Xdp(target) => fits(&self.xdp, INTERFACES[target]),
-            // Its target is in the object, and was asked about at the start; others are none.
+            // The target is in the object, and the policy decided about it at the start; other targets do not
+            // exist.
             Act::Raw(_) | Act::DetachXdp | Act::DetachRaw => true,
         }
     }
 }
 
-/// The code of an act; it ends with a letter for what came of it: `k` done, `D` denied, `E` another error, `-` nothing to
-/// do it with.
+/// Returns the code of an act. It writes a letter for the result: `k` done, `D` denied, `E` another error,
+/// `-` no object to act on.
 fn code(act: Act, index: usize) -> String {
     let log = 4096 + index;
     let letter = format!(
@@ -211,7 +212,7 @@ fn guest(acts: &[Act], has: ObjectPrograms) -> String {
     )
 }
 
-/// The objects with any of the three programs.
+/// Returns the object with any of the three programs.
 fn object(has: ObjectPrograms) -> Vec<BpfRecord> {
     static ALL: LazyLock<Vec<Vec<BpfRecord>>> = LazyLock::new(|| {
         let object_with = |bits: usize| {
@@ -243,7 +244,7 @@ fn object(has: ObjectPrograms) -> Vec<BpfRecord> {
     ALL[usize::from(has.event) + 2 * usize::from(has.xdp) + 4 * usize::from(has.raw)].clone()
 }
 
-/// What the process holds of the kernel now: events, and links by their kind.
+/// Returns the process's kernel objects: the number of events, and the links by their type.
 fn held() -> (usize, Vec<String>) {
     let (mut events, mut links) = (0, Vec::new());
     for entry in std::fs::read_dir("/proc/self/fd").expect("proc is mounted").flatten() {
@@ -275,11 +276,12 @@ impl Write for CapturedOutput {
     }
 }
 
-/// Acts of all plugins that were done, and that were denied: a test that sees only one of both shows nothing.
+/// Numbers of acts that were done and that were denied, over all plugins. A test with only one of both proves
+/// nothing.
 static DONE: AtomicUsize = AtomicUsize::new(0);
 static DENIED: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs the acts, and looks at the kernel before the plugin is dropped and after.
+/// Runs the acts, and checks the kernel objects before the plugin is dropped and after.
 fn check(model: &Model, has: ObjectPrograms, acts: &[Act]) -> Result<(), TestCaseError> {
     static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
     let file = component("denied", &guest(acts, has), &object(has)).expect("it fits the world");
@@ -336,7 +338,7 @@ fn check(model: &Model, has: ObjectPrograms, acts: &[Act]) -> Result<(), TestCas
 #[test]
 fn root_what_is_denied_is_got_by_no_sequence_of_calls() {
     ks_tests::alone!();
-    // `lo` is the test's own.
+    // The network namespace of the test has its own `lo`.
     unshare(CloneFlags::CLONE_NEWNET).expect("root may have a network of its own");
     let flags = |len: usize| prop::collection::vec(any::<bool>(), len);
     let patterns = || prop::collection::vec(0..PATTERNS.len(), 0..3);

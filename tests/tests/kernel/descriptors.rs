@@ -1,10 +1,11 @@
-//! Nothing of a plugin is left when it is over. The test has a process of its own: it looks at all descriptors of the
-//! process. It needs root.
+//! A plugin leaves no descriptors when it has ended. The test has a process of its own, because it lists all
+//! descriptors of the process. It needs root.
 
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
 
-/// What the kernel holds for this process: perf events, programs, maps, links and BTF are anonymous inodes.
+/// Returns the kernel objects of this process: perf events, programs, maps, links and BTF are anonymous
+/// inodes.
 fn held() -> Vec<String> {
     std::fs::read_dir("/proc/self/fd")
         .expect("proc is mounted")
@@ -43,7 +44,7 @@ fn root_however_a_plugin_ends_nothing_of_it_is_left() {
         }
         assert_eq!(held(), Vec::<String>::new(), "after {end}");
     }
-    // A guest that never returns is ended while it holds all that.
+    // A guest that never returns is ended while it holds all of them.
     let ran = run_with(guest("(loop $again (br $again)) (unreachable)"), |options| {
         options.timeout = Some(std::time::Duration::from_millis(100));
         options.grace = std::time::Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! Every example: it compiles to the same bytes twice, its object is one that bpftool, libbpf and the kernel take, and
-//! it prints what it promises. These tests need root.
+//! Every example compiles to the same bytes twice, bpftool, libbpf and the kernel accept its object, and it
+//! prints the documented output. These tests need root.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -48,18 +48,19 @@ fn two_builds_give_the_same_bytes() {
     }
 }
 
-/// The objects of a script as it is built without flags.
+/// Returns the objects of a script that is built without flags.
 fn built_by_default(script: &str) -> Vec<BpfRecord> {
     compile("oldest", script).records()
 }
 
-/// The oldest kernel that one of the objects of a script may be loaded on, as `ks-host check` and `inspect` tell.
+/// Returns the oldest kernel that can load one of the objects of a script, as `ks-host check` and `inspect`
+/// report it.
 fn oldest_kernel(records: &[BpfRecord]) -> Option<String> {
     let needs = records.iter().map(|record| Needs::of(&PluginObject::read(record).expect("a sound object")));
     needs.map(|needs| oldest(&needs)).min().map(|oldest| oldest.to_string())
 }
 
-/// The kinds of BTF records that are younger than 5.15, and what libbpf puts in their place on kernels without them.
+/// Kinds of BTF records that are newer than 5.15, and the replacements by libbpf on kernels without them.
 ///
 /// Source: include/uapi/linux/btf.h of v5.15 to v6.12; `bpf_object__sanitize_btf` of libbpf v1.7.
 const YOUNGER_KINDS: [(u32, &str); 3] = [
@@ -68,7 +69,7 @@ const YOUNGER_KINDS: [(u32, &str); 3] = [
     (19, "ENUM64 (6.0; a union takes its place)"),
 ];
 
-/// The kinds of records in the types of an object.
+/// Returns the kinds of records in the BTF of an object.
 fn type_kinds(elf: &[u8]) -> BTreeSet<u32> {
     let file = object::File::parse(elf).expect("an ELF file");
     let types = file.section_by_name(".BTF").expect("objects have types").data().expect("inside the file");
@@ -191,7 +192,7 @@ fn has_pmu() -> bool {
         .any(|name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists())
 }
 
-/// On a machine with a PMU both are counted; elsewhere one line says why not, and what to count instead.
+/// On a machine with a PMU both are counted; elsewhere one line gives the reason and an alternative event.
 #[test]
 fn root_cache_events_are_counted_or_what_to_count_instead_is_said() {
     for (name, event) in [("cache_misses.ks", "cache_misses"), ("llcstat.ks", "cache_references")] {
@@ -208,7 +209,8 @@ fn root_cache_events_are_counted_or_what_to_count_instead_is_said() {
     }
 }
 
-/// The same script with events that every machine counts: who switches and faults is in the table, with sums.
+/// The same script with events that every machine counts: the table lists processes that switch and fault,
+/// with sums.
 #[test]
 fn root_llcstat_shows_processes() {
     let script = std::fs::read_to_string(example("llcstat.ks")).expect("readable");
@@ -225,14 +227,14 @@ fn root_llcstat_shows_processes() {
     assert!(own.len() == 6 && own[5] == "%", "{own:?}");
 }
 
-/// Anyone may count user code of an own thread; what is missing for more is said in one line.
+/// Every user may count user code of an own thread; one line names the rights that anything more would need.
 #[test]
 fn root_without_rights_the_faults_of_user_code_are_counted() {
     let folder = Folder::new();
     let plugin = folder.path("page_faults.wasm");
     let built = finish(command("ks").arg("build").arg(example("page_faults.ks")).arg("-o").arg(&plugin));
     assert_eq!(built.code, 0, "{built:#?}");
-    // The user `nobody` may not be able to look into the build folder.
+    // The user `nobody` may have no access to the build folder.
     let host = folder.path("ks-host");
     std::fs::copy(ks_tests::binary("ks-host"), &host).expect("the temporary folder is writable");
     let mut command = Command::new("setpriv");

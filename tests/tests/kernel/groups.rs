@@ -1,9 +1,10 @@
-//! Groups through scripts, on the running kernel: every member reads its own count, the leader's snapshot has them all,
-//! and a join starts the group anew. These tests need root.
+//! Groups through scripts, on the running kernel: every member reads its own count, the leader's snapshot has
+//! all of them, and a join restarts the group. These tests need root.
 
 use ks_tests::run_script;
 
-/// Five events; the counts are stopped before they are read, so that both ways must give the same number.
+/// Five events. The counts are stopped before they are read, so that both kinds of read must return the same
+/// numbers.
 const OWN_AND_SNAPSHOT: &str = include_str!("scripts/groups_own_and_snapshot.ks");
 
 #[test]
@@ -19,12 +20,12 @@ fn root_lf_131_a_member_reads_its_own_count() {
     let inside = outcome.numbers("inside");
     assert_eq!(inside[0], inside[1], "within one read, raw is the member's own entry");
     let (faults, switches) = (outcome.numbers("faults")[0], outcome.numbers("switches")[0]);
-    // The array need not begin at a page of its own.
+    // The array may start inside a page.
     assert!(faults >= 255, "every page was touched for the first time: {outcome:#?}");
     assert!((3..256).contains(&switches), "three sleeps are three switches and few more: {outcome:#?}");
 }
 
-/// The group runs alone for a second; then a member joins, and after a short while both are read.
+/// The group runs alone for a second; then a member joins, and after a short time both are read.
 const JOIN: &str = include_str!("scripts/groups_join.ks");
 
 #[test]
@@ -40,7 +41,7 @@ fn root_lf_132_a_join_starts_counts_and_times_anew() {
     assert!(since_join.contains(&number("raw")), "cpu_clock counts nanoseconds since the join: {outcome:#?}");
 }
 
-/// A leader and 19 members: more than the language's arrays hold. Each counts the same faults.
+/// A leader and 19 members, which is more than the language's arrays hold. Each counts the same faults.
 const TWENTY: &str = include_str!("scripts/groups_twenty.ks");
 
 #[test]
@@ -69,7 +70,7 @@ fn root_lf_135_lf_136_stale_and_wrong_leaders_are_refused_and_nothing_is_revived
     assert!(outcome.stderr.contains("stale"), "{outcome:#?}");
 }
 
-/// What follows from one failure is no failure of its own.
+/// Errors that follow from one failure are not reported separately.
 #[test]
 fn root_a_leader_that_fails_is_reported_once() {
     let script = include_str!("scripts/groups_failed_leader.ks");
@@ -77,7 +78,7 @@ fn root_a_leader_that_fails_is_reported_once() {
     assert_eq!((outcome.code, outcome.numbers("read")), (0, vec![-1, -1, -1]), "{outcome:#?}");
     assert!(outcome.stderr.contains("cannot open `page_faults`"), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-    // One that was never attached is a mistake of the script.
+    // A leader that was never attached is a mistake of the script.
     let unset = "fn main() -> i32 {\n var wrong = attach(perf_options { event: page_faults, pid: 0, cpu: -1, group: null })\n \
                  return 0\n}";
     let outcome = run_script("unset", unset, &[] as &[&str]);

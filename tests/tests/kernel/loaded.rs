@@ -1,8 +1,9 @@
-//! What reaches the kernel is what the policy allows: objects with any programs, calls and maps under any policy, run by the
-//! command while every bpf(2) and perf_event_open(2) of it is looked at before the kernel sees it. What a policy must say for
-//! a kind of program or a function stands here once more, by the names of bpf-helpers(7).
+//! Only requests that the policy allows reach the kernel: objects with any programs, calls and maps run under
+//! any policy, and the test inspects every bpf(2) and perf_event_open(2) call of the command before the
+//! kernel executes it. The policy rule for each program kind and function is stated here independently, by
+//! the names of bpf-helpers(7).
 //!
-//! `PROPTEST_CASES=5000` runs as many.
+//! `PROPTEST_CASES=5000` sets the number of cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use nix::libc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Sections, the number of their type in `enum bpf_prog_type`, and the word that allows them.
+/// Sections, the number of their type in `enum bpf_prog_type`, and the rule that allows them.
 const SECTIONS: [(&str, u32, &str); 10] = [
     ("socket", 1, "socket_filter"),
     ("kprobe/vfs_read", 2, "kprobe=vfs_read"),
@@ -34,7 +35,8 @@ const SECTIONS: [(&str, u32, &str); 10] = [
     ("fmod_ret/vfs_read", 26, "modify_return=vfs_read"),
 ];
 
-/// Helpers, their numbers in `enum bpf_func_id`, and the word that allows them; none for those that only read.
+/// Helpers, their numbers in `enum bpf_func_id`, and the rule that allows them; none for helpers that only
+/// read.
 const HELPERS: [(u32, Option<&str>); 20] = [
     (5, None),               // ktime_get_ns
     (14, None),              // get_current_pid_tgid
@@ -58,7 +60,7 @@ const HELPERS: [(u32, Option<&str>); 20] = [
     (169, Some("timer")), // timer_init
 ];
 
-/// Functions of the kernel without parameters and result, and the word that allows them.
+/// Kernel functions without parameters and results, and the rule that allows them.
 const KFUNCS: [(&str, Option<&str>); 4] = [
     ("bpf_rcu_read_lock", None),
     ("bpf_rcu_read_unlock", None),
@@ -66,7 +68,7 @@ const KFUNCS: [(&str, Option<&str>); 4] = [
     ("bpf_preempt_enable", Some("kfunc=bpf_preempt_enable")),
 ];
 
-/// Kinds of maps, their numbers in `enum bpf_map_type`, and the word that allows them.
+/// Kinds of maps, their numbers in `enum bpf_map_type`, and the rule that allows them.
 const MAPS: [(MapKind, u32, Option<&str>); 5] = [
     (MapKind::Hash, 1, None),
     (MapKind::Array, 2, None),
@@ -75,23 +77,23 @@ const MAPS: [(MapKind, u32, Option<&str>); 5] = [
     (MapKind::XskMap, 17, Some("redirect")),
 ];
 
-/// What a test's plugin has: places in the tables above.
+/// The contents of a test's plugin, as indices into the tables above.
 #[derive(Debug, Clone)]
 struct Plan {
     programs: Vec<(usize, Vec<usize>, Vec<usize>)>,
     maps: Vec<(usize, u32)>,
-    /// Words that are left out of the policy; all others are in it.
+    /// Rules that the policy lacks; it has all others.
     left_out: BTreeSet<&'static str>,
     map_bytes: u64,
 }
 
-/// What was handed to the kernel.
+/// The requests that reached the kernel.
 #[derive(Debug, Default)]
 struct KernelRequests {
-    /// The type, the helpers and the functions of the kernel of each program of the object; libbpf loads one again for the
-    /// verifier's log.
+    /// The type, the helpers and the kernel functions of each program of the object. libbpf loads a failed
+    /// program again for the verifier's log.
     programs: Vec<(u32, Vec<u32>, Vec<u32>)>,
-    /// The kind and the bytes of the values of each map of the object, by its name.
+    /// The type and the value size in bytes of each map of the object, by its name.
     maps: BTreeMap<String, (u32, u64)>,
     events: usize,
 }
@@ -133,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// The words that a policy must have. An extern that nothing calls is asked about, too.
+    /// Returns the rules that a policy needs. An extern that nothing calls needs its rule too.
     fn needed(&self) -> BTreeSet<&'static str> {
         let mut needed: BTreeSet<_> = KFUNCS.iter().filter_map(|one| one.1).collect();
         for (section, helpers, _) in &self.programs {
@@ -156,7 +158,7 @@ impl Plan {
     }
 }
 
-/// A guest that loads the object, whatever comes of it.
+/// Returns a guest that loads the object and ignores the result.
 fn guest() -> Vec<u8> {
     component(
         r#"(data (i32.const 512) "one")
@@ -173,8 +175,8 @@ fn text(bytes: &[u8], at: usize) -> String {
     name.map(|byte| char::from(*byte)).collect()
 }
 
-/// Source: `union bpf_attr` of include/uapi/linux/bpf.h, v6.18. What has no name of the object's is a question of libbpf's
-/// about the kernel.
+/// Source: `union bpf_attr` of include/uapi/linux/bpf.h, v6.18. Requests without a name of the object are
+/// libbpf's feature probes.
 fn look(asked: &PendingCall, seen: &mut KernelRequests) {
     const MAP_CREATE: u64 = 0;
     const PROG_LOAD: u64 = 5;
@@ -249,7 +251,7 @@ fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<()
         prop_assert!(plan.maps.iter().any(|(index, _)| MAPS[*index].1 == *kind), "map of type {}", kind);
     }
     prop_assert!(seen.maps.values().map(|(_, bytes)| bytes).sum::<u64>() <= plan.map_bytes);
-    // The verifier refuses calls without arguments: what it was given is what counts.
+    // The verifier refuses calls without arguments; only the requests count.
     totals.lock().expect("nobody panics").0 += seen.programs.len();
     Ok(())
 }

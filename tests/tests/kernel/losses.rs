@@ -1,4 +1,4 @@
-//! What programs lose is reported while the plugin runs, also while it waits without end. These tests need root.
+//! Losses of programs are reported while the plugin runs, even while it waits forever. These tests need root.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use ks_tests::{
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A plugin that runs until the test is over, with its messages in a file.
+/// A plugin that runs until the test ends, with its messages in a file.
 struct WaitingPlugin {
     child: Child,
     messages: PathBuf,
@@ -35,7 +35,7 @@ impl WaitingPlugin {
         fs::read_to_string(&self.messages).expect("it was made")
     }
 
-    /// Waits until a message has these words. The plugin runs still.
+    /// Waits until a message contains this text, while the plugin keeps running.
     fn until(&mut self, text: &str) {
         let has = || self.said().contains(text);
         assert!(is_within(Duration::from_secs(30), has), "no `{text}` in {}", self.said());
@@ -71,7 +71,8 @@ fn root_hits_that_the_kernel_skips_are_reported_while_a_plugin_waits() {
     waiting.until("were skipped by the kernel");
 }
 
-/// By the line of each form of loop, on kernels with iterators and in the form for those without.
+/// The report names the line of each form of loop, on kernels with iterators and in the form for kernels
+/// without.
 #[test]
 fn root_a_cut_loop_is_named_while_a_plugin_waits() {
     let forms = [(1, 18), (2, 22), (3, 28), (4, 10)];
@@ -97,11 +98,11 @@ fn root_a_loss_is_reported_at_most_once_a_second() {
     let outcome = running.stop();
     let seconds = began.elapsed().as_secs() as usize;
     let reports = outcome.stderr.lines().filter(|line| line.contains("map `few`: ")).count();
-    // One at once, one for each second, and what came after the last of them.
+    // One report at once, one per second, and one for the rest.
     assert!((2..=seconds + 3).contains(&reports), "{outcome:#?}");
 }
 
-/// Its own counters would have the wake-ups.
+/// The plugin's own counters would count wake-ups.
 #[test]
 fn root_a_plugin_that_loses_nothing_is_not_woken() {
     let folder = Folder::new();
@@ -125,7 +126,7 @@ fn root_a_plugin_that_loses_nothing_is_not_woken() {
         number("voluntary_ctxt_switches:")
     };
     let mut last = None;
-    // It has come to its wait if nothing changes for a while.
+    // The plugin waits if nothing changes for a while.
     wait_until(Duration::from_secs(30), "it waits", || {
         let before = std::mem::replace(&mut last, waits());
         std::thread::sleep(Duration::from_millis(500));

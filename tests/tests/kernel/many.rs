@@ -7,12 +7,13 @@ use ks_tests::{Folder, command, compile, finish, wait_until_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How many plugins run at once.
+/// Number of concurrent plugins.
 const PLUGINS: usize = 1000;
-/// How many different ones are among them.
+/// Number of different plugin files.
 const FILES: usize = 8;
 
-/// A plugin with a kernel half: counts the page faults of its own thread, one in a hundred million runs the program.
+/// Returns a plugin with a kernel half: it counts the page faults of its own thread; every hundred millionth
+/// runs the program.
 fn script(program: &str, number: usize) -> String {
     format!(
         "var hits : u64 = 0\n\n@perf_event\nfn {program}(ctx: *bpf_perf_event_data) -> i32 {{\n    hits += 1\n    \
@@ -38,12 +39,12 @@ fn start(files: &[std::path::PathBuf]) -> Child {
         stdout.read_line(&mut line).expect("text");
         assert!(line.ends_with(" counts\n"), "line {index}: {line:?}");
     }
-    // Whoever reads no more would ask the plugins to stop.
+    // Closing the pipe would ask the plugins to stop.
     child.stdout = Some(stdout.into_inner());
     child
 }
 
-/// Bytes of memory that a process holds: anonymous memory, and its share of what is mapped from files.
+/// Returns the process's memory in bytes: anonymous memory, and its share of mapped files.
 fn memory(child: &Child) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", child.id());
     let text = std::fs::read_to_string(path).expect("the process runs");

@@ -1,4 +1,4 @@
-//! What a policy counts for a map is what the kernel charges for it.
+//! The memory that a policy computes for a map equals the kernel's charge.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -9,8 +9,8 @@ use ks_host::bpf::possible_cpus;
 use ks_tests::plugins::models::{map, name};
 use libbpf_rs::MapCore;
 
-/// All kinds that a plugin may have, but for those whose values the kernel charges with the sockets and tasks that they
-/// belong to.
+/// Returns all kinds that a plugin may have, except those whose values the kernel charges with the sockets
+/// and tasks that they belong to.
 fn kinds() -> impl Iterator<Item = MapKind> {
     let rows = (0..64).filter_map(map_row).filter_map(|row| match row.usage {
         MapUse::Allowed(kind) | MapUse::NeedsClass(kind, _) => Some(kind),
@@ -19,7 +19,7 @@ fn kinds() -> impl Iterator<Item = MapKind> {
     rows.filter(|kind| kind.row().entries != EntriesRule::Nothing)
 }
 
-/// A shape of a kind with so many entries and such sides, as far as the kind has a choice.
+/// Returns a shape of a kind with these entries and sizes, as far as the kind lets them vary.
 fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
     let row = kind.row();
     let side = |rule: ks_compiler::object::table::SideRule, wanted: u32| {
@@ -32,7 +32,7 @@ fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
     let entries = match row.entries {
         EntriesRule::Nothing => 0,
         EntriesRule::RingBytes => 4096 * entries.next_power_of_two(),
-        // The kernel has room for so many CPUs, not for more.
+        // The kernel limits the entries to NR_CPUS.
         EntriesRule::Some if kind == MapKind::CpuMap => entries.min(64),
         EntriesRule::Some | EntriesRule::OrOnePerCpu => entries,
     };
@@ -47,7 +47,7 @@ fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
     }
 }
 
-/// What the kernel charges for the maps of an object that is loaded now, each with its name.
+/// Loads an object and returns the kernel's charge for each of its maps, by name.
 fn charged(model: &Object) -> Result<Vec<(String, u64)>, String> {
     let elf = write(model).map_err(|error| error.to_string())?;
     let open = libbpf_rs::ObjectBuilder::default().open_memory(&elf).map_err(|error| format!("{error:#}"))?;
@@ -77,7 +77,8 @@ fn root_the_memory_of_maps_is_what_the_kernel_charges() {
             let model = Object { maps: vec![one], ..Object::default() };
             let charged = charged(&model).unwrap_or_else(|error| panic!("{kind:?} {entries}: {error}"));
             let [(_, bytes)] = charged[..] else { panic!("{kind:?}: {charged:?}") };
-            // Maps that grow are counted as if they were full, and the kernel does not charge what is not there.
+            // The policy counts maps that grow as if they were full; the kernel charges only existing
+            // entries.
             let grows =
                 matches!(kind, MapKind::LpmTrie | MapKind::SockHash | MapKind::DevMap | MapKind::DevMapHash);
             let is_right = if grows { counted >= bytes } else { counted.abs_diff(bytes) * 20 <= bytes };
@@ -93,7 +94,7 @@ fn root_the_memory_of_maps_is_what_the_kernel_charges() {
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
-/// Variables lie in maps that the host lets be mapped.
+/// Variables are in maps that the host allows to be mapped.
 #[test]
 fn root_the_memory_of_variables_is_counted() {
     let variable = Variable {

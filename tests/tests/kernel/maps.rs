@@ -6,14 +6,14 @@ use ks_tests::plugins::{admitted, elf};
 use nix::errno::Errno;
 use std::sync::Arc;
 
-/// `enum bpf_map_type` of `include/uapi/linux/bpf.h`.
+/// Numbers of `enum bpf_map_type` of `include/uapi/linux/bpf.h`.
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
 const PERCPU_ARRAY: u32 = 6;
 
 const VALUE: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
-/// The map, and the object that it lives as long as.
+/// Returns a map, and the object that owns it.
 fn map(ty: u32) -> (Object, Arc<Map>) {
     let admitted = admitted("test", &elf::map(ty)).expect("a sound object");
     let mut object = Object::open(admitted).expect("a sound object");
@@ -77,7 +77,7 @@ fn root_per_cpu_values_come_without_the_kernels_padding() {
     assert_eq!(map.lookup(&key(1)).expect("answered"), Some(each), "one value for each CPU");
 }
 
-/// All that a walk gives, in pieces of so many bytes at most.
+/// Returns the whole map iteration, in pieces of at most this many bytes.
 fn pieces(map: &Arc<Map>, values: bool, most: usize) -> Vec<Vec<u8>> {
     let mut cursor =
         Cursor::new(Arc::clone(map), values, &HostBytes::new(u64::MAX)).expect("a kind with entries");

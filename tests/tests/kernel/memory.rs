@@ -1,5 +1,5 @@
-//! Chapter 5 of the language reference where programs run: globals, elements and bindings, in both halves. These tests
-//! need root.
+//! Chapter 5 of the language reference at run time: globals, elements and bindings, in both halves. These
+//! tests need root.
 
 use std::process::Command;
 use std::sync::{Arc, Weak};
@@ -10,14 +10,14 @@ use nix::unistd::Pid;
 
 const NO_ARGUMENTS: &[&str] = &[];
 
-/// Runs a script, which prints just this.
+/// Runs a script and asserts its exact output.
 fn prints(project: &str, script: &str, expected: &str) {
     let outcome = run_script(project, script, NO_ARGUMENTS);
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
 
-/// Runs the statements once as a program, at a page fault, and once as a plain function; the values that `shown` lists
-/// are printed after each.
+/// Runs the statements once as a program, at a page fault, and once as a plain function; `print` lists the
+/// values that are printed after each.
 fn in_both(project: &str, items: &str, body: &str, print: &str) -> Outcome {
     let script = format!(
         "{items}\nvar done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
@@ -29,7 +29,7 @@ fn in_both(project: &str, items: &str, body: &str, print: &str) -> Outcome {
     run_script(project, &script, NO_ARGUMENTS)
 }
 
-/// The output is the expected lines twice: once for each half.
+/// Asserts that the output is the expected lines twice, once for each half.
 fn same_in_both(project: &str, items: &str, body: &str, print: &str, expected: &str) {
     let outcome = in_both(project, items, body, print);
     let both = format!("{expected}\n{expected}\n");
@@ -73,7 +73,8 @@ fn root_lf_094_keys_with_padding_find_their_entry_from_both_halves() {
     prints("keys", script, "15 1 2 7\n");
 }
 
-/// Starts one short process after the other on one CPU while there is a script: each has some hundred page faults.
+/// Starts short processes one after the other on one CPU while the script runs: each has some hundred page
+/// faults.
 fn fault_on(cpu: usize, script: &Weak<()>) {
     let mut cpus = CpuSet::new();
     cpus.set(cpu).expect("a CPU of a small number");
@@ -83,8 +84,8 @@ fn fault_on(cpu: usize, script: &Weak<()>) {
     }
 }
 
-/// Two CPUs add to one global, one element and one bound field at every page fault; nothing is lost if the sums are
-/// equal to what each CPU counted for itself.
+/// Two CPUs add to one global, one element and one bound field at every page fault. Nothing is lost if the
+/// sums equal the per-CPU counts.
 #[test]
 fn root_lf_097_additions_of_several_cpus_lose_nothing() {
     let script = include_str!("scripts/memory_lf_097_additions_of_several_cpus_lose_nothing.ks");

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use ks_tests::{Folder, Outcome, binary, command, compile, finish, repository};
 
-/// Counts calls of the process with the number that is given, as a counter of it and a program see them.
+/// Counts calls of the process with a given id, by a counter and by a program.
 const SCRIPT: &str = include_str!("scripts/namespaces_numbers.ks");
 
-/// Calls getppid(2) so often once a file is there, in the process and in a child of it that has a PID namespace of its own.
+/// Calls getppid(2) repeatedly once a file exists, in the process and in a child with its own PID namespace.
 const CALLS: &str = include_str!("scripts/namespaces_calls.c");
 
 fn program(folder: &Folder, name: &str, source: &str) -> String {
@@ -20,7 +20,7 @@ fn program(folder: &Folder, name: &str, source: &str) -> String {
     built.display().to_string()
 }
 
-/// Runs lines of a shell in a PID namespace with a procfs of its own.
+/// Runs shell lines in a PID namespace with its own procfs.
 fn inside(lines: &str) -> Outcome {
     finish(Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", lines]))
 }
@@ -30,7 +30,7 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     let folder = Folder::new();
     let calls = program(&folder, "calls", CALLS);
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
-    // What the plugin says first lets the calls begin.
+    // The plugin's first output starts the calls.
     let go = folder.path("go").display().to_string();
     let run = format!(
         "{calls} 50 {go} & X=$!; {} {} -- --pid=$X | while read line; do \
@@ -43,7 +43,8 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     {
         assert_eq!(outcome.code, 0, "{side}: {outcome:#?}");
         let [pid] = outcome.numbers("pid")[..] else { panic!("{side}: {outcome:#?}") };
-        // The counter of the process, the program's hits of it, its threads' number; the child's number in this namespace.
+        // The counter of the process, the program's hits, the ids of process and thread; and the child's id
+        // in this namespace.
         let [counted, hits, process, thread] = outcome.numbers("own")[..] else {
             panic!("{side}: {outcome:#?}")
         };
@@ -60,7 +61,7 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     }
 }
 
-/// Tasks outside have no number, and their stacks no names.
+/// Tasks outside of the namespace have no id in it, and their stacks no names.
 #[test]
 fn root_a_task_outside_of_the_namespace_has_no_number() {
     let folder = Folder::new();
@@ -113,7 +114,7 @@ fn root_doctor_names_the_pid_namespace() {
     assert!(Path::new("/proc/self/ns/pid").exists());
 }
 
-/// A procfs of another namespace has other tasks under the numbers of this one.
+/// A procfs of another namespace has other tasks under the ids of this one.
 #[test]
 fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
     let folder = Folder::new();
@@ -129,7 +130,7 @@ fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
     let outcome = finish(Command::new("unshare").args(["-pf", "sh", "-c", &run]));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let [pid] = outcome.numbers("pid")[..] else { panic!("{outcome:#?}") };
-    // The numbers are right, and nobody is named by those of others.
+    // The ids are right, and no task gets the names of another.
     assert_eq!(outcome.numbers("own"), [50, 50, pid, pid], "{outcome:#?}");
     assert_eq!(outcome.row("name"), ["name"], "{outcome:#?}");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Processes that are observed attack: what they map, what they write about themselves and what they call themselves. All of
-//! them are another user's, who has no rights. Needs root, a C compiler and an assembler.
+//! Hostile observed processes: their mappings, the perf maps and debug files that they write, and their
+//! names. All of them belong to another user without rights. Needs root, a C compiler and an assembler.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -13,20 +13,20 @@ use ks_tests::{Folder, Outcome, command, finish, repository, run_script, wait_un
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A user that owns nothing.
+/// The id of a user that owns nothing.
 const NOBODY: u32 = 65534;
 
-/// Most that the host and its naming process may have resident at once, whatever they are given.
+/// Limit of the resident memory of the host and its naming process, in KiB, for any input.
 const MOST_KIB: i64 = 1300 << 10;
 
-/// Endless loops, in functions that have names.
+/// Endless loops in named functions.
 const LOOP: &str = "
 volatile unsigned long x;
 __attribute__((noinline)) void hot(void) { for (int i = 0; i < 1000000; i++) x++; }
 int main(void) { for (;;) hot(); }
 ";
 
-/// What a just-in-time compiler leaves, as somebody would who attacks.
+/// A just-in-time compiler's perf map, as an attacker would write it.
 const JIT: &str = include_str!("observed/jit.c");
 
 fn build(command: &mut Command) {
@@ -57,7 +57,7 @@ fn assembled(folder: &Folder, name: &str, text: &str) -> PathBuf {
     built
 }
 
-/// A process of somebody else, ended when it is dropped, with what it left in /tmp.
+/// A process of another user, killed when dropped, with the files that it left in /tmp.
 struct Victim(Child);
 
 impl Victim {
@@ -68,7 +68,7 @@ impl Victim {
         Victim(child.expect("it was just built"))
     }
 
-    /// Waits until it says that it has done what it does.
+    /// Starts a program and waits until it prints that its setup is done.
     fn ready(program: &Path, arguments: &[&str]) -> Victim {
         let mut command = Command::new(program);
         command.args(arguments).uid(NOBODY).gid(NOBODY).process_group(0).stdout(Stdio::piped());
@@ -89,14 +89,14 @@ impl Victim {
 impl Drop for Victim {
     fn drop(&mut self) {
         let id = self.0.id();
-        // It and what it has started; it may have ended by itself.
+        // The process and its children; it may already have ended.
         let _ = nix::sys::signal::killpg(Pid::from_raw(id as i32), Signal::SIGKILL);
         let _ = self.0.wait();
         let _ = fs::remove_file(format!("/tmp/perf-{id}.map"));
     }
 }
 
-/// The profiler for one process.
+/// Returns the profiler for one process.
 fn profiler(stacks: &str, pid: u32) -> Command {
     let mut host = command("ks-host");
     host.args(["--no-cache", "--stacks", stacks]).arg(repository().join("examples/perf/profile.ks"));
@@ -104,7 +104,8 @@ fn profiler(stacks: &str, pid: u32) -> Command {
     host
 }
 
-/// Profiles a process. Whatever it does, the run goes on, in bounded memory, and shows nothing that acts on a terminal.
+/// Profiles a process. Whatever the process does, the run completes in bounded memory, and its output cannot
+/// control a terminal.
 fn profile(stacks: &str, victim: &Victim) -> Outcome {
     let outcome = finish(&mut profiler(stacks, victim.id()));
     assert_eq!((outcome.code, outcome.signal), (0, None), "{outcome:#?}");
@@ -115,7 +116,8 @@ fn profile(stacks: &str, victim: &Victim) -> Outcome {
     outcome
 }
 
-/// What is said of the process. Others on this machine may map more than is written down, and stacks may collide.
+/// Returns the messages about the process. Other processes may map more than is recorded, and stacks may
+/// collide.
 fn unexpected_lines(outcome: &Outcome) -> Vec<&str> {
     let may_be = ["mappings of ", "collided with others", "was throttled", "deeper than the kernel keeps"];
     outcome.stderr.lines().filter(|line| !may_be.iter().any(|text| line.contains(text))).collect()
@@ -141,7 +143,7 @@ impl Elf {
         self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Where the header of a section is.
+    /// Returns the offset of a section's header.
     fn header(&self, name: &str) -> usize {
         let table = self.number(0x28, 8) as usize;
         let count = self.number(0x3c, 2) as usize;
@@ -161,7 +163,7 @@ impl Elf {
     }
 }
 
-/// F1: a compressed section that says it has nearly 2^63 bytes.
+/// F1: a compressed section that claims nearly 2^63 bytes.
 #[test]
 fn root_a_section_that_lies_about_its_size_costs_the_lines_only() {
     let folder = Folder::new();
@@ -176,8 +178,8 @@ fn root_a_section_that_lies_about_its_size_costs_the_lines_only() {
     }
 }
 
-/// An endless loop with debug information made by hand: `nest` inlined functions inside each other, `functions` with the same
-/// list of `ranges`, a line of a source file that is none.
+/// Returns an endless loop with hand-written debug information: `nest` inlined functions inside each other,
+/// `functions` with the same list of `ranges`, and optionally a line of a source file that does not exist.
 fn with_dwarf(nest: usize, functions: usize, ranges: usize, bad_file: bool) -> String {
     let many = ".uleb128 4\n.long .Lranges\n".repeat(functions);
     let bad = if bad_file { ".byte 4; .uleb128 1000\n" } else { "" };
@@ -242,7 +244,7 @@ _start: inc %rax
     )
 }
 
-/// F5 to F7: debug information that ends whoever reads it, or never ends.
+/// F5 to F7: debug information that crashes a reader, or never ends.
 #[test]
 fn root_bad_debug_information_costs_the_lines_only() {
     let folder = Folder::new();
@@ -259,7 +261,7 @@ fn root_bad_debug_information_costs_the_lines_only() {
     }
 }
 
-/// F15: each level of the name doubles what it stands for.
+/// F15: each level of the name doubles the length of its demangled form.
 #[test]
 fn root_a_name_that_demangles_exponentially_is_printed_as_it_is() {
     let folder = Folder::new();
@@ -276,7 +278,8 @@ fn root_a_name_that_demangles_exponentially_is_printed_as_it_is() {
     let victim = Victim::start(&built, &[]);
     let outcome = profile("folded", &victim);
     assert!(outcome.stdout.contains(&name) && outcome.stdout.len() < 1 << 20, "{outcome:#?}");
-    // The same for a plugin that asks while it runs, from a thread that may open nothing of others.
+    // The same for a plugin that resolves names while it runs, on a thread that may not open other users'
+    // files.
     let start = Elf::read(&built).number(0x18, 8);
     let arguments = ["--kernel=1".into(), format!("--task={}", victim.id()), format!("--own={start:#x}")];
     let outcome = run_script("symbols", include_str!("scripts/symbols.ks"), &arguments);
@@ -285,7 +288,7 @@ fn root_a_name_that_demangles_exponentially_is_printed_as_it_is() {
     assert!(outcome.code == 0 && printed.len() > 100 && name.starts_with(printed), "{outcome:#?}");
 }
 
-/// F17 and F18: what a program says of its debug file leads nowhere, and waits for nothing.
+/// F17 and F18: a program's link to its debug file reaches no other file, and waits for nothing.
 #[test]
 fn root_a_debug_link_is_a_plain_name_in_a_folder_of_root() {
     let folder = Folder::new();
@@ -337,7 +340,7 @@ fn root_a_sparse_symbol_table_is_not_read() {
     }
 }
 
-/// Ten million functions are named, and so is what is called last.
+/// Ten million functions have names, including the function that is called last.
 #[test]
 fn root_a_program_of_many_symbols_has_names() {
     let folder = Folder::new();
@@ -354,7 +357,7 @@ fn root_a_program_of_many_symbols_has_names() {
     let mut file = BufWriter::new(fs::OpenOptions::new().append(true).open(&path).expect("it is ours"));
     file.write_all(&table).expect("there is room");
     for number in 0..number {
-        // A function of one byte, somewhere else, with some name.
+        // A symbol of one byte at another address, with any name.
         let mut symbol = [0; 24];
         (symbol[0], symbol[4], symbol[6], symbol[16]) = (1, 2, 1, 1);
         symbol[8..16].copy_from_slice(&(0x10_0000_0000 + number * 2).to_le_bytes());
@@ -363,7 +366,7 @@ fn root_a_program_of_many_symbols_has_names() {
     drop(file);
     let victim = Victim::start(&path, &[]);
     let mut outcome = profile("folded", &victim);
-    // Beside other tests reading them may take longer than the naming process has.
+    // Concurrent tests may slow the reading beyond the naming process's time limit.
     for _ in 0..2 {
         if !outcome.stderr.contains("the naming process took longer than 10 s") {
             break;
@@ -373,7 +376,7 @@ fn root_a_program_of_many_symbols_has_names() {
     assert!(outcome.stdout.contains(";hot ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
 }
 
-/// A program that runs code which it has made, and a perf map for it of this kind.
+/// Starts a program that runs generated code and writes a perf map of this kind for it.
 fn jit(folder: &Folder, arguments: &[&str]) -> Victim {
     let built = folder.path("jit");
     if !built.exists() {
@@ -387,17 +390,17 @@ fn root_a_perf_map_names_generated_code() {
     let folder = Folder::new();
     let outcome = profile("folded", &jit(&folder, &["name", "made up"]));
     assert!(outcome.stdout.contains(";made up ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
-    // The same in memory that is shared, which has a path that is none (F20).
+    // The same in shared memory, whose path is no file (F20).
     let outcome = profile("folded", &jit(&folder, &["shared", "in shared memory"]));
     assert!(outcome.stdout.contains(";in shared memory "), "{outcome:#?}");
     assert!(outcome.stdout.contains("main"), "the rest of the process has its names: {outcome:#?}");
 }
 
-/// F2, F16 and the cases of the review: what is no perf map of the process, and what is not what it was.
+/// F2, F16 and the cases of the review: files that are no perf map of the process, or are replaced.
 #[test]
 fn root_what_is_no_perf_map_of_the_process_is_not_read() {
     let folder = Folder::new();
-    // A list of functions that root wrote, which is not for this process.
+    // A list of functions that root wrote for another purpose.
     let secret = folder.write("secret", "0 ffffffffffffffff secret\n");
     let secret = secret.display().to_string();
     for arguments in
@@ -412,7 +415,7 @@ fn root_what_is_no_perf_map_of_the_process_is_not_read() {
     }
 }
 
-/// F2 to F4: cut off, changed and touched while it is read.
+/// F2 to F4: truncated, changed and touched while it is read.
 #[test]
 fn root_a_perf_map_that_changes_costs_names_only() {
     let folder = Folder::new();
@@ -422,7 +425,7 @@ fn root_a_perf_map_that_changes_costs_names_only() {
     }
 }
 
-/// F10 to F12: names that act on a terminal, break a picture, pretend or have no end.
+/// F10 to F12: names that control a terminal, break a picture, imitate others, or are endless.
 #[test]
 fn root_names_of_a_process_can_be_printed() {
     let folder = Folder::new();
@@ -436,16 +439,16 @@ fn root_names_of_a_process_can_be_printed() {
     assert!(picture.stdout.contains("\\u{ffff}") && !picture.stdout.contains('\u{ffff}'), "{picture:#?}");
     let outcome = profile("folded", &jit(&folder, &["name", "do_syscall_64_[k]"]));
     assert!(outcome.stdout.contains(";do_syscall_64_\\[k] "), "{outcome:#?}");
-    // A line that is none, with what a terminal would do, is told by nobody.
+    // A malformed line with terminal control characters is not printed.
     let outcome = profile("folded", &jit(&folder, &["line", "zz\u{1b}[2J"]));
     assert!(unexpected_lines(&outcome).is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
-    // A name of a megabyte, in each of 127 frames.
+    // A name of a megabyte in each of 127 stack frames.
     let deep = profile("folded", &jit(&folder, &["deep", "1000000"]));
     assert!(deep.stdout.lines().any(|line| line.contains("JJJJ")), "no names");
     assert!(deep.stdout.lines().all(|line| line.len() < 64 << 10), "a line is too long");
 }
 
-/// F8: a file that is gone, and a FIFO of its name.
+/// F8: a deleted file, and a FIFO under its name.
 #[test]
 fn root_a_fifo_instead_of_a_file_is_not_opened() {
     let folder = Folder::new();
@@ -471,7 +474,7 @@ fn root_a_fifo_instead_of_a_file_is_not_opened() {
     }
 }
 
-/// F9: a process with many mappings of a long path, which is not observed, and its children.
+/// F9: an unobserved process with many mappings of a long path, and its children.
 #[test]
 fn root_mappings_of_others_take_bounded_memory() {
     let folder = Folder::new();
@@ -487,12 +490,12 @@ fn root_mappings_of_others_take_bounded_memory() {
     drop(others);
 }
 
-/// A process whose functions take their time to be named.
+/// Starts a process whose functions take long to name.
 fn slow(folder: &Folder) -> Victim {
     Victim::start(&assembled(folder, "slow", &with_dwarf(0, 20_000, 20_000, false)), &[])
 }
 
-/// Waits until a host names functions by a process of its own.
+/// Waits until a host has started its naming process; returns that process's id.
 fn naming_process_of(host: &mut Child) -> u32 {
     let id = host.id();
     let mut found = None;
@@ -504,7 +507,8 @@ fn naming_process_of(host: &mut Child) -> u32 {
     found.expect("it was found")
 }
 
-/// The second signal ends the command while it names functions, which takes as long as the process has made it.
+/// The second signal ends the command while it names functions, which can take as long as the observed
+/// process wants.
 #[test]
 fn root_the_second_signal_ends_the_naming() {
     let folder = Folder::new();
@@ -515,7 +519,7 @@ fn root_the_second_signal_ends_the_naming() {
     let id = Pid::from_raw(host.id() as i32);
     let mut status = None;
     wait_until(Duration::from_secs(5), "it ends", || {
-        // The kernel keeps one of two equal signals until it is taken.
+        // The kernel merges two equal signals while the first is pending.
         kill(id, Signal::SIGTERM).expect("it is ours");
         status = host.try_wait().expect("it is ours");
         status.is_some()
@@ -524,7 +528,7 @@ fn root_the_second_signal_ends_the_naming() {
     wait_until(Duration::from_secs(5), "the naming process ends with it", || !is_naming(child));
 }
 
-/// The processes that a process has started.
+/// Returns the child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let own = format!("PPid:\t{pid}\n");
     let listed = fs::read_dir("/proc").expect("procfs is mounted").flatten();
@@ -533,12 +537,12 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process is one that names.
+/// Returns whether a process is a naming process.
 fn is_naming(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"--ks-host-naming-process\0"))
 }
 
-/// What the naming process has when it reads files of others: nothing.
+/// The naming process has no rights when it reads files of others.
 #[test]
 fn root_the_naming_process_has_no_rights() {
     let folder = Folder::new();
@@ -561,7 +565,7 @@ fn root_the_naming_process_has_no_rights() {
     assert!(host.wait().expect("it is ours").success());
 }
 
-/// F13: what the owner of a folder has planted there is not written.
+/// F13: the host does not write through links that the owner of a folder has planted there.
 #[test]
 fn root_output_files_follow_no_links_and_are_for_this_user() {
     let folder = Folder::new();
@@ -593,7 +597,7 @@ fn root_output_files_follow_no_links_and_are_for_this_user() {
     assert_eq!(fs::read_to_string(&planted).expect("it is ours"), "before");
 }
 
-/// F21: a thread may call itself what it wants.
+/// F21: a thread may set any name for itself.
 #[test]
 fn root_ps_shows_no_process_that_only_calls_itself_a_plugin() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! Programs of ours beside counters of other processes: those read the same numbers as without. These tests need root.
+//! Our programs next to counters of other processes: these counters read the same numbers as without. These
+//! tests need root.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,13 +9,14 @@ use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, command, compile, finish};
 
-/// One program of each kind, of which KIND is attached; PROGRAM is a program with a function `worker`.
+/// One program of each kind; the program of KIND is attached. PROGRAM is an executable with a function
+/// `worker`.
 const SCRIPT: &str = include_str!("scripts/beside_kinds.ks");
 
-/// How often things happen that are counted.
+/// Number of counted events of each kind.
 const TIMES: u32 = 200;
 
-/// A program that calls `worker` so often.
+/// Builds a program that calls `worker` [`TIMES`] times.
 fn worker(folder: &Folder) -> PathBuf {
     let source = folder.write(
         "worker.c",
@@ -27,7 +29,7 @@ fn worker(folder: &Folder) -> PathBuf {
     built
 }
 
-/// A counter of this process, which is another one than the host.
+/// Opens a counter in this process, which is not the host.
 fn counter(attachments: &mut Attachments, event: &Event, options: &Options) -> AttachmentId {
     attachments.open(event, options, None, None).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -72,14 +74,14 @@ fn root_other_processes_count_the_same_next_to_a_program_of_each_kind() {
         assert_eq!(with_program, alone, "{kind}: {outcome:#?}");
         assert_eq!(outcome.code, 0, "{kind}: {outcome:#?}");
         let [runs, own] = outcome.numbers("runs")[..] else { panic!("{kind}: {outcome:#?}") };
-        // The raw tracepoint is another one.
+        // The raw tracepoint is a different one.
         let least = if kind == "raw" { 1 } else { i64::from(TIMES) };
         assert!(runs >= least && own >= i64::from(TIMES), "{kind}: {outcome:#?}");
         assert!(!outcome.stderr.contains("may return an even number"), "{kind}: {outcome:#?}");
     }
 }
 
-/// What a plugin counts of a tracepoint is what its program there saw.
+/// A plugin's counter of a tracepoint equals the number of runs of its own program there.
 #[test]
 fn root_a_plugin_counts_a_tracepoint_that_its_own_program_is_attached_to() {
     // No other test makes this call.
@@ -93,8 +95,8 @@ fn root_a_plugin_counts_a_tracepoint_that_its_own_program_is_attached_to() {
     assert_eq!([runs, own], [i64::from(TIMES); 2], "{outcome:#?}");
 }
 
-/// A plugin with a program that others might have written: it returns 0. No other test counts this call, which it hides from
-/// all.
+/// Returns a plugin with a program as others might have written it: it returns 0. No other test counts this
+/// call, which the program hides from all counters.
 fn foreign() -> Vec<u8> {
     let script = "@tracepoint(\"syscalls/sys_enter_getsid\")\n\
                   fn hides(ctx: *trace_event_raw_sys_enter) -> i32 { return 1 }\n\
@@ -131,12 +133,12 @@ fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
     let policy = finish(command("ks-host").args(["inspect", "--policy"]).arg(&file));
     let class = "filters_events = [\"syscalls/sys_enter_getsid\"]";
     assert!(policy.stdout.contains(class), "{policy:#?}");
-    // A policy that says nothing of it denies it.
+    // A policy without a rule for it denies it.
     let narrow = folder.write("narrow.toml", policy.stdout.replace(class, ""));
     let denied = finish(command("ks-host").arg("--policy").arg(narrow).arg(&file));
     assert_eq!(denied.code, 126, "{denied:#?}");
     assert!(denied.stderr.contains("--allow filters_events=syscalls/sys_enter_getsid"), "{denied:#?}");
-    // It runs for a person, who is told.
+    // It runs when a user starts it, with a warning.
     let mut attachments = Attachments::new();
     let calls = Catalog::default().tracepoint("syscalls/sys_enter_getsid").expect("the kernel has it");
     let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
@@ -151,7 +153,8 @@ fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
     assert_eq!((outcome.code, warnings), (0, 1), "{outcome:#?}");
 }
 
-/// Hits while another program runs on that CPU are counted for nobody, which the kernel tells.
+/// Hits while another program runs on that CPU are counted for no event; the kernel counts how many it
+/// skipped.
 #[test]
 fn root_hits_that_the_kernel_skips_are_reported_with_the_readings() {
     let running = Running::start("skipped", include_str!("scripts/beside_skipped.ks"), &[] as &[&str]);
@@ -161,7 +164,7 @@ fn root_hits_that_the_kernel_skips_are_reported_with_the_readings() {
     let outcome = running.stop();
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let [seen, counted] = outcome.numbers("seen")[..] else { panic!("{outcome:#?}") };
-    // What the program missed the counter misses, too.
+    // The counter misses the hits that the program missed.
     assert!(seen > 0 && seen.abs_diff(counted) < 20, "{outcome:#?}");
     let reports = outcome.stderr.lines().filter(|line| line.contains("were skipped by the kernel")).count();
     assert!((1..10).contains(&reports), "{outcome:#?}");

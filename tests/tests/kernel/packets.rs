@@ -1,9 +1,9 @@
-//! Programs on packets, run by the kernel on packets of ours (BPF test runs): what they make of valid, truncated and hostile
-//! ones is compared with a plain model. These tests need root.
+//! Programs on packets, run by the kernel on our packets (BPF test runs): their results for valid, truncated
+//! and hostile packets are compared with a plain model. These tests need root.
 
 use ks_tests::runs::{Loaded, Run};
 
-/// Numbers that are the same in every run.
+/// A random number generator with the same numbers in every run.
 struct Rng(u64);
 
 impl Rng {
@@ -19,7 +19,8 @@ impl Rng {
     }
 }
 
-/// A frame of Ethernet, IPv4 or something else, UDP or something else, with options and lengths that may lie.
+/// Returns a frame of Ethernet, IPv4 or another protocol, UDP or another protocol, with options and lengths
+/// that may be wrong.
 fn frame(rng: &mut Rng, least: usize) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..14 + 60 + 8 + 64).map(|_| rng.next() as u8).collect();
     let ethertype: u16 = match rng.below(8) {
@@ -43,10 +44,10 @@ fn frame(rng: &mut Rng, least: usize) -> Vec<u8> {
     frame
 }
 
-/// What the scripts below do, in plain words: reads beyond the packet give 0, writes beyond it do nothing.
+/// A plain model of the scripts below: reads beyond the packet return 0, writes beyond it do nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Model {
-    /// Frames with another ethertype, IPv4 with another protocol, UDP, UDP to port 53.
+    /// Numbers of frames: another ethertype, IPv4 with another protocol, UDP, UDP to port 53.
     counts: [u64; 4],
     ports: u64,
     bytes: u64,
@@ -62,7 +63,7 @@ impl Model {
         frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// The verdict (0 drop, 1 pass); changes the frame.
+    /// Processes a frame, which it may change; returns the action (0 drop, 1 pass).
     fn take(&mut self, frame: &mut [u8]) -> usize {
         self.bytes += frame.len() as u64;
         if Model::be16(frame, 12) != 0x0800 {
@@ -84,7 +85,7 @@ impl Model {
         if let Some(ttl) = frame.get_mut(ip + 8) {
             *ttl = ttl.wrapping_sub(1);
         }
-        // The whole destination address, or nothing.
+        // The write covers the whole destination address, or does nothing.
         if let Some(address) = frame.get_mut(ip + 16..ip + 20) {
             address.copy_from_slice(&0x0a09_0001_u32.to_be_bytes());
         }
@@ -96,7 +97,7 @@ impl Model {
     }
 }
 
-/// The same in the language; KIND, CONTEXT, RESULT, DROP and PASS are filled in.
+/// The same as a script; KIND, CONTEXT, RESULT, DROP and PASS are filled in.
 const SCRIPT: &str = r#"
 struct ipv4_header {
     version_and_length: u8,
@@ -164,10 +165,11 @@ fn watch(ctx: *CONTEXT) -> RESULT {
 }
 "#;
 
-/// Packets of a corpus.
+/// Number of packets per corpus.
 const PACKETS: u32 = 1500;
 
-/// `least` is the shortest packet that the kernel runs the kind of program on.
+/// Compares a program kind with the model. `least` is the shortest packet for which the kernel runs the
+/// program kind.
 fn against_the_model(kind: &str, context: &str, result: &str, actions: [(&str, i32); 2], least: usize) {
     let script = SCRIPT
         .replace("KIND", kind)
@@ -182,7 +184,7 @@ fn against_the_model(kind: &str, context: &str, result: &str, actions: [(&str, i
     for packet_index in 0..PACKETS {
         let mut packet = frame(&mut rng, least);
         let Some(seen) = loaded.run_in("watch", &packet, &mut []) else {
-            // It runs no tc program on a packet that is shorter than the header that its ethertype promises.
+            // The kernel runs no tc program on a packet shorter than the header of its ethertype.
             assert!((14..54).contains(&packet.len()), "round {packet_index}: {} bytes", packet.len());
             refused += 1;
             continue;

@@ -1,5 +1,5 @@
-//! Ten thousand attaches and detaches in random group shapes, each reading held against a model that knows how often the
-//! counted things were done. At the end nothing stays open.
+//! Ten thousand attaches and detaches in random group shapes. Each reading is compared with a model that
+//! knows how often the counted events happened. At the end nothing stays open.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,14 @@ use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options, PerfErro
 use nix::sched::{CloneFlags, unshare};
 
 const ATTACHES: u32 = 10_000;
-/// Attachments that live at once.
+/// Limit of concurrent attachments.
 const MOST: usize = 24;
-/// Breakpoints that a task has room for, less one for other tests.
+/// Breakpoints per task, less one for other tests.
 const BREAKPOINTS: usize = 3;
 
 static WORD: AtomicU64 = AtomicU64::new(0);
 
-/// What an attachment counts.
+/// The event that an attachment counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CountedEvent {
     Calls,
@@ -27,7 +27,7 @@ enum CountedEvent {
     Nothing,
 }
 
-/// One attachment as the model sees it.
+/// The model of one attachment.
 #[derive(Debug, Clone)]
 struct CountedAttachment {
     what: CountedEvent,
@@ -36,7 +36,7 @@ struct CountedAttachment {
     stopped: bool,
 }
 
-/// A generator whose numbers are the same in every run (xorshift).
+/// A random number generator (xorshift) with the same numbers in every run.
 struct Rng(u64);
 
 impl Rng {
@@ -53,7 +53,7 @@ struct Run {
     attachments: Attachments,
     calls: Event,
     model: BTreeMap<AttachmentId, CountedAttachment>,
-    /// Whether a group counts, by its leader.
+    /// Whether each group is enabled, by its leader.
     enabled: BTreeMap<AttachmentId, bool>,
     attaches: u32,
 }
@@ -85,7 +85,7 @@ impl Run {
             0 => None,
             _ => self.any().map(|id| self.model[&id].leader),
         };
-        // What is linked is a descriptor that must be closed.
+        // A link is a descriptor that must be closed.
         let link = if self.random.below(4) == 0 { program(|_| some_descriptor()) } else { None };
         let id = self
             .attachments
@@ -168,11 +168,11 @@ impl Run {
         assert_eq!(group[snapshot.own], id);
     }
 
-    /// A task that is watched ends, and another thread does what is counted for this one only.
+    /// An observed task ends, and another thread causes events that are counted for this thread only.
     fn others(&mut self) {
         let mut child = Command::new("true").spawn().unwrap();
         let options = Options { pid: child.id() as i32, ..own_thread() };
-        // It may have ended before it could be watched.
+        // The task may have ended before the open.
         let watched = self.attachments.open(&self.calls, &options, None, None);
         thread::spawn(|| store(&WORD, 10)).join().unwrap();
         child.wait().unwrap();
@@ -183,7 +183,7 @@ impl Run {
     }
 }
 
-/// Memory of this process, in KiB.
+/// Returns the resident memory of this process in KiB.
 fn resident_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -202,7 +202,7 @@ fn churn(calls: Event) {
         enabled: BTreeMap::new(),
         attaches: 0,
     };
-    // What the first part needed is there for the rest.
+    // The memory of the first part is reused by the rest.
     let mut memory = None;
     while run.attaches < ATTACHES {
         if run.attaches > ATTACHES / 4 {
@@ -219,7 +219,7 @@ fn churn(calls: Event) {
     }
     drop(run);
     let grown = resident_kib().saturating_sub(memory.expect("it went so far"));
-    // Less than a hundred bytes for each attachment.
+    // Less than a hundred bytes per attachment.
     assert!(grown < 750, "{grown} KiB more after the last three quarters");
     assert_eq!(open(), before, "descriptors are left");
 }
@@ -227,7 +227,7 @@ fn churn(calls: Event) {
 #[test]
 fn root_ten_thousand_attaches_leave_nothing_and_read_right() {
     ks_tests::alone!();
-    // Looking for the first tracepoint mounts tracefs for this process, which stays.
+    // Looking up the first tracepoint mounts tracefs for this process, and the mount stays.
     let calls = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
     // The thread has a descriptor table of its own, which other tests cannot disturb.
     thread::spawn(|| churn(calls)).join().unwrap();

@@ -1,4 +1,4 @@
-//! One event of its own: what it counts, for whom, and when it ends.
+//! Single events: counts, scopes and lifetimes.
 
 use std::fs;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn root_disable_stops_enable_goes_on_reset_starts_from_zero() {
     assert!(reading.time_enabled > 0 && reading.time_enabled == reading.time_running);
 }
 
-/// The kernel's own reset keeps what ended children have counted.
+/// The kernel's own reset keeps the counts of ended children.
 #[test]
 fn root_inherit_counts_children_created_later_and_reset_forgets_them() {
     let mut attachments = Attachments::new();

@@ -1,4 +1,4 @@
-//! Every family of events, with workloads whose counts are known: a chosen number of system calls, of calls of a
+//! Every family of events, with workloads of known counts: a chosen number of system calls, of calls of a
 //! function, of accesses to a word.
 
 use std::sync::atomic::AtomicU64;
@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicU64;
 use crate::perf_support::{fault, own_thread, store};
 use ks_host::perf::{Access, Attachments, Catalog, ErrorKind, Event, Options};
 
-/// Calls a system call that nothing else of this thread makes.
+/// Makes a system call that nothing else in this thread makes, this many times.
 fn ask_for_parent(times: u64) {
     for _ in 0..times {
         nix::unistd::getppid();
     }
 }
 
-/// A function whose calls are counted from outside.
+/// A function whose calls probes count.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn ks_perf_events_probed(number: u64) -> u64 {
@@ -54,7 +54,7 @@ fn root_a_breakpoint_counts_accesses_to_its_address() {
     assert_eq!(counted(&by_name, || store(&WORD, 78)), 78);
 }
 
-/// A kernel without kprobes lets nobody stop in its code, but its data can be watched.
+/// Without kprobes nothing can probe the kernel's code, but breakpoints can observe its data.
 #[test]
 fn root_a_symbol_of_the_kernel_can_be_watched() {
     let symbol = if cfg!(target_arch = "x86_64") { "__x64_sys_getppid" } else { "__arm64_sys_getppid" };
@@ -88,7 +88,7 @@ fn root_an_event_of_a_pmu_counts_by_its_name() {
     let catalog = Catalog::default();
     let listed = catalog.list("msr/tsc/");
     let Some(tsc) = listed.first() else {
-        // What the kernel publishes here is its own business: only x86 has this PMU.
+        // Only x86 has this PMU, and its events depend on the machine.
         assert_ne!(std::env::consts::ARCH, "x86_64", "no PMU `msr`");
         return;
     };
@@ -133,7 +133,7 @@ fn root_unknown_tracepoints_come_with_near_ones() {
     assert!(error.to_string().contains("sched/sched_switch"), "{error}");
 }
 
-/// A tracepoint fires in the kernel: without it there would be a silent 0.
+/// A tracepoint fires in the kernel: excluding the kernel would silently count 0.
 #[test]
 fn root_a_tracepoint_without_the_kernel_is_refused() {
     let event = Event::named("syscalls:sys_enter_getppid:u").unwrap();

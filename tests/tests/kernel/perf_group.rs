@@ -1,4 +1,4 @@
-//! Groups: one leader, its members, one start, one read.
+//! Groups: one leader, its members, a common start, a common read.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
@@ -323,8 +323,8 @@ fn root_an_inherited_group_counts_children_and_may_lose_a_member() {
     assert_eq!(attachments.read(leader).unwrap().raw, 2);
 }
 
-/// The kernel cannot read a group that differs from the one a living child has inherited (ECHILD), nor open the member
-/// when it has switched from the task to that child directly (EINVAL).
+/// The kernel cannot read a group that differs from the one a living child has inherited (ECHILD), nor open
+/// the member when it has switched from the task to that child directly (EINVAL).
 #[test]
 fn root_joining_after_a_child_inherited_is_explained() {
     let mut attachments = Attachments::new();
@@ -335,7 +335,7 @@ fn root_joining_after_a_child_inherited_is_explained() {
     fault(20);
     let error = match attachments.open(&named("task_clock"), &inheriting, Some(leader), None) {
         Err(error) => error,
-        // Kernels before 6.6 do not compare the two groups, and read them.
+        // Kernels before 6.6 do not compare the two groups, and allow the read.
         Ok(member) => {
             assert!(kernel_version() < (6, 6), "the kernel took {member}");
             return;

@@ -1,4 +1,4 @@
-//! Every option: that the kernel honours it, or that it is refused with the reason.
+//! Every option: either the kernel honours it, or it is refused with a reason.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn root_exclude_idle_comes_with_a_warning() {
     assert_eq!(attachments.take_notices(), [Notice::IdleCounts { event: "page_faults".to_owned() }]);
 }
 
-/// The kernel takes the option, which users without rights must give, and counts on.
+/// The kernel accepts the options that exclude user code or the kernel, and ignores them for clocks.
 #[test]
 fn root_clocks_count_user_code_and_the_kernel_alike() {
     for event in ["task_clock", "cpu_clock"] {
@@ -115,7 +115,7 @@ fn root_a_group_mixes_counting_and_sampling_members() {
     assert!(attachments.read(member).is_ok());
 }
 
-/// A group has room for as many events as one read can bring.
+/// The size of one read limits the events of a group.
 #[test]
 fn root_a_weak_member_counts_alone_and_says_so() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();

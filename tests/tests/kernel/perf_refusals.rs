@@ -1,4 +1,4 @@
-//! What is refused, by whom, and in which words.
+//! Refusals by the host and by the kernel, and their error messages.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn refusal(result: Result<ks_host::perf::AttachmentId, PerfError>) -> Refusal {
     }
 }
 
-/// Each request has every later fault too: the first in the promised order is the one that is named.
+/// Each request also has every later fault: the error names the first in the documented order.
 #[test]
 fn fields_are_checked_in_order_before_the_kernel_is_asked() {
     let mut attachments = Attachments::new();
@@ -35,7 +35,7 @@ fn fields_are_checked_in_order_before_the_kernel_is_asked() {
     }
 }
 
-/// At a clock that ticks for a program every 10 us a CPU of a virtual machine does nothing else.
+/// With a clock that runs a program every 10 us, a CPU of a virtual machine does nothing else.
 #[test]
 fn a_program_does_not_run_at_every_tick_of_a_clock() {
     let link: LinkProgram = Arc::new(|_, _| Err(Errno::EPERM));
@@ -80,8 +80,8 @@ fn root_a_refusal_by_the_host_says_why() {
     assert!(faults.is_ok(), "page faults of user space exist");
 }
 
-/// The kernel opens the event of a probe anew for each child, and looks for the file's name in the memory of the parent: with
-/// such an event a task that is observed could start no thread (EFAULT).
+/// The kernel reopens a probe's event for each child, and looks for the file's name in the memory of the
+/// parent: with an inherited probe an observed task could start no thread (EFAULT).
 #[test]
 fn root_a_probe_is_not_inherited() {
     let own = std::env::current_exe().unwrap();
@@ -140,7 +140,7 @@ fn root_a_breakpoint_too_many_is_a_limit() {
     assert_eq!(attachments.read(leader).unwrap().raw, 7, "the group goes on");
 }
 
-/// Where there is a PMU the event must open instead, and the test says so.
+/// Where there is a PMU, the event must open instead, and the test prints that.
 #[test]
 fn root_an_event_without_a_counter_is_unsupported() {
     let mut attachments = Attachments::new();
@@ -167,7 +167,7 @@ fn root_an_event_without_a_counter_is_unsupported() {
     }
 }
 
-/// Capabilities belong to threads: this one gives its own away.
+/// Capabilities belong to threads: this thread drops its own.
 #[test]
 fn root_without_capabilities_the_missing_one_is_named() {
     let attempt = thread::spawn(|| {
@@ -186,7 +186,8 @@ fn root_without_capabilities_the_missing_one_is_named() {
     assert!(error.to_string().contains(&because), "{error}");
 }
 
-/// Without any right own tasks are counted in user code, as far as the setting lets everyone.
+/// Without privileges, own tasks are counted in user code, as far as the system setting allows it to all
+/// users.
 #[test]
 fn root_without_capabilities_own_user_code_is_counted() {
     let attempt = thread::spawn(|| {
@@ -213,8 +214,8 @@ fn root_without_capabilities_own_user_code_is_counted() {
 fn become_nobody() {
     const NOBODY: nix::libc::uid_t = 65534;
     const KEEP: nix::libc::uid_t = nix::libc::uid_t::MAX;
-    // SAFETY: the arguments are numbers. The system call itself changes the calling thread only, where the C library's
-    // function would change all threads.
+    // SAFETY: the arguments are numbers. The system call itself changes the calling thread only, where the C
+    // library's function would change all threads.
     let answer = unsafe { nix::libc::syscall(nix::libc::SYS_setresuid, KEEP, NOBODY, KEEP) };
     assert_eq!(answer, 0, "root can become nobody");
 }

@@ -1,5 +1,5 @@
-//! A member that can be opened at some of its group's places only. Alone in its process, whose descriptors it counts
-//! and takes away.
+//! A member that can be opened on only some of its group's CPUs. The tests run alone in their process,
+//! because they count its descriptors and use them up.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Links at so many places and then no more.
+/// Returns a program that links this many times and then fails.
 fn links(times: u32) -> Option<LinkProgram> {
     let linked = AtomicU32::new(0);
     Some(Arc::new(move |_, _| match linked.fetch_add(1, Ordering::SeqCst) {
@@ -30,12 +30,12 @@ fn links(times: u32) -> Option<LinkProgram> {
     }))
 }
 
-/// Runs something while the process may have so many descriptors more.
+/// Runs a function while the process may open only this many more descriptors.
 fn with_descriptors_left<T>(left: u64, what: impl FnOnce() -> T) -> T {
     let numbers = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let highest = numbers.max().unwrap();
-    // The lowest number that is free is taken first: then none below the highest is free any more.
+    // The kernel assigns the lowest free number first, so afterwards no number below the highest is free.
     let mut files: Vec<File> = Vec::new();
     while files.last().is_none_or(|file| file.as_raw_fd() <= highest) {
         files.push(File::open("/dev/null").unwrap());
@@ -48,11 +48,11 @@ fn with_descriptors_left<T>(left: u64, what: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// What the group has counted, all of it on the way since its start.
+/// Checks that the group has counted since its start, and returns its count.
 fn check(attachments: &mut Attachments, leader: AttachmentId, stores: u64, before: u64) -> u64 {
     let reading = attachments.read(leader).unwrap();
     assert_eq!(reading.raw, stores);
-    // The event of a CPU that the task has left runs no more before that of the next begins to.
+    // When the task moves to another CPU, the old CPU's event stops before the new one starts.
     assert!(reading.time_running > reading.time_enabled / 2, "{reading:?}");
     assert!(reading.time_enabled > before, "{reading:?}, and {before} before");
     assert_eq!(attachments.snapshot(leader).unwrap().entries.len(), 2);
@@ -91,7 +91,7 @@ fn root_a_join_that_fails_at_one_cpu_is_undone_at_all() {
     store(&WORD, 11);
     let time = check(&mut attachments, leader, 111, time);
 
-    // What was stopped stays so.
+    // A stopped group stays stopped.
     attachments.disable(leader).unwrap();
     let stopped = attachments.read(leader).unwrap();
     assert!(stopped.time_enabled > time);
@@ -103,7 +103,7 @@ fn root_a_join_that_fails_at_one_cpu_is_undone_at_all() {
     store(&WORD, 9);
     check(&mut attachments, leader, 120, stopped.time_enabled);
 
-    // The number of the failed attachment may be used again, for what is attached in its place.
+    // The id of the failed attachment may be reused for the next one.
     let member = attachments.open(&named("task_clock"), &everywhere(), Some(leader), None).unwrap();
     assert_eq!(attachments.snapshot(member).unwrap().entries.len(), 3);
     attachments.detach(leader);

@@ -1,4 +1,4 @@
-//! Rows of the conformance table on performance events that need a task to be counted. These tests need root.
+//! Rows of the conformance table on performance events that need an observed task. These tests need root.
 
 use std::num::NonZeroUsize;
 use std::process::Command;
@@ -9,24 +9,25 @@ use nix::sys::mman::{self, MapFlags, ProtFlags};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-/// Asks so many times whether this process exists, which does nothing else.
+/// Checks this many times by kill(2) whether this process exists, which has no other effect.
 fn kills(count: u32) {
     for _ in 0..count {
         kill(Pid::this(), None).expect("it exists");
     }
 }
 
-/// One event of nothing but its name, and one whose program says its period.
+/// One event with nothing but its name, and one whose program reports its period.
 const DEFAULTS: &str = include_str!("scripts/perf_rows_defaults.ks");
 
-/// How many samples wake a reader is seen by a reader only; what the host asks for is a test of `ks_host`.
+/// The number of samples that wake a reader is visible to a reader only; a test of `ks_host` checks the
+/// host's request.
 #[test]
 fn root_lf_129_an_event_without_options_counts_all_tasks_of_cpu_0() {
     let (here, elsewhere) = (Worker::new(0, || kills(1000)), Worker::new(1, || kills(100_000)));
     let running = Running::start("defaults", DEFAULTS, &[] as &[&str]);
     here.work();
     elsewhere.work();
-    // Time for the clock of CPU 0 to tick, which needs a millisecond.
+    // Gives the clock of CPU 0 time to tick, which needs a millisecond.
     Worker::new(0, || std::thread::sleep(std::time::Duration::from_millis(50))).work();
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -94,10 +95,10 @@ fn root_lf_140_children_are_counted_with_inherit() {
     assert_eq!(outcome.numbers("kills"), [107, 7], "{outcome:#?}");
 }
 
-/// Keeps what the last sample says.
+/// A script that keeps the fields of the last sample.
 const SAMPLES: &str = include_str!("scripts/perf_rows_samples.ks");
 
-/// Faults once, at a byte of a page that was not there.
+/// Faults once, at a byte of an unmapped page.
 #[inline(never)]
 fn store_to_a_new_page(page: usize) {
     let byte = page as *mut u8;
@@ -114,7 +115,7 @@ fn root_lf_076_a_sample_says_where_it_was_taken() {
     let page = page.expect("there is memory");
     let address = page.as_ptr() as usize;
     let worker = Worker::new(0, move || store_to_a_new_page(address));
-    // The thread has ended when its code is named.
+    // The thread has already ended when its code is named.
     let arguments = [format!("--task={}", worker.tid()), format!("--process={}", std::process::id())];
     let running = Running::start("samples", SAMPLES, &arguments);
     worker.work();

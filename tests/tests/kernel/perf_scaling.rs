@@ -1,5 +1,5 @@
-//! A counter that runs part of the time: software events have no counters to share, but an event on one CPU does not
-//! run while its task is on another.
+//! Counters that run part of the time. Software events do not share hardware counters, but an event on one
+//! CPU does not run while its task is on another.
 
 use std::sync::mpsc;
 use std::thread;
@@ -14,7 +14,7 @@ const ITERATIONS: usize = 20;
 const FAULTS: usize = 20;
 const SPIN: Duration = Duration::from_millis(5);
 
-/// Two CPUs that this thread may run on.
+/// Returns two CPUs that this thread may run on.
 fn two_cpus() -> (usize, usize) {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap());
@@ -27,9 +27,10 @@ fn move_to(cpu: usize) {
     sched_setaffinity(Pid::from_raw(0), &only).unwrap();
 }
 
-/// Works as much on one CPU as on the other: the same time on the CPU, the same number of faults.
+/// Works equally on both CPUs: the same CPU time, the same number of faults.
 fn work_on_both(home: usize, away: usize) {
-    // perf's own clock: unlike the thread's CPU time it includes what a hypervisor takes, as the counter under test does.
+    // perf's own clock. Unlike the thread's CPU time it includes time that a hypervisor takes, as the counter
+    // under test does.
     let mut attachments = Attachments::new();
     let options = Options { pid: 0, cpu: -1, ..Options::default() };
     let clock = attachments.open(&named("task_clock"), &options, None, None).unwrap();
@@ -75,7 +76,8 @@ fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
         (State::Multiplexed, State::Counted),
         "{at_home:?} {anywhere:?}"
     );
-    // How the CPUs' time is shared with others is not ours to say; that the two parts make up the whole is.
+    // The scheduler decides how the CPUs are shared with other tasks; the test checks that the two parts add
+    // up to the whole.
     assert_eq!(at_home.raw + elsewhere.raw, anywhere.raw, "{at_home:?} {elsewhere:?} {anywhere:?}");
     let parts = (at_home.time_running + elsewhere.time_running) as f64 / anywhere.time_running as f64;
     assert!((0.98..1.02).contains(&parts), "{at_home:?} {elsewhere:?} {anywhere:?}");
@@ -106,7 +108,7 @@ fn root_a_task_always_away_never_ran() {
     assert_eq!(snapshot.state, State::NeverRan);
 }
 
-/// A count that is scaled from little says so, once.
+/// A count that is scaled from a small part causes one warning.
 #[test]
 fn root_a_small_share_of_the_time_comes_with_a_warning() {
     let (home, away) = two_cpus();

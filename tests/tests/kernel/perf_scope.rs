@@ -1,4 +1,5 @@
-//! Whom and where: threads, processes, a command, CPUs, a control group; each with a workload whose count is known.
+//! Scopes of events: threads, processes, a command, CPUs, a control group; each with a workload of a known
+//! count.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +19,7 @@ use ks_host::plugin::StopHandle;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, getpgid, getppid};
 
-/// Calls whose number is known: a system call that a shell makes when it is told to, and nobody else.
+/// A known number of calls: a system call that a shell makes on request, and nothing else makes.
 const KILLS: &str = "i=0; while [ $i -lt 100 ]; do kill -0 $$; i=$((i+1)); done";
 
 fn kills() -> Event {
@@ -29,7 +30,7 @@ fn parent_asked() -> Event {
     Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap()
 }
 
-/// A shell that waits for a line before it makes its calls, under a name of its own.
+/// A shell under a name of its own that waits for a line before it makes its calls.
 struct Shell {
     folder: PathBuf,
     children: Vec<Child>,
@@ -49,7 +50,7 @@ impl Shell {
             command.args(["-c", &format!("read line; {script}")]).stdin(Stdio::piped());
             loop {
                 match command.spawn() {
-                    // A process that another test starts has the file open for writing until it runs its own.
+                    // A process that another test starts has the file open for writing until its exec.
                     Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                         thread::sleep(Duration::from_millis(1));
                     }
@@ -82,7 +83,7 @@ impl Drop for Shell {
     }
 }
 
-/// A CPU on which this thread may run, one after the other.
+/// Runs a function on each CPU that this thread may run on, one after the other, and returns the CPUs.
 fn on_each_cpu(mut work: impl FnMut(usize)) -> Vec<usize> {
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cpus: Vec<usize> = (0..CpuSet::count()).filter(|cpu| before.is_set(*cpu).unwrap()).collect();
@@ -196,7 +197,7 @@ fn root_a_command_that_nobody_starts_is_refused() {
     let error = Attachments::new().open(&kills(), &options, None, None).unwrap_err();
     assert!(matches!(&error, PerfError::Refused { refusal: Refusal::NoCommand, .. }), "{error}");
     assert!(error.to_string().contains("--exec"), "{error}");
-    // A command that never runs leaves nothing.
+    // A command that never runs leaves no process.
     drop(command("true"));
 }
 
@@ -214,8 +215,8 @@ fn root_all_cpus_read_as_one_and_each_for_itself() {
     let expected: u64 = cpus.iter().map(|cpu| *cpu as u64 + 1).sum();
     let reading = attachments.read(leader).unwrap();
     assert_eq!(reading.raw, expected);
-    // The task ran on one CPU after the other: no count stands for more than its own. It is missed between the start on the
-    // first CPU and the start on the last one, and its share of that counts for the rest.
+    // The task ran on one CPU after the other, so no CPU's count is extrapolated to the others. The events
+    // start on the CPUs one by one; the time missed in between is extrapolated.
     let scaled = reading.scaled.unwrap();
     let missed = expected * (reading.time_enabled - reading.time_running);
     let most = expected + missed.div_ceil(reading.time_running);
@@ -231,7 +232,7 @@ fn root_all_cpus_read_as_one_and_each_for_itself() {
     assert!(none.to_string().contains("cpu: all"), "{none}");
 }
 
-/// The reads are counted by the kernel, too.
+/// The kernel counts the reads as well.
 #[test]
 fn root_a_group_on_all_cpus_costs_one_read_for_each_cpu() {
     let mut attachments = Attachments::new();
@@ -276,7 +277,7 @@ struct Cgroup(PathBuf);
 impl Cgroup {
     fn new() -> Option<Cgroup> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        // perf takes the hierarchy with its own controller where there is one.
+        // perf uses the hierarchy with its own controller if there is one.
         let mount = mounts
             .lines()
             .find(|line| line.contains(" cgroup ") && line.contains("perf_event"))
@@ -302,7 +303,7 @@ fn root_a_cgroup_is_counted_on_all_cpus() {
     };
     let name = cgroup.0.file_name().unwrap().to_str().unwrap().to_owned();
     let mut shell = Shell::new(2, KILLS);
-    // One of the two is in the group.
+    // One of the two shells is in the group.
     fs::write(cgroup.0.join("cgroup.procs"), shell.children[0].id().to_string()).unwrap();
     let mut attachments = Attachments::new();
     let options = Options { cgroup: format!("/{name}"), every_cpu: true, ..Options::default() };
@@ -315,7 +316,7 @@ fn root_a_cgroup_is_counted_on_all_cpus() {
     assert!(error.to_string().contains("there is no cgroup"), "{error}");
 }
 
-/// The kernel's list of CPUs, for a machine whose CPUs go and come while the real ones stay.
+/// A fake list of online CPUs, which changes while the real CPUs stay online.
 struct OnlineList(PathBuf);
 
 impl OnlineList {
@@ -362,7 +363,7 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     let clock = attachments.read(member).unwrap().raw;
     online.set("0\n");
     assert_eq!(attachments.read(leader).unwrap().raw, 15, "what was counted there stays");
-    // How seldom the thread was where it is counted may be told as well: that is up to the scheduler.
+    // A warning about a small share of the time may follow as well: that depends on the scheduler.
     let notices = attachments.take_notices();
     let gone = |notice: &&Notice| matches!(notice, Notice::CpuGone { cpu: 1, .. });
     assert_eq!(notices.iter().filter(gone).count(), 1, "{notices:?}");
@@ -386,7 +387,7 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     assert_eq!(attachments.read(leader).unwrap().raw, 0, "a reset forgets the CPUs that went");
 }
 
-/// A CPU that came and cannot be counted is missing in every reading, and told once.
+/// A CPU that came online and cannot be counted is missing in every reading, and is reported once.
 #[test]
 fn root_readings_are_partial_while_a_cpu_that_came_is_not_counted() {
     let online = OnlineList::new("0\n");
@@ -395,7 +396,7 @@ fn root_readings_are_partial_while_a_cpu_that_came_is_not_counted() {
     let id = attachments.open(&named("cpu_clock"), &options, None, None).unwrap();
     let partial = |attachments: &mut Attachments| attachments.read(id).unwrap().partial;
     assert!(!partial(&mut attachments));
-    // No kernel has so many.
+    // No kernel has this many CPUs.
     online.set("0,1048575\n");
     assert!(partial(&mut attachments) && partial(&mut attachments));
     let missed = |notice: &Notice| matches!(notice, Notice::CpuMissed { cpu: 1_048_575, .. });

@@ -1,4 +1,4 @@
-//! Loads whose size the kernel counts, and threads to put them on.
+//! Workloads whose size the kernel counts, and threads to run them.
 
 use std::num::NonZeroUsize;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, m
 
 const PAGE: usize = 4096;
 
-/// The calling thread, wherever it runs.
+/// Returns options for the calling thread on any CPU.
 pub fn own_thread() -> Options {
     Options { pid: 0, cpu: -1, ..Options::default() }
 }
@@ -24,7 +24,7 @@ pub fn named(name: &str) -> Event {
     Event::named(name).unwrap()
 }
 
-/// Counts stores to a word of this process: as many as are made, exactly.
+/// Returns an event that counts stores to a word of this process exactly.
 pub fn stores_to(word: &AtomicU64) -> Event {
     let stores = Access { write: true, ..Access::default() };
     Event::breakpoint(word.as_ptr() as u64, 8, stores).unwrap()
@@ -36,10 +36,10 @@ pub fn store(word: &AtomicU64, times: u64) {
     }
 }
 
-/// Touches fresh pages: a page fault for each.
+/// Touches this many fresh pages, each a page fault.
 pub fn fault(pages: usize) {
     let length = NonZeroUsize::new(pages * PAGE).unwrap();
-    // SAFETY: a new private mapping; it is used here only, inside its length, and unmapped before the end.
+    // SAFETY: a new private mapping, used only here and within its length, and unmapped at the end.
     unsafe {
         let map =
             mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE)
@@ -52,7 +52,7 @@ pub fn fault(pages: usize) {
     }
 }
 
-/// Keeps the CPU busy.
+/// Keeps the CPU busy for this long.
 pub fn spin(duration: Duration) {
     let start = Instant::now();
     while start.elapsed() < duration {
@@ -60,12 +60,12 @@ pub fn spin(duration: Duration) {
     }
 }
 
-/// Stands in for a program: any descriptor that can be owned.
+/// Returns a descriptor that stands in for a link.
 pub fn some_descriptor() -> Result<OwnedFd, Errno> {
     Ok(std::fs::File::open("/dev/null").unwrap().into())
 }
 
-/// A program that is linked by a function.
+/// Returns a program that a function links.
 pub fn program(
     link: impl Fn(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + Send + Sync + 'static,
 ) -> Option<LinkProgram> {

@@ -1,11 +1,11 @@
-//! Pins: maps and variables that outlive their plugin and are shared. These tests need root; each has mounts of its own, so
-//! that nothing stays behind.
+//! Pins: maps and variables that outlive their plugin and are shared. These tests need root; each has its own
+//! mounts, so that nothing remains.
 
 use std::process::Command;
 
 use ks_tests::{Folder, Outcome, binary, compile, finish};
 
-/// Runs a shell script that has a BPF file system of its own; `$HOST` is ks-host.
+/// Runs a shell script with its own BPF file system; `$HOST` is ks-host.
 fn with_bpffs(folder: &Folder, script: &str) -> Outcome {
     let script =
         format!("cd {}\nmount -t bpf bpf /sys/fs/bpf || exit 99\n{script}", folder.path("").display());
@@ -91,7 +91,7 @@ fn root_two_plugins_share_a_map_and_one_that_is_killed_loses_nothing() {
 
 #[test]
 fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
-    // The kernel has this hook for the sandbox's own checks only where it lets programs attach to functions.
+    // A program on a kernel function needs CAP_PERFMON, which the host lacks below.
     let script = |pinned: &str, use_of_it: &str| {
         format!(
             "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> i32 {{\n    {use_of_it}\n    \
@@ -111,7 +111,7 @@ fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
     for (name, script) in scripts {
         let folder = Folder::new();
         folder.write("plugin.wasm", compile(name, &script).plugin);
-        // Without the right, the load fails; the pin itself may be made.
+        // Without the right, the load fails, although the pin itself may be created.
         let outcome = with_bpffs(
             &folder,
             "setpriv --bounding-set -perfmon,-sys_admin --inh-caps -perfmon,-sys_admin $HOST plugin.wasm",

@@ -1,4 +1,4 @@
-//! What a plugin may do: with `ks-host`, as a person starts it. Most of these tests need root.
+//! Permissions of a plugin, with `ks-host` as a user starts it. Most of these tests need root.
 
 use ks_tests::net::Wire;
 use ks_tests::{Folder, Outcome, binary, command, compile, finish, kernel_objects};
@@ -39,7 +39,7 @@ const STEERING: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// Where control groups of version 2 are mounted.
+/// Returns the mount point of control groups of version 2.
 fn cgroups() -> String {
     let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
     let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -62,7 +62,7 @@ fn root_what_steers_is_denied_until_it_is_allowed() {
         assert!(denied.stderr.contains(&format!("--allow {class}")), "{class}: {denied:#?}");
         let allow = ["--allow", class, "--no-wait"];
         let allowed = match class {
-            // In mounts of its own, so that nothing stays.
+            // Runs with its own mounts, so that nothing remains.
             "pin" => {
                 let run = format!(
                     "mount -t bpf bpf /sys/fs/bpf && exec {} --allow pin {}",

@@ -3,7 +3,7 @@
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
 
-/// Loads `count`, which leaves its handle on the stack.
+/// Loads `count` and leaves its handle on the stack.
 const LOAD: &str = r#"
     (data (i32.const 16) "count")
     (data (i32.const 32) "counter")
@@ -112,7 +112,7 @@ fn root_a_kind_that_cannot_be_attached_is_named() {
     }
 }
 
-/// Also where tracefs is not mounted.
+/// It also runs where tracefs is not mounted.
 #[test]
 fn root_a_tracepoint_program_runs() {
     let guest = component(&format!(

@@ -1,4 +1,4 @@
-//! `ks-host ps`: what runs now, as another process sees it.
+//! `ks-host ps`: the running plugins, as another process sees them.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -38,7 +38,7 @@ fn root_ps_shows_a_plugin_its_program_and_how_often_it_runs() {
         "{own:#}"
     );
     assert_eq!(program_json["attached"][0], "perf", "{own:#}");
-    // A sleep of a millisecond is a context switch: there were some in 0.3 seconds, and each took its time.
+    // A sleep of a millisecond is a context switch: there were some in 0.3 seconds, and each run took time.
     assert!(program_json["runs"].as_u64().is_some_and(|runs| runs > 0), "{own:#}");
     assert!(program_json["time_ns"].as_u64() > program_json["runs"].as_u64(), "{own:#}");
     assert!(

@@ -1,12 +1,12 @@
-//! Runs that are written down (`ks-host --record`) and run again from the record (`ks-host replay`). These tests need
-//! root: what is recorded is the running kernel.
+//! Recording a run (`ks-host --record`) and replaying it (`ks-host replay`). These tests need root, because
+//! they record the running kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ks_tests::{Folder, Outcome, binary, command, compile, finish, repository};
 
-/// Records a run of a plugin file: how it ended, and where the record is.
+/// Records a run of a plugin file; returns its outcome and the path of the record.
 fn record(folder: &Folder, plugin: &Path, options: &[&str]) -> (Outcome, PathBuf) {
     let record = folder.path("record.jsonl");
     let outcome =
@@ -14,12 +14,12 @@ fn record(folder: &Folder, plugin: &Path, options: &[&str]) -> (Outcome, PathBuf
     (outcome, record)
 }
 
-/// Runs a plugin on a record.
+/// Replays a record with a plugin.
 fn replay(plugin: &Path, record: &Path) -> Outcome {
     finish(command("ks-host").args(["replay", "--no-cache"]).args([plugin, record]))
 }
 
-/// The same as somebody who may do nothing. The record is root's alone: it comes in a copy.
+/// Replays a record as a user without rights. Only root can read the record, so the user gets a copy.
 fn replay_as_nobody(folder: &Folder, plugin: &Path, record: &Path) -> Outcome {
     use std::os::unix::fs::PermissionsExt as _;
     let copy = folder.write("copy.jsonl", std::fs::read(record).expect("readable"));
@@ -49,7 +49,7 @@ fn root_a_recording_is_replayed_without_any_rights() {
     }
 }
 
-/// Lines of the kernel half and warnings are the host's own words: they are in the record, at their places.
+/// The host itself writes lines of the kernel half and warnings: the record has them at their positions.
 #[test]
 fn root_what_the_host_wrote_is_written_again() {
     let script = include_str!("scripts/recording_what_the_host_wrote_is_written_again.ks");
@@ -92,14 +92,14 @@ fn root_the_first_difference_of_a_changed_plugin_is_reported() {
     let outcome = replay(&built(&folder, "fails", &fails), &record);
     assert!(outcome.stderr.contains("here:   it returned 7\n  record: it returned 0\n"), "{outcome:#?}");
 
-    // What is only said otherwise is no difference.
+    // A different printed text is no difference.
     let says = example("perf/group.ks").replace("led by", "behind");
     let outcome = replay(&built(&folder, "says", &says), &record);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert!(outcome.stdout.contains("behind page_faults"), "{outcome:#?}");
 }
 
-/// Reads in another order: the same calls of each resource.
+/// The plugin reads in another order: the calls of each resource are the same.
 #[test]
 fn root_in_any_order_each_call_finds_its_answer() {
     let script = |reads: &str| {

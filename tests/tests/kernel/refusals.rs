@@ -1,11 +1,12 @@
-//! What a person is told when the kernel, the verifier or somebody's filter refuses what a plugin does. Needs root.
+//! Error messages for users when the kernel, the verifier or a foreign filter refuses an action of a plugin.
+//! Needs root.
 
 use ks_tests::refused::{Call, observe};
 use ks_tests::{Folder, command, compile, finish, run_plugin};
 use nix::errno::Errno;
 use nix::libc;
 
-/// `r0 = 20481`, and in its place `r0 = r6`, which nothing has written.
+/// `r0 = 20481`, and its replacement `r0 = r6`, where nothing has written `r6`.
 const ASSIGNMENT: [u8; 8] = [0xb7, 0, 0, 0, 0x01, 0x50, 0, 0];
 const UNWRITTEN: [u8; 8] = [0xbf, 0x60, 0, 0, 0, 0, 0, 0];
 
@@ -24,7 +25,8 @@ fn root_a_refusal_names_the_scripts_line_and_asks_for_a_report() {
     assert!(message.contains("please report it with the script"), "{message}");
 }
 
-/// The host under a filter of system calls that is not its own, as in a container, which answers every call of a kind so.
+/// Runs the host under a foreign filter of system calls, as in a container, which answers every call of a
+/// kind with this error; returns its messages.
 fn filtered(script: &str, call: Call, errno: Errno) -> String {
     let folder = Folder::new();
     let file = folder.write("filtered.wasm", compile("filtered", script).plugin);
@@ -35,7 +37,8 @@ fn filtered(script: &str, call: Call, errno: Errno) -> String {
     outcome.stderr
 }
 
-/// EPERM and ENOSYS are what containers' filters answer, and neither is a capability nor a kernel that lacks something.
+/// Filters of containers answer with EPERM and ENOSYS. Neither means a missing capability or a missing kernel
+/// feature.
 #[test]
 fn root_a_foreign_filter_of_system_calls_is_named() {
     let counts = include_str!("scripts/refusals_counts.ks");
@@ -54,7 +57,7 @@ fn root_a_foreign_filter_of_system_calls_is_named() {
     }
 }
 
-/// It tries, and does not conclude from capabilities that are held.
+/// The doctor makes the calls, and does not infer their results from capabilities.
 #[test]
 fn root_the_doctor_makes_the_calls() {
     for (name, number) in [("perf_event_open", libc::SYS_perf_event_open), ("bpf", libc::SYS_bpf)] {
@@ -70,19 +73,19 @@ fn root_the_doctor_makes_the_calls() {
     assert!(outcome.stdout.contains("works, as tried"), "{outcome:#?}");
 }
 
-/// What the kernel refuses to observers is no matter of rights over the network.
+/// A refusal for an observing program is not explained by rights over the network.
 #[test]
 fn root_a_hook_that_is_refused_is_not_blamed_on_the_network() {
     let script = include_str!("scripts/refusals_hook.ks");
     let folder = Folder::new();
     let file = folder.write("hook.wasm", compile("hook", script).plugin);
     let outcome = finish(command("ks-host").args(["--allow", "all"]).arg(file));
-    // Where the kernel has hooks, it loads.
+    // On a kernel with hooks the program loads.
     assert!(!outcome.stderr.contains("CAP_NET_ADMIN"), "{outcome:#?}");
     assert!(outcome.code == 0 || !outcome.stderr.is_empty(), "{outcome:#?}");
 }
 
-/// BPF_TRACE_MAX_PROGS programs and one more.
+/// Loads one more than BPF_TRACE_MAX_PROGS programs.
 #[test]
 fn root_a_tracepoint_at_its_limit_of_programs_is_reported() {
     let program = |number: usize| {

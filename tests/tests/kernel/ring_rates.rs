@@ -1,18 +1,18 @@
-//! How fast records may come: below the rate that the README states nothing is lost, above it what is lost is counted
-//! exactly. These tests need root.
+//! Rates of ring buffer records: below the rate that the README states nothing is lost; above it the losses
+//! are counted exactly. These tests need root.
 
 use std::time::{Duration, Instant};
 
 use ks_tests::Outcome;
 use ks_tests::watched::{Running, Worker};
 
-/// Records of one system call.
+/// Records per system call.
 const BURST: u64 = 64;
 
-/// Every call of the task leaves a burst.
+/// Every call of the task emits a burst.
 const SCRIPT: &str = include_str!("scripts/ring_rates.ks");
 
-/// Makes so many bursts on CPU 0, each that long after the one before it.
+/// Emits this many bursts on CPU 0, with this time between their starts.
 fn produce(ring_bytes: u32, bursts: u64, every: Duration) -> Outcome {
     let worker = Worker::new(0, move || {
         let begin = Instant::now();
@@ -32,7 +32,7 @@ fn produce(ring_bytes: u32, bursts: u64, every: Duration) -> Outcome {
     outcome
 }
 
-/// A tenth of the stated rate, so that a busy machine has time to spare; more records than the ring has room for.
+/// A tenth of the stated rate, so that a busy machine has time to spare; more records than the ring holds.
 #[test]
 fn root_below_the_stated_rate_nothing_is_lost() {
     let (bursts, rate) = (1000, 100_000);
@@ -41,7 +41,7 @@ fn root_below_the_stated_rate_nothing_is_lost() {
     assert_eq!(outcome.numbers("seen"), [bursts as i64, (bursts * BURST) as i64, 0], "{outcome:#?}");
 }
 
-/// As fast as one CPU can, into a ring that has not even room for three bursts.
+/// As fast as one CPU can, into a ring that holds fewer than three bursts.
 #[test]
 fn root_above_it_what_is_lost_is_counted_exactly() {
     let bursts = 20_000;

@@ -8,7 +8,7 @@ use nix::sys::mman::{self, MapFlags, MmapAdvise, ProtFlags};
 
 const NO_ARGUMENTS: &[&str] = &[];
 
-/// Every page fault of the plugin's own thread leaves a record with its number.
+/// Every page fault of the plugin's own thread emits a record with its number.
 const PRODUCER: &str = r#"
 struct Event { n: u64, half: u32 }
 var events : ringbuf<Event>(4096)
@@ -32,7 +32,8 @@ fn touch(first: u32, pages: u32) {
 }
 "#;
 
-/// The number before some words of the last line of standard error that has them: counts are reported as they grow.
+/// Returns the number before some words in the last line of standard error that has them: counts are reported
+/// as they grow.
 fn number_before(outcome: &Outcome, text: &str) -> u64 {
     let line = outcome.stderr.lines().rfind(|line| line.contains(text));
     let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
@@ -79,10 +80,10 @@ fn root_a_full_ring_counts_what_it_loses() {
     assert_eq!(number_before(&outcome, " records were lost"), attempts - handled, "{outcome:#?}");
 }
 
-/// A thread of this process faults as fast as it can while the plugin, on another CPU, takes the records out.
+/// A thread of this process faults as fast as it can while the plugin, on another CPU, receives the records.
 #[test]
 fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
-    // The large ring has room for all records, however slow the plugin is.
+    // The large ring holds all records, however slow the plugin is.
     for (bytes, may_lose) in [(16 << 20, false), (4096, true)] {
         let outcome = full_speed(bytes);
         let numbers: Vec<u64> =
@@ -90,7 +91,7 @@ fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
         let [attempts, handled, disorder] = numbers[..] else { panic!("{outcome:#?}") };
         assert!(attempts >= FAULTS && disorder == 0, "{outcome:#?}");
         if may_lose {
-            // A plugin that keeps up loses nothing, and nothing is said of it.
+            // A plugin that keeps up loses nothing, and nothing is reported.
             let is_silent = outcome.stderr.is_empty();
             let lost = if is_silent { 0 } else { number_before(&outcome, " records were lost") };
             assert_eq!(handled + lost, attempts, "{outcome:#?}");
@@ -114,10 +115,10 @@ fn full_speed(ring_bytes: u32) -> Outcome {
     running.finish()
 }
 
-/// Touches so many pages that were not there before.
+/// Touches this many unmapped pages.
 fn fault(pages: u64) {
     const PAGE: usize = 4096;
-    // Less than a huge page has.
+    // Smaller than a huge page.
     const BLOCK: usize = 256;
     let bytes = NonZeroUsize::new(PAGE * BLOCK).expect("not 0");
     let flags = MapFlags::MAP_PRIVATE;
@@ -127,7 +128,7 @@ fn fault(pages: u64) {
     for iteration in 0..pages as usize {
         let page = iteration % BLOCK;
         if page == 0 {
-            // SAFETY: the mapping is our own, and no reference leads into it.
+            // SAFETY: the mapping is our own, and no reference points into it.
             unsafe { mman::madvise(block, bytes.get(), MmapAdvise::MADV_DONTNEED) }.expect("our own memory");
         }
         // SAFETY: the page lies inside the mapping.

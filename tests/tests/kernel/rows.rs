@@ -1,13 +1,13 @@
-//! Rows of the conformance table (language reference, chapter 12) that say what both halves compute. Each case is one
-//! text, run as a helper of the kernel half at a page fault and as a plain function in the plugin; both must give the
-//! value that the row says. These tests need root.
+//! Rows of the conformance table (language reference, chapter 12) about results of both halves. Each case is
+//! one text, run as a helper of the kernel half at a page fault and as a plain function in the plugin; both
+//! must return the value of the row. These tests need root.
 
 use std::fmt::Write as _;
 
 use ks_tests::compile;
 use ks_tests::row::Row;
 
-/// Statements that give the bytes of a string of up to 8 as a number.
+/// Returns statements that compute the bytes of a string of up to 8 as a number.
 fn bytes_of(text: &str, len: usize) -> String {
     let mut out = "var sum: u64 = 0\n".to_owned();
     for at in (0..len).rev() {
@@ -30,12 +30,12 @@ fn root_lf_007_bytes_of_strings() {
         .holds("strings");
 }
 
-/// The type in which two integers combine (3.4), where they do: its bits, and whether it is signed.
+/// Returns the common type of two integers (3.4), or none: its bits, and whether it is signed.
 fn combined(a: (u32, bool), b: (u32, bool)) -> Option<(u32, bool)> {
     let (narrow, wide) = if a.0 <= b.0 { (a, b) } else { (b, a) };
     match (narrow.1, wide.1) {
         (false, false) | (true, true) => Some(wide),
-        // Of two that are equally wide, and of u32 with any signed one, the signed type.
+        // The signed type of two equally wide ones, and of u32 with any signed one.
         _ if narrow.0 == wide.0 => Some((wide.0, true)),
         (false, true) if narrow.0 == 32 => Some(wide),
         (true, false) if wide.0 == 32 => Some((32, true)),

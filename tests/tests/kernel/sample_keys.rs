@@ -1,5 +1,5 @@
-//! What samples are told apart by: thread, CPU, control group, name and stack as keys, and a range of instructions that they
-//! must lie in. Page faults are sampled, each one, so every number is known. Needs root, and a C compiler.
+//! Keys of samples: thread, CPU, control group, name and stack, and a range of instructions as a filter.
+//! Every page fault is sampled, so every number is known. Needs root, and a C compiler.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -10,8 +10,9 @@ use ks_tests::{Folder, Outcome, command, compile, finish};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Two threads, each on a CPU of its own where there are two, which touch fresh pages: in the functions `one` and `two`, each
-/// in a section of its own. It says first where `one` lies and who the threads are, and begins when its input ends.
+/// Two threads, each on its own CPU where there are two, touch fresh pages in the functions `one` and `two`,
+/// each in its own section. The program first prints the address of `one` and the ids of the threads, and
+/// starts when its input ends.
 const WORKER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -77,14 +78,14 @@ int main(void) {
 }
 "#;
 
-/// The worker, which waits. It is ended when this is dropped.
+/// The worker, which waits for its start. It is killed when dropped.
 struct Worker {
     child: Child,
     input: Option<ChildStdin>,
     pid: u64,
-    /// The first address of `one`, and the one behind it.
+    /// Start (inclusive) and end (exclusive) of `one`.
     range: [u64; 2],
-    /// Thread and CPU of each thread.
+    /// Thread id and CPU of each thread.
     threads: [[u64; 2]; 2],
 }
 
@@ -103,7 +104,7 @@ impl Worker {
         Worker { child, input, pid, range: [first, end], threads: [[one, low], [two, high]] }
     }
 
-    /// Lets it do its work, to its end.
+    /// Starts the work and waits for its end.
     fn work(&mut self) {
         drop(self.input.take());
         assert!(self.child.wait().expect("it is ours").success());
@@ -112,7 +113,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -124,7 +125,7 @@ fn line(from: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
-/// Runs a script, and lets the worker work between its line `attached` and when it is asked to stop.
+/// Runs a script. The worker works after the script's line `attached`; then the script is asked to stop.
 fn sampled(script: &str, arguments: &[String], worker: &mut Worker) -> Outcome {
     let folder = Folder::new();
     let file = folder.write("sampled.wasm", compile("sampled", script).plugin);
@@ -153,7 +154,7 @@ fn root_samples_have_keys_and_lie_in_a_range() {
         [format!("--pid={}", worker.pid), format!("--first={first}"), format!("--last={}", end - 1)];
     let outcome = sampled(KEYS, &arguments, &mut worker);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-    // Every fault is a sample, and only the function's own lie in its range.
+    // Every fault is a sample, and only the function's own samples are in its range.
     for (name, [tid, cpu], in_one, in_two) in
         [("first", worker.threads[0], 3000, 500), ("second", worker.threads[1], 700, 2000)]
     {

@@ -1,5 +1,6 @@
-//! Sampling: programs that run at overflows, of several events, several plugins at once, and processes that fork. Page
-//! faults are counted, which the kernel does exactly. Needs root, and a C compiler for the process that faults.
+//! Sampling: programs that run at overflows, of several events, several plugins at once, and processes that
+//! fork. Page faults are counted, which the kernel does exactly. Needs root, and a C compiler for the process
+//! that faults.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -9,8 +10,9 @@ use ks_tests::{Folder, command, compile, finish, run_script};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Does what each line of its standard input says, and answers with a line: `NUMBER` touches so many fresh pages, `child` starts
-/// a child that touches a thousand and stays, `again` lets the last child touch a thousand more, `name WORD` takes a name.
+/// Executes each line of its standard input and answers with a line: `NUMBER` touches this many fresh pages,
+/// `child` starts a child that touches a thousand and stays, `again` lets the last child touch a thousand
+/// more, `name WORD` sets its name.
 const WORKER: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -58,7 +60,7 @@ int main(void) {
 }
 "#;
 
-/// A process whose standard output is read line by line. It is ended when it is dropped.
+/// A process whose standard output is read line by line. It is killed when dropped.
 struct PluginProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -81,7 +83,7 @@ impl PluginProcess {
         line.trim_end().to_owned()
     }
 
-    /// Says a line, and waits for the answer.
+    /// Sends a line, and waits for the answer.
     fn say(&mut self, line: &str) {
         let input = self.child.stdin.as_mut().expect("it is piped");
         writeln!(input, "{line}").expect("it reads");
@@ -100,7 +102,7 @@ impl PluginProcess {
 
 impl Drop for PluginProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,7 +116,7 @@ fn worker(folder: &Folder) -> PluginProcess {
     PluginProcess::start(&mut Command::new(built))
 }
 
-/// Starts a plugin and waits until it says that it has attached.
+/// Starts a plugin and waits until it prints that it has attached.
 fn plugin(folder: &Folder, name: &str, script: &str, arguments: &[String]) -> PluginProcess {
     let file = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
     let mut plugin =
@@ -158,7 +160,7 @@ fn root_one_program_distinguishes_its_events() {
     let script = include_str!("scripts/sampling_one_program_tells_its_events_apart.ks");
     let outcome = run_script::<&str>("apart", script, &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-    // The first page may be there already.
+    // The first page may already be mapped.
     for (name, least) in [("faults", 1023), ("switches", 20), ("minor", 102)] {
         let [counted, runs] = outcome.numbers(name)[..] else { panic!("{outcome:#?}") };
         assert!(counted >= least && counted == runs, "{outcome:#?}");
@@ -181,7 +183,8 @@ fn root_children_are_sampled_until_the_detach_and_not_after_it() {
     let line = plugin.line();
     let [faults, handled] = numbers(&line)[..] else { panic!("{line}") };
     assert!(faults >= 11_000, "{line}");
-    // What a child does between the read and the look at the variable is in the second number only.
+    // Only the second number includes a child's faults between the read of the counter and the read of the
+    // variable.
     assert!(handled >= faults && handled - faults < 100, "{line}");
     assert_eq!(plugin.line(), "detached");
     worker.say("again");

@@ -1,4 +1,4 @@
-//! How long a counter really ran, through scripts. These tests need root.
+//! The running time of counters, through scripts. These tests need root.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -11,7 +11,7 @@ use nix::unistd::{Pid, gettid};
 
 use crate::perf_support::wait_until_asleep;
 
-/// Runs `body` on a thread of its own and gives the thread's id to `watch`.
+/// Runs `body` on its own thread and passes the thread's id to `watch`.
 fn watched(body: impl Fn() + Send + 'static, watch: impl FnOnce(i32)) {
     let stop = Arc::new(AtomicBool::new(false));
     let tid = Arc::new(AtomicI32::new(0));
@@ -36,7 +36,7 @@ fn spin_on(cpu: usize, time: Duration) {
     let mut set = CpuSet::new();
     set.set(cpu).expect("a small number");
     sched_setaffinity(Pid::from_raw(0), &set).expect("both CPUs are online");
-    // perf's own clock, so that both CPUs get the same share of it whoever else wants them.
+    // perf's own clock, so that both CPUs get equal shares of it on a busy machine.
     let mut attachments = Attachments::new();
     let options = Options { pid: 0, cpu: -1, ..Options::default() };
     let event = Event::named("task_clock").expect("every kernel has it");
@@ -48,8 +48,8 @@ fn spin_on(cpu: usize, time: Duration) {
 
 const WATCH: &str = include_str!("scripts/scaling_watch.ks");
 
-/// A task that spends half of its time on another CPU than its event's: the one thing that makes a software event's
-/// running time differ from its enabled time on any machine with two CPUs.
+/// A task that spends half of its time on another CPU than its event's: the only case in which a software
+/// event's running time differs from its enabled time on any machine with two CPUs.
 #[test]
 fn root_half_of_the_time_elsewhere_is_half_of_the_time_running() {
     assert!(
@@ -66,7 +66,8 @@ fn root_half_of_the_time_elsewhere_is_half_of_the_time_running() {
             assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
             let seen = outcome.numbers("seen");
             let [raw, scaled, enabled, running] = seen[..] else { panic!("{outcome:#?}") };
-            // What is not on this CPU is on the other: the two parts make up the whole, whoever else wants the CPUs.
+            // Time that is not on this CPU is on the other: the two parts add up to the whole, however busy
+            // the CPUs are.
             let parts = (running + outcome.numbers("other")[0]) as f64 / enabled as f64;
             assert!((0.97..1.03).contains(&parts), "{outcome:#?}");
             let share = running as f64 / enabled as f64;
@@ -78,7 +79,7 @@ fn root_half_of_the_time_elsewhere_is_half_of_the_time_running() {
     );
 }
 
-/// A task that does not run is idle: true zeros, and nothing to warn about.
+/// A task that does not run is idle: its zeros are true, and cause no warning.
 #[test]
 fn root_a_sleeping_task_is_idle_without_a_warning() {
     let script =

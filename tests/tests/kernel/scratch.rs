@@ -1,5 +1,5 @@
-//! Scratch memory of programs whose frames do not fit the stack: a run that is interrupted or preempted by others on its
-//! CPU finds its values as it left them, and every exit gives the slot back. These tests need root.
+//! Scratch memory of programs whose frames do not fit the stack: a run that is interrupted or preempted by
+//! others on its CPU keeps its values, and every exit releases the slot. These tests need root.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
@@ -14,8 +14,8 @@ use libbpf_rs::{
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// Both programs do the same; `outer` is run on demand, and `inner` by a clock that interrupts it.
-/// `results`: runs of `inner`, those that interrupted `outer`, words that were not as they were written.
+/// Both programs do the same. `outer` runs on demand; a clock runs `inner`, which interrupts it. `results`
+/// holds the runs of `inner`, those that interrupted `outer`, and the number of corrupted words.
 const SCRIPT: &str = "
 var results : array<u32, u64>(8)
 MEMORY
@@ -68,7 +68,7 @@ fn inner(ctx: *bpf_perf_event_data) -> i32 {
 }
 ";
 
-/// The CPU on which everything happens.
+/// The CPU on which all programs run.
 const CPU: usize = 0;
 
 fn compile(script: &str) -> Vec<u8> {
@@ -82,7 +82,8 @@ fn compile(script: &str) -> Vec<u8> {
     object.unwrap_or_else(|errors| panic!("{errors:?}")).elf().to_vec()
 }
 
-/// Loads an object, one of its programs as what the kernel can run on demand in a task. Maps may be another object's.
+/// Loads an object, with one program as a kind that the kernel can run on demand in a task. Maps may be
+/// shared with another object.
 fn load(elf: &[u8], on_demand: &str, shared: &[(&str, &MapHandle)]) -> Object {
     let mut open = ObjectBuilder::default().open_memory(elf).expect("libbpf opens it");
     for mut program in open.progs_mut().filter(|program| program.name() == on_demand) {
@@ -114,14 +115,15 @@ fn result(results: &MapHandle, index: u32) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-/// How many runs ended by a fault, of the counts of an object. Its loop has a count of its own, which is never larger.
+/// Returns the number of runs that ended by a fault, from the counters of an object. Its loop has a counter
+/// of its own, which is never larger.
 fn faults_of(counts: &MapHandle) -> u64 {
     let bytes = counts.lookup(&[0; 4], MapFlags::ANY).expect("an array").expect("it has one value");
     let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
     words.max().expect("there are counts")
 }
 
-/// For each slot and CPU, how many runs want it.
+/// Returns, for each slot and CPU, the number of runs that claim it.
 fn marks(scratch: &MapHandle) -> Vec<u64> {
     let slots = (0..ks_compiler::kernel::SCRATCH_SLOTS).flat_map(|slot| {
         let slot = scratch.lookup_percpu(&slot.to_le_bytes(), MapFlags::ANY).expect("a per-CPU array");
@@ -145,7 +147,7 @@ fn run(program: &ProgramMut<'_>) -> u32 {
     program.test_run(ProgramInput::default()).expect("raw tracepoints run on demand").return_value
 }
 
-/// Runs a program at every so many nanoseconds of the CPU's clock.
+/// Runs a program each time the CPU's clock has advanced by this many nanoseconds.
 fn at_clock(attachments: &mut Attachments, program: &ProgramMut<'_>, period: u64) -> Link {
     let event = Event::named("cpu_clock").expect("every kernel has it");
     let options = EventOptions { cpu: CPU as i32, period, ..EventOptions::default() };
@@ -155,13 +157,13 @@ fn at_clock(attachments: &mut Attachments, program: &ProgramMut<'_>, period: u64
         Ok(OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there")))
     });
     attachments.open(&event, &options, None, Some(link)).expect("a clock");
-    // libbpf's link owns the descriptor that it is given.
+    // libbpf's link owns the descriptor passed to it.
     let own = opened.recv().expect("the event was opened");
     program.attach_perf_event(own.into_raw_fd()).expect("a perf program")
 }
 
-/// Runs `outer` in two threads that share a CPU and maps, until `inner` has interrupted it often enough. Gives how many
-/// words were not as they were written.
+/// Runs `outer` in two threads that share a CPU and maps, until `inner` has interrupted it often enough.
+/// Returns the number of corrupted words.
 fn interfere(script: &str) -> (Object, u64) {
     const ITERATIONS: u64 = 400;
     const INTERRUPTIONS: u64 = 20;
@@ -204,7 +206,7 @@ fn root_interrupted_and_preempted_runs_keep_their_scratch_data() {
     assert_eq!(wrong, 0, "a run has seen what another wrote");
     assert!(marks(&map(&object, "__scratch")).iter().all(|mark| *mark == 0), "every slot was given back");
 
-    // The same with one memory for all runs shows that the check above sees what it looks for.
+    // The control experiment, with one memory for all runs: it shows that the check above detects corruption.
     let shared = SCRIPT.replace("MEMORY", "var words : array<u32, u32>(100)").replace("LOCAL", "");
     assert_ne!(interfere(&shared).1, 0, "runs that share memory disturb each other");
 }
@@ -249,7 +251,7 @@ fn watch(ctx: *bpf_perf_event_data) -> i32 {
     let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
     let faults = MapHandle::try_from(&bss.expect("the count of faults")).expect("it is loaded");
     let watch = program(&mut object, "watch");
-    // By the end of a function, by a return, by a throw, and by a loop that reaches its limit.
+    // Exits by the end of a function, by a return, by a throw, and by a loop that reaches its limit.
     for (number, expected, counted) in [(0u32, 77, 0), (3, 33, 0), (1, 55, 0), (2, 0, 1)] {
         choice.update(&[0; 4], &number.to_le_bytes(), MapFlags::ANY).expect("in range");
         assert_eq!((run(&watch), faults_of(&faults)), (expected, counted), "way {number}");
@@ -273,7 +275,7 @@ fn root_faults_are_reported_when_the_plugin_ends() {
     assert!(outcome.stderr.contains(because), "{}", outcome.stderr);
 }
 
-/// Together twice the kernel's stack, each alone within it; what a local is given comes back.
+/// Together the frames need twice the kernel's stack, each alone fits; locals keep their values.
 const DEEP: &str = "
 @helper
 fn sum(first: u32) -> u32 {

@@ -1,11 +1,12 @@
-//! Variables and arrays of the BPF object in the plugin's memory: the same as host calls, and safe. These tests need root.
+//! Variables and arrays of the BPF object in the plugin's memory: the same results as by host calls, and
+//! safe. These tests need root.
 
 use ks_compiler::plugin;
 use ks_compiler::plugin::share::{self, ShareError};
 use ks_host::plugin::Plugin;
 use ks_tests::{Folder, Outcome, allowed, compile, component, finish, run_plugin, wait_until_gone};
 
-/// Runs a script with and without shared memory. Both must have the same end and say the same.
+/// Runs a script with and without shared memory. Both must end in the same way with the same output.
 fn run_with_and_without_sharing(project: &str, script: &str) -> Outcome {
     let built = compile(project, script);
     assert!(Plugin::from_bytes(built.plugin.clone()).expect("a plugin").shared_bytes().is_some());
@@ -50,7 +51,7 @@ fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
     assert_eq!(tail[1..], expected, "{outcome:#?}");
 }
 
-/// A loop without a call in it ends when the kernel half changes what it waits for.
+/// A loop without a call in it ends when the kernel half changes the variable that it waits for.
 #[test]
 fn root_a_loop_sees_what_the_kernel_half_writes() {
     let outcome = run_with_and_without_sharing(
@@ -60,7 +61,7 @@ fn root_a_loop_sees_what_the_kernel_half_writes() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1\n"), "{outcome:#?}");
 }
 
-/// One that is too large for the plugin's memory, constants, and maps of kinds that no kernel maps.
+/// A variable that is too large for the plugin's memory, constants, and maps of kinds that cannot be mapped.
 #[test]
 fn root_what_cannot_be_shared_is_called_for() {
     let outcome = run_with_and_without_sharing(
@@ -70,7 +71,7 @@ fn root_what_cannot_be_shared_is_called_for() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "3 4 4 4\n"), "{outcome:#?}");
 }
 
-/// A module with a memory of two pages to share; `{extra}` may spoil it.
+/// A module with a shared memory of two pages; `{extra}` may make it invalid.
 const MODULE: &str = r#"(module
   (import "kernelscript:host/globals@0.1.0" "[static]variable.open" (func $open (param i32 i32 i32)))
   (import "kernelscript:host/globals@0.1.0" "[method]variable.share" (func $share (param i32 i32)))
@@ -117,7 +118,7 @@ fn raw(project: &str, run: &str) -> Vec<u8> {
     component(project, &text(run, "", MARK), &built.records()).expect("the module fits the world")
 }
 
-/// What is not sound is refused before anything runs.
+/// An unsound module is refused before anything runs.
 #[test]
 fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
     let zero = "(i32.const 0)";
@@ -149,7 +150,8 @@ fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
     assert_eq!(Plugin::from_bytes(plain).expect("a plugin").shared_bytes(), None);
 }
 
-/// The place stays when the handle is dropped; the section is mapped once; what is outside of it is nobody's.
+/// The address stays valid after the handle is dropped; the section is mapped once; nothing outside of it is
+/// accessible.
 #[test]
 fn root_an_address_is_that_of_the_variable_until_the_plugin_ends() {
     let run = r#"(local $word i32)
@@ -165,7 +167,8 @@ fn root_an_address_is_that_of_the_variable_until_the_plugin_ends() {
     wait_until_gone("shared_place");
 }
 
-/// It cannot grow, and an access behind it traps, also in the space that is reserved behind a mapped page.
+/// The memory cannot grow, and an access beyond it traps, also in the space that is reserved after a mapped
+/// page.
 #[test]
 fn root_an_access_outside_traps_the_plugin() {
     let outside = "(i32.atomic.load $shared (i32.const 131072))";
@@ -181,23 +184,24 @@ fn root_an_access_outside_traps_the_plugin() {
     assert_eq!(outcome.code, 255, "{outcome:#?}");
 }
 
-/// An address that a variable has means the plugin's own memory to the host, which writes its answers where the
-/// plugin says.
+/// The host interprets every address as one of the plugin's own memory, even if it is the address of a shared
+/// variable. It writes its answers there.
 #[test]
 fn root_results_and_texts_never_go_to_shared_pages() {
-    // The result's address is that of the variable: it is one of the plugin's own memory, which is not that large.
+    // The result's address is that of the variable: in the plugin's own memory it is out of bounds.
     let run = r#"(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const 131072)))
       (i32.const 0)"#;
     let outcome = run_plugin("shared_result", &raw("shared_result", run), &[] as &[&str]);
     assert_eq!(outcome.code, 125, "{outcome:#?}");
-    // A text whose address is that of the variable is read from the plugin's own memory, where no such name lies.
+    // A text with the address of the variable is read from the plugin's own memory, which has no such name
+    // there.
     let run = r#"(call $open (call $place (i32.const 16) (i32.const 4)) (i32.const 4) (i32.const 1024))
       (i32.load8_u (i32.const 1024))"#;
     let outcome = run_plugin("shared_text", &raw("shared_text", run), &[] as &[&str]);
     assert_eq!(outcome.code, 1, "{outcome:#?}");
 }
 
-/// `share` has no place to tell.
+/// `share` returns no address.
 #[test]
 fn root_no_shared_memory_disables_sharing() {
     let run = "(i32.eq (call $place (i32.const 16) (i32.const 4)) (i32.const -1))";
@@ -207,7 +211,8 @@ fn root_no_shared_memory_disables_sharing() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""), "{outcome:#?}");
 }
 
-/// What a compiler that knows one memory leaves for `ks share`. The last is called by its address.
+/// The access functions that a compiler with a single memory emits for `ks share`. The last is called
+/// indirectly.
 const ACCESSES: &str = r#"
   (func $load_64 (export "kernelscript:shared/load-64") (param i32) (result i64) unreachable)
   (func $store_64 (export "kernelscript:shared/store-64") (param i32 i64) unreachable)
@@ -216,7 +221,7 @@ const ACCESSES: &str = r#"
   (table 1 1 funcref)
   (elem (i32.const 0) $load_8)"#;
 
-/// A module with one memory, with accesses and what may spoil them.
+/// Returns a module with one memory, with access functions and code that may make it invalid.
 fn unshared(project: &str, run: &str, extra: &str) -> Vec<u8> {
     let script = r#"
         var word : u64 = 5
@@ -230,7 +235,7 @@ fn unshared(project: &str, run: &str, extra: &str) -> Vec<u8> {
     component(project, &text, &compile(project, script).records()).expect("the module fits the world")
 }
 
-/// The memory that `ks share` adds is reached by loads and stores alone, as the one of a script.
+/// Only loads and stores reach the memory that `ks share` adds, as in a plugin compiled from a script.
 #[test]
 fn root_a_memory_that_was_added_is_shared_as_any() {
     let address_call = "(call $place (i32.const 16) (i32.const 4))";
@@ -241,10 +246,11 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
     );
     let cases = [
         ("added_sound", sound.as_str(), 80, ""),
-        // Behind the end, and beside a place.
+        // Beyond the end, and next to a variable.
         ("added_behind", "(i32.wrap_i64 (call $load_64 (i32.const 131072)))", 125, "out of bounds"),
         ("added_crooked", "(i32.wrap_i64 (call $load_64 (i32.const 65537)))", 125, "unaligned"),
-        // A place means the plugin's own memory to the host, which is not that large, or has no such name there.
+        // The host interprets the address in the plugin's own memory, which is not that large, or has no such
+        // name there.
         (
             "added_result",
             "(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const 131072)))
@@ -262,7 +268,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
         ("added_memories", "(memory.size 1) (memory.grow 1 (i32.const 1)) i32.add", 1, ""),
     ];
     for (name, run, code, reason) in cases {
-        // Another memory of the size that it would have is not mistaken for it.
+        // Another memory of the same size is not mistaken for the added one.
         let extra = if name == "added_memories" { "(memory 2 2)" } else { "" };
         let plugin = unshared(name, run, &format!("{extra} {ACCESSES}"));
         let shared = share::share(&plugin, 1 << 16).expect("it asks for it");
@@ -273,7 +279,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
     }
 }
 
-/// Accesses that are none are not taken for some.
+/// Exports that are no access functions are not taken for some.
 #[test]
 fn what_cannot_get_a_memory_is_refused() {
     let export = |name: &str, rest: &str| format!("(func (export \"kernelscript:shared/{name}\") {rest})");

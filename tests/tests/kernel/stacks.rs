@@ -1,5 +1,5 @@
-//! `--stacks`: what programs counted by stacks, in every form. Needs root, and a C compiler for programs whose shape is
-//! known.
+//! `--stacks`: counts of programs by stack, in every output form. Needs root, and a C compiler for programs
+//! of known shape.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ks_tests::{Folder, Outcome, command, finish, finish_within, repository};
 
-/// Three parts that take 6, 3 and 1 of 10 parts of the time of a CPU, in turns of 10 ms; the last in the kernel. So many
-/// milliseconds in all.
+/// Three parts that take 6, 3 and 1 tenths of the CPU time, in slices of 10 ms; the last in the kernel. The
+/// argument is the total time in milliseconds.
 const SHAPE: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ fn example(name: &str) -> PathBuf {
     repository().join("examples").join(name)
 }
 
-/// Runs the profiler with these words of `ks-host` and of the script.
+/// Runs the profiler with these arguments of `ks-host` and of the script.
 fn profile(stacks: &str, arguments: &[&str], exec: &[&str]) -> Outcome {
     let mut host = command("ks-host");
     host.args(["--no-cache", "--stacks", stacks]).arg(example("perf/profile.ks"));
@@ -94,14 +94,15 @@ fn profile(stacks: &str, arguments: &[&str], exec: &[&str]) -> Outcome {
     finish(&mut host)
 }
 
-/// Whether nothing was said but what may be so on any machine: that some stacks collided (of a hundred in a map of 16384 two
-/// may), and that the kernel throttled the event, as it does where an interrupt comes too late.
+/// Returns whether there are only messages that may appear on any machine: that some stacks collided (of a
+/// hundred in a map of 16384 two may), and that the kernel throttled the event, as it does where an interrupt
+/// comes too late.
 fn is_quiet(outcome: &Outcome) -> bool {
     let may_be = ["because they collided with others", "was throttled"];
     outcome.stderr.lines().all(|line| may_be.iter().any(|text| line.contains(text)))
 }
 
-/// Folded lines as frames and weight.
+/// Parses folded lines into frames and weight.
 fn lines(folded: &str) -> Vec<(Vec<&str>, u64)> {
     fn line(line: &str) -> (Vec<&str>, u64) {
         let (frames, weight) = line.rsplit_once(' ').expect("a weight stands behind the frames");
@@ -110,12 +111,12 @@ fn lines(folded: &str) -> Vec<(Vec<&str>, u64)> {
     folded.lines().map(line).collect()
 }
 
-/// The weight of all lines, and of those with a frame.
+/// Returns the weight of all lines that contain a frame.
 fn weight(lines: &[(Vec<&str>, u64)], frame: &str) -> u64 {
     lines.iter().filter(|(frames, _)| frames.contains(&frame)).map(|(_, weight)| weight).sum()
 }
 
-/// A process that is ended when it is dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -127,7 +128,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -167,7 +168,7 @@ fn root_what_cannot_be_printed_is_refused_before_it_runs() {
     assert!(outcome.stderr.contains("--stacks tree=FILE"), "{outcome:#?}");
 }
 
-/// Folded lines of a decoded pprof file: the command, and the functions from the outermost on.
+/// Returns the folded lines of a decoded pprof file: the command, and the functions from the outermost on.
 fn folded_of_pprof(file: &Path) -> BTreeMap<String, u64> {
     let mut bytes = Vec::new();
     let compressed = fs::File::open(file).expect("it was written");
@@ -189,7 +190,7 @@ fn folded_of_pprof(file: &Path) -> BTreeMap<String, u64> {
     Decoded::of(&text).folded()
 }
 
-/// A message as protoc shows it: names with numbers, texts, and messages.
+/// A message as protoc prints it: names with numbers, texts, and messages.
 #[derive(Default)]
 struct Decoded<'a> {
     values: Vec<(&'a str, &'a str)>,
@@ -220,7 +221,7 @@ impl<'a> Decoded<'a> {
         self.values.iter().filter(move |(one, _)| *one == name).map(|(_, value)| *value)
     }
 
-    /// A number; 0 if it is not there, as in all of proto3.
+    /// Returns a number; 0 if it is missing, as in all of proto3.
     fn number(&self, name: &'a str) -> usize {
         self.values(name).next().map_or(0, |value| value.parse().expect("it is a number"))
     }
@@ -249,7 +250,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-/// Folded lines without the marks, which pprof says otherwise.
+/// Returns folded lines without the marks, which pprof expresses differently.
 fn unmarked(folded: &str) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for (frames, weight) in lines(folded) {
@@ -260,11 +261,11 @@ fn unmarked(folded: &str) -> BTreeMap<String, u64> {
     found
 }
 
-/// The program has ended when its functions are named.
+/// The program has already ended when its functions are named.
 #[test]
 fn root_a_command_of_known_shape_is_found_in_every_form() {
     let folder = Folder::new();
-    // Tests that run beside this one must not have tasks of this name.
+    // Concurrent tests must not have tasks of this name.
     let name = format!("shape{}", std::process::id());
     let shape = program(&folder, &name, SHAPE);
     let [folded, flame, pprof] = ["folded", "flame", "pprof"].map(|form| folder.path(form));
@@ -330,7 +331,8 @@ fn root_stacks_that_collide_are_counted_and_keep_their_weight() {
     assert!(all > 300 && weight(&lines, "[stack lost]") > all / 2, "{outcome:#?}");
 }
 
-/// A program that makes code, writes down its name, and runs it: for so many turns, or for ever.
+/// A program that generates code, writes its name to a perf map, and runs it: for a number of iterations, or
+/// forever.
 #[cfg(target_arch = "x86_64")]
 const MAKER: &str = r#"
 #include <stdio.h>
@@ -355,7 +357,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Code that a process has made itself has the name that it wrote down; and not what somebody else wrote.
+/// Generated code has the name that its own process wrote, and not one that another process wrote.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn root_code_generated_at_run_time_has_the_name_that_its_process_wrote_down() {
@@ -372,7 +374,7 @@ fn root_code_generated_at_run_time_has_the_name_that_its_process_wrote_down() {
     assert!(foreign.code == 0 && !foreign.stdout.contains("made_at_run_time"), "{foreign:#?}");
 }
 
-/// The observed command has ended when its functions are named: what it wrote down lies there yet.
+/// The observed command has already ended when its functions are named: its perf map still exists.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn root_code_generated_at_run_time_has_its_name_when_its_process_has_ended() {
@@ -420,7 +422,7 @@ int main(void) {
     assert!(weight(&lines, "[unknown]") * 10 < all, "{outcome:#?}");
 }
 
-/// What runs beside a command of `--exec` is none of its time.
+/// Tasks that run next to a command of `--exec` do not count for it.
 #[test]
 fn root_a_command_is_profiled_with_what_it_starts_and_nothing_else() {
     let folder = Folder::new();

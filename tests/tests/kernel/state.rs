@@ -1,11 +1,12 @@
-//! Maps of every kind from both halves, lines that the kernel half prints, and what a full map loses. These tests need
-//! root.
+//! Maps of every kind from both halves, lines that the kernel half prints, and losses of a full map. These
+//! tests need root.
 
 use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script};
 
 const NO_ARGUMENTS: &[&str] = &[];
 
-/// The number before some words of the last line of standard error that has them: counts are reported as they grow.
+/// Returns the number before some words in the last line of standard error that has them: counts are reported
+/// as they grow.
 fn number_before(outcome: &Outcome, text: &str) -> u64 {
     let line = outcome.stderr.lines().rfind(|line| line.contains(text));
     let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
@@ -54,7 +55,7 @@ fn root_lost_lines_and_updates_are_counted_exactly() {
     let (last, printed) = lines.split_last().expect("it printed");
     let numbers: Vec<u64> = last.split(' ').filter_map(|field| field.parse().ok()).collect();
     let [runs, entries] = numbers[..] else { panic!("{last}") };
-    // The first of the pages may hold something else, too, and be there before.
+    // The first page may hold other data too, and may already be mapped.
     assert!(runs >= 3999 && entries == 10, "{last}");
     assert_eq!(number_before(&outcome, " updates by programs were lost"), 2 * runs - entries);
     // 96 bytes each, with the header; one byte of the ring stays free.
@@ -98,7 +99,7 @@ fn root_queues_and_filters_are_the_same_in_both_halves() {
     );
 }
 
-/// What a module declares is there under its own name, whatever the script that imports it declares.
+/// A module's declarations keep their own names, whatever the importing script declares.
 #[test]
 fn root_modules_declare_maps_variables_and_rings() {
     const MODULE: &str = "
@@ -125,7 +126,7 @@ fn root_modules_declare_maps_variables_and_rings() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "101 12\n"), "{ran:#?}");
 }
 
-/// Structs are the entries themselves; every index is met once, until `break`.
+/// Struct values are the entries themselves; the iteration visits every index once, until `break`.
 #[test]
 fn root_arrays_are_iterated_over_in_the_kernel_half() {
     const SCRIPT: &str = include_str!("scripts/state_2.ks");
@@ -133,8 +134,7 @@ fn root_arrays_are_iterated_over_in_the_kernel_half() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "328250 7 6 8\n"), "{ran:#?}");
 }
 
-/// The first string is worked out while it is compiled, and its bytes of the frame, which begin as the key does, are never
-/// written.
+/// The first string is a compile-time constant. Its stack slot, which begins like the key, is never written.
 #[test]
 fn root_a_key_has_its_own_bytes_whatever_lay_there_before() {
     let script = include_str!("scripts/state_a_key_has_its_own_bytes_whatever_lay_there_before.ks");

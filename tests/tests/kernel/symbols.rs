@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use ks_tests::{Folder, Outcome, binary, compile, finish, run_script};
 
-/// A user that owns nothing.
+/// The id of a user that owns nothing.
 const NOBODY: u32 = 65534;
 
 /// Prints the names of three addresses: one of the kernel, one of a task, and one of nothing.
 const SCRIPT: &str = include_str!("scripts/symbols.ks");
 
-/// Its address is asked for.
+/// A function whose address the test looks up.
 #[inline(never)]
 fn marker() -> u32 {
     std::hint::black_box(7)
@@ -22,7 +22,7 @@ fn arguments(kernel: u64, task: u32, own: u64) -> [String; 3] {
     [format!("--kernel={kernel:#x}"), format!("--task={task}"), format!("--own={own:#x}")]
 }
 
-/// The addresses and names of kallsyms.
+/// Returns the addresses and names of kallsyms.
 fn kallsyms() -> Vec<(u64, String)> {
     let listed = fs::read_to_string("/proc/kallsyms").expect("procfs is mounted");
     let row = |line: &str| {
@@ -51,7 +51,7 @@ fn root_addresses_have_the_names_of_their_functions() {
     assert_eq!(marker(), 7);
 }
 
-/// kallsyms has no sizes: what lies far behind the last symbol is none of it.
+/// kallsyms has no sizes: an address far after the last symbol does not belong to it.
 #[test]
 fn root_a_gap_between_symbols_has_no_name() {
     let mut addresses: Vec<u64> = kallsyms().into_iter().map(|(address, _)| address).collect();
@@ -70,7 +70,7 @@ fn run_as_nobody(task: u32, own: u64) -> Outcome {
     let folder = Folder::new();
     let plugin = folder.write("symbols.wasm", compile("symbols", SCRIPT).plugin);
     let host = folder.path("ks-host");
-    // Where the command is built others may not be allowed to look.
+    // Other users may have no access to the build folder.
     fs::copy(binary("ks-host"), &host).expect("the temporary folder has room");
     let mut command = Command::new(host);
     command
@@ -83,13 +83,13 @@ fn run_as_nobody(task: u32, own: u64) -> Outcome {
     finish(&mut command)
 }
 
-/// Whether this kernel shows its addresses to a user without rights.
+/// Returns whether this kernel shows its addresses to users without rights.
 fn kallsyms_are_open() -> bool {
     let output = finish(Command::new("head").args(["-n", "1", "/proc/kallsyms"]).uid(NOBODY).gid(NOBODY));
     !output.stdout.starts_with("0000000000000000")
 }
 
-/// A task that sleeps until it is dropped.
+/// A sleeping task, killed when dropped.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -98,7 +98,7 @@ impl Sleeper {
         Sleeper(command.arg("60").uid(user).gid(user).stdin(Stdio::null()).spawn().expect("sleep is there"))
     }
 
-    /// The first address at which it has code of the file that it runs.
+    /// Returns the first address of code from the file that it runs.
     fn code(&self) -> u64 {
         let file = fs::canonicalize("/bin/sleep").expect("sleep is there");
         let file = file.to_string_lossy().into_owned();
@@ -108,7 +108,7 @@ impl Sleeper {
             let start = line.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok());
             match start {
                 Some(start) => return start,
-                // It has not begun yet to be what it will be.
+                // The task has not reached its exec yet.
                 None => std::thread::yield_now(),
             }
         }
@@ -117,7 +117,7 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -145,7 +145,7 @@ fn root_what_may_not_be_named_is_said_once() {
     }
 }
 
-/// Without rights a user's own tasks can be looked at. This one's file may have no symbols, which is no failure.
+/// A user without rights can read its own tasks. This task's file may have no symbols, which is no failure.
 #[test]
 fn root_own_tasks_need_no_rights() {
     let own = Sleeper::new(NOBODY);

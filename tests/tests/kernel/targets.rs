@@ -1,4 +1,4 @@
-//! Targets are what they denote, however they are spelt.
+//! A target is identified by what it denotes, not by its spelling.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,8 @@ use ks_tests::cgroup::Group;
 use ks_tests::net::Wire;
 use ks_tests::{Folder, command, compile, finish};
 
-/// A program that is attached to each of these groups, and prints who was.
+/// Returns a plugin that attaches its program to each of these groups, and prints whether each attach
+/// succeeded.
 fn joins(groups: &[String]) -> Vec<u8> {
     let attach: String =
         groups.iter().map(|group| format!(" print(\"%d\", attach(one, \"{group}\", 0) == 0)\n")).collect();
@@ -59,7 +60,8 @@ fn root_an_interface_is_the_one_that_the_kernel_finds() {
     }
 }
 
-/// A test's packets come from interfaces of the tests' own network; whoever runs programs by hand asks as one who attaches.
+/// A test's packets come from interfaces of the tests' own network; running a program on demand needs the
+/// same permission as attaching it.
 #[test]
 fn root_tests_see_no_interface_of_the_machine() {
     let folder = Folder::new();
@@ -78,7 +80,7 @@ fn root_tests_see_no_interface_of_the_machine() {
     let denied = finish(command("ks-host").arg("test").arg("--policy").arg(policy).arg(&own));
     assert!(denied.code == 1 && denied.stdout.contains("--allow xdp=lo"), "{denied:#?}");
 
-    // An interface of another network is none, whatever its number.
+    // An interface of another network namespace is refused, whatever its index.
     let wire = Wire::new();
     let number = wire.index();
     assert!(number > 1);
@@ -87,7 +89,7 @@ fn root_tests_see_no_interface_of_the_machine() {
     assert!(failed.code == 1 && failed.stdout.contains("if_indextoname: ENXIO"), "{failed:#?}");
 }
 
-/// The registers that a system call was entered with are an argument of the tracepoint, and a struct of the kernel.
+/// The registers at the entry of a system call are an argument of the tracepoint, and a struct of the kernel.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn root_registers_that_the_kernel_passes_are_read_by_member() {

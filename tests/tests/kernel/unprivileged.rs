@@ -1,14 +1,14 @@
-//! `ks-host` without root: capabilities are enough. These tests start as root, to become somebody else.
+//! `ks-host` without root: capabilities are enough. These tests start as root and change to another user.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
 use ks_tests::{Folder, binary, compile, finish};
 
-/// Counts page faults of its own thread by a program, and context switches of everybody.
+/// Counts page faults of its own thread by a program, and context switches of all tasks.
 const SCRIPT: &str = include_str!("scripts/unprivileged.ks");
 
-/// `ks-host` as user 65534 with these capabilities and no other.
+/// Returns `ks-host` as user 65534 with these capabilities only.
 fn as_nobody(capabilities: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -23,7 +23,7 @@ fn root_two_capabilities_are_enough_to_observe() {
     let plugin = folder.write("ksunp.wasm", compile("ksunp", SCRIPT).plugin);
     let outcome = finish(as_nobody("-all,+bpf,+perfmon").arg(&plugin));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "true\n"), "{outcome:#?}");
-    // Each of the two is needed, and its lack is told.
+    // Each of the two is needed, and its lack is reported.
     for (capabilities, missing) in [("-all,+bpf", "CAP_PERFMON"), ("-all,+perfmon", "CAP_BPF")] {
         let outcome = finish(as_nobody(capabilities).arg(&plugin));
         assert!(outcome.code != 0 && outcome.stderr.contains(missing), "{capabilities}: {outcome:#?}");
@@ -47,8 +47,8 @@ fn root_a_command_that_is_observed_is_not_confined() {
     assert_eq!(status.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "0", "Seccomp:", "0"]);
 }
 
-/// tracefs belongs to root alone unless its mount says otherwise. That is the reason, not a capability that programs at
-/// tracepoints do not need.
+/// tracefs belongs to root alone unless its mount options say otherwise. The error names that as the reason,
+/// not a capability that programs at tracepoints do not need.
 #[test]
 fn root_a_tracefs_that_the_user_may_not_read_is_the_reason() {
     let folder = Folder::new();
@@ -76,12 +76,12 @@ fn root_a_tracefs_that_the_user_may_not_read_is_the_reason() {
     let doctor = mounted("-all,+bpf,+perfmon", &["doctor".as_ref()]);
     let line = doctor.stdout.lines().find(|line| line.contains("tracefs")).unwrap_or_default();
     assert!(line.contains("this user may not read it"), "{doctor:#?}");
-    // With the right to read all files it works.
+    // With the capability to read all files it works.
     let reading = mounted("-all,+bpf,+perfmon,+dac_read_search", run);
     assert_eq!((reading.code, reading.stderr.as_str()), (0, ""), "{reading:#?}");
 }
 
-/// Root of a user namespace has all capabilities there, and none that perf and BPF ask for.
+/// Root of a user namespace has all capabilities there, but none that perf and BPF check.
 #[test]
 fn root_capabilities_of_a_user_namespace_do_not_count() {
     let folder = Folder::new();
@@ -97,7 +97,7 @@ fn root_capabilities_of_a_user_namespace_do_not_count() {
     assert!(run.code != 0 && run.stderr.contains("ks-host runs in a user namespace"), "{run:#?}");
 }
 
-/// Each memory of a plugin reserves more address space than it ever has.
+/// Each memory of a plugin reserves more address space than its maximum size.
 #[test]
 fn root_a_limited_address_space_is_the_reason() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! The userspace half with the real host: what a script shares with the kernel half, what it can ask of the machine, and
-//! what it is refused.
+//! The userspace half with the real host: state shared with the kernel half, queries of the machine, and
+//! refusals.
 
 use std::fmt::Write as _;
 
@@ -72,7 +72,7 @@ fn root_lf_108_attach_returns_0_or_an_errno() {
     let folder = Folder::new();
     let plugin = folder.write("results.wasm", compile("results", &script).plugin);
     let outcome = finish(wire.allowed().arg(plugin).args(["--", "--dev", LEFT]));
-    // ENODEV or ENOENT for what is not there, EINVAL for no program.
+    // ENODEV or ENOENT for a missing target, EINVAL for no program.
     let lines: Vec<_> = outcome.stdout.lines().collect();
     assert_eq!((outcome.code, lines.len()), (0, 5), "{outcome:#?}");
     assert_eq!([lines[0], lines[1], lines[3], lines[4]], ["0", "1", "22", "0"], "{outcome:#?}");
@@ -181,7 +181,7 @@ fn root_every_builtin_can_be_deferred() {
     assert!(histogram.contains('1') && !histogram.contains('9'), "{histogram}");
 }
 
-/// Events that are described beside `event` are described wherever the options lie.
+/// Event descriptions next to `event` work wherever the options are stored.
 #[test]
 fn root_events_are_assigned_to_options_in_maps_and_shared_variables() {
     let script =

@@ -1,5 +1,5 @@
-//! What a plugin attached to goes away while it is attached: the plugin goes on, its end is clean, and a count stays a
-//! number or becomes an error. These tests need root.
+//! Attachments whose target goes away: the plugin continues and ends cleanly, and a count stays a number or
+//! becomes an error. These tests need root.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, compile, wait_until_gone};
 
-/// Starts it, and gives what it prints.
+/// Starts the host, and returns it with its standard output.
 fn start(mut host: Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child =
         host.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -21,7 +21,7 @@ fn line(stdout: &mut impl BufRead) -> String {
     line
 }
 
-/// Asks it to stop; its code, and what it said on standard error.
+/// Asks the host to stop; returns its exit code and its standard error.
 fn stop(child: Child) -> (Option<i32>, String) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it lives");
@@ -40,7 +40,7 @@ fn root_an_interface_that_is_removed_takes_its_programs_along() {
     let (child, mut stdout) = start(host);
     assert_eq!(line(&mut stdout), "0 0\n");
     let removed = wire.in_left(|| {
-        // A thread's children are in its namespace.
+        // A thread's children are in the thread's namespace.
         Command::new("ip").args(["link", "del", LEFT]).status().expect("ip starts").success()
     });
     assert!(removed);
@@ -52,7 +52,7 @@ fn root_an_interface_that_is_removed_takes_its_programs_along() {
 #[test]
 fn root_a_watched_task_that_ends_keeps_its_count() {
     let script = include_str!("scripts/faults_a_watched_task_that_ends_keeps_its_count.ks");
-    // Every line that it gets and gives is a wait.
+    // The task waits once for each line that it reads.
     let mut cat =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat is there");
     let folder = Folder::new();

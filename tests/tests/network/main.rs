@@ -1,4 +1,4 @@
-//! Tests that have network namespaces of their own. They need root and `ip`.
+//! Tests with their own network namespaces. They need root and `ip`.
 
 mod faults;
 mod net;

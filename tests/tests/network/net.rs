@@ -1,5 +1,5 @@
-//! Programs on packets and connections, attached by `ks-host` and seen to do their work. Each test has network namespaces
-//! or a control group of its own. These tests need root.
+//! Programs on packets and connections that `ks-host` attaches, and their effects. Each test has its own
+//! network namespaces or control group. These tests need root.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -11,10 +11,10 @@ use ks_tests::net::{LEFT, Wire};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, command, compile, finish, repository, wait_until_gone};
 
-/// Reads behind the headers, at offsets that are known when it is compiled and at others.
+/// Reads after the headers, at offsets that are constant and at others.
 const FAR: &str = include_str!("../../scripts/far_reads.ks");
 
-/// Starts an example and waits until it has said that it is attached.
+/// Starts an example and waits until it prints that it is attached.
 fn started(mut host: Command, allow: &[&str], name: &str, arguments: &[&str]) -> Running {
     host.args(allow);
     Running::begin(host, name, &example(&format!("{name}.ks")), arguments, "attached")
@@ -60,7 +60,7 @@ fn root_tc_drops_one_port_and_passes_the_others() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.numbers("dropped"), [10], "{outcome:#?}");
     assert!(outcome.numbers("passed")[0] >= 3, "{outcome:#?}");
-    // Gone with the host: now they arrive.
+    // The programs are gone with the host: the packets arrive now.
     wire.send(2, 40, 9000);
     assert_eq!(shut.recv(&mut buffer).expect("nothing drops it any more"), 40);
 }
@@ -74,8 +74,8 @@ fn root_socket_filter_sees_every_packet() {
     wire.send(4, 300, 9);
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-    // 142 bytes, and 342; ICMP answers that there is no such port carry the packets' headers back, which are larger
-    // than 128 bytes for both.
+    // Packets of 142 and 342 bytes. ICMP port-unreachable answers quote the packets' headers, so they are
+    // larger than 128 bytes in both cases.
     assert!(outcome.numbers("256")[1] >= 10, "{outcome:#?}");
     assert!(outcome.numbers("512")[1] >= 4, "{outcome:#?}");
 }
@@ -89,7 +89,7 @@ fn root_cgroup_refuses_all_ports_but_one() {
     let arguments = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
     let running =
         started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &arguments);
-    // The shell's own connections: bash knows /dev/tcp.
+    // The shell opens the connections itself: bash supports /dev/tcp.
     let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
     assert_eq!(try_port(good).code, 0, "the one port is open");
     assert_ne!(try_port(bad).code, 0, "the others are shut");
@@ -113,7 +113,7 @@ fn root_tc_programs_of_both_directions_replace_each_other() {
     assert!(numbers[0] >= 10 && numbers[0] == numbers[1], "{outcome:#?}");
 }
 
-/// The data of TCP lies apart from the headers when it is sent.
+/// When TCP data is sent, it is not contiguous with the headers.
 #[test]
 fn root_tc_reads_and_writes_packets_in_several_pieces() {
     const SCRIPT: &str = include_str!("scripts/net_2.ks");
@@ -133,7 +133,7 @@ fn root_tc_reads_and_writes_packets_in_several_pieces() {
     assert_eq!((received[998], received[999]), (7, 9));
 }
 
-/// What is wrong with a target is said, with the errno as the result; the second attachment to one place is refused.
+/// A wrong target is reported, and the result is the errno; a second attachment to the same point is refused.
 #[test]
 fn root_refused_attachments_say_why() {
     let wire = Wire::new();
@@ -161,7 +161,8 @@ fn root_refused_attachments_say_why() {
     wait_until_gone("kstnet");
 }
 
-/// An interface takes one xdp program: who has it, since when, and what to do, for a holder that is a process and for none.
+/// An interface takes one xdp program. The error names its holder, since when it is there, and the remedy,
+/// both for a holder that is a process and for none.
 #[test]
 fn root_an_xdp_program_that_an_interface_has_already_is_named() {
     let holder = "@xdp fn kstnetfirst(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\nfn main() -> i32 {\n \
@@ -192,11 +193,11 @@ fn root_an_xdp_program_that_an_interface_has_already_is_named() {
         assert!(refusal.contains(expected), "{expected}: {refusal}");
     }
     assert_eq!(refusal.matches("EBUSY").count(), 1, "{refusal}");
-    // What the plugin is given has no names of others.
+    // The text that the plugin receives names nobody else.
     let given = refusal.lines().find(|line| line.contains("EBUSY")).unwrap_or_default();
     assert!(given.contains("has one: program ") && !given.contains("kstnetfirst"), "{refusal}");
     assert_eq!(running.stop().code, 0);
-    // By netlink nobody holds it. The first object with an xdp program that `ip` can load: one of ours.
+    // Attached by netlink, the program has no holder. `ip` can load one of our own objects.
     let object = folder.path("first.o");
     let script = folder.write("first.ks", holder);
     let built =
@@ -210,7 +211,8 @@ fn root_an_xdp_program_that_an_interface_has_already_is_named() {
     );
 }
 
-/// The data of TCP lies apart from the headers when it is sent, and a program of a control group cannot move it.
+/// When TCP data is sent, it is not contiguous with the headers, and a program of a control group cannot move
+/// it.
 #[test]
 fn root_cgroup_reads_packets_in_several_pieces() {
     let group = Group::new();
@@ -248,7 +250,7 @@ fn root_cgroup_reads_packets_in_several_pieces() {
     );
 }
 
-/// The verifier follows no number through the memory in which the body of a loop hands on a result.
+/// The verifier does not track a number through the memory in which a loop body passes on its result.
 const RETURN_VALUE: &str = r#"
 local var g4: u64[8]
 var g5: u32[1]
@@ -268,7 +270,8 @@ var g8: u32[6]
 }
 "#;
 
-/// At each turn of a loop the verifier forgets of an offset what it has not needed yet.
+/// At each iteration of a loop the verifier forgets the parts of an offset's state that nothing has needed
+/// yet.
 const OFFSET: &str = r#"
 struct S0 { f0: u32[2], f1: u64 }
 var m1: lru_hash<char, i8>(1)

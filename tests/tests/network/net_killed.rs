@@ -1,5 +1,5 @@
-//! `ks-host` is killed (SIGKILL) at random moments while it attaches and detaches programs on packets and connections: nothing
-//! stays attached. These tests need root.
+//! `ks-host` is killed (SIGKILL) at random moments while it attaches and detaches programs on packets and
+//! connections: nothing stays attached. These tests need root.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -7,12 +7,13 @@ use std::time::Duration;
 use ks_tests::net::Wire;
 use ks_tests::{Folder, compile, finish, number, wait_until_gone};
 
-/// Moments for each kind; `KS_MOMENTS` is another number.
+/// Moments per kind of program; `KS_MOMENTS` overrides the number.
 const MOMENTS: u64 = 20;
-/// As long as it takes from the start to the first attachment, and some turns.
+/// Time from the start to the first attachment and a few iterations, in milliseconds.
 const LONGEST_MS: u64 = 60;
 
-/// Attaches and detaches as fast as it can. NAME, KIND, CONTEXT, RESULT, PASS and TARGET are filled in.
+/// A script that attaches and detaches as fast as it can. NAME, KIND, CONTEXT, RESULT, PASS and TARGET are
+/// filled in.
 const SCRIPT: &str = include_str!("scripts/net_killed.ks");
 
 struct Case<'a> {
@@ -35,7 +36,7 @@ impl Case<'_> {
             .replace("TARGET", self.target)
     }
 
-    /// Kills at random moments; several hosts at once, each with a wire of its own.
+    /// Kills hosts at random moments; several hosts run at once, each with its own wire.
     fn run(&self) {
         let folder = Folder::new();
         let plugin = folder.write(&format!("{}.wasm", self.name), compile(self.name, &self.script()).plugin);
@@ -58,7 +59,7 @@ impl Case<'_> {
     }
 }
 
-/// Moments that are spread over the time, the same in every run.
+/// Returns a moment; the moments are spread over the time and the same in every run.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) % LONGEST_MS
 }
@@ -97,7 +98,7 @@ fn root_killed_socket_filter_leaves_nothing() {
     Case { name: "ksks", kind, context, result, pass: "0", target: "left" }.run();
 }
 
-/// The loop that is killed does attach: asked to stop, it ends well.
+/// The loop does attach: asked to stop instead of killed, it ends successfully.
 #[test]
 fn root_the_loop_attaches() {
     let case = Case {

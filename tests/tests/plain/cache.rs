@@ -1,4 +1,5 @@
-//! The cache of compiled code: it spares a compilation, and takes nothing that somebody else could have put there.
+//! The cache of compiled code: it saves a compilation, and uses no entry that somebody else could have
+//! written.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +10,7 @@ use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin, Plugin};
 use ks_tests::plugins::component;
 
-/// A folder that is removed when the test is over.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +38,7 @@ fn returning(code: u8) -> Plugin {
     Plugin::from_bytes(component(&text)).expect("a plugin")
 }
 
-/// Prepares a plugin with this cache, runs it, and gives its exit code and where its code came from.
+/// Prepares a plugin with this cache, runs it, and returns its exit code and the origin of its code.
 fn run(cache: &Path, plugin: &Plugin) -> (u8, String) {
     let host = Host::new().expect("an engine").with_cache(Cache::open(cache).expect("a cache"));
     let prepared = host.prepare(plugin).expect("a plugin for this host");
@@ -49,7 +50,7 @@ fn run(cache: &Path, plugin: &Plugin) -> (u8, String) {
     (prepared.run(ks_host::RunOptions::new("test.wasm")).exit_code(), origin)
 }
 
-/// The entries, without the key.
+/// Returns the cache entries, without the key file.
 fn entries(cache: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(cache).expect("readable").map(|entry| entry.expect("readable").path());
     listed.filter(|path| path.file_name().is_some_and(|name| name != "key")).collect()

@@ -10,7 +10,7 @@ use ks_tests::plugins::{OWN_EVENT, component, elf, with_object, with_section};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A plugin file that is removed when the test is over.
+/// A temporary plugin file, removed when dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -35,7 +35,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Prints `ready`, then does this.
+/// Returns a component that prints `ready` and then runs this code.
 fn ready_then(what: &str) -> Vec<u8> {
     component(&format!(
         r#"(data (i32.const 16) "ready")
@@ -132,7 +132,8 @@ fn the_second_ctrl_c_ends_the_plugin_with_130() {
     let loops = TempFile::new("second", &ready_then("(loop $again (br $again)) (unreachable)"));
     let (mut child, _stdout) = start(&loops);
     signal(&child, Signal::SIGINT);
-    // Two equal signals that are pending at the same time are one: send until one has come second.
+    // Two equal signals that are pending at the same time are delivered as one: repeat until one was
+    // delivered second.
     let status = loop {
         if let Some(status) = child.try_wait().expect("it can be waited for") {
             break status;
@@ -143,7 +144,7 @@ fn the_second_ctrl_c_ends_the_plugin_with_130() {
     assert_eq!(status.code(), Some(130));
 }
 
-/// Whether the host has taken the signals that were sent to it.
+/// Returns whether the host has no pending signals left.
 fn has_taken_signals(child: &Child) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is not reaped");
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap_or("0");
@@ -153,7 +154,7 @@ fn has_taken_signals(child: &Child) -> bool {
 /// As `timeout -s INT` sends it: to its child, and at once to the child's group.
 #[test]
 fn a_signal_repeated_at_once_counts_once() {
-    // Computes for some time when it was asked to stop.
+    // Computes for some time after it was asked to stop.
     let sleeps = TempFile::new(
         "same",
         &ready_then(
@@ -334,7 +335,7 @@ fn events_are_listed_in_both_spellings_with_what_counts_them() {
         let because = event["because"].as_str().expect("text");
         assert!(!because.is_empty() && !because.contains('\n'), "{event}");
     }
-    // A reason that several events have is said once.
+    // A reason that several events share is printed once.
     let table = text(&[]);
     let lines: Vec<&str> = table.lines().filter(|line| line.trim_start().starts_with('[')).collect();
     for reason in &lines {
@@ -374,7 +375,7 @@ fn completions_and_the_manual_know_every_verb() {
     }
 }
 
-/// Errors have their cause in their own words, and are its chain besides: no part of a message is there twice.
+/// An error's message includes its cause, and its chain does too: no part of a message is printed twice.
 #[test]
 fn no_cause_is_printed_twice() {
     let folder = ks_tests::Folder::new();

@@ -1,4 +1,4 @@
-//! What `ks` writes, and what it must not write over.
+//! Output files of `ks`, and files that it must not overwrite.
 
 use std::os::unix::fs::FileTypeExt;
 
@@ -22,7 +22,7 @@ fn a_pipe_as_output_stays_a_pipe() {
     let script = folder.write("script.ks", SCRIPT);
     let pipe = folder.path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("the folder is ours");
-    // Opened for both, which waits for nobody; the kernel keeps the bytes for us.
+    // Opening for both directions does not block; the kernel keeps the bytes.
     let _held = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).expect("the pipe opens");
     let built = finish(command("ks").arg("build").arg(&script).arg("-o").arg(&pipe));
     assert_eq!(built.code, 0, "{built:#?}");
@@ -85,7 +85,7 @@ fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
     }
 }
 
-/// One of each kind, and shapes of targets that differ.
+/// Sections of each kind, and of targets with different forms.
 const KINDS: &[&str] = &[
     "xdp",
     "tc/ingress",
@@ -133,7 +133,7 @@ fn lf_126_what_ks_init_starts_compiles_as_it_is() {
     }
 }
 
-/// What is wrong with a size, a time, the name of a command or of a class is said with what it should be.
+/// An error about a size, a time, the name of a command or of a class names the correct form.
 #[test]
 fn what_is_nearly_right_is_named() {
     let folder = Folder::new();
@@ -202,7 +202,8 @@ fn a_plugin_goes_to_standard_output_and_never_under_a_misleading_name() {
     assert_eq!(std::fs::read_dir(folder.path("")).expect("it is there").count(), 1, "nothing was written");
 }
 
-/// What a command of `--exec` prints and what the plugin prints are told apart, and its exit code is not lost.
+/// The output of a command of `--exec` and that of the plugin are kept apart, and the command's exit code is
+/// not lost.
 #[test]
 fn the_observed_command_keeps_its_output_and_its_exit_code() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Compiling a plugin, and reading one for people, happens in a process that has no rights and an end of what it takes.
+//! Compiling a plugin, and inspecting one, happens in a process without rights and with resource limits.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use ks_tests::{Folder, command, finish, is_within, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A component of so many functions, which is no plugin; a second for the compiler.
+/// Returns a component with this many functions, which is no plugin; it occupies the compiler for a second.
 pub fn large(functions: usize) -> Vec<u8> {
     let function = |number| {
         format!(
@@ -34,7 +34,7 @@ fn memory_that_it_takes_has_an_end() {
     assert!(ran.stderr.contains("do: --limit compile_bytes=.. allows more"), "{ran:#?}");
 }
 
-/// What a process says of itself in /proc.
+/// Returns a line of a process's status in /proc, or none if the process is gone.
 fn status(pid: u32, line: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|found| found.strip_prefix(line)).map(|rest| rest.trim().to_owned())
@@ -53,7 +53,7 @@ fn assert_no_rights(pid: u32) {
     }
 }
 
-/// The processes that a process has started.
+/// Returns the child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let listed = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -74,7 +74,7 @@ fn root_the_process_has_no_rights_and_ends_with_the_host() {
         .spawn()
         .expect("ks-host starts");
     let mut compiler = None;
-    // Its filter of system calls comes last.
+    // The process installs its system call filter last.
     let confined = || {
         compiler = children(host.id()).first().copied();
         compiler.and_then(|pid| status(pid, "Seccomp:")).is_some_and(|mode| mode == "2")
@@ -90,7 +90,7 @@ fn root_the_process_has_no_rights_and_ends_with_the_host() {
 
 #[test]
 fn root_inspect_has_no_rights_when_it_reads() {
-    // More than a pipe holds: it waits for a reader.
+    // Larger than a pipe's buffer: the process waits for a reader.
     let text = "m".repeat(1 << 20);
     let manifest =
         format!(r#"{{"format":1,"compiler":"x","project":"{text}","source":{{"file":"x","sha256":""}}}}"#);

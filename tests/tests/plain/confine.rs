@@ -1,4 +1,4 @@
-//! What the thread of a plugin cannot do any more, and what it keeps.
+//! Confinement of a plugin's thread: the operations that it loses, and those that it keeps.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -16,7 +16,7 @@ use ks_wit::section::Arch;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// On a thread of its own, as a plugin that needs nothing.
+/// Runs a function on its own thread, confined like a plugin that needs nothing.
 fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
     let confinement = Confinement::of(None, &BTreeSet::new(), &Policy::everything(), false, false);
     let thread = std::thread::spawn(move || {
@@ -52,7 +52,7 @@ fn nothing_is_started_or_connected_to() {
     confined(move || {
         assert_eq!(Command::new("true").spawn().expect_err("no process").kind(), ErrorKind::PermissionDenied);
         assert_eq!(TcpStream::connect(address).expect_err("no socket").kind(), ErrorKind::PermissionDenied);
-        // Threads are: they are confined, too.
+        // Threads are allowed: they inherit the confinement.
         let child = std::thread::spawn(|| Command::new("true").spawn().map(drop));
         let inherited = child.join().expect("a thread").expect_err("no process");
         assert_eq!(inherited.kind(), ErrorKind::PermissionDenied);
@@ -60,7 +60,7 @@ fn nothing_is_started_or_connected_to() {
     TcpStream::connect(address).expect("this thread is not confined");
 }
 
-/// Limits hold the host to what it may take of the machine.
+/// Limits bound the host's use of the machine.
 #[test]
 fn limits_are_read_and_not_set() {
     confined(|| {
@@ -69,7 +69,7 @@ fn limits_are_read_and_not_set() {
     });
 }
 
-/// Compiling is for threads that are not confined: here no memory becomes executable.
+/// Compiling happens on threads that are not confined: here no memory becomes executable.
 #[test]
 fn no_memory_becomes_executable() {
     let plugin = Plugin::from_bytes(component(RETURNS_0)).expect("a plugin");
@@ -81,7 +81,7 @@ fn no_memory_becomes_executable() {
 
 const RETURNS_0: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
 
-/// A plugin that runs: `ks-host` waits for it.
+/// A running `ks-host` with a plugin, and the plugin's file.
 struct Running(Child, PathBuf);
 
 impl Running {
@@ -100,7 +100,8 @@ impl Running {
         Running(child, path)
     }
 
-    /// What the kernel says of the plugin's thread, or of the first of the process: seccomp, no_new_privs, capabilities.
+    /// Returns the kernel's status of the plugin's thread, or of the process's first thread: seccomp,
+    /// no_new_privs, capabilities.
     fn status(&self, of_plugin: bool) -> (u64, u64, u64) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it lives");
         let mut texts = tasks
@@ -122,7 +123,7 @@ impl Drop for Running {
     }
 }
 
-/// Prints `ready` and sleeps; the second part makes it import more.
+/// Returns a component that prints `ready` and sleeps; `before` makes it import more.
 fn sleeper(before: &str) -> Vec<u8> {
     component(&format!(
         r#"{OWN_EVENT} (data (i32.const 16) "ready")
@@ -177,7 +178,7 @@ fn what_is_kept_follows_the_object_and_the_imports() {
     let without = |name| with(&Policy::everything(), name);
     assert_ne!(without("perf.[static]event.named"), without("perf.[static]event.breakpoint"));
 
-    // What the policy denies needs no rights.
+    // A denied import needs no rights.
     let mut policy = Policy::nothing();
     let nothing = with(&policy, "clock.now");
     for import in ["perf.open", "perf.[static]event.breakpoint", "symbols.kernel"] {

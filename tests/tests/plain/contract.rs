@@ -1,9 +1,9 @@
-//! The contract as others take it: a package for their tools, and a promise to plugins that are built already.
+//! The contract from outside: a package for other tools, and a promise to plugins that are already built.
 
 use ks_tests::{Folder, Outcome, command, finish, repository};
 use wit_parser::Resolve;
 
-/// `wasm-tools component wit` and `wkg wit build` do this with the folder.
+/// `wasm-tools component wit` and `wkg wit build` read the folder in the same way.
 #[test]
 fn the_folder_is_a_package() {
     let mut resolve = Resolve::default();
@@ -19,7 +19,7 @@ fn the_folder_is_a_package() {
     assert!(decoded.resolve().worlds.iter().any(|(_, world)| world.name == "plugin"));
 }
 
-/// Items without a version, or of one that is not out yet, would be a change that nobody can name.
+/// An item without a version, or with an unreleased version, would be a change that nobody can refer to.
 #[test]
 fn every_item_says_since_when_it_is_there() {
     let folder = std::fs::read_dir(repository().join("wit")).expect("the folder is there");
@@ -42,7 +42,7 @@ fn every_item_says_since_when_it_is_there() {
     assert!(found > 100, "{found}");
 }
 
-/// Plugins that were built against older versions of the contract, each named by its version. They are
+/// Plugins that were built against older versions of the contract; the file name is the version. They are
 /// `tests/guests/rust` of their time, with the object of `tests/tests/toolchains/guest_rust.rs` in it.
 #[test]
 fn root_plugins_that_are_built_keep_working() {
@@ -63,7 +63,7 @@ fn root_plugins_that_are_built_keep_working() {
     }
 }
 
-/// Runs a plugin that was built against this version of the contract, and asks nothing but the time.
+/// Runs a plugin that was built against this version of the contract, and only reads the clock.
 fn run_built_against(version: &str) -> Outcome {
     let text = format!(
         r#"(component
@@ -82,7 +82,8 @@ fn run_built_against(version: &str) -> Outcome {
     finish(command("ks-host").arg("--no-cache").arg(plugin))
 }
 
-/// Within a minor version the contract only grows: a plugin that uses nothing newer runs on an older host, too.
+/// Within a minor version the contract only grows: a plugin that uses nothing newer also runs on an older
+/// host.
 #[test]
 fn other_versions_of_a_minor_version_are_served() {
     for version in ["0.1.0", "0.1.7"] {

@@ -1,11 +1,11 @@
-//! The documents say what is true: the map shows the folders, the commands work, the dependencies are as drawn.
+//! Checks of the documents: the map shows the folders, the commands work, the dependencies match the drawing.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use ks_tests::{finish, repository};
 
-/// Folders that git tracks, as deep as the map goes.
+/// Returns the folders that git tracks, to the depth of the map.
 fn folders() -> BTreeSet<String> {
     let listed = finish(Command::new("git").current_dir(repository()).args(["ls-files"]));
     assert_eq!(listed.code, 0, "{listed:#?}");
@@ -42,7 +42,7 @@ fn the_map_shows_the_folders() {
     assert_eq!(mapped, folders(), "left: docs/architecture.md, right: the repository");
 }
 
-/// The pages for users, with their texts.
+/// Returns the pages for users, with their texts.
 fn pages() -> Vec<(String, String)> {
     let names = [
         "README",
@@ -61,7 +61,7 @@ fn pages() -> Vec<(String, String)> {
     names.map(page).into()
 }
 
-/// Every fenced block of that language.
+/// Returns every fenced block of a language.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let opening = format!("```{language}\n");
     text.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
@@ -84,9 +84,9 @@ fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
     assert!(scripts >= 7, "{scripts}");
 }
 
-/// A block of TOML is a whole policy.
-/// The first block of Rust on the page of plugins is a plugin around the page's script, one that makes a test's host is
-/// what a test of it does, and others are statements of it. All of it is compiled, and the tests run.
+/// Each block of TOML is a complete policy. The first block of Rust on the page of plugins is a plugin around
+/// the page's script, the block that creates a test's host is the test of the plugin, and the others are
+/// statements of the plugin. All of it compiles, and the tests pass.
 #[test]
 fn rust_of_the_pages_compiles_and_its_tests_pass() {
     let page = std::fs::read_to_string(repository().join("docs/rust.md")).expect("readable");
@@ -143,7 +143,7 @@ fn links_of_the_pages_lead_somewhere() {
     assert!(links >= 5, "{links}");
 }
 
-/// Every indented command of a page that begins with `target/release/` or `make`.
+/// Returns every indented command of a page that begins with `target/release/` or `make`.
 fn commands(text: &str) -> Vec<String> {
     let command = |line: &str| {
         let line = line.trim_start_matches("$ ").trim();
@@ -156,7 +156,7 @@ fn commands(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A folder that looks like the repository after a build, with the binaries of this build.
+/// Creates a folder that looks like the repository after a build, with the binaries of this build.
 fn built_repository() -> ks_tests::Folder {
     let folder = ks_tests::Folder::new();
     let examples = repository().canonicalize().expect("it exists").join("examples");
@@ -170,13 +170,13 @@ fn built_repository() -> ks_tests::Folder {
     folder
 }
 
-/// What matters of a plugin as cargo makes it.
+/// A minimal stand-in for a plugin that cargo builds.
 const HELLO: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "kernelscript:shared/load-64") (param i32) (result i64) unreachable)
     (func (export "run") (result i32) i32.const 0))"#;
 
-/// The help of a command and of each of its subcommands, with the words that it belongs to.
+/// Returns the help of a command and of each of its subcommands, by the command line.
 fn helps(command: &str) -> Vec<(String, String)> {
     let help = |arguments: &[&str]| {
         let outcome = finish(ks_tests::command(command).args(arguments).arg("--help"));
@@ -193,13 +193,13 @@ fn helps(command: &str) -> Vec<(String, String)> {
     helps
 }
 
-/// Every line below `Examples:` in the help of the commands, run one after the other.
+/// Runs every line below `Examples:` in the help of the commands, one after the other.
 #[test]
 fn root_every_example_of_the_help_works() {
     let folder = built_repository();
     for (name, help) in ["ks", "ks-host"].iter().flat_map(|name| helps(name)) {
         let Some((_, listed)) = help.split_once("Examples:\n") else {
-            // An editor starts it and talks to it; there is nothing that a person would type.
+            // Editors start it and speak its protocol; nobody types its command line.
             assert_eq!(name, "ks lsp", "has no examples");
             continue;
         };
@@ -231,7 +231,7 @@ fn run(page: &str, commands: Vec<String>) {
     let folder = built_repository();
     for command in commands {
         if command.starts_with("make ") {
-            // The targets are what runs these tests; that they exist is all that can be asked from inside.
+            // These make targets run the tests themselves, so the test only checks that they exist.
             let target = command.split_whitespace().nth(1).expect("a target follows make");
             let listed = finish(Command::new("make").current_dir(repository()).args(["-n", target]));
             assert_eq!(listed.code, 0, "{page}: {command}: {listed:#?}");
@@ -242,8 +242,8 @@ fn run(page: &str, commands: Vec<String>) {
     }
 }
 
-/// The compiler could live anywhere: it reaches neither wasmtime nor libbpf; and the host reaches the compiler only for
-/// `ks-host SCRIPT.ks`, which can be left out.
+/// The compiler is independent: it depends neither on wasmtime nor on libbpf. The host depends on the
+/// compiler only for `ks-host SCRIPT.ks`, which can be disabled.
 #[test]
 fn crates_depend_only_downwards() {
     let tree = |package: &str, features: &str| {

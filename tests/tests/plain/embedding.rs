@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ks_tests::{Folder, binary, compile, wait_until};
 
-/// Prints at once, and once more when it is asked to stop.
+/// A script that prints at once, and once more when it is asked to stop.
 const SCRIPT: &str = include_str!("scripts/embedding.ks");
 
 fn request(address: &str, line: &str) -> String {
@@ -31,7 +31,7 @@ fn a_web_service_runs_a_plugin_and_ends_with_it() {
         .expect("it tells its address");
     let address = first.trim().trim_start_matches("http://").trim_end_matches('/');
 
-    // The first line comes when the plugin has come to it.
+    // The first line appears when the plugin has printed it.
     let printed = || request(address, "GET /").ends_with("\r\n\r\nup\n");
     wait_until(Duration::from_secs(60), "the plugin prints its line", printed);
     assert!(request(address, "GET /nothing").starts_with("HTTP/1.1 404"));

@@ -1,8 +1,8 @@
-//! Any bytes against what reads them, for a second each; inputs are changed by chance from a seed that is printed, and those
-//! that once went wrong are kept in `tests/tests/plain/fuzzed`, in a folder for each target.
+//! Fuzzing of the readers, for a second each. Inputs are changed randomly from a printed seed; inputs of
+//! earlier findings are kept in `tests/tests/plain/fuzzed`, in a folder for each target.
 //!
-//! The large run: `make fuzzed SECONDS=300`; `make fuzz SECONDS=300` is guided by the code that an input reaches, and has
-//! these inputs to begin with (`KS_FUZZ_CORPUS`). Root is needed for calls that open events.
+//! The large run: `make fuzzed SECONDS=300`. `make fuzz SECONDS=300` is coverage-guided, and starts from
+//! these inputs (`KS_FUZZ_CORPUS`). Calls that open events need root.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -82,12 +82,12 @@ fn signature() {
     run("signature");
 }
 
-/// Those of `fuzz/` that have a body here.
+/// The targets of `fuzz/` are exactly those with a body here.
 #[test]
 fn cargo_fuzz_has_each_target_of_a_reader() {
     let folder = repository().join("fuzz/fuzz_targets");
     let manifest = std::fs::read_to_string(repository().join("fuzz/Cargo.toml")).expect("readable");
-    // Its bytes are calls, which need the privileges of the host.
+    // The bytes of `calls` are calls, which need the privileges of the host.
     for target in TARGETS.iter().filter(|target| target.name != "calls") {
         assert!(folder.join(format!("{}.rs", target.name)).exists(), "{} is no target of fuzz/", target.name);
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);

@@ -1,10 +1,11 @@
-//! Histograms: slots are the same in both halves and in arithmetic, and what is printed is what was counted.
+//! Histograms: slots are the same in both halves and by arithmetic, and the printed counts are the counted
+//! ones.
 
 use std::fmt::Write as _;
 
 use ks_tests::{Folder, command, compile, finish, run_script};
 
-/// Values with their neighbours.
+/// Returns boundary values with their neighbours.
 fn values() -> Vec<u64> {
     let near = |value: u64| [value.wrapping_sub(1), value, value.wrapping_add(1)];
     let mut values: Vec<u64> = (0..64).flat_map(|bit| near(1 << bit)).collect();
@@ -12,7 +13,7 @@ fn values() -> Vec<u64> {
     values
 }
 
-/// Scales: low, step and slots.
+/// Scales as (low, step, slots).
 const SCALES: [(u64, u64, u64); 5] = [(0, 1, 8), (10, 5, 4), (3, 0, 9), (1000, 1 << 40, 100), (1, 1, 1)];
 
 fn linear(value: u64, low: u64, step: u64, slots: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! What goes wrong around a plugin, or in the host itself: told, contained, and the plugins beside it go on.
+//! Failures around a plugin or in the host itself: they are reported and contained, and the other plugins
+//! continue.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +13,7 @@ use ks_tests::{binary, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Prints `ready`, then does this.
+/// Returns a component that prints `ready` and then runs this code.
 fn ready_then(what: &str) -> Vec<u8> {
     component(&format!(
         r#"{OWN_EVENT}
@@ -25,11 +26,11 @@ fn ready_then(what: &str) -> Vec<u8> {
 
 const SLEEPS: &str = "(call $sleep (i64.const 3600000000000) (i32.const 1024)) (i32.const 9)";
 
-/// Opens events without end, and ends with the host's message when it gets no more.
+/// Opens events until the host refuses one, and ends with the host's message.
 const OPENS: &str =
     "(loop $more (drop (call $own_page_faults (i32.const 0) (i32.const 0))) (br $more)) (unreachable)";
 
-/// Part of the host that is broken.
+/// A writer that panics, as a broken part of the host.
 struct Broken;
 
 impl Write for Broken {
@@ -42,7 +43,7 @@ impl Write for Broken {
     }
 }
 
-/// A device that is full.
+/// Returns a writer to a full device.
 fn full() -> Box<dyn Write + Send> {
     Box::new(File::options().write(true).open("/dev/full").expect("Linux has it"))
 }
@@ -73,7 +74,7 @@ fn a_panic_of_the_host_ends_one_plugin_and_no_other() {
     assert_eq!(stdout.text(), "ready\n");
 }
 
-/// The events that it had open are closed.
+/// The host closes the events that the plugin had open.
 #[test]
 fn what_a_plugin_held_is_gone_after_a_panic() {
     ks_tests::alone!();
@@ -105,7 +106,7 @@ fn a_full_disk_ends_the_plugin_with_a_reason() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    // Warnings that nobody gets are no reason to end.
+    // A plugin does not end because its warnings cannot be written.
     let warns = component(
         r#"(data (i32.const 16) "ready")
         (func (export "run") (result i32) (call $warn (i32.const 16) (i32.const 5)) (i32.const 3))"#,
@@ -113,7 +114,7 @@ fn a_full_disk_ends_the_plugin_with_a_reason() {
     assert_eq!(run_with(warns, |options| options.stderr = full()).outcome, Outcome::Returned(3));
 }
 
-/// A plugin file that is removed when the test is over.
+/// A temporary plugin file, removed when dropped.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -130,7 +131,7 @@ impl Drop for TempFile {
     }
 }
 
-/// Runs a plugin below a limit of the shell's `ulimit`.
+/// Runs a plugin under a limit of the shell's `ulimit`.
 fn below(limit: &str, plugin: &TempFile) -> Output {
     let run =
         format!("ulimit {limit} && exec {} --no-cache {}", binary("ks-host").display(), plugin.0.display());
@@ -190,14 +191,14 @@ fn start(plugin: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     (child, stdout)
 }
 
-/// Signals that mean nothing to it, and those that ask for the same again and again.
+/// Sends signals that the host ignores, and repeats of the same request.
 #[test]
 fn a_storm_of_signals_changes_nothing() {
     let plugin = TempFile::new("storm", &ready_then(SLEEPS));
     let (mut child, _stdout) = start(&plugin.0);
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").count();
-    // The first SIGHUP starts the thread that reads plugins again.
+    // The first SIGHUP starts the thread that reloads plugins.
     let most = threads() + 1;
     for iteration in 0..2000 {
         for signal in [

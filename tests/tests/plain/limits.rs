@@ -1,4 +1,4 @@
-//! Limits: each ends the call or the plugin, and says which it is and which word raises it.
+//! Limits: each ends the call or the plugin, and the message names the limit and the setting that raises it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ks_host::policy::{Limit, Policy};
 use ks_tests::plugins::models::{map, request};
 use ks_tests::plugins::{RunOutput, component, run_with};
 
-/// Runs the guest of these functions with these limits.
+/// Runs a guest of these functions with these limits.
 fn run(body: &str, limits: &[&str]) -> RunOutput {
     let mut policy = Policy::everything();
     for limit in limits {
@@ -19,7 +19,7 @@ fn run(body: &str, limits: &[&str]) -> RunOutput {
     run_with(component(body), |options| options.policy = policy)
 }
 
-/// That the plugin was ended, and with which word it would not have been.
+/// Asserts that the limit ended the plugin, and that the message names the setting.
 fn ended_by(ran: &RunOutput, limit: &str, number: &str) {
     let Outcome::Trapped(message) = &ran.outcome else { panic!("{limit}: {:?}", ran.outcome) };
     assert!(message.contains(&format!("the limit `{limit}` of the plugin is {number}\n")), "{message}");
@@ -30,7 +30,7 @@ fn ended_by(ran: &RunOutput, limit: &str, number: &str) {
 fn a_loop_that_never_calls_the_host_is_ended() {
     let endless = r#"(func (export "run") (result i32) (loop $again (br $again)) (unreachable))"#;
     ended_by(&run(endless, &["compute_ms=50"]), "compute_ms", "50");
-    // Recursion through calls instead of a loop's branch.
+    // Recursion by calls instead of a loop's branch.
     let calls = r#"(func $one (result i32) (i32.const 1))
         (func (export "run") (result i32) (loop $again (drop (call $one)) (br $again)) (unreachable))"#;
     ended_by(&run(calls, &["compute_ms=50"]), "compute_ms", "50");
@@ -38,7 +38,8 @@ fn a_loop_that_never_calls_the_host_is_ended() {
 
 #[test]
 fn waiting_and_calling_are_no_computing() {
-    // Computes in short pieces for much longer than the limit, with a call after each, and then waits for longer.
+    // Computes in short pieces for much longer than the limit, with a call after each, and then waits for
+    // longer.
     let calls = r#"(func (export "run") (result i32) (local $turns i32) (local $count i32)
         (loop $turn
           (local.set $count (i32.const 1000))
@@ -57,14 +58,14 @@ fn a_memory_that_may_not_grow_is_named_when_the_guest_aborts() {
         (if (i32.eq (memory.grow (i32.const 1022)) (i32.const -1)) (then (unreachable))) (i32.const 0))"#;
     ended_by(&run(grows, &["memory_bytes=1048576"]), "memory_bytes", "1048576");
     assert_eq!(run(grows, &[]).outcome, Outcome::Returned(0));
-    // The word raises what holds without it, too.
+    // The setting also raises the default limit.
     let larger = grows.replace("1022", "2000");
     ended_by(&run(&larger, &["memory_bytes=67108864"]), "memory_bytes", "67108864");
     assert_eq!(run(&larger, &[]).outcome, Outcome::Returned(0));
     let largest = grows.replace("1022", "3000");
     ended_by(&run(&largest, &[]), "memory_bytes", "134217728");
     assert_eq!(run(&largest, &["memory_bytes=268435456"]).outcome, Outcome::Returned(0));
-    // The two pages with which it starts.
+    // The two pages with which the guest starts.
     ended_by(&run(grows, &["memory_bytes=65536"]), "memory_bytes", "65536");
 }
 
@@ -88,7 +89,7 @@ fn a_table_that_may_not_grow_is_named() {
     assert_eq!(run(grows, &["table_elements=5000"]).outcome, Outcome::Returned(0));
 }
 
-/// What several memories and tables have is one sum; what is refused takes nothing of it.
+/// The sizes of all memories and tables add up; a refused one does not count.
 #[test]
 fn memories_and_tables_are_limited_together() {
     let memories = |pages: u32| {
@@ -102,7 +103,7 @@ fn memories_and_tables_are_limited_together() {
               (i32.const 0))"#
         )
     };
-    // Two pages that every guest has, one at the start, then 5 and 2.
+    // Two pages that every guest has, one initial page, then 5 and 2.
     assert_eq!(run(&memories(5), &["memory_bytes=655360"]).outcome, Outcome::Returned(0));
     ended_by(&run(&memories(6), &["memory_bytes=655360"]), "memory_bytes", "655360");
     let tables = |elements: u32| {
@@ -114,7 +115,7 @@ fn memories_and_tables_are_limited_together() {
               (i32.const 0))"#
         )
     };
-    // The component has a small table of its own beside them.
+    // The component also has a small table of its own.
     assert_eq!(run(&tables(350), &["table_elements=600"]).outcome, Outcome::Returned(0));
     ended_by(&run(&tables(401), &["table_elements=600"]), "table_elements", "600");
 }
@@ -125,7 +126,7 @@ fn too_many_core_instances_are_named() {
     ended_by(&run(returns, &["instances=0"]), "instances", "0");
 }
 
-/// One value of text, over and over: the guest holds it once.
+/// One text value, repeated: the guest stores it once.
 #[test]
 fn too_many_bytes_for_one_call_are_named() {
     let warns = r#"(func (export "run") (result i32)
@@ -134,7 +135,7 @@ fn too_many_bytes_for_one_call_are_named() {
     assert_eq!(run(warns, &[]).outcome, Outcome::Returned(0));
 }
 
-/// Each of the ways to standard output and standard error.
+/// Each function that writes to standard output or standard error.
 #[test]
 fn whatever_is_written_counts_as_output() {
     let line = "0123456789";
@@ -155,7 +156,7 @@ fn whatever_is_written_counts_as_output() {
         let ran = run(&body, &["print_bytes_per_second=95"]);
         assert_eq!(ran.outcome, Outcome::Returned(3));
         let written = ran.stdout.matches(line).count() + ran.stderr.matches(line).count();
-        // Four lines a second or, without the plugin's name, eight; a slow machine may take some seconds.
+        // Four lines per second or, without the plugin's name, eight; a slow machine may take some seconds.
         assert!((4..400).contains(&written), "{write}: {written}");
         assert_eq!(ran.stderr.matches("--limit print_bytes_per_second=").count(), 1, "{}", ran.stderr);
         let unlimited = run(&body, &[]);
@@ -163,7 +164,7 @@ fn whatever_is_written_counts_as_output() {
     }
 }
 
-/// No compiler is done in no time.
+/// No compilation takes zero time.
 #[test]
 fn compiling_has_an_end() {
     let plugin = Plugin::from_bytes(component(r#"(func (export "run") (result i32) (i32.const 0))"#));
@@ -182,7 +183,7 @@ fn the_run_has_an_end() {
     let sleeps = r#"(func (export "run") (result i32)
         (call $sleep (i64.const 3600000000000) (i32.const 1024)) (i32.load8_u (i32.const 1024)))"#;
     assert_eq!(run(sleeps, &["run_ms=50"]).outcome, Outcome::TimedOut);
-    // The shorter of the two.
+    // The shorter of the two limits applies.
     let mut policy = Policy::everything();
     policy.limit_rule("run_ms=3600000").expect("a limit");
     let ran = run_with(component(sleeps), |options| {
@@ -202,7 +203,7 @@ fn ring_buffers_and_maps_are_limited_apart() {
         rules.iter().for_each(|rule| policy.limit_rule(rule).expect("a limit"));
         policy.admit(request(model.clone(), &[]), 1)
     };
-    // What fdinfo of Linux 6.18 shows of such maps.
+    // The sizes that fdinfo of Linux 6.18 shows for these maps.
     assert!(judged(&["map_bytes=1312", "ring_bytes=33456"]).is_ok());
     let reason = judged(&["ring_bytes=33455"]).expect_err("they have one more");
     assert!(

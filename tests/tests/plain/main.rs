@@ -1,5 +1,5 @@
-//! Tests that need no kernel of their own: the commands, the contract, policies, documents. The few that need root are named
-//! `root_`.
+//! Tests that need no kernel of their own: the commands, the contract, policies, documents. The names of the
+//! few that need root begin with `root_`.
 
 mod builds;
 mod cache;

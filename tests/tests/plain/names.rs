@@ -1,4 +1,5 @@
-//! The words of the code: identifiers and comments use the terms of the field, and none of `retired_words.txt`.
+//! The vocabulary of the code: identifiers and comments use the terms of the field, and none of
+//! `retired_words.txt`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,8 @@ use std::str::FromStr as _;
 use ks_tests::repository;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// The sections of `retired_words.txt`: each line is a word or phrase, and behind two blanks what to write instead.
+/// Returns the sections of `retired_words.txt`: each line is a word or phrase, followed by two blanks and its
+/// replacement.
 fn sections() -> BTreeMap<&'static str, BTreeMap<&'static str, &'static str>> {
     let mut sections = BTreeMap::<_, BTreeMap<_, _>>::new();
     let mut section = "";
@@ -22,7 +24,8 @@ fn sections() -> BTreeMap<&'static str, BTreeMap<&'static str, &'static str>> {
     sections
 }
 
-/// The Rust files of the repository, relative to it, without those that the list leaves to another issue.
+/// Returns the Rust files of the repository, relative to it, except those that the list leaves to another
+/// issue.
 fn sources(exceptions: &BTreeMap<&str, &str>) -> Vec<PathBuf> {
     let root = repository();
     let mut folders = vec![root.to_owned()];
@@ -46,7 +49,7 @@ fn sources(exceptions: &BTreeMap<&str, &str>) -> Vec<PathBuf> {
     files
 }
 
-/// The parts of an identifier, in lower case: `NextTurn` and `NEXT_TURN` have `next` and `turn`.
+/// Returns the parts of an identifier, in lower case: `NextTurn` and `NEXT_TURN` have `next` and `turn`.
 fn parts(identifier: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = '_';
@@ -62,7 +65,7 @@ fn parts(identifier: &str) -> Vec<String> {
     parts
 }
 
-/// All identifiers of a file outside of comments and literals, and the types that it declares.
+/// All identifiers of a file outside of comments and literals, and the names of the types that it declares.
 #[derive(Default)]
 struct Identifiers {
     all: BTreeSet<String>,
@@ -100,7 +103,7 @@ impl Identifiers {
     }
 }
 
-/// The comments of a file: runs of lines that are comments, as one line of lower-case text each.
+/// Returns the comments of a file: each run of comment lines as one line of lower-case text.
 fn comments(text: &str) -> Vec<String> {
     let mut comments = vec![String::new()];
     for line in text.lines() {
@@ -117,7 +120,7 @@ fn comments(text: &str) -> Vec<String> {
     comments.iter().map(words).filter(|comment| !comment.is_empty()).collect()
 }
 
-/// Whether a text has a phrase whose ends are ends of words.
+/// Returns whether a text contains a phrase at word boundaries.
 fn has_phrase(text: &str, phrase: &str) -> bool {
     let is_part = |char: Option<char>| char.is_some_and(|char| char.is_alphanumeric() || char == '_');
     text.match_indices(phrase).any(|(at, _)| {
@@ -126,7 +129,7 @@ fn has_phrase(text: &str, phrase: &str) -> bool {
     })
 }
 
-/// What of the list a file uses.
+/// Reports each use of a retired word, type, module or phrase in a file.
 fn retired(path: &Path, text: &str, sections: &BTreeMap<&str, BTreeMap<&str, &str>>) -> Vec<String> {
     let identifiers = Identifiers::of(text);
     let list = |section| sections.get(section).cloned().unwrap_or_default();

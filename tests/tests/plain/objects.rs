@@ -1,5 +1,5 @@
-//! Plugins whose objects are not what they seem: judged by their instructions before anything is loaded. Nothing here
-//! needs a right, because nothing reaches the kernel.
+//! Plugins with deceptive objects: the policy judges them by their instructions before anything is loaded.
+//! Nothing here needs privileges, because nothing reaches the kernel.
 
 use ks_compiler::object::Object;
 use ks_compiler::object::table::MapKind;
@@ -10,7 +10,7 @@ use ks_tests::plugins::{OWN_EVENT, admitted, component, elf, run_with, with_obje
 use ks_wit::section::Arch;
 
 const DOES_NOTHING: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
-/// What comes of a plugin with this object.
+/// Returns the outcome of running a plugin with this object.
 fn outcome(body: &str, object: Vec<u8>, policy: Policy) -> Outcome {
     run_with(with_object(component(body), object), |options| options.policy = policy).outcome
 }
@@ -39,7 +39,7 @@ fn helpers_that_write_or_signal_are_found_in_the_instructions() {
     assert_eq!(outcome(DOES_NOTHING, elf::calling(0, 14), Policy::observing()), Outcome::Returned(0));
 }
 
-/// A call whose callee only libbpf or this very kernel could tell is no call that anybody can judge.
+/// A call is refused if only libbpf or the running kernel could resolve its callee.
 #[test]
 fn calls_that_nobody_can_judge_are_refused_whatever_is_allowed() {
     for (object, reason) in [
@@ -94,7 +94,7 @@ fn an_object_that_pins_itself_needs_permission() {
     assert_eq!(outcome(DOES_NOTHING, elf::pinned_map(), policy), Outcome::Returned(0));
 }
 
-/// Whatever the bytes are: an answer or a reason.
+/// The reader returns an object or an error for any bytes.
 #[test]
 fn no_change_of_a_byte_ends_the_reader() {
     for whole in [elf::calling(0, 109), elf::calling_outside(1, "bpf_any"), elf::map(2), elf::counting("xdp")]
@@ -138,13 +138,13 @@ fn imports_are_asked_about() {
     }
 }
 
-/// Several objects in one file.
+/// Reads several objects of one file.
 fn objects(models: &[(Arch, Object)]) -> Result<ObjectSet, ObjectError> {
     let named = |(arch, model): &(Arch, Object)| PluginObject::new("test", *arch, model.clone());
     ObjectSet::new(models.iter().map(named).collect::<Result<_, _>>()?, Some(0))
 }
 
-/// People look at one object, and another machine runs the other.
+/// Otherwise people could inspect one object, and another machine would run the other.
 #[test]
 fn objects_of_one_file_are_judged_together() {
     let observes = || program("tracepoint/sched/sched_switch", &[]);
@@ -158,10 +158,10 @@ fn objects_of_one_file_are_judged_together() {
         let refused = objects(&[(Arch::X86_64, observes()), (Arch::Aarch64, second)]).expect_err(needed);
         assert!(refused.to_string().contains(&format!("for aarch64 needs {needed}")), "{refused}");
     }
-    // A system call has another function on each machine.
+    // The kernel function of a system call is named differently on each machine.
     let call = |machine: &str| program(&format!("fentry/__{machine}_sys_openat"), &[]);
     objects(&[(Arch::X86_64, call("x64")), (Arch::Aarch64, call("arm64"))]).expect("the same call");
-    // Of one class, other kernels have other functions; all of them must be allowed.
+    // Objects for other machines may call other helpers of the same class; all of them must be allowed.
     let other = program("tracepoint/sched/sched_switch", &[117]);
     let set = objects(&[(Arch::X86_64, another()), (Arch::Aarch64, other)]).expect("the same classes");
     let mut policy = Policy::observing();
@@ -170,13 +170,13 @@ fn objects_of_one_file_are_judged_together() {
     assert!(denied.contains("--allow helper=send_signal_thread"), "{denied}");
     policy.allow_rule("helper=send_signal_thread").expect("a class");
     assert!(policy.admit(Request::new(set, &[]), 1).expect("allowed").is_some());
-    // What their maps take is the most that one of them takes.
+    // The request for maps is the maximum over the objects.
     let with = |entries| Object { maps: vec![map("m", MapKind::Array, 8, entries)], ..observes() };
     let set = objects(&[(Arch::X86_64, with(1)), (Arch::Aarch64, with(1000))]).expect("the same classes");
     assert_eq!(set.memory(1).map_bytes, 312 + 8000);
 }
 
-/// Run with the policy that is written of it, a plugin is denied nothing, and nothing else is allowed, whatever its names are.
+/// The generated policy of a plugin denies it nothing and allows nothing else, whatever its names are.
 #[test]
 fn the_policy_that_is_written_allows_what_it_shows() {
     for section in ["kprobe.multi/*", "uprobe//bin/*sh:main", "fentry/vfs_read", "tracepoint/a/b", "xdp"] {

@@ -1,4 +1,4 @@
-//! Plugins that run: what they print, how they end, what they count.
+//! Running plugins: their output, their end, their counts.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn endless_recursion_is_a_trap() {
 
 #[test]
 fn memory_beyond_the_limit_is_refused_to_the_guest() {
-    // 128 MiB are 2048 pages; memory.grow answers -1 above it.
+    // 128 MiB are 2048 pages; `memory.grow` returns -1 above that.
     let ran = run(r#"
         (func (export "run") (result i32) (memory.grow (i32.const 2047)))"#);
     assert_eq!(ran.outcome, Outcome::Returned(-1));
@@ -167,7 +167,7 @@ fn a_program_that_no_object_contains_is_reported() {
     assert!(message.starts_with("the plugin file holds no BPF object"), "{message}");
 }
 
-/// A component of which each level instantiates the one before twice.
+/// Returns a component in which each level instantiates the previous one twice.
 fn doubling(levels: usize) -> Vec<u8> {
     let mut text = String::from("(component (component $c0)");
     for level in 1..=levels {
@@ -178,7 +178,7 @@ fn doubling(levels: usize) -> Vec<u8> {
     wat::parse_str(text).expect("a component")
 }
 
-/// Two thousand bytes that take the compiler more memory than there is.
+/// Two thousand bytes whose compilation would need more memory than the machine has.
 #[test]
 fn a_component_that_doubles_itself_is_refused_before_it_is_compiled() {
     Plugin::from_bytes(doubling(8)).expect("some hundred instances");

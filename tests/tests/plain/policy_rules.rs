@@ -1,4 +1,4 @@
-//! Policies as functions of what a plugin asks for: what is allowed by which word, and files of them.
+//! Policies as functions of a plugin's request: the rule that allows each request, and policy files.
 
 use ks_compiler::btf::TypeId;
 use ks_compiler::object::Object;
@@ -7,7 +7,7 @@ use ks_compiler::object::table::MapKind;
 use ks_host::policy::{Class, Limit, Policy};
 use ks_tests::plugins::models::{judged, map, name, program};
 
-/// `enum bpf_func_id`.
+/// The helper's number in `enum bpf_func_id`.
 const SEND_SIGNAL: u32 = 109;
 
 #[test]
@@ -51,7 +51,7 @@ fn observing_needs_no_permission_and_steering_does() {
     }
 }
 
-/// Whatever kind of program it is in.
+/// The rule holds for every program kind.
 #[test]
 fn who_starts_a_timer_needs_to_be_allowed_timers() {
     let model = program("socket", &[libbpf_sys::BPF_FUNC_timer_start]);
@@ -99,7 +99,7 @@ fn functions_structs_and_pins_are_allowed_by_name() {
     assert!(judged(&Policy::everything(), &model).is_ok());
 }
 
-/// What a person starts counts; traces of what others run are asked for.
+/// Counting is allowed to a plugin that a user starts; hardware traces of other code need permission.
 #[test]
 fn observing_is_every_family_of_events_but_traces() {
     let observing = Policy::observing();
@@ -134,7 +134,7 @@ fn targets_are_whole_and_none_climbs_out() {
 #[test]
 fn maps_have_limits() {
     let array = |value| map(if value > 550 { "a" } else { "b" }, MapKind::Array, value, 1);
-    // `struct bpf_array` and the values, rounded up to 8.
+    // The size of `struct bpf_array` plus the values, rounded up to 8.
     let model = Object { maps: vec![array(600), array(500)], ..Object::default() };
     for (rule, reason) in [("maps=1", "maps is 2, and the limit is 1"), ("map_bytes=1727", "1728")] {
         let mut policy = Policy::everything();
@@ -150,7 +150,8 @@ fn maps_have_limits() {
     assert!(judged(&Policy::everything(), &huge).is_err());
 }
 
-/// Packets and messages reach what a number of the run says, so there is nothing to choose from.
+/// The target of packets and messages is a number known only at run time, so a policy cannot choose between
+/// targets.
 #[test]
 fn redirecting_needs_permission() {
     let of_map = Object { maps: vec![map("ports", MapKind::DevMap, 4, 8)], ..program("xdp", &[]) };

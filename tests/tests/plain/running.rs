@@ -1,5 +1,5 @@
-//! Several plugins in one `ks-host`: each on its own, started again, replaced when its file changes; and the forms of
-//! what they print.
+//! Several plugins in one `ks-host`: each is independent, is restarted, and is replaced when its file
+//! changes; and the formats of their output.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,17 +9,17 @@ use ks_tests::{Folder, command, finish};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A script that prints this line and then waits until it is asked to stop.
+/// Returns a script that prints this line and then waits until it is asked to stop.
 fn waits(line: &str) -> String {
     format!("fn main() -> i32 {{\n    print(\"{line}\")\n    sleep(600000)\n    return 5\n}}\n")
 }
 
-/// A script that prints this line and ends with this code.
+/// Returns a script that prints this line and ends with this code.
 fn ends(line: &str, code: u8) -> String {
     format!("fn main() -> i32 {{\n    print(\"{line}\")\n    return {code}\n}}\n")
 }
 
-/// A `ks-host` that runs, killed when dropped.
+/// A running `ks-host`, killed when dropped.
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -56,7 +56,7 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).expect("the child is ours");
     }
 
-    /// Asks it to stop; gives its exit code and the rest of standard output and standard error.
+    /// Asks the host to stop; returns its exit code and the rest of standard output and standard error.
     fn stop(mut self) -> (Option<i32>, String, String) {
         self.signal(Signal::SIGTERM);
         let code = self.child.wait().expect("the child is ours").code();
@@ -69,7 +69,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind; a child that has ended is not there to be killed.
+        // Cleans up after a failed test; a child that has ended cannot be killed.
         let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
     }
 }
@@ -88,7 +88,7 @@ fn one_plugin_that_ends_or_traps_does_not_end_the_others() {
     let mut lines = [running.line(), running.line()];
     lines.sort();
     assert_eq!(lines, ["short.ks: gone\n", "stays.ks: here\n"]);
-    // The trap is told of while the third plugin runs.
+    // The trap is reported while the third plugin runs.
     assert!(running.stderr_line().starts_with("trap.ks: "));
     let (code, _, _) = running.stop();
     assert_eq!(code, Some(125), "the first code in the order given that is not 0");
@@ -173,7 +173,8 @@ fn a_hang_up_reads_changed_files_again() {
     assert!(running.stderr_line().contains("is not a plugin"));
     assert!(running.stderr_line().contains("runs on as it was"));
 
-    // What takes more than it may is compiled by a process that ends, and by none of those that run plugins.
+    // A separate process compiles a component that exceeds its limits; that process ends, and no plugin's
+    // process does.
     std::fs::write(&changes, super::compiling::large(30_000)).expect("the folder is ours");
     running.signal(Signal::SIGHUP);
     assert!(running.stderr_line().contains("is not a plugin"));

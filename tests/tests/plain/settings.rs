@@ -1,8 +1,9 @@
-//! What a person sets of a plugin: config blocks and the words of `main`.
+//! User settings of a plugin: config blocks and the arguments of `main`.
 
 use ks_tests::{Folder, Outcome, command, compile, finish, run_script};
 
-/// The kernel half copies what it sees at each page fault; userspace sets a field before and after `load`.
+/// The kernel half copies the fields that it sees at each page fault; userspace sets a field before and after
+/// `load`.
 const LIMITS: &str = include_str!("scripts/settings_limits.ks");
 
 fn run(settings: &[&str], arguments: &[&str]) -> Outcome {
@@ -49,7 +50,7 @@ fn a_setting_that_names_nothing_or_does_not_fit_starts_nothing() {
     }
 }
 
-/// Prints its field after a word of its own.
+/// Returns a plugin that prints its name and then its field.
 fn small(project: &str, block: &str) -> Vec<u8> {
     let script = format!(
         "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{project} %u\", {block}.burst)\n    \
@@ -86,7 +87,7 @@ fn root_settings_of_several_plugins_are_for_those_that_have_the_field() {
         assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:#?}");
         assert!(refused.stderr.contains(reason), "{refused:#?}");
     }
-    // What does not fit is told by the one that has the field, and the others run.
+    // The plugin with the field reports the invalid value, and the others run.
     let wrong = run(&["other.burst=many"]);
     assert_eq!((wrong.code, wrong.stdout.as_str()), (125, "a.wasm: a 1, b.wasm: b 1"), "{wrong:#?}");
     assert!(

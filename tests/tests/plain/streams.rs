@@ -1,5 +1,5 @@
-//! Standard output and standard error that cannot be written: full, closed, or a pipe whose reader is gone. Every command has
-//! an end that its exit code tells, and what it was asked to show is not lost without a word.
+//! Standard output and standard error that cannot be written: full, closed, or a pipe whose reader is gone.
+//! Every command ends with an exit code that says so, and requested output is not lost silently.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ks_tests::{Folder, Outcome, binary, is_within};
 use std::os::unix::process::CommandExt as _;
 
-/// What a stream is.
+/// The condition of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Whole,
@@ -19,12 +19,13 @@ enum Stream {
 }
 
 impl Stream {
-    /// What the command writes to; a whole one is a file of this name, which takes any length.
+    /// Returns the writing end of a command's stream; an intact one is a file of this name, which takes any
+    /// length.
     fn end(self, folder: &Folder, name: &str) -> Stdio {
         match self {
             Stream::Whole => File::create(folder.path(name)).expect("the folder is ours").into(),
             Stream::Full => File::options().write(true).open("/dev/full").expect("it is there").into(),
-            // What is closed in the child is this.
+            // A placeholder for the stream that the child closes.
             Stream::Closed => Stdio::null(),
             Stream::Broken => {
                 let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -48,7 +49,7 @@ fn run(arguments: &[&str], folder: &Folder, stdout: Stream, stderr: Stream) -> O
         }
     };
     command.arg(binary(arguments[0])).args(&arguments[1..]).current_dir(folder.path("")).stdin(Stdio::null());
-    // Nothing of the environment hides or adds a message.
+    // The environment must not suppress or add a message.
     command.env_remove("RUST_BACKTRACE").process_group(0);
     command.stdout(stdout.end(&streams, "stdout")).stderr(stderr.end(&streams, "stderr"));
     let status = ended(&mut command.spawn().expect("the shell starts"), arguments);
@@ -69,14 +70,14 @@ fn ended(child: &mut Child, arguments: &[&str]) -> ExitStatus {
         status.is_some()
     });
     if !is_over {
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = child.kill();
         panic!("{arguments:?} does not end");
     }
     status.expect("it has ended")
 }
 
-/// Commands that end by themselves without privileges, and whether they show something that was asked for.
+/// Commands that end by themselves without privileges, and whether each has requested output.
 const COMMANDS: [(&[&str], bool); 31] = [
     (&["ks", "--version"], false),
     (&["ks", "build", "--help"], false),
@@ -111,7 +112,7 @@ const COMMANDS: [(&[&str], bool); 31] = [
     (&["ks-host", "man"], true),
 ];
 
-/// Scripts of the test, one without faults, one that traps, and others that are not as they should be.
+/// Creates a folder with the test's scripts: one without faults, one that traps, and invalid ones.
 fn prepared() -> Folder {
     let folder = Folder::new();
     folder.write("good.ks", include_str!("scripts/streams_good.ks"));
@@ -127,7 +128,7 @@ fn prepared() -> Folder {
     folder
 }
 
-/// What `init` made is in the way of the next one.
+/// Removes the output of `init`, which would be in the way of the next run.
 fn cleared(folder: &Folder) {
     let output_folder = folder.path("made");
     if output_folder.exists() {
@@ -136,7 +137,8 @@ fn cleared(folder: &Folder) {
     folder.write("unformatted.ks", "fn main()   -> i32 {\n return 0 }\n");
 }
 
-/// What does not differ from run to run: without times, and in whatever order two plugins printed it.
+/// Returns the reproducible part of an output: without times, and independent of the order in which two
+/// plugins print.
 fn timeless(text: &str) -> Vec<String> {
     let line = |line: &str| line.chars().filter(|char| !char.is_ascii_digit()).collect();
     let mut lines: Vec<String> = text.lines().map(line).collect();
@@ -161,7 +163,7 @@ fn a_stream_that_cannot_be_written_ends_no_command_but_with_an_exit_code() {
                 let which = if is_output { "standard output" } else { "standard error" };
                 let panicked = outcome.stderr.contains("panicked") || outcome.code == 101;
                 let is_lost = shows && is_output && stream == Stream::Full && outcome.code == 0;
-                // Messages that nobody hears change nothing.
+                // Lost messages change nothing else.
                 let is_other = !is_output
                     && (outcome.code, timeless(&outcome.stdout)) != (whole.code, timeless(&whole.stdout));
                 if outcome.signal.is_some()
@@ -177,7 +179,7 @@ fn a_stream_that_cannot_be_written_ends_no_command_but_with_an_exit_code() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// One plugin traps, which is told on a stream that is full; the other has its end.
+/// One plugin traps, and the report goes to a full stream; the other ends normally.
 #[test]
 fn a_message_that_cannot_be_written_ends_no_other_plugin() {
     let folder = prepared();

@@ -43,7 +43,7 @@ fn root_what_the_tests_may_is_said_to_ks_test() {
     assert!(refused.code != 0 && refused.stderr.contains("nothing"), "{refused:#?}");
 }
 
-/// What the program of [`PACKETS`] saw of the packet is in its globals.
+/// The globals hold the bytes of the packet that the program of [`PACKETS`] read.
 const PACKETS: &str = r#"
 struct Sized { packet_size: u32 }
 struct Named { ingress_ifindex: u32, data: u8[16] }

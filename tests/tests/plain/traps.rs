@@ -1,8 +1,8 @@
-//! What ends a plugin says where in the script, and which functions were running.
+//! Trap reports: the position in the script, and the functions that were running.
 
 use ks_tests::{Outcome, run_script};
 
-/// Runs a script that must end by a trap; its lines on standard error, without the plugin's name.
+/// Runs a script that must end by a trap; returns the lines of standard error, without the plugin's name.
 fn trap(script: &str) -> Vec<String> {
     let outcome: Outcome = run_script("traps", script, &[] as &[&str]);
     assert_eq!(outcome.code, 125, "{outcome:#?}");
@@ -10,7 +10,7 @@ fn trap(script: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Two functions around a statement of the innermost, which stands in line 4.
+/// Returns a script with two functions around the innermost one, whose statement is in line 4.
 fn nested(declarations: &str, statement: &str) -> String {
     format!(
         "{declarations}\nfn inner(n: i32) -> u32 {{\n    var p = nothing(n)\n    {statement}\n    return 0\n}}\n\
@@ -115,7 +115,7 @@ fn full_memory_is_reported() {
 
 #[test]
 fn as_many_variables_as_the_compiler_takes_fit_the_plugin() {
-    // 54 MiB; the stack and the constants lie before them.
+    // 54 MiB; the stack and the constants precede them.
     let script = "var a : u8[16777216]\nvar b : u8[16777216]\nvar c : u8[16777216]\nvar d : u8[6291456]\n\
                   fn main() -> i32 {\n    a[0] = 1\n    b[0] = 2\n    c[0] = 3\n    d[6291455] = 9\n    \
                   print(\"%u\", a[0] + b[0] + c[0] + d[6291455])\n    return 0\n}\n";

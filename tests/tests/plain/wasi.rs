@@ -1,10 +1,11 @@
-//! What a plugin may import of WASI because its standard library does: served in part, else refused in its own type.
+//! WASI imports of a plugin that its standard library causes: served in part, otherwise refused by an error
+//! of their own type.
 
 use std::time::{Duration, Instant};
 
 use ks_tests::{Outcome, run_plugin};
 
-/// A component around a core module, with the interfaces that the module's imports are of.
+/// Returns a component around a core module, with the interfaces of the module's imports.
 fn component(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(component
@@ -130,7 +131,7 @@ fn run(body: &str) -> Outcome {
     run_plugin("wasi", &component(body), &["one", "two"])
 }
 
-/// What the functions write, results of 8 bytes, is at address 0.
+/// The functions write results of 8 bytes at address 0.
 const RESULT: &str = "(i32.load (i32.const 0))";
 const LEN: &str = "(i32.load (i32.const 4))";
 
@@ -153,7 +154,8 @@ fn what_is_written_to_standard_output_is_printed() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "hello\n"), "{outcome:#?}");
 }
 
-/// It is a stream of the plugin: no line of it is another's, it has a limit, and what has no end is a line at the end.
+/// Standard error is a stream of the plugin: no line of it is mixed with another's, it has a limit, and an
+/// unterminated line is printed at the end.
 #[test]
 fn what_is_written_to_standard_error_is_named_and_limited() {
     let outcome = run(
@@ -177,7 +179,8 @@ fn what_is_written_to_standard_error_is_named_and_limited() {
     assert_eq!(outcome.stderr.matches("--limit print_bytes_per_second=").count(), 1);
 }
 
-/// Without a line end, where lines have a form: nothing is kept for ever, and it comes out at the end.
+/// Where output lines have a format, text without a line end is not buffered forever; the rest is printed at
+/// the end.
 #[test]
 fn standard_output_without_a_line_end_comes_in_pieces() {
     let file = component(
@@ -199,7 +202,7 @@ fn a_timer_waits_by_the_clock() {
                 (call $block (call $after (i64.const 50000000))) \
                 (i64.lt_u (i64.sub (call $now) (local.get $start)) (i64.const 50000000))";
     assert_eq!(run(body).code, 0);
-    // It ends early, and by itself, when the plugin is asked to stop.
+    // The sleep ends early when the plugin is asked to stop.
     let start = Instant::now();
     let file = component("(call $block (call $after (i64.const 600000000000))) (i32.const 3)");
     let folder = ks_tests::Folder::new();
@@ -211,17 +214,17 @@ fn a_timer_waits_by_the_clock() {
 
 #[test]
 fn files_network_environment_and_input_are_refused_in_their_types() {
-    // No folder, no variable; the words are the plugin's.
+    // No folders and no environment variables; the arguments are the plugin's.
     assert_eq!(run(&format!("(call $directories (i32.const 0)) {LEN}")).code, 0);
     assert_eq!(run(&format!("(call $environment (i32.const 0)) {LEN}")).code, 0);
     assert_eq!(run(&format!("(call $arguments (i32.const 0)) {LEN}")).code, 3);
-    // A socket: an error, whose code is the second, `access-denied`.
+    // A socket: an error with the second code, `access-denied`.
     let outcome = run(&format!(
         "(call $socket (i32.const 0) (i32.const 0)) (i32.and {RESULT} (i32.const 1)) drop {LEN}"
     ));
     assert_eq!(outcome.code, 1, "{outcome:#?}");
     assert!(outcome.stderr.contains("plugins have no `wasi:sockets/tcp-create-socket"), "{outcome:#?}");
-    // Input: a stream at its end, `closed`.
+    // Standard input: a stream at its end, `closed`.
     let outcome = run("(call $skip (call $stdin) (i64.const 1) (i32.const 0)) (i32.load8_u (i32.const 8))");
     assert_eq!(outcome.code, 1, "{outcome:#?}");
 }
@@ -232,7 +235,7 @@ fn the_end_of_a_program_is_the_end_of_the_plugin() {
     assert_eq!(run("(call $exit (i32.const 0)) (i32.const 9)").code, 0);
 }
 
-/// A function whose type has no place for a refusal, which no standard library calls.
+/// A function whose type cannot express a refusal, and which no standard library calls.
 #[test]
 fn functions_that_cannot_fail_end_the_plugin_with_a_reason() {
     let outcome = run("(call $port)");

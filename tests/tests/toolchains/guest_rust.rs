@@ -1,4 +1,4 @@
-//! A plugin that is written in Rust with `ks-guest`, built by the tools that are there, on the running kernel. These tests
+//! A plugin written in Rust with `ks-guest`, built by the installed tools, on the running kernel. These tests
 //! need root.
 
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use ks_tests::{Folder, Outcome, allowed, command, compile, finish, guests, repos
 /// The kernel half that the plugin expects.
 const SCRIPT: &str = include_str!("scripts/guest_rust.ks");
 
-/// The plugin, with the object that `ks` makes of the script; built once for all tests.
+/// Returns the plugin with the object that `ks` compiles from the script; built once for all tests.
 fn plugin() -> &'static [u8] {
     static PLUGIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let built = compile("guest", SCRIPT);
         let object = guests::target_folder().join("guest.bpf.o");
-        // An object that is as it was is no reason to build the plugin again.
+        // An unchanged object must not cause a rebuild of the plugin.
         let elf = built.records().swap_remove(0).elf;
         if std::fs::read(&object).ok().as_ref() != Some(&elf) {
             std::fs::write(&object, elf).expect("the target folder is writable");
@@ -137,7 +137,7 @@ fn root_a_plugin_without_std_counts() {
     assert!(outcome.stderr.contains("no event named `page_fault`"), "{outcome:#?}");
 }
 
-/// A kernel half in KernelScript is compiled with the plugin, whose types are those of the script.
+/// A kernel half in KernelScript is compiled with the plugin, which uses the script's types.
 #[test]
 fn root_a_kernel_half_goes_with_the_plugin() {
     let built = guests::rust(&repository().join("tests/guests/kernel"), "guest_kernel.wasm", None);
@@ -150,7 +150,7 @@ fn root_a_kernel_half_goes_with_the_plugin() {
                 record Fault { cpu: 3, number: 4, kind: Kind(2) }\nfirst 1\n";
     assert!(outcome.stdout.ends_with(rest), "{outcome:#?}");
 
-    // Its config blocks have their defaults, or what is said outside, until the plugin sets them.
+    // Config blocks have their defaults, or the values of the command line, until the plugin sets them.
     let paced = |outcome: &Outcome| outcome.numbers("paced")[0] / outcome.numbers("faults")[0];
     assert!(outcome.stdout.contains("pace 5 [1, 2] false\n"), "{outcome:#?}");
     assert_eq!(paced(&outcome), 2 * 5 + 2, "{outcome:#?}");
@@ -171,7 +171,7 @@ fn root_a_kernel_half_goes_with_the_plugin() {
     );
 }
 
-/// What `ks init rust` starts is tested and built as it is, and counts until it is stopped.
+/// The project of `ks init rust` passes its tests, builds unchanged, and counts until it is stopped.
 #[test]
 fn root_what_ks_init_starts_counts() {
     let folder = Folder::new();
@@ -192,7 +192,7 @@ fn root_what_ks_init_starts_counts() {
     );
 }
 
-/// What stands in the way is said before anything is written.
+/// Obstacles are reported before anything is written.
 #[test]
 fn ks_init_rust_refuses_what_cannot_be_built() {
     let folder = Folder::new();

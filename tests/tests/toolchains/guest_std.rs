@@ -1,11 +1,11 @@
-//! A plugin in Rust whose standard library has WASI below it: built for `wasm32-wasip2`, run on the running kernel. The
-//! tests need root.
+//! A plugin in Rust whose standard library uses WASI: built for `wasm32-wasip2`, run on the running kernel.
+//! The tests need root.
 
 use std::sync::LazyLock;
 
 use ks_tests::{Outcome, guests, repository, run_plugin};
 
-/// Built once for all tests.
+/// Runs the plugin, which is built once for all tests.
 fn run(arguments: &[&str]) -> Outcome {
     static PLUGIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         guests::rust_for("wasm32-wasip2", &repository().join("tests/guests/std"), "guest_std.wasm", None)
@@ -28,7 +28,7 @@ fn root_output_clocks_random_numbers_and_arguments_are_served() {
 fn root_what_a_plugin_has_not_is_refused_in_types_of_the_library() {
     let outcome = run(&[]);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    // Which error it is, the C library below says, of which there are several.
+    // The error depends on the C library, of which there are several.
     let expected = [
         "file Err(",
         "write Err(",

@@ -1,5 +1,5 @@
-//! `examples/guests`: the same plugin in every language, built and run by the commands of its README, and run on one
-//! record. These tests need root, and the tools of the languages (`make test-packages`).
+//! `examples/guests`: the same plugin in every language, built and run by the commands of its README, and run
+//! on one record. These tests need root, and the tools of the languages (`make test-packages`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use ks_tests::{Folder, Outcome, binary, command, finish, finish_within, guests, repository};
 
-/// What is put before the words of `ks-host` in a README, so that a run ends.
+/// Replaces `ks-host` in the command lines of a README, so that a run ends.
 const LIMITED: &str = "ks-host --cache cache --timeout 2.3 ";
 
-/// A run of the script, and what it printed.
+/// A recorded run of the script, and its output.
 static RECORD: LazyLock<(Vec<u8>, String)> = LazyLock::new(|| {
     let folder = Folder::new();
     let record = folder.path("record.jsonl");
@@ -23,7 +23,7 @@ static RECORD: LazyLock<(Vec<u8>, String)> = LazyLock::new(|| {
     (std::fs::read(record).expect("it was written"), real.stdout)
 });
 
-/// A copy of `examples/guests` beside the contract, as in the repository.
+/// A copy of `examples/guests` next to the contract, as in the repository.
 struct Guests(Folder);
 
 impl Guests {
@@ -42,8 +42,8 @@ impl Guests {
         self.0.path("examples/guests").join(language)
     }
 
-    /// Runs the three commands of the README of a language, with these folders before all others where programs are
-    /// looked for, and then the plugin that they made on the record.
+    /// Runs the three commands of a language's README, with these folders first in the search path, and then
+    /// the plugin that they built, on the record.
     fn build_run_and_replay(&self, language: &str, tools: &[PathBuf]) {
         let readme = std::fs::read_to_string(self.path(language).join("README.md")).expect("it has a README");
         let commands: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("    ")).collect();
@@ -79,7 +79,7 @@ impl Guests {
     }
 }
 
-/// The folder of a language's tools; none where they cannot be had, which CI does not accept.
+/// Returns the folder of a language's tools, or none where they are unavailable, which CI does not accept.
 fn tools(language: &str) -> Option<PathBuf> {
     let script = repository().join("scripts/guest-tools");
     let found = finish_within(Command::new(script).arg(language), Duration::from_secs(600));
@@ -104,7 +104,7 @@ fn root_the_plugin_is_written_in_rust() {
     let manifest = std::fs::read_to_string(rust.join("Cargo.toml")).expect("readable");
     let sdk = root.join("guest-sdk").display().to_string();
     std::fs::write(rust.join("Cargo.toml"), manifest.replace("../../../guest-sdk", &sdk)).expect("writable");
-    // What cargo makes is kept for the next run.
+    // Cargo's output is kept for the next run.
     std::os::unix::fs::symlink(guests::target_folder(), rust.join("target")).expect("writable");
     let cargo = root.join("scripts/guest-cargo").display().to_string();
     script(
@@ -142,7 +142,7 @@ fn root_the_plugin_is_written_in_javascript() {
     guests.build_run_and_replay("javascript", &[]);
 }
 
-/// As `wit-bindgen c wit --world plugin` makes them.
+/// The generated files equal those of `wit-bindgen c wit --world plugin`.
 #[test]
 fn the_bindings_for_c_are_those_of_the_contract() {
     use wit_bindgen_core::{Files, wit_parser::Resolve};
@@ -154,8 +154,8 @@ fn the_bindings_for_c_are_those_of_the_contract() {
     generator.generate(&mut resolve, world, &mut files).unwrap_or_else(|error| panic!("{error:#}"));
     let folder = repository().join("examples/guests/c");
     let mut built = 0;
-    // The object has the same types in a form that patch versions of the tool change: linking holds it against the
-    // others.
+    // The object has the same types in a form that changes with patch versions of the tool; linking compares
+    // it with the others.
     for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with(".o")) {
         let stored = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(
@@ -167,7 +167,7 @@ fn the_bindings_for_c_are_those_of_the_contract() {
     assert_eq!(built, 2);
 }
 
-/// A program of one line of shell.
+/// Writes an executable with one line of shell.
 fn script(file: &Path, line: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::create_dir_all(file.parent().expect("a file lies in a folder")).expect("writable");

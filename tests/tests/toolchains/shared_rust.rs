@@ -1,4 +1,5 @@
-//! Variables and arrays of the kernel half in the memory of a plugin in Rust: the same as host calls. These tests need root.
+//! Variables and arrays of the kernel half in the memory of a plugin in Rust: the results equal those of host
+//! calls. These tests need root.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -6,12 +7,12 @@ use std::sync::LazyLock;
 use ks_host::plugin::Plugin;
 use ks_tests::{Folder, Outcome, allowed, command, finish, guests, repository};
 
-/// The plugin as cargo makes it, and with a shared memory.
+/// The plugin as cargo builds it, and the plugin with a shared memory.
 struct Built {
     folder: Folder,
 }
 
-/// Built once for all tests.
+/// Returns the plugins, which are built once for all tests.
 fn built() -> &'static Built {
     static BUILT: LazyLock<Built> = LazyLock::new(|| {
         let folder = Folder::new();
@@ -32,14 +33,14 @@ fn run(file: &str, arguments: &[&str], mode: &str) -> Outcome {
     finish(allowed().args(arguments).arg(built().folder.path(file)).args(["--", mode]))
 }
 
-/// Runs with a shared memory, with one that the host does not use, and without one. All say the same.
+/// Runs with a shared memory, with one that the host does not use, and without one. All print the same.
 fn run_each_variant(mode: &str) -> Outcome {
     let says = |outcome: &Outcome| (outcome.code, outcome.stdout.clone(), outcome.stderr.clone());
     let shared = run("shared.wasm", &[], mode);
     let called = run("shared.wasm", &["--no-shared-memory"], mode);
     let plain = run("plain.wasm", &[], mode);
     assert_eq!(says(&shared), says(&called), "{mode}");
-    // The file's name stands before what is wrong with it.
+    // The file's name precedes the error.
     assert_eq!((shared.code, &shared.stdout), (plain.code, &plain.stdout), "{mode}");
     assert_eq!((shared.code, shared.stderr.as_str()), (0, ""), "{shared:#?}");
     shared
@@ -86,7 +87,8 @@ fn root_what_is_opened_again_is_what_it_was() {
     assert_eq!(run_each_variant("dropped").stdout, "done\n");
 }
 
-/// A plugin that calls the host is not ended for its time on a CPU: one that shares calls nothing.
+/// Each host call restarts the compute time limit. A plugin with shared memory makes no calls, so the limit
+/// ends it.
 #[test]
 fn root_what_is_shared_is_not_called_for() {
     let limited = ["--limit", "compute_ms=300", "--timeout", "3"];
@@ -96,7 +98,7 @@ fn root_what_is_shared_is_not_called_for() {
     assert_eq!(called.code, 124, "{called:#?}");
 }
 
-/// A record has every value that a plugin read.
+/// A record contains every value that a plugin read.
 #[test]
 fn root_a_record_of_a_run_has_what_was_read() {
     let record = built().folder.path("record");
@@ -114,7 +116,8 @@ fn root_a_record_of_a_run_has_what_was_read() {
     assert!(fs::read_to_string(&record).expect("a record").contains("[method]variable.get"));
 }
 
-/// The file is what the host takes, once shared it stays as it is, and what cannot be shared is told.
+/// The host accepts the output, sharing twice changes nothing, and a plugin that cannot be shared is
+/// reported.
 #[test]
 fn ks_share_makes_a_plugin_that_the_host_checks() {
     let read = |name: &str| fs::read(built().folder.path(name)).expect("it was written");

@@ -1,4 +1,4 @@
-//! `ks build`: a plugin file, and on request what the stages made on the way.
+//! `ks build`: compiles a plugin file, and on request writes the output of each stage.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -23,22 +23,23 @@ pub struct Args {
     /// The plugin file, `-` for standard output; by default the script's name with `.wasm`, in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A component that another language's tool made for the world `kernelscript:host/plugin`: the kernel half is put into
-    /// it, and it takes the place of the userspace half
+    /// A component that another language's tool made for the world `kernelscript:host/plugin`: the kernel
+    /// half is put into it, and it takes the place of the userspace half
     #[arg(long, value_name = "COMPONENT")]
     into: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the typed
-    /// tree after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output. kmod=DIR: the
-    /// source of a kernel module with the `@kfunc` functions, which programs prefer to their own while it is loaded
+    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the
+    /// typed tree after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output.
+    /// kmod=DIR: the source of a kernel module with the `@kfunc` functions, which programs prefer to their
+    /// own while it is loaded
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
     #[command(flatten)]
     report: report::ReportArgs,
 }
 
-/// `compile`, as KernelScript 0.1.1 has it.
+/// Arguments of `compile`, as KernelScript 0.1.1 has them.
 #[derive(clap::Args)]
 pub struct OldArgs {
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub struct OldArgs {
     no_makefile: bool,
 }
 
-/// `ks compile FILE -o FOLDER`: `ks build`, with a note for each spelling that has changed.
+/// `ks compile FILE -o FOLDER`: like `ks build`, with a note for each changed spelling.
 pub fn run_old(args: OldArgs) -> Result<ExitCode> {
     let OldArgs { mut build, no_makefile } = args;
     report::old_spelling("ks compile", "write `ks build`");
@@ -67,7 +68,7 @@ pub fn run_old(args: OldArgs) -> Result<ExitCode> {
     run(&build)
 }
 
-/// What the kernel half is compiled for, and what is made besides.
+/// Returns the target of the kernel half, and the requested listings.
 fn target(args: &Args) -> Result<Target> {
     let listings = match args.emit.iter().any(|emit| matches!(emit.stage, Stage::Mir | Stage::Bpf)) {
         true => Listings::Text,
@@ -104,7 +105,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("kmod", Stage::Kmod),
 ];
 
-/// `--emit STAGE[=FILE]`.
+/// A request for a stage's output: `--emit STAGE[=FILE]`.
 #[derive(Clone)]
 struct Emit {
     stage: Stage,
@@ -153,7 +154,7 @@ fn known_pass(name: &str) -> Result<&'static str, String> {
 }
 
 impl Emit {
-    /// The stage, as it is written on the command line.
+    /// Returns the stage as spelled on the command line.
     fn name(&self) -> &'static str {
         let named = STAGES.iter().find(|(_, stage)| *stage == self.stage);
         let other = if matches!(self.stage, Stage::HirAfter(_)) { "hir:REWRITE" } else { "mir:PASS" };
@@ -170,7 +171,8 @@ impl Emit {
     }
 }
 
-/// Compiles a script. Exit code 1 if it has errors; then nothing is written but the stages before the error.
+/// Compiles a script. Returns exit code 1 if it has errors; then only the stages before the error are
+/// written.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let project = args.script.project()?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
@@ -212,10 +214,10 @@ fn is_standard_output(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Endings of what a stage makes: a plugin of such a name would be taken for that.
+/// File name extensions of the stages' outputs: a plugin of this name would be mistaken for one.
 const OTHER_ENDINGS: [&str; 9] = ["bpf", "c", "elf", "h", "ks", "mir", "o", "s", "wat"];
 
-/// Refuses names under which a plugin would mislead, and a plugin where it would harm.
+/// Rejects misleading names for a plugin, and writing one to a terminal.
 fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     if is_standard_output(output) {
         if let Some(emit) = emit.iter().find(|one| one.file.as_deref().is_none_or(is_standard_output)) {
@@ -246,7 +248,7 @@ fn write_plugin(file: &Path, plugin: &[u8]) -> Result<()> {
     if is_standard_output(file) { output::show(plugin) } else { write_whole(file, plugin) }
 }
 
-/// Whether two paths lead to one file that exists.
+/// Whether two paths refer to the same existing file.
 fn same_file(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -334,7 +336,7 @@ fn per_object(built: &Built, text: impl Fn(&ks_compiler::kernel::Object) -> &str
     built.objects.iter().map(one).collect()
 }
 
-/// One object as it is; of several, the one for this machine.
+/// Writes the only object, or of several the one for this machine.
 fn emit_elf(emit: &Emit, built: &Built) -> Result<()> {
     let own = built.objects.iter().find(|(arch, _)| Some(*arch) == Arch::HOST);
     match own.or(built.objects.first()) {

@@ -1,4 +1,4 @@
-//! `ks check`: errors and warnings, nothing written.
+//! `ks check`: reports errors and warnings, and writes no files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,14 +23,15 @@ pub struct Args {
     report: report::ReportArgs,
 }
 
-/// Compiles scripts as `ks build` does, and reports the same. Exit code 1 if there is an error in one of them.
+/// Compiles scripts as `ks build` does, and reports the same. Returns exit code 1 if there is an error in one
+/// of them.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = args.target.target()?;
     let mut is_sound = true;
     for file in &args.files {
         match check(args, file, target) {
             Ok(found) => is_sound &= found,
-            // The others are looked at all the same.
+            // The other files are checked all the same.
             Err(error) if args.files.len() > 1 => {
                 output::say(format_args!("ks: {}", output::with_causes(&error)));
                 is_sound = false;

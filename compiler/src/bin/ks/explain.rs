@@ -1,4 +1,4 @@
-//! `ks explain`: the page of a code, or the list of all.
+//! `ks explain`: prints the page of a code, or the list of all.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Prints a page, or the list. An unknown code is an error that names near ones.
+/// Prints a page, or the list. An unknown code is an error that suggests similar ones.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let text = match &args.code {
         None => list(args.json),
@@ -75,7 +75,7 @@ fn json(page: &Page) -> serde_json::Value {
     object
 }
 
-/// The page for a terminal: examples indented, their fences gone.
+/// Returns the page for a terminal: examples are indented instead of fenced.
 fn page_text(page: &Page) -> String {
     let mut text = format!("{}: {}\n\n{}\n", page.code, page.title(), page.prose());
     for example in page.examples() {

@@ -1,4 +1,4 @@
-//! Where scripts and the facts about a kernel lie on this machine, and files that are written whole.
+//! Locations of scripts and of the kernel's types on this machine, and atomic writing of files.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,13 +14,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::report;
 
-/// The running kernel's own BTF.
+/// The BTF of the running kernel.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Where tracefs may be mounted; readable for root only.
+/// Event lists in the usual mount points of tracefs; readable for root only.
 const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
 
-/// The script and what it is compiled against.
+/// The script and its options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScriptArgs {
     /// The script
@@ -29,7 +29,7 @@ pub struct ScriptArgs {
     pub options: ScriptOptions,
 }
 
-/// What scripts are compiled against.
+/// Options of the compilation of scripts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScriptOptions {
     /// Refuse what KernelScript 0.1.1 does not have
@@ -52,7 +52,7 @@ pub struct ScriptOptions {
 }
 
 impl ScriptArgs {
-    /// The same, with the `@test` functions as what is compiled.
+    /// Returns the same arguments for compiling the `@test` functions.
     pub fn tests(&self) -> ScriptArgs {
         ScriptArgs { file: self.file.clone(), options: ScriptOptions { test: true, ..self.options.clone() } }
     }
@@ -62,7 +62,7 @@ impl ScriptArgs {
         self.options.parse(&self.file)
     }
 
-    /// The project's name.
+    /// Returns the project's name.
     pub fn project(&self) -> Result<String> {
         self.options.project(&self.file)
     }
@@ -89,10 +89,10 @@ impl ScriptOptions {
         Ok(pipeline::parse(&file.display().to_string(), &text, options)?)
     }
 
-    /// The project's name: the script's without its ending, if no other was given.
+    /// Returns the project's name: the one given, else the script's without its extension.
     fn project(&self, file: &Path) -> Result<String> {
         if let Some(name) = &self.project {
-            // It becomes a folder's name.
+            // The name becomes a folder's name.
             let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
             ensure!(plain, "a project's name is not empty and has no `/`");
             return Ok(name.clone());
@@ -103,13 +103,13 @@ impl ScriptOptions {
     }
 }
 
-/// The whole path of a folder that is meant from here, not from the script.
+/// Returns the absolute path of a folder, which is relative to the current folder, not to the script.
 pub fn whole(folder: &Path) -> Result<String> {
     let path = std::path::absolute(folder).with_context(|| format!("cannot use {}", folder.display()))?;
     path.into_os_string().into_string().map_err(|path| anyhow!("{} is no text", path.display()))
 }
 
-/// Which kernel a script is for.
+/// The kernel that scripts are compiled for.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KernelArgs {
     /// The kernel's types: a BTF file; by default those of the running kernel, /sys/kernel/btf/vmlinux
@@ -121,8 +121,8 @@ pub struct KernelArgs {
 }
 
 impl KernelArgs {
-    /// What is known about that kernel. A file that was named must be one; the running kernel's is read when the script first
-    /// needs it, and does without if there is none.
+    /// Returns the types of that kernel. A file on the command line must be valid BTF. The running kernel's
+    /// BTF is read when the script first needs it, and may be missing.
     pub fn types(&self) -> Result<KernelTypes> {
         if self.btf_vmlinux_path.is_some() {
             report::old_spelling("--btf-vmlinux-path FILE", "write `--btf FILE`");
@@ -142,14 +142,14 @@ fn from_file(file: &Path) -> Result<KernelTypes> {
     KernelTypes::from_btf(bytes).with_context(|| format!("{} cannot be used as BTF", file.display()))
 }
 
-/// The events of the running kernel, if its tracefs can be read.
+/// Returns the events of the running kernel, if its tracefs can be read.
 fn own_events() -> Option<String> {
     let mut lists = EVENT_LISTS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     lists.find(|list| !list.is_empty())
 }
 
-/// Writes a file so that a reader sees the old one or the new one, never a part. A device or a pipe is written as it
-/// is: a rename would put a plain file in its place.
+/// Writes a file so that a reader sees the old content or the new one, never a part. A device or a pipe is
+/// written directly: a rename would replace it by a regular file.
 pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     if file.metadata().is_ok_and(|found| !found.is_file()) {
         return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()));
@@ -159,14 +159,14 @@ pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     let part = file.with_file_name(name);
     let written = write_part(&part, bytes).and_then(|()| std::fs::rename(&part, file));
     if written.is_err() {
-        // Nothing half-written stays behind; the first error is the one to tell.
+        // Removes the partial file; the caller reports the first error.
         let _ = std::fs::remove_file(&part);
     }
     written.with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Writes a new file that has its name only when it is whole, so that who is killed on the way leaves none. On file systems
-/// without such files (NFS) the name is there from the start.
+/// Writes a new file that gets its name only when it is complete, so that a killed process leaves none. On
+/// file systems without unnamed files (NFS) it has the name from the start.
 ///
 /// Source: open(2), `O_TMPFILE`, and its example with linkat(2).
 fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -180,7 +180,7 @@ fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
     match rustix::fs::linkat(CWD, path, CWD, part, AtFlags::SYMLINK_FOLLOW) {
         Ok(()) => Ok(()),
-        // There is no /proc, or an earlier process of this number was killed here.
+        // There is no /proc, or an earlier process with this process id was killed here.
         Err(_) => std::fs::write(part, bytes),
     }
 }

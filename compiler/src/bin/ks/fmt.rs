@@ -1,4 +1,4 @@
-//! `ks fmt`: scripts in the one style.
+//! `ks fmt`: formats scripts.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,8 @@ pub struct Args {
     report: report::ReportArgs,
 }
 
-/// Formats scripts in place. Exit code 1 if one has errors, which leaves it as it is, or if `--check` found one to change.
+/// Formats scripts in place. Returns exit code 1 if one has errors, in which case it stays unchanged, or if
+/// `--check` found one to change.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut clean = true;
     for file in &args.files {
@@ -59,7 +60,7 @@ fn read_stdin() -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The text in the one style; none if it has errors, which are shown.
+/// Returns the formatted text; none if it has errors, which are printed.
 fn formatted(name: &str, text: &[u8], report: &report::ReportArgs) -> Result<Option<Vec<u8>>> {
     let mut sources = SourceMap::default();
     let file = sources.add(name, text).with_context(|| format!("{name} is too long"))?;

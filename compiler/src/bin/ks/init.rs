@@ -1,4 +1,4 @@
-//! `ks init`: a folder with a script to start from, or with a plugin in Rust.
+//! `ks init`: creates a folder with a new script, or with a plugin in Rust.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,12 +23,13 @@ pub struct Args {
     /// Also declare the kernel functions that such programs may call, as far as the BTF tells
     #[arg(long)]
     kfuncs: bool,
-    /// For `rust`: the folder of the crate `ks-guest`; by default that of the sources that this command was built from
+    /// For `rust`: the folder of the crate `ks-guest`; by default that of the sources that this command was
+    /// built from
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }
 
-/// Where the crate lay when this command was built.
+/// The path of the crate `ks-guest` when this command was built.
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
 
 fn kinds_help() -> String {
@@ -67,7 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder of the crate `ks-guest`, whole, as a manifest names it.
+/// Returns the absolute path of the crate `ks-guest`, as text for a manifest.
 fn sdk(named: Option<&Path>) -> Result<String> {
     let folder = named.unwrap_or(Path::new(SDK));
     let found = folder.canonicalize().ok().filter(|folder| folder.join("Cargo.toml").exists());
@@ -79,7 +80,7 @@ fn sdk(named: Option<&Path>) -> Result<String> {
     })
 }
 
-/// Makes the folder, or takes one that is there and empty: nothing of the user's is overwritten.
+/// Creates the folder, or accepts an empty one: no file of the user is overwritten.
 fn make_empty(folder: &Path) -> Result<()> {
     match fs::read_dir(folder) {
         Ok(mut entries) => {

@@ -16,26 +16,27 @@ use serde_json::Value;
 
 use crate::files::{KernelArgs, whole};
 
-/// A line of a header above this many bytes is none: it keeps a client that sends no line ends from filling the memory.
+/// Maximum length of a header line in bytes. It keeps a client that sends no line ends from filling the
+/// memory.
 const MAX_HEADER_LINE: u64 = 4096;
 
-/// A message above this many bytes is passed over. An opened text is written in one message, each byte of it in at most
-/// six.
+/// Maximum length of a message in bytes; longer ones are skipped. An opened text is one message, in which
+/// each of its bytes takes at most six.
 const MAX_MESSAGE: usize = 6 * MAX_FILE_BYTES + (1 << 20);
 
-/// A text is checked when no message has come for so long: who types asks for completion with every letter, and that
-/// should not wait for a check.
+/// Time without messages after which a text is checked. A typing user requests completions with every letter,
+/// which should not wait for a check.
 const QUIET: Duration = Duration::from_millis(40);
 
-/// The stack of the thread that compiles: that of a main thread, which `ks build` has.
+/// Stack size in bytes of the thread that compiles: that of a main thread, as in `ks build`.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What the server waits for.
+/// The events that the server waits for.
 enum Event {
     Message(Vec<u8>),
-    /// The client is gone.
+    /// The client closed its end of the connection.
     End,
-    /// None if the compiler failed: a defect of ours that has no place in the text.
+    /// A compiled text. None if the compiler panicked: a defect of ours without a source range.
     Compiled(Option<Box<Compilation>>),
 }
 
@@ -51,8 +52,8 @@ pub struct Args {
     kernel: KernelArgs,
 }
 
-/// Answers messages until `exit` or the end of the input. Texts are checked while no message waits, and compiled on
-/// another thread after that.
+/// Answers messages until `exit` or the end of the input. Texts are checked while no message is pending, and
+/// then compiled on another thread.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (events, incoming) = mpsc::channel();
     let messages = events.clone();
@@ -73,13 +74,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let mut server = Server::new(options);
     serve(&mut server, &events, &incoming)?;
-    // The end of the input without `exit` is the end of the client.
+    // The end of the input without `exit` means that the client is gone.
     Ok(ExitCode::from(server.exit_code().unwrap_or(1)))
 }
 
 fn serve(server: &mut Server, events: &Sender<Event>, incoming: &Receiver<Event>) -> Result<()> {
     let mut output = io::stdout().lock();
-    // Whether something may have to be checked, and how long to wait for the next message before that.
+    // The time to wait for the next message before the next check; none if there is nothing to check.
     let mut pause = None;
     let mut compiling = false;
     while server.exit_code().is_none() {
@@ -114,7 +115,7 @@ fn serve(server: &mut Server, events: &Sender<Event>, incoming: &Receiver<Event>
     Ok(())
 }
 
-/// Compiles a text on a thread of its own; whether there is one.
+/// Compiles a text on a new thread; returns whether the thread was started.
 fn compile(mut text: Compilation, events: Sender<Event>) -> bool {
     let work = move || {
         let compiled = catch_unwind(AssertUnwindSafe(|| text.run()));
@@ -123,7 +124,7 @@ fn compile(mut text: Compilation, events: Sender<Event>) -> bool {
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).is_ok()
 }
 
-/// The next message; none at the end of the input. A header that names no length is passed over.
+/// Reads the next message; none at the end of the input. A header without a length is skipped.
 fn read(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     loop {
         let Some(length) = read_header(input)? else { return Ok(None) };
@@ -141,7 +142,8 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// The length that a header names, up to and with the empty line behind it; none at the end of the input.
+/// Reads a header up to and including the empty line after it, and returns its length field; none at the end
+/// of the input.
 fn read_header(input: &mut impl BufRead) -> io::Result<Option<Option<usize>>> {
     let mut length = None;
     loop {

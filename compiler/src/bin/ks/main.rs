@@ -1,6 +1,6 @@
 //! `ks`, the KernelScript compiler.
 
-// They panic where a stream is full or closed, and a panic there ends the whole process.
+// The print macros panic where a stream is full or closed, and a panic there ends the whole process.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod build;
@@ -65,7 +65,8 @@ enum Command {
         after_help = "Examples:\n  ks fmt --check examples/perf/group.ks\n  ks fmt - < examples/perf/group.ks"
     )]
     Fmt(fmt::Args),
-    /// Let a plugin that another compiler made read and write the kernel half's variables and arrays without calls
+    /// Let a plugin that another compiler made read and write the kernel half's variables and arrays without
+    /// calls
     #[command(after_help = "Examples:\n  ks share hello.wasm\n  ks share --mib 64 hello.wasm -o shared.wasm")]
     Share(share::Args),
     /// Tell what an error or warning means, with a wrong and a right example

@@ -1,16 +1,17 @@
-//! What the command shows on standard output, and says on standard error.
+//! Output of the command on standard output and standard error.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 
-/// Says something on standard error. If that cannot be written there is no further place to report to.
+/// Writes a message to standard error. If that fails there is nowhere left to report it.
 pub fn say(message: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }
 
-/// An error with its causes, each once: the words of some errors end with those of their cause.
+/// Formats an error with its causes, each once: the text of some errors already ends with that of their
+/// cause.
 pub fn with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -24,10 +25,10 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Writes what the command shows. A reader that has seen enough (`| head`) is no failure.
+/// Writes to standard output. A reader that stops early (`| head`) is not an error.
 ///
 /// # Errors
-/// What cannot be written otherwise, on a full disk.
+/// Any other failure to write, such as a full disk.
 pub fn show(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

@@ -1,4 +1,4 @@
-//! Showing what is wrong with a script.
+//! Reports the errors and warnings of a script.
 
 use std::io::{IsTerminal, Write};
 
@@ -11,14 +11,14 @@ use ks_compiler::source::SourceMap;
 
 use crate::output;
 
-/// Notes that a spelling of KernelScript 0.1.1 was used, and what to do now. On standard error: what programs read stays as
-/// it is.
+/// Notes on standard error that a spelling of KernelScript 0.1.1 was used, with its replacement. Standard
+/// output stays unchanged for programs that read it.
 pub fn old_spelling(old: &str, advice: &str) {
-    // A closed terminal is no reason to fail.
+    // A closed terminal is not an error.
     let _ = writeln!(std::io::stderr(), "ks: note: `{old}` is a spelling of KernelScript 0.1.1; {advice}");
 }
 
-/// How errors and warnings are shown.
+/// Options for errors and warnings.
 #[derive(clap::Args)]
 pub struct ReportArgs {
     /// How to show errors and warnings
@@ -50,15 +50,15 @@ enum Color {
 }
 
 impl ReportArgs {
-    /// Whether programs read what is written.
+    /// Whether the output is read by programs.
     pub fn is_json(&self) -> bool {
         self.json || self.format == Format::Json
     }
 
-    /// Shows what was found in a script, and if `verbose` of what it consists.
+    /// Reports the diagnostics of a script, and with `verbose` the files that were read.
     ///
     /// # Errors
-    /// As of [`ReportArgs::show`].
+    /// As for [`ReportArgs::show`].
     pub fn show_checked(&self, checked: &Checked, verbose: bool) -> Result<()> {
         self.show(&checked.diagnostics, &checked.sources)?;
         if !verbose {
@@ -83,10 +83,10 @@ impl ReportArgs {
         Ok(())
     }
 
-    /// Shows diagnostics, and how many there were.
+    /// Reports diagnostics and their number.
     ///
     /// # Errors
-    /// JSON that cannot be written. A closed terminal is no reason to fail: the exit code still says what was found.
+    /// If JSON cannot be written. A closed terminal is not an error: the exit code still reports the result.
     pub fn show(&self, diagnostics: &Diagnostics, sources: &SourceMap) -> Result<()> {
         let _ = match if self.is_json() { Format::Json } else { self.format } {
             Format::Human => self.human(diagnostics, sources),
@@ -135,7 +135,7 @@ fn json(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
     objects.chain(omitted).map(|object| format!("{object}\n")).collect()
 }
 
-/// How many there were, if any.
+/// Writes the number of errors and warnings, if there are any.
 fn summary(out: &mut impl Write, diagnostics: &Diagnostics) -> std::io::Result<()> {
     let (errors, warnings) = (diagnostics.error_count(), diagnostics.warning_count());
     if errors + warnings == 0 {

@@ -1,4 +1,4 @@
-//! `ks share`: a shared memory for a plugin that another compiler made.
+//! `ks share`: adds a shared memory to a plugin of another compiler.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub struct Args {
     mib: u16,
 }
 
-/// Gives the plugin a memory. One that has it is left as it is.
+/// Adds the memory to the plugin. A plugin that has one stays unchanged.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (file, displayed) = (&args.file, args.file.display());
     let plugin = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;

@@ -1,4 +1,4 @@
-//! Which machines and kernels the kernel half is for.
+//! The machines and kernels that the kernel half is compiled for.
 
 use anyhow::{Result, bail};
 use ks_compiler::kernel::Cpu;
@@ -14,7 +14,8 @@ pub struct TargetArgs {
     /// The BPF instruction set of the kernel half
     #[arg(long, value_enum, default_value = "v3")]
     cpu: CpuArg,
-    /// The oldest kernel that must take the kernel half, such as 5.15 or 5.14-rhel9: what it lacks is avoided or refused
+    /// The oldest kernel that must take the kernel half, such as 5.15 or 5.14-rhel9: what it lacks is avoided
+    /// or refused
     #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
     target_kernel: Option<KernelVersion>,
 }
@@ -39,12 +40,14 @@ enum CpuArg {
     V4,
 }
 
-/// The oldest kernel that objects are made for.
+/// The oldest kernel that objects are compiled for.
 const OLDEST: KernelVersion = KernelVersion::new(5, 15);
 
-/// Kernels that have more than their version tells, and the version that tells what the oldest of them has.
+/// Kernels with more features than their version has, each with the version whose features its oldest release
+/// has.
 ///
-/// RHEL 9 keeps the version 5.14 and takes BPF from later kernels; no release of it has less than 5.15.
+/// RHEL 9 keeps the version 5.14 and takes BPF from later kernels; every release has at least the features of
+/// 5.15.
 const DISTRIBUTIONS: [(&str, KernelVersion); 1] = [("5.14-rhel9", KernelVersion::new(5, 15))];
 
 fn target_kernel(text: &str) -> Result<KernelVersion, String> {
@@ -60,10 +63,10 @@ fn target_kernel(text: &str) -> Result<KernelVersion, String> {
 }
 
 impl TargetArgs {
-    /// What the kernel half is compiled for, as users compile.
+    /// Returns the target of the kernel half, with the settings for users.
     ///
     /// # Errors
-    /// An instruction set that the kernel does not have.
+    /// If the kernel does not have the instruction set.
     pub fn target(&self) -> Result<Target> {
         let arch = self.arch.map(|arch| match arch {
             ArchArg::X86_64 => Arch::X86_64,

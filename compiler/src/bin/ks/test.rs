@@ -1,4 +1,4 @@
-//! `ks test`: compiles the `@test` functions and hands them to `ks-host test`.
+//! `ks test`: compiles the `@test` functions and passes them to `ks-host test`.
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ pub struct Args {
     /// Allow the tests what this file says and nothing else, as `ks-host test` does
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Allow the tests more: `xdp=eth0`, `pin=counters/*`, `struct_ops`; `all` is everything. May be given several times
+    /// Allow the tests more: `xdp=eth0`, `pin=counters/*`, `struct_ops`; `all` is everything. May be given
+    /// several times
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
     /// Limit what each test takes, as `ks-host test` does. May be given several times
@@ -36,20 +37,20 @@ pub struct Args {
     report: report::ReportArgs,
 }
 
-/// Runs the tests. Exit code 0 if all passed; 1 if one failed or the script has errors.
+/// Runs the tests. Returns exit code 0 if all passed; 1 if one failed or the script has errors.
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut checked = args.script.tests().parse()?.check();
     let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
     args.report.show_checked(&checked, args.script.options.verbose)?;
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     let host = args.host.unwrap_or_else(sibling_host);
-    // Through a pipe: no file is left behind, however this ends.
+    // The plugin goes through a pipe, so no file remains, however this ends.
     let mut command = Command::new(&host);
     command.args(["test", "/dev/stdin"]).args(&args.filter).stdin(Stdio::piped());
     if args.report.is_json() {
         command.arg("--json");
     }
-    // The host reads them, and says what is wrong with them.
+    // The host reads these options, and reports errors in them.
     if let Some(policy) = &args.policy {
         command.arg("--policy").arg(policy);
     }
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     })?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(&built.plugin) {
-            // It says itself why it reads no further.
+            // A host that stops reading reports the reason itself.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(error).context("cannot hand the plugin to ks-host");
             }
@@ -75,7 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// `ks-host` in the folder of this command, or the name alone.
+/// Returns `ks-host` in the folder of this command, or the bare name if there is none.
 fn sibling_host() -> PathBuf {
     let own = std::env::current_exe().ok().map(|path| path.with_file_name("ks-host"));
     own.filter(|path| path.exists()).unwrap_or_else(|| "ks-host".into())

@@ -1,4 +1,4 @@
-//! For people at a terminal, in the shape that rustc made familiar.
+//! Renders diagnostics for a terminal, in the form known from rustc.
 
 use std::ops::Range;
 
@@ -8,13 +8,15 @@ use super::{Style, display_span, help_lines};
 use crate::diag::{Diagnostic, Label, Severity};
 use crate::source::{FileId, SourceFile, SourceMap, Span};
 
-/// A line longer than this was not written by hand; of it only the part around the primary place is shown.
+/// Maximum length in bytes of a line that is shown whole. A longer one was not written by hand; only the part
+/// around the primary range is shown.
 const LONG_LINE_BYTES: usize = 1000;
 
-/// How far a label may reach, and how far from the primary place one may begin, on such a line.
+/// On such a line, the maximum length of a label, and the maximum distance of its start from the primary
+/// range, in bytes.
 const LONG_LINE_REACH: u32 = 60;
 
-/// One diagnostic as text, without a line end behind the last line.
+/// Renders one diagnostic, without a line end after the last line.
 pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, style: Style) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
@@ -39,7 +41,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, style: Style) -> Str
     }
 }
 
-/// The labels by file, the primary's first, and in words those that have no place in the picture.
+/// The labels by file, the primary's first, and as plain text the labels that do not fit into the snippets.
 struct Page<'a> {
     sources: &'a SourceMap,
     primary: Span,
@@ -74,7 +76,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A label with its bytes in the file.
+/// A label with its byte range in the file.
 struct Placed<'a> {
     range: Range<usize>,
     text: &'a str,
@@ -101,13 +103,13 @@ impl<'a> FileLabels<'a> {
     }
 }
 
-/// Where the line of a byte ends, its end not included.
+/// Returns the end of a byte's line, without the line terminator.
 fn line_end(text: &[u8], from: usize) -> usize {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     text[from..].iter().position(is_end).map_or(text.len(), |len| from + len)
 }
 
-/// Bytes as text that can be shown: what is no UTF-8 becomes replacement characters, a lone CR a line end.
+/// Bytes as printable text: invalid UTF-8 becomes replacement characters, a lone CR a line end.
 struct Lines<'a> {
     bytes: &'a [u8],
     text: String,
@@ -130,7 +132,8 @@ impl<'a> Lines<'a> {
         if label.text.is_empty() { annotation } else { annotation.label(label.text) }
     }
 
-    /// Where a byte of the file is in the shown text, or the character that it belongs to.
+    /// Returns the offset in the printable text of a byte of the file, or of the character that the byte
+    /// belongs to.
     fn offset(&self, wanted: usize) -> usize {
         let (mut read, mut written) = (0, 0);
         for chunk in self.bytes.utf8_chunks() {

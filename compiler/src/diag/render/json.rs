@@ -1,4 +1,4 @@
-//! For programs: one object per diagnostic.
+//! Renders diagnostics for programs: one object per diagnostic.
 
 use serde_json::{Value, json};
 
@@ -6,20 +6,20 @@ use super::{clamped, display_span, severity_name};
 use crate::diag::{Diagnostic, Label, Omitted};
 use crate::source::{SourceMap, Span};
 
-/// One diagnostic as a JSON object; `ks check --format json` prints one per line.
+/// Returns one diagnostic as a JSON object; `ks check --format json` prints one per line.
 ///
-/// | member | what |
+/// | member | meaning |
 /// |---|---|
 /// | `code` | `"KS0301"` |
 /// | `severity` | `"error"` or `"warning"` |
 /// | `message` | the headline |
-/// | `file` | the file's name as it was given, or as the script names it relative to the main file |
-/// | `start`, `end` | the place as bytes of the file, from 0, `end` excluded; equal where something is missing |
+/// | `file` | the file's name as on the command line, or as the script names it relative to the main file |
+/// | `start`, `end` | byte offsets in the file, from 0, `end` excluded; equal where something is missing |
 /// | `line`, `column`, `end_line`, `end_column` | the same from 1, columns in bytes, `end_column` excluded |
-/// | `label` | words beside the place; may be empty |
-/// | `labels` | the other places: objects with `file` ... `label` as above |
+/// | `label` | text next to the range; may be empty |
+/// | `labels` | the other ranges: objects with `file` ... `label` as above |
 /// | `notes` | rules and reasons, an array of lines |
-/// | `help` | what to do, an array of lines |
+/// | `help` | advice, an array of lines |
 /// | `suggestions` | changes of the text, each enough alone: `file`, `start`, `end`, `replacement`, `message` |
 ///
 /// Members may be added; those above stay.
@@ -44,7 +44,7 @@ pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
     object
 }
 
-/// What was counted and not kept, as the last line of the output: `omitted_errors` and `omitted_warnings`.
+/// Returns the last line of the output if diagnostics were not kept: `omitted_errors` and `omitted_warnings`.
 pub fn omitted_json(omitted: Omitted) -> Value {
     json!({ "omitted_errors": omitted.errors, "omitted_warnings": omitted.warnings })
 }

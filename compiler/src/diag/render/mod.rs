@@ -1,4 +1,4 @@
-//! Diagnostics as text: for people ([`render`]), one line each ([`concise`]), and for programs ([`json`]).
+//! Renders diagnostics: for people ([`render`]), on one line each ([`concise`]), and for programs ([`json`]).
 
 mod human;
 mod json;
@@ -9,16 +9,16 @@ pub use json::{json, omitted_json};
 use super::{Diagnostic, Severity, Suggestion};
 use crate::source::{SourceMap, Span};
 
-/// Whether to use colours.
+/// Whether the output has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Text only.
+    /// Text without escape sequences.
     Plain,
-    /// With ANSI escapes.
+    /// Colours as ANSI escape sequences.
     Coloured,
 }
 
-/// One line: `file:line:column: error[KS0417]: message`.
+/// Renders one line: `file:line:column: error[KS0417]: message`.
 pub fn concise(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     let (file, line, column) = sources.position(display_span(diagnostic.primary.span, sources));
     let severity = severity_name(diagnostic.severity);
@@ -32,14 +32,15 @@ fn severity_name(severity: Severity) -> &'static str {
     }
 }
 
-/// The part of a span that lies in its file's text.
+/// Returns the part of a span that lies in its file's text.
 fn clamped(span: Span, sources: &SourceMap) -> Span {
     let len = sources.file(span.file).text().len() as u32;
     let start = span.start.min(len);
     Span { start, end: span.end.clamp(start, len), ..span }
 }
 
-/// Where a span is shown: the end of the file is the end of its last line, not a line behind it that no editor shows.
+/// Returns the range that is shown for a span: the end of the file is the end of its last line, not a line
+/// after it that no editor shows.
 fn display_span(span: Span, sources: &SourceMap) -> Span {
     let span = clamped(span, sources);
     let text = sources.file(span.file).text();
@@ -52,7 +53,8 @@ fn display_span(span: Span, sources: &SourceMap) -> Span {
     Span { start: span.start.min(last), end: span.end.min(last), ..span }
 }
 
-/// The help lines, then the suggestions in words: those that say the same about the same place share a line.
+/// Returns the help lines, then the suggestions as text: suggestions with the same message at the same range
+/// share a line.
 fn help_lines(diagnostic: &Diagnostic) -> Vec<String> {
     let mut lines = diagnostic.help.clone();
     let same = |a: &Suggestion, b: &Suggestion| a.span == b.span && a.message == b.message;
@@ -62,7 +64,8 @@ fn help_lines(diagnostic: &Diagnostic) -> Vec<String> {
     lines
 }
 
-/// "a similar name exists: `x`", unless the words name the new text already or it would not fit a line.
+/// Formats "a similar name exists: `x`", or only the message if it contains the new text or that would not
+/// fit a line.
 fn suggestion_text(choice: &[Suggestion]) -> String {
     let message = choice.first().map_or("", |one| one.message.as_str());
     let texts: Vec<String> = choice

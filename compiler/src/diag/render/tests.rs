@@ -1,4 +1,4 @@
-//! The three forms, on texts that no editor makes.
+//! The three forms of output, on texts that no editor writes.
 
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use crate::builtins::context_members::{Access, ContextField, MemberType, STRUCTS
 use crate::builtins::helpers::{HELPERS, Helper, HelperType};
 use crate::facts::{DefId, DefKind, Definition, Facts, Ty};
 
-/// Registers, what the prelude leaves out of the contexts, and the helpers of BPF.
+/// Defines registers, members of contexts that the prelude lacks, and the helpers of BPF.
 pub(super) fn define(facts: &mut Facts) {
     registers(facts);
     for context in STRUCTS {

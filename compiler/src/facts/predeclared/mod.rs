@@ -1,4 +1,4 @@
-//! The definitions that every script finds.
+//! Definitions that are predeclared in every script.
 
 mod kernel;
 
@@ -6,7 +6,7 @@ use super::tables::{PRELUDE, attributes, builtins, keywords, maps};
 use super::{DefId, DefKind, Definition, Facts, Ty};
 use crate::builtins::perf::EVENTS;
 
-/// Defines what the language predeclares.
+/// Defines the items that the language predeclares.
 pub fn define(facts: &mut Facts) {
     super::syntactic::prelude(facts, PRELUDE);
     kernel::define(facts);
@@ -43,12 +43,12 @@ fn functions(facts: &mut Facts) {
     }
 }
 
-/// Every way of calling a builtin, with its name.
+/// Returns every form of a builtin's call, with its name.
 pub fn signatures(builtin: &builtins::Builtin) -> Vec<String> {
     builtin.forms.iter().map(|form| format!("{}{form}", builtin.name)).collect()
 }
 
-/// The type behind the arrow of a form.
+/// Returns the type after the arrow of a form.
 pub fn result(form: &str) -> Ty {
     let Some((_, name)) = form.rsplit_once("-> ") else { return Ty::Unknown };
     let size = name.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
@@ -86,7 +86,7 @@ fn others(facts: &mut Facts) {
     methods(facts);
 }
 
-/// The methods of ring buffers, queues and the like hang on the kind of map.
+/// Defines the methods of ring buffers, queues and the like, as children of the map kind.
 fn methods(facts: &mut Facts) {
     let ring = maps::RING_METHODS.iter().map(|(name, signature, docs)| ("ringbuf", *name, *signature, *docs));
     for (kind, name, signature, docs) in ring.chain(maps::METHODS.iter().copied()) {

@@ -8,7 +8,7 @@ use crate::ast::{
 use crate::facts::{DefId, DefKind, Definition, Ty};
 use crate::source::Span;
 
-/// The type of a name, and how it is known.
+/// The type of a name, and its origin.
 struct LocalType {
     ty: Ty,
     written: bool,
@@ -25,7 +25,7 @@ impl LocalType {
 }
 
 impl Collector<'_> {
-    /// Walks a declaration of the main file.
+    /// Visits a declaration of the main file.
     pub(super) fn item(&mut self, item: &Item, id: Option<DefId>) {
         match &item.kind {
             ItemKind::Include(_) | ItemKind::Import { .. } => {}
@@ -106,7 +106,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The type of a name at top level that is declared without one.
+    /// Sets the type of a name at top level that is declared without one.
     fn infer(&mut self, id: Option<DefId>, ty: Ty) {
         let Some(id) = id else { return };
         if self.facts.definition(id).is_some_and(|one| one.ty.is_known()) {
@@ -127,7 +127,8 @@ impl Collector<'_> {
         self.scope(function.body.span, |collector| {
             for param in &function.params {
                 let ty = collector.type_expr(&param.ty);
-                // A parameter may be named from its own place on, for the sake of what is being written there.
+                // A parameter is visible from its own declaration on, to help while the signature is being
+                // written.
                 collector.local(&param.name, DefKind::Param, LocalType::written(ty), param.name.span.end);
             }
             if let Some(ret) = &function.ret {
@@ -145,7 +146,7 @@ impl Collector<'_> {
         });
     }
 
-    /// Walks what stands in `span`; the names it declares end with it.
+    /// Runs `inner` for the source range `span`; the names declared in it end with it.
     fn scope(&mut self, span: Span, inner: impl FnOnce(&mut Self)) {
         let (mark, outer) = (self.open.len(), std::mem::replace(&mut self.block_end, span.end));
         inner(self);
@@ -237,7 +238,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The type that was written, else that of the value.
+    /// Returns the written type, else that of the value.
     fn declared(&mut self, ty: Option<&TypeExpr>, value: Option<&Expr>) -> LocalType {
         let written = ty.map(|ty| self.type_expr(ty));
         let found = value.map(|value| self.expr(value));

@@ -1,4 +1,4 @@
-//! Names at top level: declared before any body is walked, because they may be used in any order.
+//! Names at top level: declared before any body is visited, because they may be used in any order.
 
 use super::{Collector, Module, docs};
 use crate::ast::{
@@ -7,25 +7,25 @@ use crate::ast::{
 use crate::facts::{DefId, DefKind, Definition, Ty};
 use crate::source::Span;
 
-/// Whose declarations are read.
+/// The module whose declarations are visited.
 struct Owner<'a> {
-    /// The module they are members of.
+    /// The definition of the module; none for the main file.
     module: Option<DefId>,
-    /// Its name, put before the names of its own types.
+    /// The name of the module, which prefixes its own types.
     name: &'a str,
     /// The types that it declares.
     types: Vec<&'a str>,
 }
 
 impl Owner<'_> {
-    /// A type as the main file writes it.
+    /// Returns a type as the main file writes it.
     fn ty(&self, written: &crate::ast::TypeExpr) -> Ty {
         Ty::of(written, &|name| self.types.contains(&name).then(|| format!("{}.{name}", self.name)))
     }
 }
 
 impl<'a> Collector<'a> {
-    /// Declares what the unit at hand declares. Gives the definition of each item.
+    /// Declares the items of the current unit, and returns the definition of each.
     pub(super) fn declare_unit(&mut self, module: Option<(DefId, &str)>) -> Vec<Option<DefId>> {
         let unit = self.unit;
         let types = unit.ast.items.iter().filter_map(type_name).collect();
@@ -50,7 +50,7 @@ impl<'a> Collector<'a> {
     }
 
     fn declare(&mut self, item: &Item, owner: &Owner<'_>) -> Option<DefId> {
-        // Generated headers repeat what the language declares, with less known of it (language reference, 4.2).
+        // Generated headers repeat predeclared items with fewer facts (language reference, 4.2).
         if self.in_header && type_name(item).is_some_and(|name| self.predeclared.contains_key(name)) {
             return None;
         }
@@ -126,7 +126,7 @@ impl<'a> Collector<'a> {
         Some(id)
     }
 
-    /// A name at top level, or of a module.
+    /// Declares a name at top level, or of a module.
     fn top(
         &mut self,
         item: &Item,
@@ -143,13 +143,13 @@ impl<'a> Collector<'a> {
             ..Definition::new(&name.name, kind)
         });
         if owner.module.is_none() {
-            // The first declaration of a name is the one that is meant; the checker reports the second.
+            // The first declaration of a name is used; the checker reports the second.
             self.globals.entry(name.name.clone()).or_insert(id);
         }
         id
     }
 
-    /// Defines with place and comments.
+    /// Adds a definition with its source range and comments.
     fn define(&mut self, name: &Ident, extent: Option<Span>, make: impl FnOnce() -> Definition) -> DefId {
         let (unit, predeclaring) = (self.unit, self.predeclaring);
         let id = self.facts.define(|| {
@@ -251,7 +251,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// A piece of the text on one line.
+/// Returns a part of the text on one line.
 fn written(text: &[u8], span: Span) -> String {
     let text = String::from_utf8_lossy(text.get(span.range()).unwrap_or_default());
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -282,7 +282,7 @@ fn result(function: &AstFunction, owner: &Owner<'_>) -> Ty {
     function.ret.as_ref().map_or(Ty::Unknown, |ret| owner.ty(&ret.ty))
 }
 
-/// The head of a function on one line.
+/// Returns the head of a function on one line.
 fn signature(function: &AstFunction, owner: &Owner<'_>) -> String {
     let mut text = String::new();
     for attribute in &function.attributes {
@@ -306,7 +306,7 @@ fn list(params: &[Param], owner: &Owner<'_>) -> String {
     params.join(", ")
 }
 
-/// ` = value` for a default that is one literal.
+/// Returns ` = value` for a default that is one literal.
 fn default_text(default: Option<&Expr>) -> String {
     let Some(default) = default else { return String::new() };
     let value = match &default.kind {

@@ -1,9 +1,9 @@
-//! The comments that belong to a declaration.
+//! Comments that document a declaration.
 
 use super::Unit;
 use crate::lex::{Punct, Token, TokenKind};
 
-/// The comment lines right above a byte, without their slashes; no blank line stands between.
+/// Returns the comment lines directly above a byte, without their slashes and without a blank line between.
 pub(super) fn above(unit: &Unit, start: u32) -> String {
     let mut lines = Vec::new();
     let before = unit.tokens.partition_point(|token| token.span.start < start);
@@ -16,7 +16,7 @@ pub(super) fn above(unit: &Unit, start: u32) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-/// The comment behind a byte on the same line, if only a comma or a brace stands between.
+/// Returns the comment after a byte on the same line, if only a comma or a brace stands between.
 pub(super) fn trailing(unit: &Unit, end: u32) -> String {
     let from = unit.tokens.partition_point(|token| token.span.start < end);
     let passed = |token: &&Token| {
@@ -28,7 +28,7 @@ pub(super) fn trailing(unit: &Unit, end: u32) -> String {
     }
 }
 
-/// The comment that fills the line above what follows `tokens`, and the tokens before that line.
+/// Returns the comment that fills the line above the next token, and the tokens before that line.
 fn comment_line(tokens: &[Token]) -> Option<(&Token, &[Token])> {
     let rest = without_blank(tokens);
     let rest = rest.split_last().filter(|(last, _)| last.kind == TokenKind::LineEnd)?.1;

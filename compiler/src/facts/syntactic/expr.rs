@@ -1,16 +1,16 @@
-//! Expressions: what their names refer to, and their types as far as the text shows them.
+//! Expressions: references of their names, and their types as far as they follow from the text.
 
 use super::Collector;
 use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::facts::{DefId, DefKind, Ty};
 use crate::source::Span;
 
-/// The functions that a script's own function of that name does not hide in a call (language reference, 3.1).
+/// The builtins that a script's own function of that name does not hide in a call (language reference, 3.1).
 const FIRM: &[&str] =
     &["print", "load", "attach", "detach", "read", "register", "test", "dispatch", "exec", "daemon"];
 
 impl Collector<'_> {
-    /// Records the references of an expression, and gives its type.
+    /// Records the references of an expression, and returns its type.
     pub(super) fn expr(&mut self, expr: &Expr) -> Ty {
         match &expr.kind {
             ExprKind::Int(value) => Ty::named(if *value > u64::from(u32::MAX) { "u64" } else { "u32" }),
@@ -82,7 +82,7 @@ impl Collector<'_> {
         }
     }
 
-    /// What `base.name` means, and the type of the base.
+    /// Returns the definition of `base.name`, and the type of the base.
     fn field_def(&mut self, base: &Expr, name: &Ident) -> (Option<DefId>, Ty) {
         let (id, ty) = match self.owner(base) {
             Some(owner) => (self.member(owner, &name.name), Ty::Unknown),
@@ -95,7 +95,7 @@ impl Collector<'_> {
         (id, ty)
     }
 
-    /// The module or config that is named before the dot.
+    /// Returns the module or config that stands before the dot.
     fn owner(&mut self, base: &Expr) -> Option<DefId> {
         let ExprKind::Name(owner) = &base.kind else { return None };
         let id = self.lookup(owner)?;
@@ -141,7 +141,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The result of a builtin that depends on its arguments.
+    /// Returns the result of a builtin that depends on its arguments.
     fn by_arguments(&self, callee: &Expr, args: &[Ty]) -> Option<Ty> {
         let ExprKind::Name(name) = &callee.kind else { return None };
         let options = |ty: &Ty| self.unalias(ty) == Ty::named("perf_options");
@@ -212,7 +212,7 @@ fn unary(op: UnaryOp, ty: Ty) -> Ty {
     }
 }
 
-/// The type of an operator's result (language reference, 3.4).
+/// Returns the type of an operator's result (language reference, 3.4).
 fn binary(op: BinaryOp, left: Ty, right: Ty) -> Ty {
     match op {
         BinaryOp::OrOr
@@ -243,7 +243,7 @@ fn wider(left: Ty, right: Ty) -> Ty {
     Ty::Named(format!("{sign}{}", a_bits.max(b_bits)))
 }
 
-/// Sign and bits of an integer type.
+/// Returns the signedness and width in bits of an integer type.
 fn integer(name: &str) -> Option<(bool, u32)> {
     let (signed, bits) = match name.split_at_checked(1)? {
         ("i", bits) => (true, bits),

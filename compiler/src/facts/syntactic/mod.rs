@@ -1,8 +1,8 @@
-//! Facts from the syntax tree alone: they are there while the text has errors, and need no checker.
+//! Facts from the syntax tree alone: they exist while the text has errors, and need no checker.
 //!
-//! Scopes and shadowing are those of the language (reference, 3.1); types follow from declarations, calls and literals
-//! as far as the text shows them. What only the checker knows it adds with [`Facts::typed`]. Nothing is reported here:
-//! a name that means nothing has no reference.
+//! Scopes and shadowing are those of the language (reference, 3.1); types follow from declarations, calls and
+//! literals in the text. The checker adds the types that only it knows with [`Facts::typed`]. No errors are
+//! reported here: an unknown name has no reference.
 
 mod body;
 mod declare;
@@ -24,15 +24,15 @@ use crate::source::{FileId, SourceMap, Span};
 /// A file as text, tokens and tree.
 #[derive(Debug, Clone)]
 pub struct Unit {
-    /// Which file.
+    /// The id of the file.
     pub file: FileId,
-    /// Its bytes.
+    /// The bytes of the file.
     pub text: Vec<u8>,
     /// All tokens, blanks and comments included.
     pub tokens: Vec<Token>,
-    /// The tree; what could not be read is left out.
+    /// The tree; declarations and statements with syntax errors are left out.
     pub ast: ast::File,
-    /// Whether a part of the text could not be read.
+    /// Whether the text has a syntax error.
     pub broken: bool,
 }
 
@@ -50,24 +50,24 @@ impl Unit {
 /// A module that the main file imports.
 #[derive(Debug, Clone)]
 pub struct Module<'a> {
-    /// The name it is imported under.
+    /// The name under which it is imported.
     pub name: &'a str,
-    /// The module, and the headers that it includes.
+    /// The module itself, and the headers that it includes.
     pub units: Vec<&'a Unit>,
 }
 
-/// A file with what it includes and imports.
+/// A file with its headers and modules.
 #[derive(Debug, Clone)]
 pub struct Project<'a> {
-    /// The file that is looked at.
+    /// The file that the queries are about.
     pub main: &'a Unit,
-    /// The headers it includes, those that headers include too.
+    /// The headers that it includes, directly or through headers.
     pub headers: Vec<&'a Unit>,
-    /// The modules it imports.
+    /// The modules that it imports.
     pub modules: Vec<Module<'a>>,
 }
 
-/// Everything about `project.main`, and the declarations of the other files.
+/// Collects all facts about `project.main`, and the declarations of the other files.
 pub fn collect(project: &Project<'_>) -> Facts {
     let mut facts = Facts::on();
     predeclared::define(&mut facts);
@@ -90,7 +90,7 @@ pub fn collect(project: &Project<'_>) -> Facts {
     collector.facts
 }
 
-/// The declarations of a text that belongs to no file.
+/// Collects the declarations of a text that belongs to no file.
 pub(super) fn prelude(facts: &mut Facts, text: &str) {
     let Some(file) = SourceMap::default().add("prelude.kh", text) else { return };
     let unit = Unit::parse(file, text.into());
@@ -101,30 +101,30 @@ pub(super) fn prelude(facts: &mut Facts, text: &str) {
     *facts = collector.facts;
 }
 
-/// The walk over one project.
+/// The state of one traversal of a project.
 struct Collector<'a> {
     facts: Facts,
-    /// The file at hand.
+    /// The file that is being visited.
     unit: &'a Unit,
-    /// Names are of the language, not of a file.
+    /// Whether the declared names belong to the language, not to a file.
     predeclaring: bool,
-    /// The file at hand is included.
+    /// Whether the current file is a header.
     in_header: bool,
-    /// Names at top level.
+    /// Definitions at top level by name.
     globals: HashMap<String, DefId>,
-    /// Names that the language declares.
+    /// Definitions of the language by name.
     predeclared: HashMap<String, DefId>,
     attributes: HashMap<String, DefId>,
     kinds: HashMap<String, DefId>,
-    /// Fields, enumerators, methods and members by what they belong to.
+    /// Fields, enumerators, methods and members by their parent.
     members: HashMap<DefId, Vec<DefId>>,
-    /// Methods of the impl block at hand.
+    /// Methods of the current impl block.
     methods: HashMap<String, DefId>,
-    /// Names of the function at hand; the last definition of a name is the one that is meant.
+    /// Names of the current function; the last definition of a name is the one in effect.
     locals: HashMap<String, Vec<DefId>>,
-    /// The names to forget at the end of each block.
+    /// The names that go out of scope at the end of each block.
     open: Vec<String>,
-    /// Where the innermost block ends.
+    /// Byte offset of the end of the innermost block.
     block_end: u32,
 }
 
@@ -163,19 +163,19 @@ impl<'a> Collector<'a> {
         collector
     }
 
-    /// What a name means here.
+    /// Returns the definition of a name in the current scope.
     fn lookup(&self, name: &str) -> Option<DefId> {
         let local = self.locals.get(name).and_then(|same| same.last());
         let layers = [&self.methods, &self.globals, &self.predeclared];
         local.or_else(|| layers.iter().find_map(|names| names.get(name))).copied()
     }
 
-    /// What a name means at top level.
+    /// Returns the definition of a name at top level.
     fn lookup_global(&self, name: &str) -> Option<DefId> {
         self.globals.get(name).or_else(|| self.predeclared.get(name)).copied()
     }
 
-    /// The member of this name.
+    /// Returns the member of this name.
     fn member(&self, of: DefId, name: &str) -> Option<DefId> {
         let members = self.members.get(&of)?;
         members.iter().copied().find(|id| self.facts.definition(*id).is_some_and(|one| one.name == name))

@@ -16,12 +16,12 @@ fn look(text: &str) -> Seen {
 }
 
 impl Seen {
-    /// The byte where the `nth` occurrence of `name` begins.
+    /// Returns the byte offset of the `nth` occurrence of `name`.
     fn offset(&self, name: &str, nth: usize) -> u32 {
         self.text.match_indices(name).nth(nth).expect("the text has it").0 as u32
     }
 
-    /// The line of a definition's name and its detail, for the `nth` occurrence of `name`.
+    /// Returns the line of a definition's name and its detail, for the `nth` occurrence of `name`.
     fn at(&self, name: &str, nth: usize) -> String {
         let Some(found) = self.facts.at(self.file, self.offset(name, nth)) else { return "nothing".into() };
         let one = self.facts.definition(found.def).expect("defined");

@@ -1,15 +1,15 @@
-//! References in types, and what can be looked up in a type.
+//! References in types, and queries about types.
 
 use super::Collector;
 use crate::ast::{Ident, Size, TypeExpr, TypeExprKind};
 use crate::facts::{DefId, DefKind, Ty};
 use crate::source::Span;
 
-/// An alias of an alias of an alias: longer chains are cycles.
+/// Maximum length of a chain of aliases; longer ones are cycles.
 const MAX_ALIASES: u32 = 32;
 
 impl Collector<'_> {
-    /// Records the names in a type, and gives it.
+    /// Records the references in a type, and returns the type.
     pub(super) fn type_expr(&mut self, written: &TypeExpr) -> Ty {
         self.type_names(written);
         Ty::written(written)
@@ -66,7 +66,7 @@ impl Collector<'_> {
         self.refer(name.span, found);
     }
 
-    /// The struct, enum or predeclared type of a name; aliases are followed.
+    /// Returns the struct, enum or predeclared type of a name; aliases are followed.
     pub(super) fn type_def(&self, name: &str) -> Option<DefId> {
         let mut name = name.to_owned();
         for _ in 0..MAX_ALIASES {
@@ -83,7 +83,7 @@ impl Collector<'_> {
         None
     }
 
-    /// A type with its alias replaced, if its name is one of an array, pointer, function or text.
+    /// Returns the type with its alias replaced, if that stands for an array, pointer, function or string.
     pub(super) fn unalias(&self, ty: &Ty) -> Ty {
         let Ty::Named(name) = ty else { return ty.clone() };
         match self.type_def(name).and_then(|id| self.facts.definition(id)) {
@@ -92,7 +92,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The field of a value or of what a pointer points to.
+    /// Returns the field of a value or of a pointer's pointee.
     pub(super) fn field_of(&self, base: &Ty, name: &str) -> Option<DefId> {
         let base = self.unalias(base);
         if let Ty::Ring(..) = base {

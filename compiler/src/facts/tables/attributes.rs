@@ -1,16 +1,16 @@
-//! Attributes: the program kinds with their signatures, and the rest.
+//! Attributes: the program kinds with their signatures, and the others.
 
-/// An attribute.
+/// An attribute and its documentation.
 pub struct Attribute {
-    /// The word behind `@`.
+    /// The name after `@`.
     pub name: &'static str,
-    /// As it is written.
+    /// The attribute as it is written, with its argument.
     pub form: &'static str,
-    /// The function it stands before, as far as it is fixed.
+    /// The head of the function after it, as far as it is fixed.
     pub signature: &'static str,
-    /// What it means.
+    /// The documentation in Markdown.
     pub docs: &'static str,
-    /// A declaration with it, with the places to fill in as `${1:word}`; empty if it makes no program.
+    /// A declaration with it as a snippet, with placeholders `${1:word}`; empty if it declares no program.
     pub snippet: &'static str,
 }
 
@@ -18,7 +18,7 @@ const fn plain(name: &'static str, form: &'static str, docs: &'static str) -> At
     Attribute { name, form, signature: "fn name(..)", docs, snippet: "" }
 }
 
-/// Every attribute that the language knows.
+/// All attributes of the language.
 pub const ATTRIBUTES: &[Attribute] = &[
     Attribute {
         name: "xdp",
@@ -170,7 +170,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
     },
 ];
 
-/// The attribute of a name.
+/// Returns the attribute of a name; none for an unknown name.
 pub fn attribute(name: &str) -> Option<&'static Attribute> {
     ATTRIBUTES.iter().find(|attribute| attribute.name == name)
 }

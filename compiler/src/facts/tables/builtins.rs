@@ -1,18 +1,18 @@
-//! The functions that the language provides.
+//! Builtin functions of the language.
 
-/// Where a function may be called.
+/// The halves in which a builtin may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Half {
-    /// In both halves.
+    /// Callable in both halves.
     Both,
-    /// In the kernel half.
+    /// Callable in the kernel half only.
     Kernel,
-    /// In userspace.
+    /// Callable in userspace only.
     User,
 }
 
 impl Half {
-    /// In words.
+    /// Returns the description of the half.
     pub fn text(self) -> &'static str {
         match self {
             Half::Both => "both halves",
@@ -22,17 +22,17 @@ impl Half {
     }
 }
 
-/// A function that the language provides.
+/// A builtin function and its documentation.
 pub struct Builtin {
-    /// Its name.
+    /// The name in a call.
     pub name: &'static str,
-    /// Each way of calling it: parameters and result, without the name.
+    /// Each form of a call: parameters and result, without the name.
     pub forms: &'static [&'static str],
-    /// Where it may be called.
+    /// The halves in which it may be called.
     pub half: Half,
-    /// What it does.
+    /// The documentation in Markdown.
     pub docs: &'static str,
-    /// It has type `perf_event` and stands behind `event:`.
+    /// Whether its result is a `perf_event`, for `event:`.
     pub makes_event: bool,
 }
 
@@ -52,7 +52,7 @@ const fn event(name: &'static str, forms: &'static [&'static str], docs: &'stati
     Builtin { makes_event: true, ..user(name, forms, docs) }
 }
 
-/// Every function (language reference, 6, 11.1, 11.7, 11.9, 11.10, 11.13).
+/// All builtin functions (language reference, 6, 11.1, 11.7, 11.9, 11.10, 11.13).
 pub const BUILTINS: &[Builtin] = &[
     both(
         "print",
@@ -249,7 +249,7 @@ pub const BUILTINS: &[Builtin] = &[
     ),
 ];
 
-/// The function of a name.
+/// Returns the builtin of a name; none for an unknown name.
 pub fn builtin(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|builtin| builtin.name == name)
 }

@@ -1,9 +1,10 @@
-//! What a word of an event or a reserved word means.
+//! Documentation of event names and reserved words.
 
 use crate::builtins::perf::{EVENTS, EventName};
 use crate::lex::Keyword;
 
-/// What an event counts, and its name in `perf list`. The kernel's constant follows from the language's name.
+/// For each event, its meaning and its name in `perf list`. The kernel's constant follows from the language's
+/// name.
 const COUNTED: &[(&str, &str, &str)] = &[
     ("cpu_cycles", "cpu-cycles", "Cycles of the CPU."),
     ("instructions", "instructions", "Retired instructions."),
@@ -33,7 +34,7 @@ const COUNTED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What an event counts and how other tools call it.
+/// Returns the documentation of an event, with its names in other tools.
 pub fn event_docs(event: &EventName) -> String {
     let (ty, config) = (event.value >> 32, event.value & 0xffff_ffff);
     let (class, prefix) = if ty == 0 { ("hardware", "HW") } else { ("software", "SW") };
@@ -46,12 +47,12 @@ pub fn event_docs(event: &EventName) -> String {
     )
 }
 
-/// The kernel's constant, `include/uapi/linux/perf_event.h`.
+/// Returns the kernel's constant, see `include/uapi/linux/perf_event.h`.
 fn kernel_constant(name: &str, prefix: &str) -> String {
     format!("PERF_COUNT_{prefix}_{}", name.to_ascii_uppercase())
 }
 
-/// The meaning of reserved words, for those that have one of their own.
+/// The documentation of reserved words, for those that have a meaning of their own.
 const KEYWORDS: &[(&str, &str)] = &[
     ("fn", "Declares a function. Without an attribute it runs in userspace."),
     ("extern", "Declares a function that the kernel provides: `extern bpf_ktime_get_ns() -> u64`."),
@@ -94,17 +95,17 @@ const KEYWORDS: &[(&str, &str)] = &[
     ("str", "`str(N)`: text of at most N - 1 bytes, zeros behind it."),
 ];
 
-/// The reserved words that are types, or begin one.
+/// Returns the reserved words that are types, or begin one.
 pub fn type_keywords() -> impl Iterator<Item = Keyword> {
     Keyword::SCALARS.iter().copied().chain([Keyword::Str])
 }
 
-/// What a reserved word means.
+/// Returns the documentation of a reserved word; none if it has none.
 pub fn keyword_docs(text: &str) -> Option<&'static str> {
     KEYWORDS.iter().find(|(name, _)| *name == text).map(|(_, docs)| *docs)
 }
 
-/// Every event with what is known of it.
+/// Returns every event with its documentation.
 pub fn events() -> impl Iterator<Item = (&'static EventName, String)> {
     EVENTS.iter().map(|event| (event, event_docs(event)))
 }

@@ -1,14 +1,14 @@
 //! Kinds and flags of maps.
 
-/// A kind of map.
+/// A map kind and its documentation.
 pub struct MapKind {
-    /// Its name.
+    /// The name of the kind in a script.
     pub name: &'static str,
-    /// As it is written.
+    /// The type as it is written.
     pub form: &'static str,
-    /// What it is good for.
+    /// The documentation in Markdown.
     pub docs: &'static str,
-    /// What stands behind its name, with the places to fill in.
+    /// A snippet of the text after its name, with placeholders.
     pub snippet: &'static str,
 }
 
@@ -20,7 +20,7 @@ const fn of_values(name: &'static str, form: &'static str, docs: &'static str) -
     MapKind { name, form, docs, snippet: "<${1:u64}>(${2:1024})" }
 }
 
-/// Every kind.
+/// All kinds of maps.
 pub const KINDS: &[MapKind] = &[
     keyed("hash", "hash<K, V>(N)", "At most N entries by key."),
     keyed("array", "array<K, V>(N)", "N entries by index; all of them are always present."),
@@ -87,7 +87,7 @@ pub const KINDS: &[MapKind] = &[
     },
 ];
 
-/// A flag of a map, and what it means.
+/// The flags of maps, each with its documentation.
 pub const FLAGS: &[(&str, &str)] = &[
     ("no_prealloc", "Entries are allocated when they are made, not all at the start."),
     ("no_common_lru", "Each CPU forgets its own entries (`lru_hash`)."),
@@ -109,7 +109,7 @@ pub const RING_METHODS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The methods of the other kinds that have some: kind, name, signature, meaning.
+/// The methods of other map kinds: kind, name, signature, meaning.
 pub const METHODS: &[(&str, &str, &str, &str)] = &[
     ("queue", "push", "push(value: V) -> i32", "Puts a value at the end."),
     ("queue", "pop", "pop() -> V", "Takes the first value; null if there is none."),
@@ -121,7 +121,7 @@ pub const METHODS: &[(&str, &str, &str, &str)] = &[
     ("bloom", "has", "has(value: V) -> bool", "Whether the value may have been added."),
 ];
 
-/// The kind of a name.
+/// Returns the map kind of a name; none for an unknown name.
 pub fn kind(name: &str) -> Option<&'static MapKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

@@ -1,4 +1,4 @@
-//! Where the pointers of a function come from, and who has them.
+//! Origins and copies of a function's pointers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use crate::hir::{
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// Where a variable came from.
+/// Hidden variables that record the map entry a pointer came from.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
-    /// 0: no map; else which, from 1.
+    /// The number of the map, from 1; 0 for no map.
     pub(super) map: LocalId,
-    /// For each map the key.
+    /// For each map, the variable with the key.
     pub(super) keys: BTreeMap<MapId, LocalId>,
 }
 
-/// Hidden variables for each local that a kernel function may have to delete an entry through: those that it deletes,
-/// and those that these are set from.
+/// Creates hidden variables for each local through which a kernel function may have to delete an entry: the
+/// locals that it deletes, and the locals that these are copied from.
 pub(super) fn origins(function: &mut HirFunction, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
     let mut flow = Flow::default();
     visit::block(&mut flow, &function.body);
@@ -47,7 +47,7 @@ pub(super) fn origins(function: &mut HirFunction, maps: &Maps, u32: TypeId) -> B
         let keys = fitting.into_iter().map(|(map, owned)| (*map, hidden(owned.key))).collect();
         found.insert(id, Origin { map, keys });
     }
-    // One that is set from a variable of unknown origin is of unknown origin itself.
+    // A local that is copied from one of unknown origin is of unknown origin itself.
     loop {
         let lost = flow.copies.iter().find(|(to, from)| found.contains_key(to) && !found.contains_key(from));
         let Some((to, _)) = lost else { return found };
@@ -59,12 +59,12 @@ pub(super) fn hidden_local(function: &mut HirFunction, ty: TypeId, span: Span) -
     function.locals.push(Local { name: String::new(), ty, span, binding: false })
 }
 
-/// What a function does with its pointers.
+/// Deletions and copies of a function's pointers.
 #[derive(Default)]
 struct Flow {
     deleted: BTreeSet<LocalId>,
     copies: BTreeSet<(LocalId, LocalId)>,
-    /// Set from something that says nothing of where it came from.
+    /// Locals that are set from an expression of unknown origin.
     unknown: BTreeSet<LocalId>,
 }
 
@@ -90,8 +90,9 @@ impl Visitor for Flow {
     }
 }
 
-/// The locals of a userspace function whose pointers to objects nobody else can have: nothing but `new`, elements and
-/// null was put into them, and what is in them is only followed, compared, deleted and given to maps.
+/// Returns the locals of a userspace function whose pointers to objects have no other copies: only `new`,
+/// elements and null are assigned to them, and they are only dereferenced, compared, deleted and stored in
+/// maps.
 pub(super) fn own(function: &HirFunction, maps: &Maps) -> BTreeSet<LocalId> {
     let mut flow = Flow::default();
     visit::block(&mut flow, &function.body);
@@ -104,7 +105,7 @@ pub(super) fn own(function: &HirFunction, maps: &Maps) -> BTreeSet<LocalId> {
     own.map(|(local, _)| local).filter(|local| !shared.contains(local)).collect()
 }
 
-/// How often a function mentions its locals, and how often in a way that makes no copy of what is in them.
+/// Number of uses of each local, and number of those that make no copy of its value.
 struct Uses<'a> {
     maps: &'a Maps,
     all: BTreeMap<LocalId, usize>,
@@ -155,7 +156,7 @@ impl Visitor for Uses<'_> {
     }
 }
 
-/// The local whose value an expression is.
+/// Returns the local whose value an expression is.
 pub(super) fn variable(expr: &Expr) -> Option<LocalId> {
     match expr.kind {
         ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) => Some(local),

@@ -1,6 +1,7 @@
-//! Which registers the verifier knows to be below a number, because of what stands just before.
+//! Finds registers that the verifier already knows to be below a bound from the instructions just before.
 //!
-//! Calls end all of it: at the start of an iterator's turn the verifier forgets what a number was in the turn before.
+//! Calls discard all knowledge: at the start of an iteration under an iterator, the verifier forgets the
+//! value of a number in the previous iteration.
 
 use regalloc2::OperandKind;
 use smallvec::SmallVec;
@@ -10,8 +11,8 @@ use super::super::regalloc::{Move, Registers, ValueLocation, operands};
 use super::negated;
 use crate::bpf::{JmpOp, Reg, Width};
 
-/// The numbers of the [`InstKind::Below`] that say nothing new, ascending. `first_inst` has the number of each block's first
-/// instruction.
+/// The numbers of the [`InstKind::Below`] instructions that add no information, ascending. `first_inst` holds
+/// the number of each block's first instruction.
 pub fn needless(function: &IselFunction, registers: &Registers, first_inst: &[usize]) -> Vec<usize> {
     let blocks = || function.blocks.iter().zip(first_inst);
     let any = |block: &Block| block.insts.iter().any(|inst| matches!(inst.kind, InstKind::Below { .. }));
@@ -31,7 +32,7 @@ pub fn needless(function: &IselFunction, registers: &Registers, first_inst: &[us
     needless
 }
 
-/// Registers, each below its bound; unsigned, 64 bits.
+/// Registers with their exclusive upper bounds; unsigned, 64 bits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct KnownBounds(SmallVec<[(Reg, i32); 4]>);
 
@@ -45,7 +46,7 @@ impl KnownBounds {
         self.0.extend(bound.map(|bound| (reg, bound)));
     }
 
-    /// After a move between instructions.
+    /// Updates the bounds for a move between instructions.
     fn moved(&mut self, moved: Move) {
         match (moved.to, moved.from) {
             (ValueLocation::Reg(to), ValueLocation::Reg(from)) => self.set(to, self.bound(from)),
@@ -54,7 +55,7 @@ impl KnownBounds {
         }
     }
 
-    /// After an instruction with these registers.
+    /// Updates the bounds for an instruction with these registers.
     fn step(&mut self, kind: &InstKind, regs: &[Reg]) {
         let defined = operands(kind).iter().position(|operand| operand.kind() == OperandKind::Def);
         match (kind, defined.map(|at| regs[at])) {
@@ -73,7 +74,7 @@ impl KnownBounds {
         }
     }
 
-    /// What is known at a block's end. `see` is shown each instruction with its number and what is known before it.
+    /// The bounds at a block's end. `see` gets each instruction with its number and the bounds before it.
     fn through(
         mut self,
         block: &Block,
@@ -90,7 +91,7 @@ impl KnownBounds {
         self
     }
 
-    /// What is so on this way and on the other.
+    /// Keeps the bounds that hold on both incoming paths.
     fn meet(&mut self, other: &KnownBounds) {
         self.0.retain(|(reg, bound)| match other.bound(*reg) {
             Some(also) => {
@@ -102,7 +103,7 @@ impl KnownBounds {
     }
 }
 
-/// What is known at the start of each block.
+/// The bounds at the start of each block.
 fn on_entry(function: &IselFunction, registers: &Registers, first_inst: &[usize]) -> Vec<KnownBounds> {
     let mut edges: Vec<Vec<(usize, usize)>> = vec![Vec::new(); function.blocks.len()];
     for (from, block) in function.blocks.iter().enumerate() {
@@ -111,7 +112,8 @@ fn on_entry(function: &IselFunction, registers: &Registers, first_inst: &[usize]
         }
     }
     let branched = |(from, edge): (usize, usize)| branched(function, registers, first_inst, from, edge);
-    // What one branch alone says is known before what its block says: enough for blocks with several ways into them.
+    // One pass, not a fixed point: blocks start from the branch on their only incoming edge. That is enough
+    // for blocks with several predecessors.
     let of_branch = |edges: &[(usize, usize)]| match edges {
         [edge] => KnownBounds(branched(*edge).into_iter().collect()),
         _ => KnownBounds::default(),
@@ -142,8 +144,8 @@ fn on_entry(function: &IselFunction, registers: &Registers, first_inst: &[usize]
         .collect()
 }
 
-/// What the branch at a block's end says about a register on one of its two ways. A comparison of 32 bits says nothing: the
-/// verifier may have forgotten that there are zeros above.
+/// The bound that the branch at a block's end proves for a register on one of its two edges. A 32-bit
+/// comparison proves none: the verifier may have forgotten that the upper bits are zero.
 fn branched(
     function: &IselFunction,
     registers: &Registers,

@@ -1,8 +1,8 @@
-//! What older instruction sets lack, made of what they have.
+//! Expands instructions that older instruction sets lack.
 //!
-//! Without arithmetic of 32 bits (v1, v2) every 32-bit value is kept with zeros above, and what may leave the range is cut
-//! again by two shifts; signed operations extend their operands by the sign first. Without `<` and `<=` (v1) the operands
-//! or the ways of a branch are exchanged.
+//! Without 32-bit arithmetic (v1, v2) every 32-bit value is kept zero-extended, and a result that may leave
+//! the range is cut again by two shifts; signed operations sign-extend their operands first. Without `<` and
+//! `<=` (v1) the operands or the targets of a branch are swapped.
 
 use regalloc2::{RegClass, VReg};
 
@@ -11,7 +11,7 @@ use crate::bpf::{AluOp, JmpOp, Width};
 use crate::kernel::machine::Cpu;
 use crate::source::Span;
 
-/// Leaves a function with instructions of the instruction set only.
+/// Rewrites a function so that it contains only instructions of the instruction set.
 pub fn legalize(function: &mut IselFunction, cpu: Cpu) {
     if cpu.has_32_bits() {
         return;
@@ -26,7 +26,7 @@ pub fn legalize(function: &mut IselFunction, cpu: Cpu) {
     }
 }
 
-/// A place to start from; each instruction then has its own.
+/// An initial span for the function; each instruction then sets its own.
 fn function_span(insts: &[Inst]) -> Span {
     insts.first().expect("a block has an end").span
 }
@@ -92,18 +92,19 @@ impl Legal<'_> {
     fn alu(&mut self, op: AluOp, dst: VReg, lhs: VReg, rhs: Rhs) {
         let lhs = if op == AluOp::Arsh { self.extended(lhs) } else { lhs };
         let rhs = match (op, rhs) {
-            // A register shifts by its low 5 bits only.
+            // A 32-bit shift uses the low 5 bits of its amount only.
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Rhs::Reg(amount)) => {
                 let low = self.fresh();
                 let rhs = Rhs::Imm(31);
                 self.push(InstKind::Alu { op: AluOp::And, width: WIDE, dst: low, lhs: amount, rhs });
                 Rhs::Reg(low)
             }
-            // The upper half of a divisor counts.
+            // An unsigned 64-bit division reads the upper half of the divisor, too.
             (AluOp::Div | AluOp::Mod, Rhs::Imm(number)) if number < 0 => Rhs::Reg(self.unsigned(number)),
             _ => rhs,
         };
-        // The verifier does not know of a quotient that there are zeros above. It does when the rest is shifted out.
+        // The verifier does not know that the upper half of a quotient is zero. After shifting the rest out
+        // it does.
         if let (AluOp::Rsh, Rhs::Imm(amount)) = (op, rhs) {
             return self.shifts(AluOp::Rsh, 32 + (amount & 31), dst, lhs);
         }
@@ -121,33 +122,33 @@ impl Legal<'_> {
         self.cut(dst, wide);
     }
 
-    /// The low 32 bits, zeros above.
+    /// Zero-extends the low 32 bits.
     fn cut(&mut self, dst: VReg, src: VReg) {
         self.shifts(AluOp::Rsh, 32, dst, src);
     }
 
-    /// The low 32 bits, extended by their sign.
+    /// Sign-extends the low 32 bits.
     fn extended(&mut self, src: VReg) -> VReg {
         let dst = self.fresh();
         self.shifts(AluOp::Arsh, 32, dst, src);
         dst
     }
 
-    /// Up by 32 bits, and down by so many.
+    /// Shifts left by 32 bits, then right by `amount`.
     fn shifts(&mut self, down: AluOp, amount: i32, dst: VReg, src: VReg) {
         let up = self.fresh();
         self.push(InstKind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs: Rhs::Imm(32) });
         self.push(InstKind::Alu { op: down, width: WIDE, dst, lhs: up, rhs: Rhs::Imm(amount) });
     }
 
-    /// A register with 32 bits, zeros above.
+    /// A register with a 32-bit number, zero-extended.
     fn unsigned(&mut self, number: i32) -> VReg {
         let dst = self.fresh();
         self.push(InstKind::Const { dst, value: u64::from(number as u32) });
         dst
     }
 
-    /// A register with the second operand.
+    /// A register that holds the second operand.
     fn constant(&mut self, rhs: Rhs) -> VReg {
         match rhs {
             Rhs::Reg(register) => register,
@@ -164,7 +165,7 @@ impl Legal<'_> {
         }
     }
 
-    /// The comparison on 64 bits.
+    /// The 64-bit form of a comparison.
     fn compared(&mut self, op: JmpOp, width: Width, lhs: VReg, rhs: Rhs) -> (JmpOp, VReg, Rhs) {
         if width == WIDE {
             return (op, lhs, rhs);
@@ -183,7 +184,7 @@ impl Legal<'_> {
         }
     }
 
-    /// A comparison that the instruction set has, for one that it may lack.
+    /// Replaces a comparison that the instruction set may lack by one that it has.
     fn exchanged(&self, op: JmpOp, lhs: VReg, rhs: Rhs) -> Exchange {
         if self.cpu > Cpu::V1 || !is_below(op) {
             return Exchange::Operands(op, lhs, rhs);
@@ -195,15 +196,15 @@ impl Legal<'_> {
     }
 }
 
-/// How a comparison is expressed.
+/// The replacement of a comparison.
 enum Exchange {
-    /// By this one.
+    /// This comparison, with these operands.
     Operands(JmpOp, VReg, Rhs),
-    /// By this one of the same operands, which holds where it does not.
+    /// This comparison of the same operands, which is the negation: the branch targets are swapped.
     Targets(JmpOp),
 }
 
-/// Whether v1 lacks it.
+/// Whether the comparison is one of `<` and `<=`, signed or unsigned, which v1 lacks.
 pub fn is_below(op: JmpOp) -> bool {
     matches!(op, JmpOp::Lt | JmpOp::Le | JmpOp::Slt | JmpOp::Sle)
 }

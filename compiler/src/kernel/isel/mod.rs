@@ -1,8 +1,8 @@
 //! Instruction selection: MIR to machine instructions on virtual registers.
 //!
-//! A machine instruction is one BPF instruction or a fixed short sequence; its operands are virtual registers with the
-//! constraints that `regalloc` hands to the allocator, its branches name blocks. Not here: which register, which order of
-//! blocks (`emit`).
+//! A machine instruction is one BPF instruction or a fixed short sequence. Its operands are virtual registers
+//! with the constraints that `regalloc` passes to the allocator; its branches name blocks. Not here: register
+//! assignment and block order (`emit`).
 
 pub mod legal;
 mod patterns;
@@ -21,53 +21,53 @@ use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
 use crate::hir::{ExternId, FuncId, GlobalId};
 use crate::source::Span;
 
-/// A register or a constant.
+/// The second operand of an instruction: a register or a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rhs {
-    /// The register.
+    /// A virtual register of the function.
     Reg(VReg),
-    /// The constant, sign-extended.
+    /// A constant, sign-extended to the width of the instruction.
     Imm(i32),
-    /// The top of the frame.
+    /// The frame pointer `r10`, which is the top of the frame.
     Frame,
 }
 
-/// What an access starts from.
+/// The base of a memory access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
-    /// A pointer.
+    /// A pointer in a virtual register.
     Reg(VReg),
-    /// The top of the frame.
+    /// The frame pointer `r10`, which is the top of the frame.
     Frame,
 }
 
 /// An address that the loader fills in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symbol {
-    /// A map.
+    /// A map of the script or of the compiler.
     Map(MapSymbol),
-    /// What the object counts.
+    /// A counter, or a constant that the host sets before the load.
     Count(Count),
-    /// A byte of a global variable.
+    /// The byte at this offset of a global variable.
     Global(GlobalId, u32),
-    /// A function that the kernel calls.
+    /// The address of a function of the object, which the kernel calls back.
     Function(FuncId),
 }
 
-/// What is called.
+/// The callee of a call instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A kernel helper by number.
+    /// A kernel helper, by its number.
     Helper(u32),
-    /// A kernel function.
+    /// A kernel function that the compiler itself uses.
     Kfunc(Kfunc),
     /// A helper or function of the kernel that the script names.
     External(ExternId),
-    /// A function of the object.
+    /// A function of this object.
     Function(FuncId),
 }
 
-/// What a machine instruction does.
+/// The operation of a machine instruction, with its operands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstKind {
     /// The function's parameters, in `r1` to `r5`.
@@ -80,7 +80,7 @@ pub enum InstKind {
     FrameAddr { dst: VReg, offset: i32 },
     /// `dst = src`, its low bytes extended by their sign (v4).
     Extend { width: Width, from: Narrow, dst: VReg, src: VReg },
-    /// `dst = src`; nothing where both are one register.
+    /// `dst = src`; emits no instruction if both are in one register.
     Move { dst: VReg, src: VReg },
     /// `dst = src`, the upper half cleared.
     Mov32 { dst: VReg, src: VReg },
@@ -88,18 +88,18 @@ pub enum InstKind {
     Alu { op: AluOp, width: Width, dst: VReg, lhs: VReg, rhs: Rhs },
     /// `dst = -src`
     Neg { width: Width, dst: VReg, src: VReg },
-    /// `dst = src`, the low bits in big-endian order, zeros above.
+    /// `dst = src`, the low bits in big-endian order, zero-extended.
     Swap { bits: SwapBits, dst: VReg, src: VReg },
     /// `dst = lhs op rhs ? 1 : 0`
     SetIf { op: JmpOp, width: Width, dst: VReg, lhs: VReg, rhs: Rhs },
-    /// `dst = src`, which is below `bound`: nothing at all where the verifier knows that of the register, else a clamp
-    /// that never has an effect.
+    /// `dst = src`, which is below `bound`. Emits no instruction where the verifier knows that of the
+    /// register, else a clamp that never takes effect.
     Below { width: Width, dst: VReg, src: VReg, bound: i32 },
     /// `dst = *(base + offset)`
     Load { size: Size, dst: VReg, base: Base, offset: i16 },
-    /// `dst = ` what the loader says of a part of a struct of the kernel
+    /// `dst = ` the loader's answer about a part of a kernel struct
     Core { dst: VReg, field: Arc<CoreField>, question: CoreQuestion },
-    /// `dst = *(base + ` the place of a member of the context `)`
+    /// `dst = *(base + ` the offset of a context member `)`
     LoadField { size: Size, dst: VReg, base: VReg, field: Arc<CoreField> },
     /// `*(base + offset) = value`
     Store { size: Size, base: Base, offset: i16, value: Rhs },
@@ -107,31 +107,31 @@ pub enum InstKind {
     AtomicAdd { width: Width, base: Base, offset: i16, value: VReg },
     /// `result = target(args)`
     Call { target: Target, args: Vec<VReg>, result: Option<VReg> },
-    /// Goes to the block's only successor.
+    /// Jumps to the block's only successor.
     Jump,
-    /// Goes to the block's first successor if the condition holds, else to the second.
+    /// Jumps to the block's first successor if the condition holds, else to the second.
     Branch { op: JmpOp, width: Width, lhs: VReg, rhs: Rhs },
-    /// Ends the function.
+    /// Returns `value` from the function.
     Return { value: VReg },
 }
 
-/// A machine instruction.
+/// A machine instruction with its source span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inst {
-    /// What it does.
+    /// The operation and its operands.
     pub kind: InstKind,
-    /// The part of the script it comes from.
+    /// The source span of the statement or expression that it implements.
     pub span: Span,
 }
 
-/// A block of machine instructions; the last one is its end.
+/// A block of machine instructions; the last one is its terminator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Values that the jumps to it provide.
+    /// Block parameters; each jump to the block passes one argument for each.
     pub params: Vec<VReg>,
-    /// Instructions in order.
+    /// Instructions in order of execution, the terminator last.
     pub insts: Vec<Inst>,
-    /// Where it leads, by position.
+    /// Successor blocks, by position in [`IselFunction::blocks`].
     pub successors: Vec<usize>,
     /// For each successor, the arguments for its parameters. A branch passes none.
     pub args: Vec<Vec<VReg>>,
@@ -140,18 +140,18 @@ pub struct Block {
 /// A function on virtual registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IselFunction {
-    /// Which it was in the typed tree.
+    /// The id of the function in the typed tree.
     pub id: FuncId,
-    /// Block 0 is the entry.
+    /// The blocks; block 0 is the entry.
     pub blocks: Vec<Block>,
-    /// How many virtual registers there are.
+    /// The number of virtual registers.
     pub registers: usize,
-    /// Bytes of the frame's slots, which end at the top of the frame.
+    /// Bytes of the stack slots, which end at the top of the frame.
     pub slot_bytes: u32,
 }
 
 impl IselFunction {
-    /// Whether it calls functions of the object.
+    /// Whether the function calls other functions of the object.
     pub fn calls_functions(&self) -> bool {
         let mut insts = self.blocks.iter().flat_map(|block| &block.insts);
         insts.any(|inst| matches!(inst.kind, InstKind::Call { target: Target::Function(_), .. }))

@@ -1,15 +1,15 @@
-//! Numbers of which the verifier may know that single bits are set or clear, such as `x | 3` and `x << 4`.
+//! Finds numbers of which the verifier may know single bits, such as `x | 3` and `x << 4`.
 //!
-//! What it knows of a number's bits and between which bounds the number is can contradict each other: on a way that no run
-//! takes, `x | 3` is at least 4 and below 7. It goes on there, and takes the number for the constant that fits the bits,
-//! 7, which was just compared with 7. Comparing that number again helps in new kernels alone. Of a number divided by one no
-//! verifier knows a bit: that is compared again and used in its place.
-//! Source: kernel/bpf/verifier.c, `__reg_bound_offset`, `reg_bounds_sanity_check` and `adjust_scalar_min_max_vals`, v6.1 to
-//! v6.18.
+//! The verifier's known bits and its bounds of a number can contradict each other. On a path that no run
+//! takes, `x | 3` is at least 4 and below 7. The verifier continues there and takes the number for the
+//! constant that fits the bits: 7, which was just compared with 7. Comparing that number again helps only in
+//! newer kernels. No verifier knows any bit of a quotient: the number is divided by one, and the quotient is
+//! compared again and used instead. Source: kernel/bpf/verifier.c, `__reg_bound_offset`,
+//! `reg_bounds_sanity_check` and `adjust_scalar_min_max_vals`, v6.1 to v6.18.
 //!
-//! One upper bound alone contradicts nothing: the least number that the verifier thinks of has such bits. So nothing is done
-//! for an offset in a packet that is only compared with how far packets reach. Bits above all that are unknown say no more
-//! than the bounds do, and are not counted here.
+//! A single upper bound contradicts nothing: the verifier's lower bound has such bits. So an offset in a
+//! packet that is only compared with the maximum packet offset needs no division. Known bits above all
+//! unknown bits say no more than the bounds do, and are not counted here.
 
 use std::ops::BitOr;
 
@@ -19,14 +19,14 @@ use crate::kernel::mir::{
 };
 use crate::kernel::pass::scalar_ids::ScalarIds;
 
-/// What the verifier may know of a number.
+/// An over-approximation of the verifier's known bits of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct KnownBits {
-    /// Bits, while it does not know some that are above them.
+    /// Bits that may be known while some bit above them is unknown.
     known: u64,
-    /// Whether the least that it can be is not that of its bits alone, but has such bits.
+    /// Whether the lower bound may exceed the one that the known bits imply, but still has those bits.
     raised: bool,
-    /// Whether the least that it can be may have other bits.
+    /// Whether the lower bound may lack the known bits.
     cut: bool,
 }
 
@@ -38,7 +38,7 @@ impl KnownBits {
     }
 }
 
-/// What may be so of either.
+/// The union of both sets of possibilities.
 impl BitOr for KnownBits {
     type Output = KnownBits;
 
@@ -51,14 +51,14 @@ impl BitOr for KnownBits {
     }
 }
 
-/// What the verifier may know of the numbers of a function that are to be kept below limits.
+/// The verifier's possible known bits of those numbers of a function that must stay below a bound.
 pub(super) struct Patterns {
     numbers: IndexVec<Value, KnownBits>,
     limits: Limits,
 }
 
 impl Patterns {
-    /// None for a function that has no such number.
+    /// Returns `None` for a function without [`Op::Below`].
     pub(super) fn new(function: &MirFunction, order: &[Block]) -> Option<Patterns> {
         let insts = || order.iter().flat_map(|block| &function.blocks[*block].insts);
         if !insts().any(|inst| matches!(inst.op, Op::Below { .. })) {
@@ -66,7 +66,7 @@ impl Patterns {
         }
         let numbers = IndexVec::filled(function.values.len(), KnownBits::default());
         let mut patterns = Patterns { numbers, limits: Limits::new(function, order) };
-        // What other functions leave the verifier follows, too.
+        // The verifier also tracks known bits across calls of functions of the object.
         let calls = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. });
         if !function.is_program {
             let params = &function.blocks[function.entry()].params;
@@ -80,13 +80,13 @@ impl Patterns {
         Some(patterns)
     }
 
-    /// Whether what the verifier knows of a number's bits may contradict that it is between two others.
+    /// Whether the verifier's known bits of a number may contradict its bounds.
     pub(super) fn contradict(&self, value: Value) -> bool {
         let number = self.numbers[value];
         number.known != 0 && (number.cut || self.limits.of(value) == Some(Limit::Several))
     }
 
-    /// Follows the numbers until there is nothing new; `stored` is what may be on the stack.
+    /// Propagates known bits to a fixed point; `stored` is what the stack may hold.
     fn follow(&mut self, function: &MirFunction, order: &[Block], mut stored: KnownBits) {
         let ops = function.definitions();
         let mut changed = true;
@@ -121,7 +121,7 @@ impl Patterns {
         }
     }
 
-    /// What is known of what an instruction makes.
+    /// The known bits of an instruction's result.
     fn result_bits(&self, op: &Op, ops: &IndexVec<Value, Option<&Op>>) -> KnownBits {
         match op {
             Op::Binary(op, a, b) => self.binary(*op, (*a, constant(ops, *a)), (*b, constant(ops, *b))),
@@ -143,7 +143,7 @@ impl Patterns {
         }
     }
 
-    /// A number that another is made of. What was compared may be at least anything.
+    /// The known bits of an operand. A comparison may have raised its lower bound to anything.
     fn operand(&self, value: Value) -> KnownBits {
         let number = self.numbers[value];
         KnownBits { cut: number.cut || self.limits.of(value).is_some(), ..number }
@@ -152,7 +152,8 @@ impl Patterns {
     fn binary(&self, op: BinaryOp, a: (Value, Option<u64>), b: (Value, Option<u64>)) -> KnownBits {
         let either = self.operand(a.0) | self.operand(b.0);
         match op {
-            // A number that is no constant here may be one on some way. The result is at least what either is.
+            // A number that is no constant here may be one on some path. The result is at least as large as
+            // either operand.
             BinaryOp::Or => KnownBits {
                 known: either.known | a.1.or(b.1).unwrap_or(u64::MAX),
                 cut: either.cut || either.raised,
@@ -186,7 +187,8 @@ impl Patterns {
         }
     }
 
-    /// Bits that are known in both, or in one where nothing is known of the other, which may be a constant.
+    /// Bits that are known in both numbers, or in one while none of the other is; the other may be a
+    /// constant.
     fn known_in_both(&self, a: Value, b: Value) -> u64 {
         match (self.numbers[a].known, self.numbers[b].known) {
             (known, 0) | (0, known) => known,
@@ -206,21 +208,21 @@ fn constant(ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<u64> {
     }
 }
 
-/// Where the bits may have come to be anywhere.
+/// All bits, if any bit is known: an operation may have moved it to any position.
 fn spread(known: u64) -> u64 {
     if known == 0 { 0 } else { u64::MAX }
 }
 
-/// What numbers are compared with.
+/// The bounds that numbers are compared with.
 struct Limits {
     scalar_ids: ScalarIds,
-    /// By the values that stand for numbers.
+    /// The limit of each representative of numbers that share a scalar id.
     limits: FastMap<Value, Limit>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// Whether they are below this alone.
+    /// The number is only compared with this exclusive upper bound.
     One(u64),
     Several,
 }
@@ -237,7 +239,7 @@ impl Limits {
                         limits.add(*a, below(*condition, constant(&ops, *b)));
                         limits.add(*b, Limit::Several);
                     }
-                    // What it is compared with there the verifier knows here, too.
+                    // The verifier also knows the results of comparisons in the called function.
                     Op::Call { callee: Callee::Function(_), args } => {
                         args.iter().for_each(|arg| limits.add(*arg, Limit::Several));
                     }

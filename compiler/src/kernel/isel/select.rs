@@ -1,7 +1,7 @@
-//! MIR to machine instructions.
+//! Selects machine instructions for MIR.
 //!
-//! Constants and addresses are made again at every use: an immediate or one instruction costs less than a register held
-//! over a call. A comparison that only branches is part of the branch.
+//! Constants and addresses are rematerialised at every use: an immediate or one instruction costs less than a
+//! register held across a call. A comparison that is only used by a branch is fused with it.
 
 use regalloc2::{RegClass, VReg};
 
@@ -18,7 +18,7 @@ use crate::kernel::mir::{
 };
 use crate::source::Span;
 
-/// Selects instructions of an instruction set for a function.
+/// Selects instructions of the instruction set `cpu` for a function.
 pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     let order = function.reverse_postorder();
     let mut position = IndexVec::new();
@@ -57,8 +57,8 @@ pub fn select(function: &mir::MirFunction, cpu: Cpu) -> IselFunction {
     selected
 }
 
-/// Puts the blocks on edges, which are numbered behind all others, right behind the block that they come from: every block
-/// then has a predecessor before it, on which the allocator's checker relies.
+/// Moves each edge block from the end of the numbering to right after the block it comes from. Every block
+/// then has an earlier predecessor, on which the allocator's checker relies.
 fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
     let plain = blocks.len();
     let mut order = Vec::new();
@@ -77,10 +77,10 @@ fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
     order.into_iter().map(|old| std::mem::take(&mut all[old])).collect()
 }
 
-/// Global variables with the offset, and the register of the address.
+/// The registers that hold addresses, each for a byte offset in a global variable.
 type Addresses = Vec<((GlobalId, u32), VReg)>;
 
-/// How many addresses are kept in registers at once.
+/// How many addresses are kept in registers at the same time.
 const MAX_ADDRESSES: usize = 3;
 
 struct Selector<'a> {
@@ -88,25 +88,26 @@ struct Selector<'a> {
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
     uses: Uses,
-    /// Of numbers that are to be kept below limits; none if there are none.
+    /// Known bits of the numbers that must stay below a bound; `None` if there are none.
     patterns: Option<Patterns>,
     cpu: Cpu,
-    /// Registers that hold addresses of global variables here; no call comes in between.
+    /// Registers that hold addresses of global variables here. Calls clear the list.
     addresses: Addresses,
-    /// The same at the end of each block that was visited.
+    /// The same at the end of each block visited so far.
     ends: Vec<Option<Addresses>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
     predecessors: Predecessors,
     /// The block that is being filled.
     block: Block,
-    /// Blocks on the way from a branch to a target that has parameters or other predecessors.
+    /// Blocks on edges from a branch to a target that has parameters or other predecessors.
     edges: Vec<Block>,
     first_edge: usize,
     span: Span,
 }
 
-/// From here on the verifier refuses offsets. Source: include/linux/bpf_verifier.h, `BPF_MAX_VAR_OFF`, v6.12.
+/// The verifier rejects offsets from this one on. Source: include/linux/bpf_verifier.h, `BPF_MAX_VAR_OFF`,
+/// v6.12.
 const MAX_OFFSET: u64 = 1 << 29;
 
 impl Selector<'_> {
@@ -133,11 +134,11 @@ impl Selector<'_> {
         std::mem::take(&mut self.block)
     }
 
-    /// The addresses that the only block before this one has left in registers.
+    /// The addresses that the block's only predecessor has left in registers.
     fn at_start(&self, id: mir::Block) -> Addresses {
         match self.predecessors[id] {
             [only] => self.ends[self.position[only]].clone().unwrap_or_default(),
-            // Both ways of a branch.
+            // Both edges of a branch.
             [first, second] if first == second => self.ends[self.position[first]].clone().unwrap_or_default(),
             _ => Vec::new(),
         }
@@ -153,7 +154,7 @@ impl Selector<'_> {
         VReg::new(self.next_register - 1, RegClass::Int)
     }
 
-    /// The register of a value. It may be used before its definition is visited: a jump back.
+    /// The register of a value. A back edge may use it before its definition is visited.
     fn define(&mut self, value: Value) -> VReg {
         if let Some(register) = self.registers[value] {
             return register;
@@ -209,7 +210,7 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, InstKind::Address { dst, symbol: Symbol::Count(*count) })
             }
-            // In a register these are their operand.
+            // These need no instruction: they share the register of their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
                 return self.register(*inner);
             }
@@ -249,17 +250,18 @@ impl Selector<'_> {
         (Base::Reg(self.register(base)), offset)
     }
 
-    /// The top of the frame in a register that something is added to. In a function that is called nothing may be added to
-    /// which the frame is added: the verifier takes the sum for an address in the frame of the program.
-    /// Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, which leaves out `frameno`, v6.12.
+    /// The frame pointer in a register that a number can be added to. In a called function the frame pointer
+    /// must not be the second operand of an addition: the verifier would take the sum for an address in the
+    /// program's frame. Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, which leaves out `frameno`,
+    /// v6.12.
     fn frame(&mut self) -> VReg {
         let dst = self.fresh();
         self.push(InstKind::FrameAddr { dst, offset: 0 });
         dst
     }
 
-    /// For the address of an element in a slot, where the slot starts: its register holds the top of the frame and the
-    /// index, and each access adds the start.
+    /// The frame offset of a slot whose element `value` addresses. The value's register holds the frame
+    /// pointer plus the index, and each access adds the offset of the slot.
     fn indexed_frame(&self, value: Value) -> Option<i32> {
         let Some(Op::PtrAdd(base, index)) = self.ops[value] else { return None };
         let Some(Op::StackAddr { slot, offset }) = self.ops[*base] else { return None };
@@ -334,8 +336,9 @@ impl Selector<'_> {
                         rhs: Rhs::Imm(1),
                     });
                     src = unknown;
-                    // Of a number that was divided as one of 32 bits it does not know either that the others are zero.
-                    // Source: kernel/bpf/verifier.c, `adjust_scalar_min_max_vals`, `is_safe_to_compute_dst_reg_range`, v6.18.
+                    // After a 32-bit division the verifier does not know either that the upper half is zero.
+                    // Source: kernel/bpf/verifier.c, `adjust_scalar_min_max_vals`,
+                    // `is_safe_to_compute_dst_reg_range`, v6.18.
                     if width == Width::W32 && self.uses.wide[result] {
                         let cut = self.fresh();
                         self.push(InstKind::Mov32 { dst: cut, src });
@@ -361,7 +364,7 @@ impl Selector<'_> {
                 let rhs = Rhs::Reg(rhs);
                 self.push(InstKind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
             }
-            // To the verifier a negated pointer is any number, and so is what it is negated to.
+            // The verifier treats a negated pointer as an unknown number, and the negation of that as well.
             // Source: kernel/bpf/verifier.c, `check_alu_op`, `BPF_NEG`, v6.12.
             Op::Address(pointer) => {
                 let (width, src, negated) = (Width::W64, self.register(*pointer), self.fresh());
@@ -398,7 +401,7 @@ impl Selector<'_> {
                 let dst = self.define(result);
                 self.push(InstKind::Load { size: *size, dst, base, offset });
             }
-            // Made where they are used.
+            // Rematerialised at their uses.
             _ => {}
         }
     }
@@ -423,9 +426,9 @@ impl Selector<'_> {
         self.push(InstKind::Alu { op: alu(op), width, dst, lhs, rhs });
     }
 
-    /// A large constant that is added. The verifier remembers what was added to a copy, and takes that for an offset where
-    /// the sum is an index; not if the copy is added to the constant.
-    /// Source: kernel/bpf/verifier.c, `check_reg_sane_offset`, `BPF_ADD_CONST`, v6.12.
+    /// A large constant addend. The verifier remembers the constant that was added to a copy, and takes it
+    /// for an offset where the sum is an index. It does not if the copy is added to the constant. Source:
+    /// kernel/bpf/verifier.c, `check_reg_sane_offset`, `BPF_ADD_CONST`, v6.12.
     fn far(&self, op: BinaryOp, value: Value, width: Width) -> Option<u64> {
         let bits = self.constant(value)?;
         let added = match op {
@@ -440,7 +443,8 @@ impl Selector<'_> {
         (number.unsigned_abs() >= MAX_OFFSET).then_some(added)
     }
 
-    /// The second operand. The verifier refuses constant shifts beyond the width and constant divisors of zero.
+    /// The second operand of arithmetic. The verifier rejects constant shifts beyond the width and constant
+    /// divisors of zero.
     fn operand(&mut self, op: BinaryOp, value: Value, width: Width) -> Rhs {
         match (op, self.constant(value)) {
             (BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr, Some(amount)) => {
@@ -467,7 +471,7 @@ impl Selector<'_> {
         self.push(InstKind::Alu { op: AluOp::And, width: Width::W32, dst, lhs, rhs });
     }
 
-    /// Shifts up and down again: before v4 no instruction extends a sign.
+    /// Sign-extends by a left shift and a right shift: there is no sign-extending instruction before v4.
     fn shift_pair(&mut self, width: Width, down: AluOp, amount: i32, lhs: VReg, result: Value) {
         let shifted = self.fresh();
         let rhs = Rhs::Imm(amount);
@@ -476,8 +480,9 @@ impl Selector<'_> {
         self.push(InstKind::Alu { op: down, width, dst, lhs: shifted, rhs });
     }
 
-    /// The width of a comparison. What 32 bits show of a number says nothing of its 64 bits to the verifier, who forgets
-    /// in loops, and at divisions and shifts, that the upper half is zero; so where that is read, 64 bits are compared.
+    /// The width at which two values are compared. A 32-bit comparison proves nothing about all 64 bits to
+    /// the verifier, because it forgets in loops, divisions and shifts that the upper half is zero. So where
+    /// all 64 bits are read, 64 bits are compared.
     fn compared(&self, condition: Condition, a: Value, b: Value) -> Width {
         let width = self.width(a);
         let limit = self.constant(b).is_some_and(|bits| i32::try_from(bits).is_ok());
@@ -488,7 +493,7 @@ impl Selector<'_> {
         }
     }
 
-    /// How to branch if a value is not zero.
+    /// The branch condition for a value that is not zero.
     fn condition(&mut self, value: Value) -> (JmpOp, Width, VReg, Rhs) {
         match self.ops[value] {
             Some(Op::Compare(condition, a, b)) => {
@@ -527,7 +532,7 @@ impl Selector<'_> {
             Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };
-        // The kernel's C functions leave anything above 32 bits.
+        // The kernel's C functions leave the upper 32 bits undefined.
         let foreign = !matches!(callee, Callee::Function(_));
         let Some(result) = result else {
             return self.push(InstKind::Call { target, args, result: None });
@@ -573,14 +578,14 @@ impl Selector<'_> {
         }
     }
 
-    /// Whether a target gets nothing but small constants. They are made before the branch, which then needs no block of
-    /// its own for them.
+    /// Whether all arguments of a target are small constants. They are set before the branch, which then
+    /// needs no edge block for them.
     fn is_constant(&self, target: &mir::Target) -> bool {
         let small = |arg: &Value| self.constant(*arg).is_some_and(|bits| i32::try_from(bits as i64).is_ok());
         !target.args.is_empty() && target.args.iter().all(small)
     }
 
-    /// The block that a branch goes to: the target itself, or a block on the way where arguments can be moved.
+    /// The block that a branch jumps to: the target itself, or a block on the edge that moves arguments.
     fn edge(&mut self, target: &mir::Target, early_args: Option<Vec<VReg>>) -> usize {
         let to = self.position[target.block];
         if target.args.is_empty() && self.predecessors[target.block].len() == 1 {
@@ -598,7 +603,7 @@ impl Selector<'_> {
     }
 }
 
-/// The constant as an immediate that the instruction extends back to it.
+/// The constant as an immediate that the instruction sign-extends to the same bits.
 fn immediate(bits: u64, width: Width) -> Option<i32> {
     match width {
         Width::W32 => Some(bits as u32 as i32),

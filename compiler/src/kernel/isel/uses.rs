@@ -1,16 +1,16 @@
-//! What a function's values are used for, as far as instruction selection asks.
+//! Uses of a function's values, as far as instruction selection needs them.
 
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
 use crate::kernel::mir::{Block, Callee, Kfunc, MirFunction, Op, Terminator, Type, Value};
 
-/// The uses of all values.
+/// Flags about the uses of each value.
 pub(super) struct Uses {
-    /// Used other than as the condition of a branch.
+    /// Whether the value is used other than as the condition of a branch.
     pub computed: IndexVec<Value, bool>,
-    /// A 32-bit value of which somebody reads 64 bits: the upper ones must be zero.
+    /// Whether all 64 bits of a 32-bit value are read: the upper half must then be zero.
     pub wide: IndexVec<Value, bool>,
-    /// Used other than as the address of an access.
+    /// Whether the value is used other than as the address of an access.
     pub beyond_access: IndexVec<Value, bool>,
 }
 
@@ -36,7 +36,7 @@ impl Uses {
                 uses.beyond_access[cond] = true;
             }
         }
-        // Instructions of 64 bits read all of everything.
+        // Without 32-bit instructions every operand is read with all 64 bits.
         if !cpu.has_32_bits() {
             uses.wide.iter_mut().for_each(|wide| *wide = true);
         }
@@ -62,7 +62,7 @@ impl Uses {
     }
 }
 
-/// Whether instructions made of this look at all 64 bits of a 32-bit operand.
+/// Whether the instructions selected for this operation read all 64 bits of a 32-bit operand.
 fn reads_upper_half(function: &MirFunction, op: &Op) -> bool {
     match op {
         Op::Binary(_, a, _) | Op::Compare(_, a, _) => function.values[*a] != Type::I32,

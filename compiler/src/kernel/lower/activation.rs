@@ -1,4 +1,4 @@
-//! A function whose body is being lowered, and how control leaves it.
+//! The function whose body is being lowered, and how control leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,52 +13,53 @@ use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
 use crate::hir::{Expr, FuncId, Hir, HirFunction, LocalId};
 use crate::index::IndexVec;
 
-/// Where control goes when a function returns.
+/// The target of a `return` statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Exit {
-    /// Out of the MIR function.
+    /// Returns from the MIR function.
     Return,
-    /// To this block, where deferred calls run.
+    /// Jumps to this block, which runs deferred calls.
     Block(Block),
 }
 
-/// What is around a function.
+/// The context in which an inlined function's body stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outside {
-    /// How many loops.
+    /// The number of loops around the function.
     pub loops: usize,
-    /// The scope of its body.
+    /// The scope of the function's body.
     pub scope: usize,
 }
 
-/// A function whose body is being lowered.
+/// A function whose body is being lowered: the MIR function itself, or one inlined into it.
 pub(super) struct Activation<'a> {
     pub source: &'a HirFunction,
     pub locals: IndexVec<LocalId, Option<LocalHome>>,
-    /// Locals that something may refer to after their block has ended.
+    /// Locals that may be referred to after their block has ended.
     pub escaping: BTreeSet<LocalId>,
-    /// Locals whose address is taken: they are in memory, and lasting.
+    /// Locals whose address is taken: they live in memory for the whole function.
     pub exposed: BTreeSet<LocalId>,
     /// Locals that are set once.
     pub fixed: BTreeSet<LocalId>,
-    /// The objects of the kernel that locals point to, as far as local storage may ask.
+    /// The kernel objects that locals point to, as far as local storage may need them.
     pub objects: BTreeMap<LocalId, KernelObject>,
-    /// Parameters of a program that point to objects of the kernel, whose members are read like memory: objects or null.
+    /// Parameters of a program that point to kernel objects, whose members are read by plain loads. Each is
+    /// an object or null.
     pub given: BTreeMap<LocalId, Value>,
-    /// How many loops are around the function.
+    /// The number of loops around the function.
     pub outer_loops: usize,
-    /// The scope of its body.
+    /// The scope of the function's body.
     pub scope: usize,
     /// The `try` statements around the current one, innermost last.
     pub handlers: Vec<Handler>,
-    /// Calls that may have been deferred, in order.
+    /// Calls that may have been deferred, in source order.
     pub defers: Vec<Deferred>,
-    /// For each deferred call, whether it has been deferred.
+    /// For each deferred call, the flag that says whether it has been deferred.
     pub flags: Vec<Variable>,
-    /// Where the result goes.
+    /// The sink for the result.
     pub result: Sink,
     pub exit: Exit,
-    /// Where control goes when a throw leaves the function, once there is one.
+    /// The exit for a throw that leaves the function, once there is one.
     pub thrown: Option<Thrown>,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Activation<'a> {
 }
 
 impl Lowerer<'_> {
-    /// Reserves memory for a local: until its block ends, or for the whole function.
+    /// Reserves memory for a local until its block ends, or for the whole function if the local escapes.
     pub(super) fn local_slot(&mut self, id: LocalId, bytes: u32) -> Slot {
         if self.active.escaping.contains(&id) {
             self.builder.dedicated_slot(bytes)
@@ -102,7 +103,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The body of the MIR function, its parameters declared.
+    /// Lowers the body of the MIR function after declaring its parameters.
     pub(super) fn whole_body(&mut self) -> Lower<()> {
         let ret = self.builder.result_type();
         if defer::count(self.active.source) > 0 {
@@ -126,7 +127,7 @@ impl Lowerer<'_> {
         self.leave_by_throw()
     }
 
-    /// The statements of the active function; every path then leads to its exit or to its throw.
+    /// Lowers the statements of the active function; every path then ends in its exit or its throw.
     pub(super) fn statements(&mut self) -> Lower<()> {
         self.start_deferring()?;
         let source = self.active.source;
@@ -137,7 +138,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Leaves the function with a value of its result type, or with none where nobody looks at it.
+    /// Leaves the function with a value of its result type, or with none where the result is unused.
     pub(super) fn return_value(&mut self, value: Option<&Expr>) -> Lower<()> {
         let void = self.types().common().void;
         match (self.active.exit, self.active.result, value) {
@@ -184,7 +185,7 @@ impl Lowerer<'_> {
         self.active.result = Sink::Memory(Addr::of(Base::Pointer(pointer)));
     }
 
-    /// Whether a call of the function may end otherwise than by returning.
+    /// Whether a call of the function may end other than by returning.
     pub(super) fn may_fail(&self, id: FuncId) -> bool {
         self.program.faulting.contains(&id) || self.hir.functions[id].throws
     }

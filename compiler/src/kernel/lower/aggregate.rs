@@ -1,4 +1,4 @@
-//! Arrays and structs, and what is written to an address in general.
+//! Lowers arrays and structs, and writes of any value to an address.
 
 use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
@@ -8,11 +8,11 @@ use crate::hir::{Expr, ExprKind, KernelBuiltin, LvalueKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// Bytes of the name of a task. Source: include/linux/sched.h, `TASK_COMM_LEN`, v6.12.
+/// Bytes of a task's name. Source: include/linux/sched.h, `TASK_COMM_LEN`, v6.12.
 const COMM_BYTES: u64 = 16;
 
 impl Lowerer<'_> {
-    /// Writes the value of an expression to an address. The bytes between fields become zero.
+    /// Writes the value of an expression to an address. Padding between fields becomes zero.
     pub(super) fn lower_into(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         let span = self.builder.set_span(expr.span);
         if self.is_pointer(expr.ty) {
@@ -58,7 +58,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value of an expression in a slot of its own.
+    /// Evaluates an expression into a stack slot of its own.
     pub(super) fn temporary(&mut self, expr: &Expr) -> Lower<Addr> {
         let bytes = self.size(expr.ty, expr.span)?;
         let slot = self.builder.slot(bytes);
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
         Ok(addr)
     }
 
-    /// The address of an expression's value: where it is, if that is sure to be there, else a copy.
+    /// The address of an expression's value: of the value itself if it surely exists, else of a copy.
     pub(super) fn address_of(&mut self, expr: &Expr) -> Lower<Addr> {
         if let ExprKind::Load(lvalue) = &expr.kind
             && let LvalueKind::Local(_) | LvalueKind::Global(_) = lvalue.kind
@@ -94,7 +94,7 @@ impl Lowerer<'_> {
             return impossible(expr.span, "this value");
         };
         let size = self.size(expr.ty, expr.span)?;
-        // A struct of the kernel may have got fields after the literal was checked.
+        // A kernel struct may have gained fields after the literal was checked.
         if self.has_padding(expr.ty) || values.len() < self.types().struct_def(*id).fields.len() {
             self.zero(to, size);
         }
@@ -105,8 +105,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Makes a value of the script's struct, whose bytes are zero, out of one of the kernel's struct of the same name:
-    /// field by field, by their names.
+    /// Converts a kernel struct to the script's struct of the same name, field by field by name. The
+    /// destination bytes are zero before.
     fn convert_struct(&mut self, from_ty: TypeId, from: Addr, ty: TypeId, to: Addr, span: Span) -> Lower<()> {
         if from_ty == ty {
             let bytes = self.size(ty, span)?;
@@ -140,7 +140,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether a struct has bytes that belong to no field. Those inside a field are the field's business.
+    /// Whether a struct has padding. Padding inside a field belongs to the type of the field.
     fn has_padding(&self, ty: TypeId) -> bool {
         let TypeKind::Struct(id) = self.types().kind(ty) else {
             return false;

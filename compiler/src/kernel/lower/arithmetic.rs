@@ -1,7 +1,7 @@
-//! Arithmetic of the language's integer types on 32- and 64-bit values.
+//! Lowers arithmetic of the language's integer types to 32- and 64-bit operations.
 //!
-//! A value of a type below 32 bits is kept extended by the type's sign. BPF v3 divides unsigned numbers only: signed
-//! division works on magnitudes, without branches.
+//! A value of a type below 32 bits is kept extended by the type's sign. BPF v3 divides unsigned numbers only:
+//! signed division works on magnitudes, without branches.
 
 use super::super::mir::builder::Builder;
 use super::super::mir::{BinaryOp, Condition, Op, Type, Value};
@@ -14,7 +14,7 @@ pub(super) fn constant(builder: &mut Builder, int: IntType, bits: u64) -> Value 
     builder.constant(int_type(int), int.value(bits) as u64)
 }
 
-/// Brings the result of 32-bit arithmetic back into the range of the type.
+/// Wraps the result of 32-bit arithmetic to the range of the type.
 fn wrap(builder: &mut Builder, int: IntType, value: Value) -> Value {
     if int.bits >= 32 {
         return value;
@@ -22,7 +22,7 @@ fn wrap(builder: &mut Builder, int: IntType, value: Value) -> Value {
     builder.value(Type::I32, Op::Narrow { value, bits: int.bits, signed: int.signed })
 }
 
-/// `left op right`, both of type `int`, and so is the result.
+/// `left op right`, where both operands and the result have type `int`.
 pub(super) fn binary(
     builder: &mut Builder,
     op: hir::BinaryOp,
@@ -64,12 +64,12 @@ fn wrapping(builder: &mut Builder, op: BinaryOp, int: IntType, left: Value, righ
     wrap(builder, int, result)
 }
 
-/// The amount modulo the width; 32- and 64-bit shifts do that themselves.
+/// The shift amount modulo the width; 32- and 64-bit shifts take the modulo themselves.
 fn shift_amount(builder: &mut Builder, int: IntType, amount: Value) -> Value {
     if int.bits >= 32 { amount } else { builder.binary_const(BinaryOp::And, amount, u64::from(int.bits) - 1) }
 }
 
-/// The condition of a comparison; equality if the operator is none.
+/// The condition of a comparison; equality if the operator is no comparison.
 pub(super) fn condition(op: hir::BinaryOp, signed: bool) -> Condition {
     match (op, signed) {
         (hir::BinaryOp::Ne, _) => Condition::Ne,
@@ -85,27 +85,28 @@ pub(super) fn condition(op: hir::BinaryOp, signed: bool) -> Condition {
     }
 }
 
-/// All ones if the value is negative, else 0.
+/// The sign mask of a value: all ones if it is negative, else 0.
 fn sign(builder: &mut Builder, value: Value) -> Value {
     let top = builder.ty(value).bits().unwrap_or(64) - 1;
     builder.binary_const(BinaryOp::AShr, value, u64::from(top))
 }
 
-/// The negated value if `sign` is all ones, the value if it is 0.
+/// Negates the value if `sign` is all ones, keeps it if `sign` is 0.
 fn negate_if(builder: &mut Builder, value: Value, sign: Value) -> Value {
     let flipped = builder.binary(BinaryOp::Xor, value, sign);
     builder.binary(BinaryOp::Sub, flipped, sign)
 }
 
-/// Whether the processor divides by this. Kernels before 6.12 do not catch the overflow of the smallest number by -1, and
-/// what division by zero gives need not be looked up for a constant.
-/// Source: commit 7dd34d7b7dcf, "bpf: Fix a sdiv overflow issue".
+/// Whether the signed division instruction is used for this divisor: a constant other than 0 and -1. Kernels
+/// before 6.12 do not catch the overflow of the smallest number by -1, and a constant divisor needs no check
+/// for zero. Source: commit 7dd34d7b7dcf, "bpf: Fix a sdiv overflow issue".
 fn divides_signed(builder: &Builder, int: IntType, right: Value) -> bool {
     let constant = builder.known(right).map(|bits| int.value(bits));
     builder.divides_signed() && constant.is_some_and(|divisor| !matches!(divisor, 0 | -1))
 }
 
-/// Truncates; by zero gives 0, as the division of magnitudes does; the smallest number by -1 wraps to itself.
+/// Signed division, truncating. Division by zero returns 0, as the division of magnitudes does; the smallest
+/// number by -1 wraps to itself.
 fn signed_divide(builder: &mut Builder, int: IntType, left: Value, right: Value) -> Value {
     if divides_signed(builder, int, right) {
         return builder.binary(BinaryOp::SDiv, left, right);
@@ -119,7 +120,7 @@ fn signed_divide(builder: &mut Builder, int: IntType, left: Value, right: Value)
     wrap(builder, int, signed)
 }
 
-/// Has the sign of the left operand; by zero gives it.
+/// Signed remainder, with the sign of the left operand; by zero it returns the left operand.
 fn signed_remainder(builder: &mut Builder, int: IntType, left: Value, right: Value) -> Value {
     if divides_signed(builder, int, right) {
         return builder.binary(BinaryOp::SRem, left, right);
@@ -146,7 +147,7 @@ pub(super) fn unary(builder: &mut Builder, op: hir::UnaryOp, int: IntType, value
     }
 }
 
-/// The bytes in the other order.
+/// Reverses the byte order.
 pub(super) fn swap_bytes(builder: &mut Builder, int: IntType, value: Value) -> Value {
     if int.bits == 8 {
         return value;
@@ -155,7 +156,7 @@ pub(super) fn swap_bytes(builder: &mut Builder, int: IntType, value: Value) -> V
     wrap(builder, int, swapped)
 }
 
-/// A value of type `from` as one of type `to`: cut, or extended by the sign of `from`.
+/// Converts a value from type `from` to type `to`: truncated, or extended by the sign of `from`.
 pub(super) fn convert(builder: &mut Builder, from: IntType, to: IntType, value: Value) -> Value {
     match (from.bits, to.bits) {
         (64, 64) => value,
@@ -170,7 +171,7 @@ pub(super) fn convert(builder: &mut Builder, from: IntType, to: IntType, value: 
     }
 }
 
-/// Whether every number of `part` is one of `whole`.
+/// Whether every number of type `part` is representable in `whole`.
 fn contains(whole: IntType, part: IntType) -> bool {
     match (whole.signed, part.signed) {
         (false, true) => false,

@@ -1,8 +1,9 @@
-//! Calls of helpers, and how helpers find their parameters.
+//! Lowers calls of helpers and the passing of their parameters.
 //!
-//! The hidden parameters come first: the address for an aggregate result, then the address of the status word if the helper
-//! may fail (`errors`), then the scratch slot's if the helper uses it (`kernel::scratch`). Scalars are passed as they are,
-//! aggregates by the address of a copy. For more than five in all see `pass::pack`.
+//! The hidden parameters come first: the address for an aggregate result, then the address of the status word
+//! if the helper may fail (`errors`), then the address of the scratch slot if the helper uses it
+//! (`kernel::scratch`). Scalars are passed by value, aggregates by the address of a copy. If there are more
+//! than five parameters in all, see `pass::pack`.
 
 use super::super::mir::{Callee, Origin, Type, Value};
 use super::super::scratch;
@@ -15,19 +16,19 @@ use super::{Home, Lower, Lowerer, impossible, int_type};
 use crate::hir::{self, Expr, FuncId};
 use crate::source::Span;
 
-/// An argument, evaluated.
+/// An argument after its evaluation, as it is passed.
 #[derive(Clone, Copy)]
 pub(super) enum Argument {
     Value(Value),
-    /// A copy of a string, an array or a struct.
+    /// The address of a copy of a string, an array or a struct.
     Memory(Addr),
     Pointer(Pointer),
-    /// A pointer to the kernel, and the object that it leads to.
+    /// A pointer to the kernel, and the object that it points to.
     Object(Value, KernelObject),
 }
 
 impl Lowerer<'_> {
-    /// Declares the parameters and what is hidden before them.
+    /// Declares the function's parameters, the hidden ones first.
     pub(super) fn parameters(&mut self, id: FuncId) -> Lower<()> {
         let source = self.active.source;
         if self.hir.is_entry(id) {
@@ -113,7 +114,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Calls a helper and gives its result to a sink.
+    /// Calls a helper and delivers its result to a sink.
     pub(super) fn call(&mut self, func: FuncId, args: &[Expr], sink: Sink, span: Span) -> Lower<()> {
         let args = args.iter().map(|arg| self.argument(arg)).collect::<Lower<Vec<_>>>()?;
         self.call_with(func, &args, sink, span)

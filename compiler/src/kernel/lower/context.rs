@@ -1,7 +1,8 @@
-//! Contexts: their members, and the results that programs give back to whom they got them from.
+//! Lowers contexts: their members, and the results that programs return to the kernel.
 //!
-//! A member is read and written by one instruction of its own size at its own offset from the context pointer, as the
-//! verifier wants it; an element of an array whose index is known at run time only, by one of several such instructions.
+//! The verifier wants a member read and written by one instruction of its own size at its own offset from the
+//! context pointer. An element of an array whose index is known only at run time is accessed by one of
+//! several such instructions.
 
 use super::super::mir::{Condition, Op, Type, Value};
 use super::lvalue::{Prepared, Root};
@@ -37,14 +38,15 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The members of a context; those of a perf program's depend on the architecture and have their own expression.
+    /// The members of a context. The context of a perf program depends on the architecture and has its own
+    /// expression.
     fn context_struct(&self, ty: TypeId) -> Option<&'static ContextStruct> {
         let TypeKind::Struct(id) = self.types().kind(ty) else { return None };
         let def = self.types().struct_def(*id);
         (def.origin == StructOrigin::Context).then(|| context_members::find(&def.name))?
     }
 
-    /// The member of a context that a place is.
+    /// The context member that an lvalue denotes; `None` for any other lvalue.
     pub(super) fn context_lvalue<'p>(&self, lvalue: &'p Lvalue) -> Option<ContextLvalue<'p>> {
         let (member, index) = match &lvalue.kind {
             LvalueKind::Index { base, index } => (&**base, Some(&**index)),
@@ -63,7 +65,7 @@ impl Lowerer<'_> {
         self.check_access(member.field, lvalue, false)?;
         let int = self.int(lvalue.ty, lvalue.span)?;
         let base = self.scalar(member.context)?;
-        // Only a device map gives a program another interface to send on, and none here is in one.
+        // Only a device map redirects a program to another interface, and no program here is in one.
         if member.field.name == "egress_ifindex" {
             return Ok(self.builder.constant(int_type(int), 0));
         }
@@ -130,7 +132,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// How many elements an array member has, and their bytes.
+    /// The number of elements of an array member, and the bytes of one.
     fn elements(&self, field: &ContextField, int: IntType, span: Span) -> Lower<(u32, u32)> {
         let bytes = int.bytes() as u32;
         match field.ty {
@@ -140,7 +142,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Runs code for the element that an index means; control goes on where it means none.
+    /// Runs code for the element that an index selects; an index out of range selects none, and control
+    /// continues.
     fn choose_element(
         &mut self,
         index: &Expr,
@@ -186,8 +189,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Refuses a member that the kernel does not let the programs touch which come here: the checker knows the hook and,
-    /// in a helper, the kind of its callers not.
+    /// Refuses a member that the kernel forbids in the programs that reach this function. The checker knows
+    /// the hook, but inside a helper it does not know the kinds of the calling programs.
     pub(super) fn check_access(&self, field: &ContextField, lvalue: &Lvalue, write: bool) -> Lower<()> {
         for program in self.programs_here() {
             let (kind, hook) = match (Self::program_kind(program.kind), &program.target) {
@@ -223,7 +226,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The programs that the MIR function is part of: itself, or all that call the helper.
+    /// The programs that the MIR function belongs to: itself, or all programs that call the helper.
     pub(super) fn programs_here(&self) -> Vec<&crate::hir::HirFunction> {
         let here = self.builder.id();
         let programs = self.hir.functions.ids().filter(|id| self.hir.is_entry(*id));
@@ -231,7 +234,7 @@ impl Lowerer<'_> {
         programs.filter(reaches).map(|id| &self.hir.functions[id]).collect()
     }
 
-    /// Refuses a write to a packet where the kernel only lets it be read.
+    /// Refuses a write to a packet where the kernel only permits reads.
     pub(super) fn check_writable(&self, prepared: &Prepared, span: Span) -> Lower<()> {
         let Root::Pointer(pointer, _) = prepared.root else { return Ok(()) };
         match self.kind {
@@ -245,7 +248,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The kind of the program that the MIR function is, or none if it is a helper.
+    /// The kind of the program that the MIR function implements; `None` for a helper.
     pub(super) fn program_kind(kind: FunctionKind) -> Option<ProgramKind> {
         match kind {
             FunctionKind::Program(kind) => Some(kind),
@@ -253,19 +256,21 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What a program gives back if it ends by a fault (language reference, 8.7).
+    /// The return value of a program that ends by a fault (language reference, 8.7).
     pub(super) fn fault_result(&self) -> u64 {
         let own = if self.kind == Some(ProgramKind::Tc) { TC_ACT_SHOT } else { 0 };
         self.fixed_result().unwrap_or(own)
     }
 
-    /// The only result that the kernel gets from a program of this kind, whatever the script returns.
+    /// The return value that the kernel always gets from a program of this kind, whatever the script returns;
+    /// `None` if the script decides.
     ///
-    /// An even result of a program at a tracepoint hides the hit from every counter of the tracepoint, also from those
-    /// of other processes.
+    /// An even result of a program at a tracepoint hides the hit from every counter of the tracepoint, also
+    /// from those of other processes.
     ///
     /// Source: include/linux/bpf.h, `bpf_prog_run_array` (`ret &= run_prog(..)`); kernel/events/core.c,
-    /// `perf_trace_run_bpf_submit`; kernel/trace/trace_syscalls.c, `perf_syscall_enter` and `perf_syscall_exit`, v6.18.
+    /// `perf_trace_run_bpf_submit`; kernel/trace/trace_syscalls.c, `perf_syscall_enter` and
+    /// `perf_syscall_exit`, v6.18.
     pub(super) fn fixed_result(&self) -> Option<u64> {
         let at_tracepoint = matches!(
             self.kind,
@@ -274,14 +279,14 @@ impl Lowerer<'_> {
         at_tracepoint.then_some(1)
     }
 
-    /// Whether the kernel lets the program decide nothing.
-    /// Source: kernel/bpf/verifier.c, `check_return_code`, v6.12.
+    /// Whether the kernel requires the program to allow everything. Source: kernel/bpf/verifier.c,
+    /// `check_return_code`, v6.12.
     fn must_allow(&self) -> bool {
         let Target::Name(hook) = &self.hir.functions[self.builder.id()].target else { return false };
         ["recvmsg", "getpeername", "getsockname"].iter().any(|one| hook.starts_with(one))
     }
 
-    /// Leaves the MIR function with a result. The verifier wants 0 or 1 from programs on cgroups.
+    /// Returns from the MIR function. The verifier wants 0 or 1 from cgroup programs.
     pub(super) fn leave(&mut self, result: Value) {
         if let Some(fixed) = self.fixed_result() {
             let fixed = self.builder.constant(self.builder.result_type(), fixed);
@@ -304,7 +309,8 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether a function calls another, itself or through others. A tail call leaves it.
+/// Whether a function calls another, directly or indirectly. A tail call leaves the function and does not
+/// count.
 fn reaches(hir: &Hir, from: FuncId, to: FuncId) -> bool {
     let mut found = Called(vec![from]);
     let mut next = 0;

@@ -1,28 +1,29 @@
-//! How much work the verifier has with a loop that it walks turn by turn.
+//! Estimates the verifier's work for a loop of which it follows every iteration.
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::types::Types;
 
-/// What an ordinary loop may have at most.
+/// The limits of an ordinary loop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     iterations: u64,
-    /// Parts of statements and expressions that all turns together may walk. The verifier walks a million instructions.
+    /// The limit of parts of statements and expressions over all iterations. The verifier processes at most a
+    /// million instructions.
     parts: u64,
 }
 
 impl Limits {
-    /// Where other loops can run, too.
+    /// The limits where other loops are available too.
     pub(super) const USUAL: Limits = Limits { iterations: 64, parts: 2048 };
-    /// Where no others can.
+    /// The limits where ordinary loops are the only ones.
     pub(super) const ALONE: Limits = Limits { iterations: 4096, parts: 32_768 };
 }
 
-/// Most decisions on one path through all turns: each may double the paths.
+/// The limit of decisions on one path through all iterations: each may double the number of paths.
 const MAX_DECISIONS: u64 = 6;
 
-/// Whether a loop may be left to the verifier as it is.
+/// Whether a loop is small enough to be an ordinary one.
 pub(super) fn is_small(
     types: &Types,
     variable: LocalId,
@@ -40,7 +41,7 @@ pub(super) fn is_small(
 
 struct Cost<'a> {
     types: &'a Types,
-    /// What the verifier knows in every turn.
+    /// The loop variable, whose value the verifier knows in every iteration.
     variable: LocalId,
     parts: u64,
     decisions: u64,
@@ -77,7 +78,8 @@ impl Visitor for Cost<'_> {
     }
 
     fn function(&mut self, _id: crate::hir::FuncId) {
-        // The body of a helper is walked at each call, and may hold any number of decisions.
+        // The verifier follows the body of a helper at each call, and the body may hold any number of
+        // decisions.
         self.has_loop = true;
     }
 

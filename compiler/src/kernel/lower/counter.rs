@@ -1,7 +1,9 @@
-//! Counters: the event of the CPU that the program runs on, read as a `perf_read` (language reference, 11.5).
+//! Lowers counters: the event of the CPU that the program runs on, read as a `perf_read` (language reference,
+//! 11.5).
 //!
-//! Only what is used of a reading is worked out: `read(cycles).raw` is one helper call and one load. A scaled count is
-//! made in 128 bits, eight bits of the count at a time, because BPF multiplies and divides 64.
+//! Only the used fields of a reading are computed: `read(cycles).raw` is one helper call and one load. A
+//! scaled count is computed in 128 bits, eight bits of the count at a time, because BPF has only 64-bit
+//! multiplication and division.
 
 use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base};
@@ -16,34 +18,34 @@ use crate::types::{TypeId, TypeKind};
 /// BPF_F_CURRENT_CPU. Source: include/uapi/linux/bpf.h, v6.12.
 const CURRENT_CPU: u64 = 0xffff_ffff;
 
-/// Bytes of `struct bpf_perf_event_value`, and where its members are: the count comes first.
-/// Source: include/uapi/linux/bpf.h, v6.12.
+/// Bytes of `struct bpf_perf_event_value`; the offsets of its members follow. The count comes first. Source:
+/// include/uapi/linux/bpf.h, v6.12.
 const VALUE_BYTES: u32 = 24;
 const ENABLED: u32 = 8;
 const RUNNING: u32 = 16;
 
-/// What a count is that could not be taken.
+/// The count of a failed reading.
 const FAILED: u64 = -1_i64 as u64;
-/// The largest count that a script sees.
+/// The largest count that a script can see; larger ones saturate.
 const LARGEST: u64 = i64::MAX as u64;
-/// Bits of a count that are scaled in one step.
+/// The number of bits of a count that are scaled in one step.
 const STEP: u32 = 8;
-/// Times below 2 to this are scaled exactly: 417 days in nanoseconds. A step makes them longer by [`STEP`] bits, and
-/// adds two of them.
+/// Times below 2^55 are scaled exactly: 417 days in nanoseconds. A step makes them longer by [`STEP`] bits,
+/// and adds two of them.
 const EXACT_BITS: u64 = 55;
-/// The lowest bits of longer times, which are left out.
+/// The number of lowest bits that are dropped from longer times.
 const LEFT_OUT: u64 = 64 - EXACT_BITS;
 
-/// What the kernel said of an event.
+/// The kernel's answer to a read of an event.
 struct EventValue {
-    /// 0, or a negative errno: all values are zero then.
+    /// 0, or a negative errno; all values are zero then.
     outcome: Value,
     count: Value,
     values: Addr,
 }
 
 impl Lowerer<'_> {
-    /// A field of `read(NAME)`, if the place is one.
+    /// A field of `read(NAME)`; `None` if the lvalue is something else.
     pub(super) fn reading_field(&mut self, lvalue: &Lvalue) -> Lower<Option<Value>> {
         let LvalueKind::Field { base, field } = &lvalue.kind else { return Ok(None) };
         let LvalueKind::Value(value) = &base.kind else { return Ok(None) };
@@ -70,7 +72,7 @@ impl Lowerer<'_> {
         }))
     }
 
-    /// The whole of `read(NAME)`.
+    /// Writes all fields of `read(NAME)` to memory.
     pub(super) fn reading_into(&mut self, counter: CounterId, to: Addr, expr: &Expr) -> Lower<()> {
         let bytes = self.size(expr.ty, expr.span)?;
         self.zero(to, bytes);
@@ -108,7 +110,7 @@ impl Lowerer<'_> {
         EventValue { outcome, count, values }
     }
 
-    /// What is worked out of a reading, or [`FAILED`] if there is none.
+    /// A value computed from a reading, or [`FAILED`] if the reading failed.
     fn unless_failed(
         &mut self,
         event: &EventValue,
@@ -135,7 +137,7 @@ impl Lowerer<'_> {
         self.either(equal, |_| event.count, unless_never)
     }
 
-    /// A number of one way or of the other.
+    /// Selects between two numbers by a branch; only the chosen one is computed.
     fn either(
         &mut self,
         condition: Value,
@@ -155,11 +157,11 @@ impl Lowerer<'_> {
         result
     }
 
-    /// `count * enabled / running` for times that are not 0 and the first of which is not below the second, and a number
-    /// that is not 0 if this is above [`LARGEST`].
+    /// Scales a count: `count * enabled / running` for nonzero times with `enabled >= running`, and a number
+    /// that is nonzero if the result exceeds [`LARGEST`].
     ///
-    /// Long division: what is carried from byte to byte of the count is below `running`, so that a step's sum stays below
-    /// 2^64 for times below 2^55.
+    /// Long division: the remainder that passes from byte to byte of the count is below `running`. So the sum
+    /// of a step stays below 2^64 for times below 2^55.
     fn scale(&mut self, count: Value, enabled: Value, running: Value) -> (Value, Value) {
         use BinaryOp::{Add, And, LShr, Mul, Or, Shl, UDiv, URem};
         let b = &mut self.builder;
@@ -169,7 +171,7 @@ impl Lowerer<'_> {
         let left_out = b.binary_const(Mul, is_long, LEFT_OUT);
         let enabled = b.binary(LShr, enabled, left_out);
         let running = b.binary(LShr, running, left_out);
-        // A running time of which nothing is left is the shortest that there is.
+        // A running time that was shifted to zero counts as 1, the shortest.
         let none_left = b.compare_const(Condition::Eq, running, 0);
         let none_left = b.value(Type::I64, Op::ZeroExtend(none_left));
         let running = b.binary(Or, running, none_left);
@@ -184,7 +186,7 @@ impl Lowerer<'_> {
             let sum = b.binary(Add, rest, part);
             let digit = b.binary(UDiv, sum, running);
             remainder = b.binary(URem, sum, running);
-            // The quotient grows by a byte: what it has above the 55th bit would be lost.
+            // The quotient is about to grow by a byte: bits above the 55th would be lost.
             let lost = b.binary_const(LShr, quotient, u64::from(u64::BITS - STEP - 1));
             let high = b.binary_const(LShr, digit, 63);
             let lost = b.binary(Or, lost, high);
@@ -197,8 +199,8 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether anyone may look at the scaled count of a reading that is kept: the function does, or the reading goes where
-/// this does not follow it.
+/// Whether the scaled count of a stored reading may be used: the function reads it, or the reading escapes
+/// from this analysis.
 fn uses_scaled(hir: &Hir, function: &HirFunction, reading: TypeId) -> bool {
     if function.ret == reading {
         return true;
@@ -210,9 +212,9 @@ fn uses_scaled(hir: &Hir, function: &HirFunction, reading: TypeId) -> bool {
 
 struct Uses<'a> {
     hir: &'a Hir,
-    /// All readings.
+    /// The number of readings.
     reads: usize,
-    /// Those that become a variable of the function, or of which one field is used.
+    /// The number of readings that are assigned to a local variable, or of which one field is used directly.
     kept: usize,
     looked_at: bool,
 }
@@ -230,7 +232,7 @@ impl Visitor for Uses<'_> {
 
     fn expr(&mut self, expr: &Expr) {
         self.reads += usize::from(is_reading(expr));
-        // A copy of a whole reading.
+        // A copy of a whole reading lets it escape.
         let copies = matches!(expr.kind, ExprKind::Load(_) | ExprKind::AddrOf(_));
         self.looked_at |= copies && expr.ty == self.hir.known.perf_read;
     }

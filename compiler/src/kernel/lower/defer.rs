@@ -1,7 +1,7 @@
-//! `defer`.
+//! Lowers `defer`.
 //!
-//! Before a function is lowered its deferred calls get their arguments from variables of their own, which are set where the
-//! call is deferred: see [`rewritten`]. A flag for each call tells whether that happened.
+//! Before a function is lowered, [`rewritten`] puts the arguments of its deferred calls into variables of
+//! their own, which are set where the call is deferred. A flag for each call says whether it was deferred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +18,17 @@ use crate::index::{Id, IndexVec};
 use crate::split::Split;
 use crate::types::{TypeId, TypeKind, Types};
 
-/// A deferred call.
+/// A deferred call, with its flag.
 #[derive(Clone)]
 pub(super) struct Deferred {
     call: Expr,
-    /// 1 once it has been deferred.
+    /// 1 once the call has been deferred.
     flag: Variable,
 }
 
 impl Lowerer<'_> {
-    /// Nothing has been deferred yet, and no argument kept: one of a function that became part of a loop would be the last
-    /// turn's.
+    /// Clears all flags and stored arguments. In a function inlined into a loop they would otherwise hold
+    /// values of the previous iteration.
     pub(super) fn start_deferring(&mut self) -> Lower<()> {
         for _ in 0..count(self.active.source) {
             let flag = self.builder.variable(Type::I32);
@@ -48,7 +48,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// `defer call`, its arguments in variables.
+    /// Lowers `defer call`, whose arguments are in variables.
     pub(super) fn defer(&mut self, call: &Expr) {
         let flag = self.active.flags[self.active.defers.len()];
         let one = self.builder.constant(Type::I32, 1);
@@ -56,8 +56,8 @@ impl Lowerer<'_> {
         self.active.defers.push(Deferred { call: call.clone(), flag });
     }
 
-    /// Makes the calls that were deferred on the way here, the last one first. They may give back what is still held, and
-    /// are within all that holds it.
+    /// Runs the calls that were deferred on the path to here, the last one first. They may release records
+    /// that are still held, and run inside the scopes that hold them.
     pub(super) fn run_deferred(&mut self) -> Lower<()> {
         let depth = self.records.deepest();
         let outer = std::mem::replace(&mut self.records.depth, depth);
@@ -75,7 +75,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// How many calls a function defers.
+/// The number of `defer` statements in a function.
 pub(super) fn count(function: &HirFunction) -> usize {
     let mut deferrals = Deferrals(0);
     visit::block(&mut deferrals, &function.body);
@@ -90,12 +90,12 @@ impl Visitor for Deferrals {
     }
 }
 
-/// The variables that [`rewritten`] added to a function: they outlive the blocks that set them.
+/// The variables that [`rewritten`] added to a function. They outlive the blocks that set them.
 pub(super) fn temporaries(hir: &Hir, id: FuncId, function: &HirFunction) -> BTreeSet<LocalId> {
     function.locals.ids().skip(hir.functions[id].locals.len()).collect()
 }
 
-/// The functions that defer calls, with the arguments of those in variables.
+/// The functions that defer calls, with the arguments of deferred calls moved into variables.
 pub(super) fn rewritten(hir: &Hir, split: &Split) -> BTreeMap<FuncId, HirFunction> {
     let deferring = split.kernel.iter().filter(|id| count(&hir.functions[**id]) > 0);
     deferring.map(|id| (*id, rewrite(hir.functions[*id].clone(), &hir.types))).collect()
@@ -111,8 +111,8 @@ fn rewrite(mut function: HirFunction, types: &Types) -> HirFunction {
     function
 }
 
-/// The parameters that keep what the call gave them. What the verifier knows of a context or an object of the kernel holds for
-/// the parameter, and not for a variable that only some ways set.
+/// The parameters that are never assigned. The verifier knows the type of such a parameter that is a context
+/// or a kernel object; it would not know that of a variable which only some paths set.
 fn unchanged_parameters(function: &HirFunction, types: &Types) -> BTreeSet<LocalId> {
     let (set_once, exposed) = (inline::set_once(function), inline::exposed(function));
     let is_one_value = |id: &LocalId| {
@@ -125,9 +125,9 @@ fn unchanged_parameters(function: &HirFunction, types: &Types) -> BTreeSet<Local
 
 struct Rewriter {
     locals: IndexVec<LocalId, Local>,
-    /// The first variable that was added.
+    /// The first of the added variables.
     first: usize,
-    /// Parameters that have at the end what they have anywhere.
+    /// Parameters that keep their value from the call.
     unchanged: BTreeSet<LocalId>,
     bool: TypeId,
 }
@@ -169,7 +169,7 @@ impl Rewriter {
     }
 }
 
-/// What a call works out before it is made.
+/// The expressions that a call evaluates before it runs.
 fn arguments(call: &mut Expr) -> Vec<&mut Expr> {
     match &mut call.kind {
         ExprKind::Call { args, .. }

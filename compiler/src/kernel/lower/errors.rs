@@ -1,8 +1,8 @@
-//! `throw`, `try` and `catch`, and the end of the program by a fault.
+//! Lowers `throw`, `try` and `catch`, and the end of the program by a fault.
 //!
-//! A throw is a jump as far as the function reaches: to the innermost `try` around it. A MIR function that a throw or a fault
-//! may leave gets the address of a status word, a hidden parameter. It writes why it ended; its caller looks after the call.
-//! The word is 0 if all is well.
+//! Inside a function a throw is a jump to the innermost `try` around it. A MIR function that a throw or a
+//! fault may leave gets the address of a status word as a hidden parameter. It writes there why it ended, and
+//! its caller checks the word after the call. The word is 0 on success.
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Block, Condition, Count, Op, Origin, Size, Slot, Type, Value};
@@ -12,35 +12,35 @@ use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
 use crate::source::Span;
 use crate::types::IntType;
 
-/// The status of a fault. That of a throw has the code in its lower half and this in the upper.
+/// The status of a fault. The status of a throw has the code in its lower half and 1 in the upper half.
 const FAULT: u64 = 1;
 
 const CODE: IntType = IntType { bits: 32, signed: true };
 
-/// Where callees of the MIR function tell why they ended.
+/// The status word that callees of the MIR function write.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Status {
-    /// No callee has told anything yet.
+    /// No callee has needed a status word yet.
     None,
-    /// In this frame.
+    /// A slot of this frame.
     Own(Slot),
-    /// Where the function itself tells it.
+    /// The status word that the function itself was passed.
     Passed(Value),
 }
 
 /// A `try` around the current statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handler {
-    /// Its clauses.
+    /// The block that tests its clauses.
     block: Block,
     code: Variable,
-    /// How many loops are around it.
+    /// The number of loops around it.
     loops: usize,
     /// The scope that it belongs to.
     scope: usize,
 }
 
-/// The way out of a function for a throw.
+/// The exit of a function for a throw.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thrown {
     block: Block,
@@ -54,7 +54,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Goes to the clauses of the innermost `try`, or out of the function.
+    /// Jumps to the clauses of the innermost `try`, or leaves the function.
     pub(super) fn throw_code(&mut self, code: Value) {
         let (block, variable, loops, scope) = match self.active.handlers.last() {
             Some(handler) => (handler.block, handler.code, handler.loops, handler.scope),
@@ -103,7 +103,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Runs a clause if it takes the code; goes on where it does not.
+    /// Runs a clause if it matches the code; otherwise control continues with the next one.
     fn catch(&mut self, catch: &Catch, code: Value, join: Block) -> Lower<()> {
         let mut next = None;
         match catch.pattern {
@@ -135,7 +135,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Where control is when a throw has left the active function, its deferred calls made: the code, if one may be thrown.
+    /// Switches to the exit for a throw from the active function, after its deferred calls: the code, or
+    /// `None` if the function throws nothing.
     pub(super) fn thrown_code(&mut self) -> Lower<Option<Value>> {
         let Some(thrown) = self.active.thrown else {
             return Ok(None);
@@ -146,7 +147,7 @@ impl Lowerer<'_> {
         Ok(Some(self.builder.get(thrown.code)))
     }
 
-    /// The way out of the MIR function for what is thrown in it.
+    /// Lowers the exit of the MIR function for a throw inside it.
     pub(super) fn leave_by_throw(&mut self) -> Lower<()> {
         let Some(code) = self.thrown_code()? else {
             return Ok(());
@@ -159,7 +160,7 @@ impl Lowerer<'_> {
             self.builder.ret(zero);
             return Ok(());
         }
-        // In 0.1.1 a code that leaves a program is its result.
+        // In KernelScript 0.1.1 a code that leaves a program is the program's result.
         let result = match self.builder.result_type() {
             Type::I64 => self.builder.value(Type::I64, Op::SignExtend(code)),
             _ => code,
@@ -168,7 +169,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The address for a callee's status, with 0 there.
+    /// The address for a callee's status word, which is set to 0.
     pub(super) fn clear_status(&mut self) -> Value {
         let slot = match self.status {
             Status::Passed(pointer) => return pointer,
@@ -185,7 +186,7 @@ impl Lowerer<'_> {
         self.pointer(addr)
     }
 
-    /// After a call of a function that may fail: goes on if it did not.
+    /// Checks the status after a call of a function that may fail; control continues if it is 0.
     pub(super) fn look_at_status(&mut self, base: Value, callee: FuncId) {
         let status = self.builder.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
         let failed = self.builder.compare_const(Condition::Ne, status, 0);
@@ -224,8 +225,8 @@ impl Lowerer<'_> {
         self.end_by_fault();
     }
 
-    /// Leaves the MIR function, deferred calls left undone, with the result of a fault. That is counted where it ends the
-    /// program.
+    /// Leaves the MIR function with the result of a fault and skips deferred calls. The fault is counted
+    /// where it ends the program.
     pub(super) fn end_by_fault(&mut self) {
         if let Some(program) = self.builder.program() {
             self.count_one(Count::Faults(program));

@@ -1,4 +1,4 @@
-//! Scalar expressions and conditions.
+//! Lowers scalar expressions and conditions.
 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
@@ -105,7 +105,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// `&place` of a struct of the kernel.
+    /// `&lvalue` of a part of a kernel struct.
     fn kernel_address_of(&mut self, lvalue: &Lvalue, span: Span) -> Lower<Value> {
         if let Some(part) = self.kernel_part(lvalue) {
             return self.kernel_address(&part);
@@ -147,7 +147,7 @@ impl Lowerer<'_> {
         Ok(result)
     }
 
-    /// Ends the block: goes to `yes` if the bool is true, else to `no`. The caller seals both.
+    /// Ends the block: jumps to `yes` if the bool is true, else to `no`. The caller seals both.
     pub(super) fn condition(&mut self, expr: &Expr, yes: Block, no: Block) -> Lower<()> {
         match &expr.kind {
             ExprKind::Logic(op, left, right) => {
@@ -170,7 +170,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// One value if the bool is true, else the other; both are worked out.
+    /// Selects one of two values without a branch; both are already computed.
     pub(super) fn choose(&mut self, cond: Value, then: Value, otherwise: Value) -> Value {
         if let Some(bit) = self.builder.known(cond) {
             return if bit == 1 { then } else { otherwise };
@@ -206,7 +206,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Reads a member by one load of 8 bytes at its own offset from the context pointer, as the verifier wants it.
+    /// Reads a context member by one load of 8 bytes at its own offset from the context pointer, as the
+    /// verifier requires.
     fn context(&mut self, ctx: &Expr, member: ContextMember) -> Lower<Value> {
         let base = match &ctx.kind {
             ExprKind::Load(lvalue) if self.is_context(ctx.ty) => self.read_scalar(lvalue)?,

@@ -1,7 +1,7 @@
-//! Calls of functions of the kernel: those that a script declares, and helpers that need no declaration.
+//! Lowers calls of kernel functions: those that a script declares, and helpers that need no declaration.
 //!
-//! Numbers, addresses of the kernel and the context are passed as they are, memory of the program's own as `memory` says.
-//! The kernel sees where a function may be called, and what it may be given, when the program is loaded.
+//! Numbers, kernel addresses and the context are passed as they are, the program's own memory as `memory`
+//! defines. The kernel checks at load time where a function may be called and with what arguments.
 
 mod memory;
 
@@ -13,24 +13,24 @@ use crate::hir::{Expr, ExprKind, ExternId};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// What the kernel leaves in the register of a result.
+/// A result register as the kernel leaves it.
 const REGISTER: IntType = IntType { bits: 64, signed: false };
 
-/// `-EINVAL`: the result of a call that is not made. Source: include/uapi/asm-generic/errno-base.h, v6.12.
+/// `-EINVAL`: the result of a call that is skipped. Source: include/uapi/asm-generic/errno-base.h, v6.12.
 const INVALID: i64 = -22;
 
-/// An argument, evaluated.
+/// An argument after its evaluation, by what the kernel expects.
 enum ExternalArg<'e> {
     Value(Value),
-    /// A number that may be the size of the memory before it.
+    /// A number, which may be the size of the memory argument before it.
     Number(Value, &'e Expr),
     Memory(Pointer, &'e Expr),
-    /// The address of a part of the kernel's struct at a pointer.
+    /// The address of a part of a kernel struct, as a pointer to the struct and the part.
     Part(Value, KernelPart<'e>),
 }
 
 impl Lowerer<'_> {
-    /// Calls a function of the kernel: its result as a scalar, 0 if it has none.
+    /// Calls a kernel function; returns its result as a scalar, 0 if it has none.
     pub(super) fn external_scalar(
         &mut self,
         id: ExternId,
@@ -42,7 +42,7 @@ impl Lowerer<'_> {
         match self.types().kind(ret) {
             TypeKind::Void => Ok(self.builder.constant(Type::I32, 0)),
             TypeKind::Bool => {
-                // C's functions leave anything above the byte.
+                // C functions leave the bits above a byte-sized result undefined.
                 let byte = self.builder.binary_const(BinaryOp::And, result, 0xff);
                 Ok(self.builder.compare_const(Condition::Ne, byte, 0))
             }
@@ -53,13 +53,14 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The same where the result is a pointer: an address of the kernel.
+    /// Calls a kernel function whose result is a pointer: an address of the kernel.
     pub(super) fn external_pointer(&mut self, id: ExternId, args: &[Expr], span: Span) -> Lower<Pointer> {
         let address = self.external_call(id, args, span)?;
         Ok(self.pointer_to_address(address))
     }
 
-    /// The register of the result. A call whose memory is not there is not made: its result is an error, false or null.
+    /// The result register of a call. If memory that the call needs is missing, the call is skipped: its
+    /// result is an error, false or null.
     fn external_call(&mut self, id: ExternId, args: &[Expr], span: Span) -> Lower<Value> {
         let (mut refused, mut numbers) = (None, Vec::new());
         let args = self.external_arguments(id, args, &mut refused, &mut numbers, span)?;
@@ -87,8 +88,8 @@ impl Lowerer<'_> {
         Ok(whole)
     }
 
-    /// Evaluates all arguments, then looks at memory: control goes to `refused`, which is made if it is needed, if some is
-    /// not there. `numbers` are the pointers in it.
+    /// Evaluates all arguments, then checks memory arguments. If one is missing, control goes to `refused`,
+    /// which is created on demand. `numbers` collects the pointers that lie in that memory.
     fn external_arguments(
         &mut self,
         id: ExternId,
@@ -128,7 +129,7 @@ impl Lowerer<'_> {
     }
 
     fn given<'e>(&mut self, arg: &'e Expr) -> Lower<ExternalArg<'e>> {
-        // A context that was converted to a pointer to anything is passed as what it is.
+        // A context that was converted to a pointer to anything is passed as a context.
         let arg = match &arg.kind {
             ExprKind::Convert(from) if self.is_context(from.ty) => from,
             _ => arg,

@@ -1,18 +1,19 @@
-//! The slot of a histogram that a value belongs to.
+//! Lowers the slot functions of histograms.
 
 use super::super::mir::{BinaryOp, Condition, Op, Type, Value};
 use super::{Lower, Lowerer};
 use crate::hir::Expr;
 
-/// Every other bit, every other pair and every other four bits, and the lowest bit of each byte.
+/// Masks for counting bits: every other bit, pair and group of four, and the lowest bit of each byte.
 const BITS: u64 = 0x5555_5555_5555_5555;
 const PAIRS: u64 = 0x3333_3333_3333_3333;
 const FOURS: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 const BYTES: u64 = 0x0101_0101_0101_0101;
 
 impl Lowerer<'_> {
-    /// `log2_slot(value)`: how many bits the number has. Its highest bit is copied to all below it, and the bits are counted
-    /// (H. S. Warren, Hacker's Delight, 5-1 and 5-3): no branch, so that the verifier has one path and not sixty-five.
+    /// `log2_slot(value)`: the number of significant bits. Copies the highest bit to all lower positions and
+    /// counts the bits (H. S. Warren, Hacker's Delight, 5-1 and 5-3). Without branches the verifier follows
+    /// one path and not sixty-five.
     pub(super) fn log2_slot(&mut self, value: &Expr) -> Lower<Value> {
         let mut value = self.scalar(value)?;
         for distance in [1, 2, 4, 8, 16, 32] {
@@ -39,8 +40,8 @@ impl Lowerer<'_> {
         self.builder.binary_const(BinaryOp::And, shifted, mask)
     }
 
-    /// `linear_slot(value, low, step, slots)`: 0 below `low`, at most `slots - 1`; a step of 0 is as wide as all numbers, for
-    /// a division by 0 gives 0.
+    /// `linear_slot(value, low, step, slots)`: 0 below `low`, at most `slots - 1`. With a step of 0 all
+    /// values from `low` on fall into one slot, because division by 0 returns 0.
     pub(super) fn linear_slot(&mut self, args: &[Expr; 4]) -> Lower<Value> {
         let mut numbers = Vec::with_capacity(args.len());
         for arg in args {

@@ -1,6 +1,7 @@
-//! Helpers that become part of their callers: those that take or give pointers into memory, give contexts, or take functions. So every
-//! pointer is seen together with what it points to, and what a helper gives the address of lives as long as the caller.
-//! So do methods that the kernel enters, which are programs of their own besides, where other methods call them.
+//! Inlines helpers that take or return pointers into memory, return contexts, or take functions. Each pointer
+//! is then analysed together with its pointee, and memory whose address a helper returns lives as long as the
+//! caller. Methods that the kernel enters are inlined too where other methods call them, and are programs of
+//! their own besides.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{TypeId, TypeKind, Types};
 
-/// The functions that have no code of their own.
+/// The functions that are only inlined and have no code of their own.
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let needs_inlining = |ty: TypeId| match hir.types.kind(ty) {
         TypeKind::Ptr(_) => !hir.types.is_context_pointer(ty),
@@ -42,7 +43,7 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     split.kernel.iter().copied().filter(is_inlined).collect()
 }
 
-/// Whether a value in memory has a pointer in it.
+/// Whether a value of the type in memory contains a pointer.
 fn holds_pointer(types: &Types, ty: TypeId) -> bool {
     match types.kind(ty) {
         TypeKind::Ptr(_) => true,
@@ -71,7 +72,7 @@ impl Visitor for Exposed {
     }
 }
 
-/// The local that a place is a part of.
+/// The local that an lvalue is a part of.
 fn root(lvalue: &Lvalue) -> Option<LocalId> {
     match &lvalue.kind {
         LvalueKind::Local(id) => Some(*id),
@@ -80,7 +81,7 @@ fn root(lvalue: &Lvalue) -> Option<LocalId> {
     }
 }
 
-/// The locals that are set by one statement, or by the call and by no statement.
+/// The locals that are set once: by one statement, or by the call and no statement.
 pub(super) fn set_once(function: &HirFunction) -> BTreeSet<LocalId> {
     let mut sets = Sets { once: function.params.iter().copied().collect(), more: BTreeSet::new() };
     visit::block(&mut sets, &function.body);
@@ -120,7 +121,7 @@ impl Visitor for Sets {
 }
 
 impl Lowerer<'_> {
-    /// Lowers the body of a function where it is called.
+    /// Lowers the body of a function instead of a call.
     pub(super) fn inline(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
         let source = self.program.function(func);
         let (exit, join) = (self.builder.block(), self.builder.block());
@@ -163,7 +164,7 @@ impl Lowerer<'_> {
                 self.keep_object(id, object);
                 self.bind_parameter(id, value)
             }
-            // Something may point to the parameter when the copy that the caller made is gone.
+            // Pointers to the parameter may outlive the caller's copy.
             Argument::Memory(from) if self.active.escaping.contains(&id) => {
                 let slot = self.builder.dedicated_slot(bytes);
                 self.hold(slot, self.active.source.locals[id].ty, self.active.scope, span)?;
@@ -178,7 +179,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The home of a pointer, before it is set.
+    /// The home of a pointer local before its first assignment.
     pub(super) fn pointer_home(&mut self, id: LocalId) -> Lower<Home> {
         let local = &self.active.source.locals[id];
         let (ty, span) = (local.ty, local.span);

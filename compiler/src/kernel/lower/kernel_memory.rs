@@ -1,8 +1,9 @@
-//! Memory of the kernel and of user programs, which is read by helpers; and members of records that are contexts.
+//! Lowers reads of kernel memory and user memory by helpers, and reads of members of records that are
+//! contexts.
 //!
-//! An address there is a number. What the script names by members is found where the running kernel has it: the loader
-//! corrects offsets and sizes (`mir::core`). Whether an address is the kernel's or a user's, its sign says. What cannot be read
-//! is zero, as the helpers leave it.
+//! An address of such memory is a number. Members that the script names are located in the running kernel:
+//! the loader corrects offsets and sizes (`mir::core`). The sign of an address says whether it is the
+//! kernel's or a user's. Memory that cannot be read is zero, as the helpers leave it.
 
 use std::sync::Arc;
 
@@ -16,34 +17,34 @@ use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
-/// Whose memory is read.
+/// The address space that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The kernel's.
+    /// Kernel memory only, whatever the address.
     Kernel,
-    /// The address tells.
+    /// Kernel or user memory, depending on the address.
     Either,
 }
 
-/// A part of a struct of the kernel.
+/// A part of a kernel struct.
 #[derive(Clone)]
 pub(super) struct KernelPart<'p> {
-    /// To the struct.
+    /// The pointer to the struct.
     pub pointer: &'p Expr,
     pub field: CoreField,
-    /// An index that is only known at run time, and how many elements there are.
+    /// An index that is known only at run time, and the number of elements.
     pub index: Option<(&'p Expr, u64)>,
-    /// The type of the part: of an element if there is an index.
+    /// The type of the part; with an index, the type of an element.
     pub ty: TypeId,
-    /// What a scalar really is.
+    /// The type of a scalar in the kernel, which may differ from the script's.
     real: Option<IntType>,
-    /// Whether it really is a pointer, or an array of them.
+    /// Whether the kernel's member is a pointer, or an array of pointers.
     is_pointer: bool,
-    /// Whether something else lies over it.
+    /// Whether a member of a union is on the path to the part.
     in_union: bool,
 }
 
-/// Records of system calls are the same in every kernel: they need no correction.
+/// Records of system calls, which are the same in every kernel and need no relocation.
 ///
 /// Source: include/trace/syscall.h, `struct syscall_trace_enter`, `struct syscall_trace_exit`, v6.12.
 const CALL_RECORDS: [(&str, &str, u32); 4] = [
@@ -54,7 +55,7 @@ const CALL_RECORDS: [(&str, &str, u32); 4] = [
 ];
 
 impl Lowerer<'_> {
-    /// Whether a pointer leads to a struct of the kernel: it is kept as a number.
+    /// Whether the type is a pointer to a kernel struct, whose values are numbers.
     pub(super) fn is_kernel_pointer(&self, ty: TypeId) -> bool {
         let TypeKind::Ptr(to) = self.types().kind(ty) else { return false };
         self.kernel_struct(*to).is_some() && !self.is_context(ty)
@@ -65,7 +66,7 @@ impl Lowerer<'_> {
         (self.types().struct_def(*id).origin == StructOrigin::Kernel).then_some(*id)
     }
 
-    /// All of a struct of the kernel, if a place is what a pointer leads to.
+    /// The whole kernel struct that an lvalue dereferences; `None` for any other lvalue.
     pub(super) fn whole_kernel_struct<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
         let LvalueKind::Deref(pointer) = &lvalue.kind else { return None };
         let id = self.kernel_struct(lvalue.ty).filter(|_| !self.is_context(pointer.ty))?;
@@ -84,7 +85,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The part of a struct of the kernel that a place is.
+    /// The part of a kernel struct that an lvalue denotes.
     pub(super) fn kernel_part<'p>(&self, lvalue: &'p Lvalue) -> Option<KernelPart<'p>> {
         match &lvalue.kind {
             LvalueKind::Field { base, field } => {
@@ -138,7 +139,7 @@ impl Lowerer<'_> {
         CoreComposite { name, is_union, is_typedef }
     }
 
-    /// The type of a member, of which the script may say that it is a number.
+    /// The CO-RE type of a member. The script may declare the member to be a number.
     fn core_type(&self, ty: TypeId, real: KernelMember) -> Option<CoreType> {
         Some(match *self.types().kind(ty) {
             TypeKind::Ptr(_) | TypeKind::Fn(..) => CoreType::Pointer,
@@ -155,8 +156,8 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Keeps a parameter as an object, besides as a number, if it is set nowhere else and its members may be read like
-    /// memory.
+    /// Keeps a parameter as an object as well as a number, if it is never assigned and its members can be
+    /// read by plain loads.
     pub(super) fn keep_given(&mut self, local: LocalId, context: Value, offset: i16) {
         let is_set_once = self.active.fixed.contains(&local) && !self.active.exposed.contains(&local);
         if is_set_once && self.active.source.objects.contains(&local) {
@@ -165,15 +166,15 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Reads a scalar part of an object that the program was given: one load, or 0 where the pointer is null.
+    /// Reads a scalar part of an object that the program received: one load, or 0 if the pointer is null.
     ///
-    /// Not in loops: what becomes a function of its own may get the pointer as a number.
+    /// Returns `None` in loops: a loop body that is outlined may receive the pointer as a number.
     fn read_given(&mut self, part: &KernelPart<'_>, int: IntType) -> Option<Value> {
         let ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), .. }) = part.pointer.kind else {
             return None;
         };
         let object = *self.active.given.get(&local)?;
-        // Of what lies over each other the verifier sees the first.
+        // The verifier sees only the first member of a union.
         if part.index.is_some() || part.in_union || !self.loops.is_empty() {
             return None;
         }
@@ -191,7 +192,7 @@ impl Lowerer<'_> {
         Some(self.or_zero(value, int, miss))
     }
 
-    /// Reads a scalar part, as a value of the place's type.
+    /// Reads a scalar part as a value of the lvalue's type.
     pub(super) fn read_kernel_scalar(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
         let int = self.part_int(part.ty, span)?;
         if let Some(value) = self.read_given(part, int) {
@@ -201,7 +202,7 @@ impl Lowerer<'_> {
         self.read_scalar_at(base, part, int, span)
     }
 
-    /// The integer that a scalar part is read as: its number if it is a pointer.
+    /// The integer type that a scalar part is read as; a pointer is read as a number.
     fn part_int(&self, ty: TypeId, span: Span) -> Lower<IntType> {
         if self.is_pointer(ty) { Ok(U64) } else { self.int(ty, span) }
     }
@@ -234,7 +235,7 @@ impl Lowerer<'_> {
         self.probe_read(to, bytes, address, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
-        // The loader gives no shifts for elements of arrays.
+        // The loader provides no shifts for array elements.
         if !relocated || matches!(part.field.steps.last(), Some(CoreStep::Element(_))) {
             return Ok(self.load_scalar(to, int));
         }
@@ -249,14 +250,14 @@ impl Lowerer<'_> {
         Ok(arithmetic::convert(&mut self.builder, wide, int, word))
     }
 
-    /// Copies a part that is no scalar to memory of its size.
+    /// Copies a part that is no scalar to memory of the part's size.
     pub(super) fn read_kernel_bytes(&mut self, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let base = self.scalar(part.pointer)?;
         self.copy_part(base, part, to, span)
     }
 
-    /// Copies a part of the struct at `base`. A struct is copied member by member: its members lie elsewhere in the kernel
-    /// than in the copy, which has those only that the script names.
+    /// Copies a part of the struct at `base`. A struct is copied member by member: its layout in the kernel
+    /// differs from the copy, which has only the members that the script names.
     fn copy_part(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         match *self.types().kind(part.ty) {
             TypeKind::Struct(id) => {
@@ -293,7 +294,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Copies an array: as much of it as the kernel that runs has.
+    /// Copies an array, as many elements as the running kernel has.
     fn copy_array(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let bytes = self.size(part.ty, span)?;
         self.zero(to, bytes);
@@ -319,7 +320,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The part in memory of its own.
+    /// Copies the part into a stack slot of its own.
     pub(super) fn kernel_copy(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Addr> {
         let bytes = self.size(part.ty, span)?;
         let to = Addr::of(Base::Slot(self.builder.slot(bytes)));
@@ -333,7 +334,7 @@ impl Lowerer<'_> {
         Ok(to)
     }
 
-    /// The address of a part, behind a pointer that may be null.
+    /// The address of a part; the pointer to the struct may be null.
     pub(super) fn kernel_address(&mut self, part: &KernelPart<'_>) -> Lower<Value> {
         let base = self.scalar(part.pointer)?;
         let base = match self.builder.ty(base) {
@@ -355,7 +356,7 @@ impl Lowerer<'_> {
         Ok(result)
     }
 
-    /// The address of a part, or control goes to `miss` if an index is out of range.
+    /// The address of a part; control goes to `miss` if an index is out of range.
     fn part_address(
         &mut self,
         base: Value,
@@ -381,7 +382,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// The struct of the kernel that an argument is the address of a part of: an object where the verifier can follow the
+    /// The kernel struct of an argument that is the address of a part: an object if the verifier tracks the
     /// pointer to it, else a number.
     pub(super) fn part_given<'e>(&mut self, arg: &'e Expr) -> Lower<Option<(Value, KernelPart<'e>)>> {
         let mut arg = arg;
@@ -401,7 +402,8 @@ impl Lowerer<'_> {
         Ok(Some((base, part)))
     }
 
-    /// The address of that part, as the verifier follows it. Control goes to `refused` if there is no struct.
+    /// The address of that part, as the verifier tracks it. Control goes to `refused` if the struct pointer
+    /// is null.
     pub(super) fn address_given(
         &mut self,
         base: Value,
@@ -420,7 +422,7 @@ impl Lowerer<'_> {
         self.part_address(base, part, bytes, refused)
     }
 
-    /// Reads bytes into memory of this frame.
+    /// Reads bytes into memory of this frame by a helper.
     pub(super) fn probe_read(&mut self, to: Addr, bytes: Value, address: Value, source: Source) {
         match source {
             Source::Kernel => self.probe(Helper::ProbeReadKernel, to, bytes, address),
@@ -430,7 +432,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Reads text up to a zero, as much as fits with it. The rest of the memory is as it was.
+    /// Reads text up to a zero byte, truncated to what fits together with the zero. The rest of the memory is
+    /// unchanged.
     pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
         let helpers = [Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr];
         self.probe_either(helpers, to, bytes, address);
@@ -441,9 +444,10 @@ impl Lowerer<'_> {
         self.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address]);
     }
 
-    /// Uses the helper for the kernel or for user programs, as the address tells.
+    /// Calls the helper for kernel memory or the one for user memory, depending on the sign of the address.
     fn probe_either(&mut self, helpers: [Helper; 2], to: Addr, bytes: Value, address: Value) {
-        // Source: arch/x86/include/asm/processor.h, arch/arm64/include/asm/memory.h: the upper half is the kernel's.
+        // The upper half of the address space is the kernel's. Source: arch/x86/include/asm/processor.h,
+        // arch/arm64/include/asm/memory.h.
         let [kernel, user, join] = std::array::from_fn(|_| self.builder.block());
         let is_kernel = self.builder.compare_const(Condition::SLt, address, 0);
         self.builder.branch(is_kernel, kernel, user);
@@ -455,7 +459,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
     }
 
-    /// Reads 8 bytes.
+    /// Reads a 64-bit number.
     pub(super) fn read_word(&mut self, address: Value, source: Source) -> Value {
         let slot = self.builder.slot(8);
         let bytes = self.builder.constant(Type::I64, 8);
@@ -493,7 +497,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// One load of the member's own size at its own place, as the verifier wants it.
+    /// Reads a member by one load of its own size at its own offset, as the verifier requires.
     fn record_scalar(&mut self, base: Value, field: CoreField, real: Option<IntType>, int: IntType) -> Value {
         let real = real.unwrap_or(int);
         let size = access_size(real.bytes());
@@ -509,7 +513,7 @@ impl Lowerer<'_> {
         arithmetic::convert(&mut self.builder, real, int, value)
     }
 
-    /// Reads a register of `ctx: *pt_regs`; none if the place is something else.
+    /// Reads a register of `ctx: *pt_regs`; `None` if the lvalue is something else.
     pub(super) fn read_register(&mut self, lvalue: &Lvalue) -> Lower<Option<Value>> {
         let LvalueKind::Field { base, field } = &lvalue.kind else { return Ok(None) };
         let LvalueKind::Deref(pointer) = &base.kind else { return Ok(None) };
@@ -533,7 +537,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// The place of a member that is the same in every kernel.
+/// The offset of a member that is the same in every kernel; `None` for any other member.
 fn fixed_offset(field: &CoreField) -> Option<i16> {
     let (member, index) = match field.steps.as_slice() {
         [CoreStep::Member(name, _)] => (name, 0),

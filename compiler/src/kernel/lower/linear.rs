@@ -1,14 +1,14 @@
-//! The packets of tc programs: the kernel shows a program the part that lies in one piece, and what was received or is sent in
-//! several pieces would read as zeros. So a program that reads packets brings them into one piece before anything else,
-//! where they are not:
+//! Makes the packets of tc programs linear. The kernel shows a program only the part of a packet that is in
+//! one piece; the bytes of the other pieces would read as zeros. So a program that reads packets first pulls
+//! the packet into one piece, if it is not:
 //!
 //! ```text
 //!     if (data_end - data < ctx->len) bpf_skb_pull_data(ctx, ctx->len)
 //! ```
 //!
-//! Without memory for that the first part stays, and the rest reads as zeros. Packets of xdp lie in one piece; other programs
-//! on packets cannot move them (net/core/filter.c, v6.12, `tc_cls_act_func_proto`): what lies elsewhere is copied when it is
-//! read (`pointer::packet`).
+//! If the kernel lacks memory for that, the first part stays and the rest reads as zeros. XDP packets are
+//! always in one piece. Other packet programs cannot pull (net/core/filter.c, v6.12,
+//! `tc_cls_act_func_proto`): their reads copy the bytes of other pieces (`pointer::packet`).
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use crate::hir::visit::{self, Visitor};
 use crate::hir::{FuncId, HirFunction, Lvalue, ProgramKind};
 use crate::source::Span;
 
-/// Where `struct __sk_buff` has the bytes of the whole packet. Source: include/uapi/linux/bpf.h, v6.12.
+/// The offset of the packet length in `struct __sk_buff`. Source: include/uapi/linux/bpf.h, v6.12.
 const WHOLE_LENGTH: i16 = 0;
 
-/// Whether a function starts with that.
+/// Whether a function starts by making the packet linear.
 pub(super) fn linearizes_packet(function: &mir::MirFunction) -> bool {
     let pull = Callee::Helper(Helper::SkbPullData);
     function.insts().any(|inst| matches!(&inst.op, Op::Call { callee, .. } if *callee == pull))
 }
 
 impl Lowerer<'_> {
-    /// At the start of a tc program that reads packets.
+    /// Makes the packet linear at the start of a tc program that reads packets.
     pub(super) fn linearize_packet(&mut self, id: FuncId) -> Lower<()> {
         let (Some(ProgramKind::Tc), Some(context), true) =
             (self.kind, self.entry_context, self.hir.is_entry(id))
@@ -51,15 +51,15 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether bytes of packets outside of the first piece are copied: where the kernel neither brings them there nor lets them
-    /// be written, and that is so for all programs that come here.
+    /// Whether reads of packet bytes outside of the first piece copy them: all programs that reach this
+    /// function can neither pull the packet nor write to it.
     pub(super) fn reads_far(&self) -> bool {
         let programs = self.programs_here();
         let is_cgroup = |one: &&HirFunction| Self::program_kind(one.kind) == Some(ProgramKind::Cgroup);
         !programs.is_empty() && programs.iter().all(is_cgroup)
     }
 
-    /// How many bytes the whole packet has.
+    /// The length of the whole packet in bytes.
     pub(super) fn whole_length(&mut self, span: Span) -> Lower<Value> {
         match self.context {
             Some((context, _)) => Ok(self.length_in(context)),
@@ -73,7 +73,7 @@ impl Lowerer<'_> {
         self.builder.value(Type::I64, Op::ZeroExtend(length))
     }
 
-    /// Whether a function, or one that it calls, has a pointer into the packet of its context.
+    /// Whether a function, or one that it calls, uses a pointer into the packet of its context.
     fn reads_packets(&self, id: FuncId) -> bool {
         let mut seen = BTreeSet::new();
         let mut reads = Reads { lowerer: self, found: false, called: vec![id] };

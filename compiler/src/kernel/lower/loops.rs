@@ -1,11 +1,11 @@
-//! Loops.
+//! Lowers loops.
 //!
-//! The verifier must see that every loop ends, and it walks an ordinary loop turn by turn. So only a loop with few turns of
-//! little work is an ordinary one; every other runs under the kernel's open-coded iterator (Linux 6.4), whose turns the
-//! verifier walks until nothing new can happen:
+//! The verifier must see that every loop ends, and it follows each iteration of an ordinary loop. So only a
+//! loop with few iterations of little work is an ordinary one. Every other loop runs under the kernel's
+//! open-coded iterator (Linux 6.4), whose iterations the verifier follows until it reaches no new state:
 //!
 //! ```text
-//!     zero = bpf_iter_num_new(&it, 0, turns)
+//!     zero = bpf_iter_num_new(&it, 0, iterations)
 //!     carried = opaque(carried, zero)            each variable that the body changes
 //! header:
 //!     p = bpf_iter_num_next(&it); if p is null goto end
@@ -14,12 +14,14 @@
 //!     bpf_iter_num_destroy(&it)
 //! ```
 //!
-//! The verifier's work doubles with each branch in such a loop, so large bodies become functions later (`pass::outline`).
-//! Kernels without iterators get a call of `bpf_loop` instead (`pass::callbacks`), and those without both only ordinary loops,
-//! which then may be longer. A walk through a map (`map_iteration`) has the shape of a loop under an iterator, and always becomes such
-//! a call.
+//! The verifier's work doubles with each branch in such a loop, so large bodies become functions later
+//! (`pass::outline`). On kernels without iterators the loop becomes a call of `bpf_loop` instead
+//! (`pass::callbacks`). On kernels without both there are only ordinary loops, which may then be longer. A
+//! map iteration (`map_iteration`) has the shape of a loop under an iterator, and always becomes a callback
+//! loop.
 //!
-//! "Nothing new" needs values that do not differ from turn to turn in the verifier's eyes: see [`Op::Opaque`].
+//! The verifier reaches no new state only if values do not differ between iterations in its eyes: see
+//! [`Op::Opaque`].
 
 use std::collections::BTreeSet;
 
@@ -44,24 +46,24 @@ pub(super) struct EnclosingLoop {
     break_to: Block,
     continue_to: Block,
     iterator: Option<RunningIterator>,
-    /// The scope that the loop belongs to.
+    /// The scope that contains the loop.
     scope: usize,
 }
 
-/// A running iterator, or walk.
+/// A running iterator or map iteration.
 #[derive(Clone, Copy)]
 struct RunningIterator {
     slot: Slot,
-    /// What ends it.
+    /// The function that releases it.
     end: Callee,
-    /// 0 in 32 bits, which the verifier does not know.
+    /// A 32-bit 0 that the verifier does not know.
     zero: Value,
-    /// The same in 64 bits, none of which it knows.
+    /// A 64-bit 0 of which the verifier knows no bit.
     wide_zero: Value,
 }
 
 impl EnclosingLoop {
-    /// The scope that the loop belongs to.
+    /// The scope that contains the loop.
     pub(super) fn scope(&self) -> usize {
         self.scope
     }
@@ -88,9 +90,9 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Leaves all loops around but the outermost `kept` ones, and the scopes from this one on. The innermost comes first: what
-    /// a turn holds is discarded before its loop's iterator is released, and before what was there already, which no
-    /// function of a turn can give back.
+    /// Leaves all loops except the outermost `kept` ones, and the scopes from `scope` on, innermost first.
+    /// Records that an iteration holds are discarded before its loop's iterator is released. Both happen
+    /// before outer records are discarded, which the function of an outlined body cannot release.
     pub(super) fn leave_loops(&mut self, kept: usize, scope: usize) {
         let left: Vec<_> =
             self.loops.iter().skip(kept).rev().map(|one| (one.scope + 1, one.iterator)).collect();
@@ -110,7 +112,7 @@ impl Lowerer<'_> {
         self.builder.effect(Op::Call { callee: iterator.end, args: vec![pointer] });
     }
 
-    /// The value, unknown to the verifier if the innermost loop around runs under an iterator.
+    /// The value, hidden from the verifier if the innermost loop around runs under an iterator.
     pub(super) fn make_opaque(&mut self, value: Value) -> Value {
         match self.loops.iter().rev().find_map(|frame| frame.iterator) {
             Some(iterator) => self.opaque_with(value, iterator),
@@ -128,14 +130,15 @@ impl Lowerer<'_> {
         self.builder.value(ty, Op::Opaque { value, zero })
     }
 
-    /// All 64 bits unknown: an extended zero would keep known bounds, and a sum with it others in each turn.
+    /// A zero with all 64 bits unknown. An extended 32-bit zero would keep known bounds, and sums with it
+    /// would get different bounds in each iteration.
     fn wide_zero(&mut self, zero: Value) -> Value {
         let low = self.builder.value(Type::I64, Op::ZeroExtend(zero));
         let high = self.builder.binary_const(BinaryOp::Shl, low, 32);
         self.builder.binary(BinaryOp::Or, high, low)
     }
 
-    /// Starts an iterator or a walk and goes on in the loop's header, which is left unsealed.
+    /// Starts an iterator or a map iteration and continues in the loop's header, which is left unsealed.
     pub(super) fn enter_iterator(&mut self, over: IterationSource, body: &[Stmt]) -> Iteration {
         let slot = self.builder.slot(8);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
@@ -179,7 +182,7 @@ impl Lowerer<'_> {
         Iteration { running, item, header, ended, leave }
     }
 
-    /// Closes the loop and goes on where all its ends meet, with the iterator released.
+    /// Closes the loop and continues where all its exits meet, with the iterator released.
     pub(super) fn leave_iterator(&mut self, iteration: &Iteration) {
         self.builder.seal(iteration.header);
         self.loops.pop();
@@ -187,7 +190,7 @@ impl Lowerer<'_> {
         self.destroy(iteration.running);
     }
 
-    /// The variables that were set before the loop and that its body changes.
+    /// The loop-carried variables: set before the loop and changed by its body.
     fn loop_carried(&mut self, body: &[Stmt]) -> Vec<Variable> {
         let mut changes = LoopChanges::default();
         body.iter().for_each(|stmt| visit::stmt(&mut changes, stmt));
@@ -241,7 +244,7 @@ impl Lowerer<'_> {
         self.iterated_loop(&range, &body)
     }
 
-    /// `for (key, value in array)`: the value is a copy of the element that is there when its turn comes.
+    /// Lowers `for (key, value in array)`: the value is a copy of the element at the time of its iteration.
     pub(super) fn iterate_array(
         &mut self,
         key: LocalId,
@@ -269,7 +272,7 @@ impl Lowerer<'_> {
         self.iterated_loop(&range, &body)
     }
 
-    /// Whether a loop of so many turns may be left to the verifier as it is.
+    /// Whether a loop of this many iterations is small enough to be an ordinary one.
     fn is_small(&self, variable: LocalId, iterations: u64, body: &[Stmt]) -> bool {
         let alone = self.program.machine.only_bounded_loops();
         let limits = if alone { cost::Limits::ALONE } else { cost::Limits::USUAL };
@@ -284,7 +287,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// One turn's statements, the loop variable set.
+    /// Lowers the statements of one iteration after setting the loop variable.
     fn iteration_body(&mut self, body: &LoopBody<'_>) -> Lower<()> {
         let mark = self.builder.mark_stack();
         if let Some(exposed) = body.exposed {
@@ -308,10 +311,10 @@ impl Lowerer<'_> {
         self.types().size(self.active.source.locals[value].ty)
     }
 
-    /// `for` as the verifier walks it turn by turn.
+    /// Lowers `for` as an ordinary loop, of which the verifier follows every iteration.
     fn ordinary_loop(&mut self, range: &LoopRange, body: &LoopBody<'_>) -> Lower<()> {
         let LoopRange { variable, int, first, limit, .. } = *range;
-        // The counter is a variable of its own: the loop variable is what the body sees.
+        // The counter is a variable of its own: the body may assign the loop variable.
         let counter = self.builder.variable(int_type(int));
         self.builder.set(counter, first);
         let [header, inside, next, leave] = std::array::from_fn(|_| self.builder.block());
@@ -372,7 +375,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// How many numbers there are from `first` up to, not including, `limit`: 64 bits.
+    /// The number of iterations from `first` up to but not including `limit`, in 64 bits.
     fn iterations(&mut self, int: IntType, first: Value, limit: Value) -> Value {
         let condition = if int.signed { Condition::SLt } else { Condition::Lt };
         let wide = IntType { bits: 64, ..int };
@@ -407,67 +410,65 @@ impl Lowerer<'_> {
     }
 }
 
-/// How often a loop's body runs.
+/// The range of a `for` loop and its iteration count.
 #[derive(Clone, Copy)]
 struct LoopRange {
-    /// The loop variable.
     variable: Variable,
     int: IntType,
-    /// The number of turns if it is known.
+    /// The number of iterations, if known at compile time.
     constant: Option<u64>,
     first: Value,
     limit: Value,
 }
 
-/// What runs in each turn of a `for`.
+/// The body of a `for` loop, with its loop variable.
 struct LoopBody<'b> {
-    /// The loop variable.
     variable: Variable,
     int: IntType,
-    /// Where it is kept besides, because its address is taken.
+    /// The memory that also holds the loop variable, if its address is taken.
     exposed: Option<Base>,
     element: Option<ArrayElement>,
     stmts: &'b [Stmt],
-    /// The whole statement.
+    /// The span of the whole statement.
     span: Span,
 }
 
-/// The element of an array that a turn is about.
+/// The array element of an iteration.
 struct ArrayElement {
     array: Prepared,
     len: u64,
-    /// Becomes a copy of the element.
+    /// The local that receives a copy of the element.
     value: LocalId,
 }
 
-/// What turns are about.
+/// The source of a loop's items.
 pub(super) enum IterationSource {
-    /// Numbers from 0 on: how many, in 32 bits.
+    /// Numbers from 0 on; the 32-bit value is their count.
     Numbers(Value),
     /// The entries of a map.
     Map(MapId),
 }
 
-/// A loop under an iterator, or a walk.
+/// A loop under an iterator, or a map iteration.
 pub(super) struct Iteration {
     running: RunningIterator,
     /// The result of the last `next`.
     pub item: Value,
     pub header: Block,
-    /// Where control goes when the iterator has ended.
+    /// The block that is reached when the iterator is exhausted.
     pub ended: Block,
-    /// Where every end of the loop meets.
+    /// The block where all exits of the loop meet.
     pub leave: Block,
 }
 
 impl Iteration {
-    /// The slot that the iterator goes by.
+    /// The slot that holds the iterator's state.
     pub(super) fn slot(&self) -> Slot {
         self.running.slot
     }
 }
 
-/// The number of turns if both ends are constants.
+/// The number of iterations if both ends are constants.
 fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option<u64> {
     let int = types.scalar(ty)?;
     match (&start.kind, &end.kind) {
@@ -479,7 +480,7 @@ fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option
     }
 }
 
-/// Whether a loop over the type may have more than [`MAX_ITERATIONS`].
+/// Whether a loop over the type may have more than [`MAX_ITERATIONS`] iterations.
 fn exceeds(int: IntType, constant: Option<u64>) -> bool {
     match constant {
         Some(iterations) => iterations > MAX_ITERATIONS,
@@ -487,7 +488,7 @@ fn exceeds(int: IntType, constant: Option<u64>) -> bool {
     }
 }
 
-/// What a loop's body declares and assigns.
+/// The variables that a loop's body declares and assigns.
 #[derive(Default)]
 struct LoopChanges {
     assigned: BTreeSet<LocalId>,
@@ -512,7 +513,7 @@ impl Visitor for LoopChanges {
     }
 }
 
-/// Functions in which a loop may reach [`MAX_ITERATIONS`], themselves or through a call.
+/// Functions in which a loop may reach [`MAX_ITERATIONS`], directly or through a call.
 pub(super) fn faulting_functions(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let values = values::of(hir, split);
     let mut found = BTreeSet::new();

@@ -1,8 +1,9 @@
-//! Places: `x`, `g`, `m[k]` and their parts.
+//! Lowers lvalues: `x`, `g`, `m[k]` and their parts.
 //!
-//! A place is used in two steps. [`Lowerer::prepare`] evaluates keys and indices, in the order of the text;
-//! [`Lowerer::resolve`] makes the lookups and bounds checks, after whatever else the statement evaluates. So no pointer
-//! into a map is held while other code runs, and every check stands right before the access.
+//! An lvalue is used in two steps. [`Lowerer::prepare`] evaluates keys and indices, in source order.
+//! [`Lowerer::resolve`] emits the lookups and bounds checks, after everything else that the statement
+//! evaluates. So no pointer into a map is held while other code runs, and every check stands right before its
+//! access.
 
 use super::super::mir::{BinaryOp, Block, Condition, Op, Type, Value};
 use super::map::Key;
@@ -13,47 +14,47 @@ use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, LocalId, Lvalue, LvalueKind
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// Longest array: an index is compared with an immediate of 32 bits.
+/// The longest array: an index is compared with an immediate of 32 bits.
 const MAX_LEN: u64 = i32::MAX as u64;
 
-/// Where a place starts.
+/// The start of an lvalue.
 #[derive(Clone, Copy)]
 pub(super) enum Root {
     Local(LocalId),
     Global(GlobalId),
     Element(MapId, Key),
-    /// So many bytes behind a pointer.
+    /// A pointer, and an offset from it in bytes.
     Pointer(Pointer, u32),
     Config(ConfigId),
     /// The memory that holds an expression's value.
     Value(Addr),
 }
 
-/// How to go on from there.
+/// One step from the root to the lvalue.
 #[derive(Clone, Copy)]
 enum LvalueStep {
-    /// So many bytes further.
+    /// A constant offset in bytes.
     Offset(u32),
     /// An element of an array of `len`.
     Index { index: Value, len: u64, element_bytes: u64 },
 }
 
-/// A place whose keys and indices have been evaluated.
+/// An lvalue whose keys and indices have been evaluated.
 #[derive(Clone)]
 pub(super) struct Prepared {
     pub root: Root,
     steps: Vec<LvalueStep>,
-    /// The place's bytes.
+    /// The size of the lvalue in bytes.
     bytes: u32,
 }
 
 impl Prepared {
-    /// The same place behind another root.
+    /// The same steps from another root.
     pub(super) fn with_root(&self, root: Root) -> Prepared {
         Prepared { root, ..self.clone() }
     }
 
-    /// An element of the array that is here.
+    /// The lvalue of an element of this array.
     pub(super) fn element_at(&self, index: Value, len: u64, element_bytes: u64) -> Prepared {
         let mut element = self.clone();
         element.steps.push(LvalueStep::Index { index, len, element_bytes });
@@ -61,7 +62,7 @@ impl Prepared {
         element
     }
 
-    /// A pointer so many bytes further.
+    /// The lvalue at `distance` bytes from this one.
     pub(super) fn part(&self, distance: u32) -> Prepared {
         let mut part = self.clone();
         part.steps.push(LvalueStep::Offset(distance));
@@ -69,7 +70,7 @@ impl Prepared {
         part
     }
 
-    /// How many bytes behind its root it is, if no index has a say in that.
+    /// The offset from the root in bytes; `None` if it depends on an index.
     pub(super) fn distance(&self) -> Option<u32> {
         self.steps.iter().try_fold(0u32, |sum, step| match step {
             LvalueStep::Offset(bytes) => sum.checked_add(*bytes),
@@ -77,12 +78,12 @@ impl Prepared {
         })
     }
 
-    /// Whether where it is depends on an index that is only known at run time.
+    /// Whether the address depends on an index that is known only at run time.
     pub(super) fn is_indexed(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, LvalueStep::Index { .. }))
     }
 
-    /// The map and key if the place is a whole `m[k]`.
+    /// The map and key if the lvalue is a whole `m[k]`.
     pub(super) fn element(&self) -> Option<(MapId, Key)> {
         match (self.root, self.steps.as_slice()) {
             (Root::Element(map, key), []) => Some((map, key)),
@@ -91,14 +92,15 @@ impl Prepared {
     }
 }
 
-/// An address for the current block, and the block that control went to if there is nothing at the place.
+/// An address that is valid in the current block, and the block that control went to if the lvalue does not
+/// exist.
 pub(super) struct Access {
     pub addr: Addr,
     pub miss: Option<Block>,
 }
 
 impl Lowerer<'_> {
-    /// The variable of a scalar local, if the place is one.
+    /// The variable of a scalar local; `None` if the lvalue is something else.
     pub(super) fn scalar_local(&mut self, lvalue: &Lvalue) -> Lower<Option<super::LocalHome>> {
         let LvalueKind::Local(id) = lvalue.kind else {
             return Ok(None);
@@ -107,7 +109,7 @@ impl Lowerer<'_> {
         Ok(matches!(home.home, Home::Scalar(_) | Home::Fixed(_)).then_some(home))
     }
 
-    /// Evaluates what a place depends on.
+    /// Evaluates the keys and indices of an lvalue.
     pub(super) fn prepare(&mut self, lvalue: &Lvalue) -> Lower<Prepared> {
         if let Some(part) = self.kernel_part(lvalue) {
             let addr = self.kernel_copy(&part, lvalue.span)?;
@@ -168,13 +170,13 @@ impl Lowerer<'_> {
             return offset
                 .map_or_else(|| impossible(span, "an index out of range"), |at| Ok(LvalueStep::Offset(at)));
         }
-        // A negative index becomes a large one, which is out of range like any other.
+        // A negative index becomes a large unsigned one, which is out of range like any other.
         let value = self.scalar(index)?;
         let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, value);
         Ok(LvalueStep::Index { index, len, element_bytes })
     }
 
-    /// Makes the lookups and checks. Control goes on where there is something at the address.
+    /// Emits the lookups and checks. Control continues where the lvalue exists.
     pub(super) fn resolve(&mut self, prepared: &Prepared) -> Lower<Access> {
         let mut miss = None;
         let mut addr = match prepared.root {
@@ -211,8 +213,8 @@ impl Lowerer<'_> {
         Ok(Access { addr, miss })
     }
 
-    /// How many bytes a place lies behind what its root is `start` bytes behind of; control goes to `miss` if an index is
-    /// out of range.
+    /// The offset of an lvalue in bytes, if its root is at offset `start`; control goes to `miss` if an index
+    /// is out of range.
     pub(super) fn distance_within(&mut self, prepared: &Prepared, start: Bytes, miss: Block) -> Bytes {
         let mut sum = start;
         for step in &prepared.steps {
@@ -228,7 +230,7 @@ impl Lowerer<'_> {
         sum
     }
 
-    /// In a packet only what is accessed has to be there: the place is found first, and then looked for.
+    /// In a packet only the accessed bytes must exist: the address is computed first and checked once.
     fn packet_addr(&mut self, pointer: Pointer, prepared: &Prepared, miss: Block) -> Addr {
         let mut pointer = pointer;
         for step in &prepared.steps {
@@ -255,7 +257,7 @@ impl Lowerer<'_> {
         Ok(Addr::of(base))
     }
 
-    /// Goes to `miss` unless the index is in range.
+    /// Jumps to `miss` unless the index is in range.
     pub(super) fn checked_element(
         &mut self,
         addr: Addr,
@@ -277,7 +279,7 @@ impl Lowerer<'_> {
         Addr { base: Base::Pointer(element), offset: 0, align: addr.align.min(stride).min(known) }
     }
 
-    /// Joins the path of an access with that of its miss, where `at_miss` runs.
+    /// Joins the path of an access with its miss path, which runs `at_miss`.
     pub(super) fn join_miss(
         &mut self,
         miss: Option<Block>,
@@ -295,10 +297,10 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The scalar at a place; zero if there is nothing.
+    /// Reads the scalar of an lvalue; zero if the lvalue does not exist.
     pub(super) fn read_scalar(&mut self, lvalue: &Lvalue) -> Lower<Value> {
         if self.is_context(lvalue.ty) && !matches!(lvalue.kind, LvalueKind::Local(_)) {
-            // There is one context: what a struct holds is no other.
+            // There is only one context: a context pointer in a struct is the same.
             self.prepare(lvalue)?;
             return match self.given_context {
                 Some(context) => Ok(context),
@@ -340,7 +342,7 @@ impl Lowerer<'_> {
         Ok(self.or_zero(value, int, miss))
     }
 
-    /// The value, or 0 where the way led to `miss`.
+    /// The value, or 0 on the path through `miss`.
     pub(super) fn or_zero(&mut self, value: Value, int: IntType, miss: Block) -> Value {
         let join = self.builder.block();
         let result = self.builder.param(join, int_type(int));
@@ -352,7 +354,7 @@ impl Lowerer<'_> {
         result
     }
 
-    /// Copies the aggregate at a place to an address; zeros if there is nothing.
+    /// Copies the aggregate of an lvalue to an address; zeros if the lvalue does not exist.
     pub(super) fn read_aggregate(&mut self, lvalue: &Lvalue, to: Addr) -> Lower<()> {
         if let Some(member) = self.context_lvalue(lvalue) {
             return self.read_context_array(member, lvalue, to);
@@ -377,7 +379,7 @@ impl Lowerer<'_> {
         self.pointers_from(prepared, to, bytes, self.active.source.span)
     }
 
-    /// Gives a local the value at a place of its type.
+    /// Sets a local to the value of an lvalue of its type.
     pub(super) fn load_local(&mut self, local: LocalId, from: &Prepared, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
         let ty = self.active.source.locals[local].ty;

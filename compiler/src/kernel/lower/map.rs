@@ -1,4 +1,4 @@
-//! Maps: lookups, updates, `m[k] op= v` and bindings. What differs where keys are objects of the kernel: `storage`.
+//! Lowers maps: lookups, updates, `m[k] op= v` and bindings. Maps whose keys are kernel objects: `storage`.
 
 use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
 use super::lvalue::{Access, Prepared, Root};
@@ -8,20 +8,20 @@ use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
 use crate::types::IntType;
 
-/// A key, evaluated.
+/// The key of a map access after its evaluation.
 #[derive(Clone, Copy)]
 pub(super) enum Key {
-    /// Its bytes.
+    /// The bytes of a key.
     Bytes(KeyBytes),
-    /// An object of the kernel, or null.
+    /// A kernel object, or null.
     Object(Value),
 }
 
-/// A key in the frame.
+/// The bytes of a key in the stack frame.
 #[derive(Clone, Copy)]
 pub(super) struct KeyBytes {
     slot: Slot,
-    /// The whole key of an array kind, if it has 64 bits: from 2^32 on it names nothing.
+    /// The whole 64-bit key of an array map, if it has 64 bits: no entry has a key of 2^32 or more.
     wide: Option<Value>,
 }
 
@@ -32,7 +32,7 @@ const BPF_NOEXIST: u64 = 1;
 const U32: IntType = IntType { bits: 32, signed: false };
 
 impl Lowerer<'_> {
-    /// Evaluates a key.
+    /// Evaluates a key expression for a map.
     pub(super) fn key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
         let map = &self.hir.maps[map];
         match map.kind.is_storage() {
@@ -139,7 +139,8 @@ impl Lowerer<'_> {
         self.builder.call(Type::I64, Callee::Helper(Helper::MapUpdate), vec![map, key, value, flags])
     }
 
-    /// The entry that a value is written to in place; control goes to `miss` if there can be none.
+    /// The entry that a value is written to in place; control goes to `miss` if there is none and none can be
+    /// created.
     fn entry_to_write(&mut self, map: MapId, key: Key, miss: Block) -> Value {
         match key {
             Key::Object(object) => self.stored_or_new(map, object, miss),
@@ -147,8 +148,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// `m[k] = value`, whose bytes are at an address of the stack. An array's entry and the value of an object are
-    /// written in place.
+    /// Lowers `m[k] = value`, where the bytes of the value are on the stack. Entries of arrays and values of
+    /// objects are written in place.
     pub(super) fn assign_element(&mut self, map: MapId, key: Key, value: Addr, span: Span) -> Lower<()> {
         let data = &self.hir.maps[map];
         if let Some(key) = replaced(data, key) {
@@ -185,8 +186,8 @@ impl Lowerer<'_> {
         self.join_miss(Some(miss), |_| Ok(()))
     }
 
-    /// `m[k] op= value`. Where there is no entry one is made from zero; if another CPU makes it first, its entry is
-    /// changed instead.
+    /// Lowers `m[k] op= value`. A missing entry is created from zero; if another CPU creates it first, that
+    /// entry is changed instead.
     pub(super) fn compound_element(
         &mut self,
         map: MapId,
@@ -211,7 +212,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// `m[k].f op= value`, the same for a part of the value: an entry of zeros is made, and changed like any other.
+    /// Lowers `m[k].f op= value` for a part of the value: a missing entry is created with zeros, and changed
+    /// like any other.
     pub(super) fn compound_part(
         &mut self,
         (map, key): (MapId, Key),
@@ -241,8 +243,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Makes an entry of zeros and goes to `present` with it, or with the one that appeared meanwhile; to `done` if there is
-    /// no room, or if there is no such part.
+    /// Creates an entry of zeros and jumps to `present` with it, or with the one that appeared meanwhile.
+    /// Jumps to `done` if the map is full or there is no such part.
     fn create_zeros(
         &mut self,
         map: MapId,
@@ -254,7 +256,7 @@ impl Lowerer<'_> {
         let Some(zeros) = self.hir.zeros else { return impossible(span, "an entry that starts from zero") };
         let zeros = Addr::of(Base::Global(zeros));
         let outside = self.resolve(&part.with_root(Root::Value(zeros)))?.miss;
-        // Whether another CPU was faster makes no difference.
+        // It does not matter whether another CPU was faster.
         self.update(map, key, zeros, BPF_NOEXIST);
         let full = self.builder.block();
         let created_entry = self.lookup(map, Key::Bytes(key), full);
@@ -269,7 +271,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Makes the entry from zero, or changes the one that appeared meanwhile.
+    /// Creates the entry from zero, or changes the one that appeared meanwhile.
     fn create_element(
         &mut self,
         map: MapId,
@@ -298,7 +300,7 @@ impl Lowerer<'_> {
         self.count_lost(Lost::Update(map));
     }
 
-    /// Counts an update that the kernel refused: there was no room.
+    /// Counts an update that the kernel refused because the map is full.
     pub(super) fn count_if_failed(&mut self, map: MapId, outcome: Value) {
         let fine = self.builder.compare_const(Condition::SGe, outcome, 0);
         let (failed, join) = (self.builder.block(), self.builder.block());
@@ -321,7 +323,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// `x = m[k]` with a presence bit.
+    /// Lowers `x = m[k]` with a presence bit.
     pub(super) fn bind(&mut self, local: LocalId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
         let key = self.key(map, key)?;
@@ -335,7 +337,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Binds a local to an entry that is there.
+    /// Binds a local to an existing entry.
     pub(super) fn bind_entry(&mut self, local: LocalId, entry: Value, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
         let from = Addr::of(Base::Pointer(entry));
@@ -360,7 +362,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Sets a local to zero; an alias leaves its entry.
+    /// Sets a local to zero; an alias is unbound from its entry.
     pub(super) fn clear_local(&mut self, local: LocalId, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
         let data: &hir::Local = &self.active.source.locals[local];
@@ -391,7 +393,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The value is in private memory from here on.
+    /// Points an alias at its private memory.
     pub(super) fn unbind(&mut self, alias: Alias) {
         let own = self.pointer(Addr::of(alias.own));
         self.builder.set(alias.pointer, own);
@@ -399,7 +401,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// The key, where an update puts another entry in the place of the old one.
+/// The key, if an update replaces the entry by another one.
 fn replaced(map: &hir::Map, key: Key) -> Option<KeyBytes> {
     match key {
         Key::Bytes(key) if !map.kind.is_array() => Some(key),

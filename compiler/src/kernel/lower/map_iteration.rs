@@ -1,18 +1,18 @@
-//! `for (k, v in m)` over the kinds of maps whose entries only the kernel can find: a call for each entry, which
-//! `pass::callbacks` makes of a loop of this shape.
+//! Lowers `for (k, v in m)` over map kinds whose entries only the kernel can enumerate. `pass::callbacks`
+//! turns a loop of this shape into a call for each entry.
 //!
 //! ```text
-//!     zero = walk_new(&walk, m)
+//!     zero = MapIter::New(&iteration, m)
 //! header:
-//!     entry = walk_next(&walk); if entry is null goto end
-//!     k = *walk_key(&walk); v = entry; body; goto header
+//!     entry = MapIter::Next(&iteration); if entry is null goto end
+//!     k = *MapIter::Key(&iteration); v = entry; body; goto header
 //! end, break, return:
-//!     walk_end(&walk)
+//!     MapIter::End(&iteration)
 //! ```
 //!
-//! A body that adds entries could go on for ever: before Linux 6.15 the kernel follows an entry that was removed and
-//! added again to where it is now. So such a walk ends after as many turns as the map has room for entries.
-//! Source: kernel/bpf/hashtab.c, `bpf_for_each_hash_elem`, v6.12.
+//! A body that adds entries could run for ever: before Linux 6.15 the kernel follows an entry that was
+//! removed and added again to its new position. So such a loop ends after as many iterations as the map has
+//! capacity. Source: kernel/bpf/hashtab.c, `bpf_for_each_hash_elem`, v6.12.
 
 use super::super::mir::{BinaryOp, Callee, Condition, MapIter, Op, Origin, Type, Value};
 use super::loops::IterationSource;
@@ -70,7 +70,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Gives the loop's first variable the key that is at a place. An array's has 4 bytes, whatever the script says.
+    /// Sets the loop's first variable to the key that a pointer points to. The key of an array has 4 bytes,
+    /// whatever the script declares.
     fn take_key(&mut self, key: LocalId, map: MapId, key_pointer: Value) -> Lower<()> {
         let local = &self.active.source.locals[key];
         let (from, span) = (Addr::of(Base::Pointer(key_pointer)), local.span);
@@ -93,7 +94,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether a body may add entries to a map, itself or by what it calls.
+/// Whether a body may add entries to a map, directly or through a call.
 fn may_add(body: &[Stmt]) -> bool {
     let mut adds = Adds(false);
     body.iter().for_each(|stmt| visit::stmt(&mut adds, stmt));

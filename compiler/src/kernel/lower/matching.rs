@@ -1,4 +1,4 @@
-//! `match`.
+//! Lowers `match`.
 
 use super::super::mir::{Block, Condition, Value};
 use super::sink::Sink;
@@ -8,14 +8,14 @@ use crate::hir::{ArmBody, Expr, ExprKind, Match, Pattern};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
-/// What is matched, evaluated.
+/// The evaluated operand of a `match`.
 enum Subject<'e> {
     Number { value: Value, int: IntType },
     Text { bytes: Bytes<'e>, size: u32 },
 }
 
 impl Lowerer<'_> {
-    /// Compares with one pattern after the other; the arm that fits gives the value.
+    /// Compares with one pattern after the other; the first matching arm delivers the value.
     pub(super) fn matched(&mut self, one: &Match, ty: TypeId, sink: Sink, span: Span) -> Lower<()> {
         let subject = self.subject(&one.value)?;
         let join = self.builder.block();
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
             let size = *size;
             let bytes = match &value.kind {
                 ExprKind::Bytes(bytes) => Bytes::Constant(bytes),
-                // The arms may change what is matched, but no pattern is tried after an arm has begun.
+                // The arms may change the operand, but no pattern is tested after an arm has begun.
                 _ => Bytes::At(self.address_of(value)?),
             };
             return Ok(Subject::Text { bytes, size });
@@ -68,7 +68,8 @@ impl Lowerer<'_> {
         self.builder.branch(fits, yes, no);
     }
 
-    /// A scope of its own: a record that its statements reserve is held no longer, unless it is the arm's value.
+    /// The arm is a scope: a record that its statements reserve is released at its end, unless it is the
+    /// arm's value.
     fn arm(&mut self, body: &ArmBody, sink: Sink, join: Block) -> Lower<()> {
         let scope = self.open_scope(|lowerer| {
             body.block.iter().try_for_each(|stmt| lowerer.stmt(stmt))?;

@@ -1,4 +1,4 @@
-//! Addresses, and loads, stores and copies through them.
+//! Lowers addresses, and loads, stores and copies through them.
 
 use super::super::mir::{BinaryOp, Op, Origin, Size, Slot, Type, Value};
 use super::kernel_memory::Source;
@@ -6,33 +6,33 @@ use super::{Lowerer, int_type};
 use crate::hir::GlobalId;
 use crate::types::IntType;
 
-/// What an address starts from.
+/// The base of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Base {
-    /// A slot of this frame.
+    /// A stack slot of this frame.
     Slot(Slot),
-    /// A global variable.
+    /// A global variable of the script.
     Global(GlobalId),
-    /// A pointer that was checked.
+    /// A pointer that was checked for null and bounds.
     Pointer(Value),
 }
 
-/// The address of something that is there, whatever happens.
+/// The address of memory that exists on every path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Addr {
     pub base: Base,
     pub offset: u32,
-    /// The alignment of the base, a power of two.
+    /// The alignment of the base in bytes, a power of two.
     pub align: u32,
 }
 
-/// Slots, global variables and map values start at multiples of 8.
+/// The alignment in bytes of stack slots, global variables and map values.
 pub(super) const BASE_ALIGN: u32 = 8;
 
-/// The alignment of a base from which numbers may be read and written at any offset.
+/// The alignment of a base that permits loads and stores at any offset.
 pub(super) const ANYWHERE: u32 = 1 << 16;
 
-/// Above this many loads and stores a helper copies.
+/// The limit of loads and stores in a copy; larger copies use a helper.
 const MAX_CHUNKS: u32 = 1024;
 
 impl Addr {
@@ -41,17 +41,17 @@ impl Addr {
         Addr { base, offset: 0, align: BASE_ALIGN }
     }
 
-    /// So many bytes further.
+    /// The address `bytes` bytes further.
     pub(super) fn plus(self, bytes: u32) -> Addr {
         Addr { offset: self.offset.saturating_add(bytes), ..self }
     }
 
-    /// Whether it is such a start for whoever is given the address alone.
+    /// Whether the address is aligned like the start of a slot, for code that knows nothing but the address.
     pub(super) fn is_aligned(self) -> bool {
         self.align >= BASE_ALIGN && self.align < ANYWHERE && self.offset.is_multiple_of(BASE_ALIGN)
     }
 
-    /// The most bytes, up to 8, that can be accessed at once at `at` bytes from here.
+    /// The size of the largest access, up to 8 bytes, at `at` bytes from here.
     fn chunk(self, at: u32, left: u32) -> u32 {
         let offset = self.offset.saturating_add(at);
         let mut size = 8.min(self.align);
@@ -62,7 +62,7 @@ impl Addr {
     }
 }
 
-/// The access of so many bytes.
+/// The access size for this number of bytes.
 pub(super) fn access_size(bytes: u64) -> Size {
     match bytes {
         1 => Size::B,
@@ -72,13 +72,13 @@ pub(super) fn access_size(bytes: u64) -> Size {
     }
 }
 
-/// The type of a value that an access reads.
+/// The MIR type of a value that an access reads.
 pub(super) fn access_type(size: Size) -> Type {
     if size == Size::DW { Type::I64 } else { Type::I32 }
 }
 
 impl Lowerer<'_> {
-    /// A pointer to the address's base and what must still be added to it.
+    /// A pointer to the address's base, and the remaining offset.
     fn base_and_offset(&mut self, addr: Addr) -> (Value, i16) {
         match addr.base {
             Base::Slot(slot) => {
@@ -124,7 +124,8 @@ impl Lowerer<'_> {
         self.builder.effect(Op::AtomicAdd { size, base, offset, value });
     }
 
-    /// Reads a scalar. One from the stack is made opaque inside an iterator's loop, where it may change with each turn.
+    /// Reads a scalar. A scalar on the stack is made opaque in a loop under an iterator, because each
+    /// iteration may change it.
     pub(super) fn load_scalar(&mut self, addr: Addr, int: IntType) -> Value {
         let loaded = self.load_bytes(addr, int);
         let shared = match addr.base {
@@ -144,7 +145,7 @@ impl Lowerer<'_> {
         value
     }
 
-    /// In pieces if the address may be no multiple of the size.
+    /// Reads a scalar, in pieces if the address may be unaligned.
     fn load_bytes(&mut self, addr: Addr, int: IntType) -> Value {
         let bytes = int.bytes() as u32;
         let pieces = Self::chunks(&[addr], bytes);
@@ -179,7 +180,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The pieces, as offset and size, in which `bytes` can be accessed at all of the addresses.
+    /// The pieces, as offset and size, that cover `bytes` and are aligned at all of the addresses.
     pub(super) fn chunks(addrs: &[Addr], bytes: u32) -> Vec<(u32, Size)> {
         let mut chunks = Vec::new();
         let mut at = 0;
@@ -194,7 +195,7 @@ impl Lowerer<'_> {
     /// Sets bytes to zero.
     pub(super) fn zero(&mut self, addr: Addr, bytes: u32) {
         if is_large(addr, bytes) {
-            // What cannot be read is zero, as nothing at this address can.
+            // The helper reads an invalid address and so writes zeros.
             let nowhere = self.builder.constant(Type::I64, 0);
             self.copy_by_helper(addr, nowhere, bytes);
             return self.cleared_pointers(addr, bytes);
@@ -206,7 +207,7 @@ impl Lowerer<'_> {
         self.cleared_pointers(addr, bytes);
     }
 
-    /// Copies bytes between places that are equal or do not overlap.
+    /// Copies bytes between addresses that are equal or do not overlap.
     pub(super) fn copy(&mut self, to: Addr, from: Addr, bytes: u32) {
         if is_large(to, bytes) || is_large(from, bytes) {
             let start = self.pointer(from);
@@ -226,7 +227,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether loads and stores would be too many for a copy.
+/// Whether a copy would need more than [`MAX_CHUNKS`] loads and stores.
 fn is_large(addr: Addr, bytes: u32) -> bool {
     bytes / addr.align.min(8) > MAX_CHUNKS
 }

@@ -1,15 +1,18 @@
-//! Typed tree to MIR: one function at a time.
+//! Lowers the typed tree to MIR, one function at a time.
 //!
-//! In: a tree without errors. Out: MIR that keeps the rules of `mir::verify`, or a diagnostic for what no program
-//! can have. Every check that the kernel's verifier wants (bounds, null, initialised stack) is made here, with the outcome
-//! that the language gives to a failed one: a read is 0, a write does nothing.
+//! In: a tree without errors. Out: MIR that keeps the rules of `mir::verify`, or a diagnostic for a construct
+//! that no kernel program can have. This stage emits every check that the kernel's verifier requires (bounds,
+//! null, initialised stack), with the language's outcome of a failed check: a read is 0, a write does
+//! nothing.
 //!
-//! - Scalar locals are variables of the builder; strings, arrays and structs are stack slots, reserved for the block that
-//!   declares them. A struct or array that may be bound to a map entry is a pointer besides: to the entry or to the slot.
-//! - A helper takes strings, arrays and structs by the address of a copy in the caller's frame, and gives them through an
-//!   address that the caller passes first.
+//! - Scalar locals are variables of the builder; strings, arrays and structs are stack slots, reserved for
+//!   the block that declares them. A struct or array that may be bound to a map entry also has a pointer: to
+//!   the entry or to the slot.
+//! - A helper takes strings, arrays and structs by the address of a copy in the caller's frame, and returns
+//!   them through an address that the caller passes first.
 //! - A loop whose end the verifier could not see otherwise runs under an iterator of the kernel (`loops`).
-//! - A helper that may throw, or end the program because a loop reached its limit, tells through a status word (`errors`).
+//! - A helper that may throw, or end the program because a loop reached its limit, reports it in a status
+//!   word (`errors`).
 
 mod activation;
 mod aggregate;
@@ -68,20 +71,21 @@ use memory::Base;
 use pointer::{PointerHome, Pointers, SeenKinds};
 use ring::Records;
 
-/// What no program can have ends the function it stands in.
+/// The result of lowering: a diagnostic ends the lowering of its function.
 type Lower<T> = Result<T, Box<Diagnostic>>;
 
 const U64: IntType = IntType { bits: 64, signed: false };
 
-/// What the front end refuses, or nothing before leads to: met all the same, no fault of the script.
+/// The diagnostic for a tree that the front end should have refused: a bug of this compiler and no fault of
+/// the script.
 fn impossible<T>(span: Span, what: &str) -> Lower<T> {
     Err(Box::new(Diagnostic::mistake(span, format!("the kernel half was to have {what}"))))
 }
 
-/// Lowers the kernel half. A plan says what goes to scratch memory.
+/// Lowers the kernel half. A plan says which slots go to scratch memory.
 ///
 /// # Errors
-/// One diagnostic for each function with something that no program can have.
+/// Reports one diagnostic for each function that has a construct no kernel program can have.
 pub fn lower(
     hir: &Hir,
     split: &Split,
@@ -136,22 +140,24 @@ pub fn lower(
     Ok(lowered)
 }
 
-/// The functions of the kernel that the script names, helpers by their numbers and others, of which something is true.
+/// The kernel functions named by the script that satisfy a predicate. It gets the number of a helper, `None`
+/// for a kfunc.
 fn externs(hir: &Hir, is: impl Fn(Option<u32>) -> bool) -> BTreeSet<ExternId> {
     hir.externs.iter_enumerated().filter(|(_, one)| is(one.helper)).map(|(id, _)| id).collect()
 }
 
-/// The functions of the kernel that the script names and that return a pointer.
+/// The kernel functions named by the script that return a pointer.
 fn returning_pointers(hir: &Hir) -> BTreeSet<ExternId> {
     let is_pointer = |ret| matches!(hir.types.kind(ret), TypeKind::Ptr(_));
     hir.externs.iter_enumerated().filter(|(_, one)| is_pointer(one.ret)).map(|(id, _)| id).collect()
 }
 
-/// Whether the kernel passes pointers to its structs in the context of a function: its own parameters, or a socket.
+/// Whether the context of a function has pointers to kernel structs: the parameters of a traced function, or
+/// a socket.
 fn has_pointers_in_context(function: &HirFunction) -> bool {
     match function.kind {
         FunctionKind::Method(_) => true,
-        // Each by its name: whoever adds a kind has to say.
+        // Exhaustive by name, so that a new kind must be classified here.
         FunctionKind::Program(kind) => match kind {
             ProgramKind::Probe
             | ProgramKind::Retprobe
@@ -173,11 +179,11 @@ fn has_pointers_in_context(function: &HirFunction) -> bool {
     }
 }
 
-/// What programs are given whose global functions may be given the same.
-/// Source: kernel/bpf/btf.c, `btf_is_prog_ctx_type`, v6.12.
+/// The contexts that the verifier also accepts as arguments of global functions. Source: kernel/bpf/btf.c,
+/// `btf_is_prog_ctx_type`, v6.12.
 const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff", "bpf_sock_addr"];
 
-/// The struct behind a function's context, if it is one of [`CONTEXTS`].
+/// The struct of a function's context, if it is one of [`CONTEXTS`].
 fn context_of(hir: &Hir, function: &HirFunction) -> Option<&'static str> {
     let mut types = function.params.iter().map(|param| function.locals[*param].ty);
     let context = types.find(|ty| hir.types.is_context_pointer(*ty))?;
@@ -186,80 +192,80 @@ fn context_of(hir: &Hir, function: &HirFunction) -> Option<&'static str> {
     CONTEXTS.iter().copied().find(|name| *name == hir.types.struct_def(*id).name)
 }
 
-/// A function, and its scratch slot if it has one.
+/// A lowered function, and its scratch slot if it has one.
 struct Lowered {
     function: mir::MirFunction,
     scratch: Option<ScratchBase>,
 }
 
-/// What is known of the whole program.
+/// Facts about the whole program.
 struct Context<'a> {
     hir: &'a Hir,
     machine: Machine,
     plan: Option<&'a Plan>,
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
-    /// Functions that defer calls, as [`defer::rewritten`] gives them.
+    /// Functions that defer calls, as [`defer::rewritten`] returns them.
     with_defers: BTreeMap<FuncId, HirFunction>,
-    /// Functions that become part of their callers. Methods among them may be programs besides.
+    /// Functions that are inlined into their callers. Methods among them may also be programs.
     inlined: BTreeSet<FuncId>,
     /// Functions that are used as values, with their types.
     values: BTreeSet<(TypeId, FuncId)>,
-    /// The programs that tail calls lead to, by their sections.
+    /// The targets of tail calls, grouped by the program array that holds them.
     arrays: Vec<Vec<FuncId>>,
-    /// Where the kernel half prints.
+    /// The `print` sites of the kernel half.
     prints: print::Sites,
-    /// There is local storage, whose keys are objects of the kernel.
+    /// Whether some map is local storage, whose keys are kernel objects.
     has_storage: bool,
 }
 
 impl<'a> Context<'a> {
-    /// A function as it is lowered.
+    /// The function as it is lowered: rewritten if it defers calls.
     fn function(&'a self, id: FuncId) -> &'a HirFunction {
         self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
     }
 
-    /// Whether a function gets the address of a scratch slot.
+    /// Whether a function takes the address of a scratch slot.
     fn uses_scratch(&self, id: FuncId) -> bool {
         self.plan.is_some_and(|plan| plan.uses(id))
     }
 }
 
-/// Where a local lives.
+/// The home of a local.
 #[derive(Clone, Copy)]
 enum Home {
-    /// In a variable.
+    /// A scalar in a variable.
     Scalar(Variable),
-    /// It is set once, to this.
+    /// The only value of a scalar that is set once.
     Fixed(Value),
     /// A pointer into memory.
     Pointer(PointerHome),
-    /// In memory: a slot, or what a parameter points to.
+    /// Memory: a slot, or the pointee of a parameter.
     Memory(Base),
-    /// At an entry of a map, or in private memory.
+    /// An entry of a map, or private memory.
     Alias(Alias),
 }
 
 /// The home of a struct or array that may be bound to an entry of a map.
 #[derive(Clone, Copy)]
 struct Alias {
-    /// Where the value is.
+    /// The address of the value.
     pointer: Variable,
     /// The entry, or null where the value is in private memory.
     entry: Variable,
-    /// The private memory.
+    /// The private memory, used while unbound.
     own: Base,
 }
 
-/// A local that has been declared.
+/// The home of a declared local, with its presence bit.
 #[derive(Clone, Copy)]
 struct LocalHome {
     home: Home,
-    /// The presence bit of a binding.
+    /// The presence bit, if the local is a binding.
     present: Option<Variable>,
 }
 
-/// What is known of a MIR function once all of it has been seen.
+/// Facts about a MIR function that are known only after all of it was lowered once.
 #[derive(Default, PartialEq, Eq)]
 struct FunctionFacts {
     kinds: SeenKinds,
@@ -278,15 +284,15 @@ struct Lowerer<'a> {
     scratch: Option<ScratchBase>,
     pointers: Pointers,
     records: Records,
-    /// The null pointer.
+    /// The null pointer, one constant for the whole function.
     null: Value,
-    /// The context of a program, for a tail call.
+    /// The program's context, for tail calls.
     entry_context: Option<Value>,
-    /// The context that the MIR function was given.
+    /// The context that the MIR function was passed.
     given_context: Option<Value>,
-    /// What the MIR function is, if it is a program.
+    /// The kind of program that the MIR function is; `None` if it is none.
     kind: Option<ProgramKind>,
-    /// The context that the MIR function was given, if its members are known.
+    /// The context that the MIR function was passed, if its members are known.
     context: Option<(Value, &'static ContextStruct)>,
 }
 
@@ -349,7 +355,7 @@ impl<'a> Lowerer<'a> {
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);
         }
-        // What leaves the program where no scratch slot is free holds nothing yet.
+        // No record is held yet on the exit that is taken if no scratch slot is free.
         lowerer.start_records(&known.early);
         lowerer.whole_body()?;
         let mut function = lowerer.builder.finish();
@@ -365,7 +371,7 @@ impl<'a> Lowerer<'a> {
         &self.hir.types
     }
 
-    /// The integer that a scalar is made of; an error if the type is none that kernel code computes with.
+    /// The integer type of a scalar; an error if kernel code cannot compute with the type.
     fn int(&self, ty: TypeId, span: Span) -> Lower<IntType> {
         match self.types().kind(ty) {
             TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Fn(..) => {
@@ -376,7 +382,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Whether a value of the type is held in a register.
+    /// Whether values of the type are held in registers.
     fn is_scalar(&self, ty: TypeId) -> bool {
         self.types().scalar(ty).is_some() || *self.types().kind(ty) == TypeKind::Void
     }
@@ -393,12 +399,12 @@ impl<'a> Lowerer<'a> {
         self.types().is_context_pointer(ty)
     }
 
-    /// The size of a type, which the frame and BPF's offsets can express.
+    /// The size of a type in bytes, which must fit the frame and BPF's offsets.
     fn size(&self, ty: TypeId, span: Span) -> Lower<u32> {
         u32::try_from(self.types().size(ty)).or_else(|_| impossible(span, "a value of this size"))
     }
 
-    /// Gives a home to a local where it is declared; one that has a home keeps it.
+    /// Assigns a home to a local where it is declared, if it has none yet.
     fn declare(&mut self, id: LocalId) -> Lower<LocalHome> {
         if let Some(home) = self.active.locals[id] {
             return Ok(home);

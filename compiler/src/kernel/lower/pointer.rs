@@ -1,18 +1,20 @@
-//! Pointers into memory: own stack, global variables, entries of maps.
+//! Lowers pointers into memory: the program's own stack, global variables, entries of maps.
 //!
-//! A pointer is the address of an object, a distance from it in bytes, and how many bytes of the object may be reached. The
-//! address is never moved out of the object: the verifier would lose it. Every access checks the distance; one that is null
-//! or out of range reads 0 and writes nothing. A variable that is set once is the pointer itself, with whatever is known of
-//! it at compile time. Every other may point into objects of several extents: there is an address for each extent, so that
-//! every check is against a constant. In a loop the verifier forgets numbers that differ from turn to turn, but not addresses.
-//! Which extents there are is known once the whole function has been seen: it is lowered until no new ones are found.
+//! A pointer is the address of an object, an offset in bytes, and the extent: the number of bytes of the
+//! object that may be reached. The address never moves away from the start of the object, because the
+//! verifier would lose track of it. Every access checks the offset; an access that is null or out of range
+//! reads 0 and writes nothing. A variable that is set once is the pointer itself, with everything known about
+//! it at compile time. Every other variable may point into objects of several extents. It has an address for
+//! each extent, so that every check is against a constant. In a loop the verifier forgets numbers that differ
+//! between iterations, but not addresses. The set of extents is known only after the whole function was
+//! lowered: lowering repeats until it finds no new ones.
 //!
-//! A record of a ring buffer (`ring`) is reached through a variable of its own, which is null as soon as the record was
-//! given back: all pointers to it then are.
+//! A record of a ring buffer (`ring`) is accessed through a variable of its own. It becomes null when the
+//! record is released, and with it all pointers to the record.
 //!
-//! A pointer that lies in memory of the frame has variables of its own as well (`held`).
+//! A pointer stored in memory of the frame also has variables of its own (`held`).
 //!
-//! A pointer into a packet is a distance from where the packet starts (`packet`).
+//! A pointer into a packet is an offset from the start of the packet (`packet`).
 
 mod access;
 mod address;
@@ -39,42 +41,44 @@ use held::{HeldLocation, Holder};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bytes {
     Known(u64),
-    /// 64 bits.
+    /// A 64-bit value known at run time.
     Value(Value),
 }
 
 /// A pointer into memory, or null.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pointer {
-    /// The objects that it may point into, in [`Pointers::objects`].
+    /// The objects that the pointer may point into: an index into [`Pointers::objects`].
     objects: usize,
-    /// Bytes from the start of the object.
+    /// The offset in bytes from the start of the object.
     pub offset: Bytes,
-    /// What the objects' addresses are a multiple of, and the offset if it is not known: a power of two.
+    /// A power of two that divides the objects' addresses, and the offset unless it is known.
     align: u32,
 }
 
 /// An object that a pointer may point into.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Object {
-    /// Its address; null if the pointer does not point there. Of a record or packet: 1 if the pointer points there, else 0.
+    /// The object's address; null if the pointer points elsewhere. For a record or packet: 1 if the pointer
+    /// points there, else 0.
     pub base: Value,
-    /// Its bytes; [`ADDRESS`] of memory that is not the program's: its base is then a number, 0 if the pointer is none.
+    /// The object's size in bytes; [`ADDRESS`] for memory that is not the program's. `base` is then a number,
+    /// 0 if the pointer points elsewhere.
     pub extent: u64,
-    /// It is in this frame or a caller's, or not published yet: nobody else sees it.
+    /// Whether the object is in this frame or a caller's, or not published yet: no other code can access it.
     pub is_own: bool,
-    /// The record that it is.
+    /// The site of the record that the object is, if any.
     pub record: Option<Site>,
-    /// The part of a packet that it is.
+    /// The part of a packet that the object is, if any.
     pub packet: Option<Part>,
-    /// The place in a slot with pointers that it is, or starts at.
+    /// The location of a stored pointer that the object is or starts at, if any.
     pub held: Option<HeldLocation>,
 }
 
-/// The extent of what an address of the kernel or of a user program leads to.
+/// The extent of the pointee of a kernel or user address.
 pub(super) const ADDRESS: u64 = u64::MAX;
 
-/// A part of a packet, named by what offsets count from. Where it ends is not known here.
+/// A part of a packet, named by the start of its offsets. Its end is known only at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// From `data` to `data_end`.
@@ -83,49 +87,49 @@ pub(super) enum Part {
     Meta,
 }
 
-/// A pointer that changes.
+/// The variables of a pointer that changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PointerVariables {
-    /// Which one, in [`Pointers`].
+    /// The position in [`Pointers::variables`].
     index: usize,
     pub offset: Variable,
-    /// What every pointer in it is a multiple of.
+    /// A power of two that divides every pointer assigned to it.
     align: u32,
-    /// The scope that it belongs to.
+    /// The scope that declares the pointer.
     pub scope: usize,
 }
 
 /// The pointers of a MIR function.
 #[derive(Default)]
 pub(super) struct Pointers {
-    /// The objects of every pointer.
+    /// The objects of each pointer.
     objects: Vec<Vec<Object>>,
-    /// The slots that hold pointers.
+    /// The stack slots that hold pointers.
     holders: Vec<Holder>,
-    /// Their positions there.
+    /// The position in `holders` of each of these slots.
     by_slot: BTreeMap<Slot, usize>,
-    /// For each pointer that changes, a variable for the objects of each kind: all but one of them are null.
+    /// For each pointer that changes, one variable per kind of object; all but one of them are null.
     variables: Vec<Vec<(ObjectKind, Variable)>>,
-    /// The kinds, as far as they were found when the function was lowered before.
+    /// The object kinds that the previous lowering of the function found.
     known: SeenKinds,
-    /// The kinds, with what was found since.
+    /// The object kinds found so far, including new ones.
     pub found: SeenKinds,
 }
 
-/// The extent of an object, whether it is the frame's own, which record it is, which part of a packet, and which place in
-/// a slot with pointers.
+/// The kind of an object: its extent, whether it is the frame's own, its record, its part of a packet, and
+/// its location in a slot with pointers.
 type ObjectKind = (u64, bool, Option<Site>, Option<Part>, Option<HeldLocation>);
 
-/// What a pointer that changes may be.
+/// The possible values of a pointer that changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The kinds of objects that it may point into.
     kinds: BTreeSet<ObjectKind>,
-    /// What every pointer in it is a multiple of.
+    /// A power of two that divides every pointer assigned to it.
     align: u32,
 }
 
-/// The same for each.
+/// The possible values of each pointer that changes.
 pub(super) type SeenKinds = Vec<Seen>;
 
 impl Object {
@@ -140,10 +144,10 @@ impl Pointers {
     }
 }
 
-/// Where a local of a pointer type lives.
+/// The home of a local of a pointer type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PointerHome {
-    /// It is set once, to this.
+    /// The only value of a pointer that is set once.
     Fixed(Pointer),
     Variables(PointerVariables),
 }
@@ -156,7 +160,7 @@ impl Lowerer<'_> {
             && !self.is_kernel_pointer(ty)
     }
 
-    /// What a pointer type points to, of which memory is made.
+    /// The pointee type of a pointer type; an error for kernel structs and contexts.
     fn pointee(&self, ty: TypeId, span: Span) -> Lower<TypeId> {
         let TypeKind::Ptr(to) = *self.types().kind(ty) else {
             return impossible(span, "access through this value");
@@ -210,7 +214,8 @@ impl Lowerer<'_> {
         self.pointer_into(Vec::new(), Bytes::Known(0), BASE_ALIGN)
     }
 
-    /// The pointer as far as it points to what others see, and as far as it does not.
+    /// Splits a pointer into the one to shared objects and the one to own objects; each is null where the
+    /// other one applies.
     pub(super) fn shared_and_own(&mut self, pointer: Pointer) -> [(Pointer, bool); 2] {
         [true, false].map(|shared| {
             let objects =
@@ -219,7 +224,8 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Whether the address of a whole object lies in a frame. What a parameter points to is a copy in the caller's.
+    /// Whether the address of a whole object is in a frame. The pointee of a parameter is a copy in the
+    /// caller's frame.
     fn is_own(&self, base: Value) -> bool {
         !matches!(
             self.builder.ty(base),
@@ -235,7 +241,7 @@ impl Lowerer<'_> {
         Ok(pointer)
     }
 
-    /// The same, also of pointers to structs of the kernel and to contexts.
+    /// The value of an expression of any pointer type, including pointers to kernel structs and contexts.
     pub(super) fn any_pointer(&mut self, expr: &Expr) -> Lower<Pointer> {
         if self.is_pointer(expr.ty) {
             return self.pointer_value(expr);
@@ -331,7 +337,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Gives a local of a pointer type a value.
+    /// Sets a local of a pointer type to a value.
     pub(super) fn set_pointer_local(
         &mut self,
         id: hir::LocalId,
@@ -353,7 +359,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The address of a place.
+    /// The address of an lvalue.
     pub(super) fn address_of_lvalue(&mut self, lvalue: &Lvalue) -> Lower<Pointer> {
         if let Some(part) = self.kernel_part(lvalue) {
             let address = self.kernel_address(&part)?;
@@ -394,7 +400,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A pointer to all of a value.
+    /// A pointer to the whole of a value.
     fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
         let is_own = self.is_own(base);
         let held = self.held_location(Addr::of(Base::Pointer(base)));
@@ -402,7 +408,7 @@ impl Lowerer<'_> {
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 
-    /// A pointer to what starts at `start` in an object that ends at `end`.
+    /// A pointer to the part of an object that begins at `start`; the object ends at `end`.
     fn part(&mut self, pointer: Pointer, start: Bytes, end: u64, stride: u32) -> Pointer {
         let moved = self.moved(pointer, start, stride);
         let Bytes::Known(offset) = pointer.offset else {
@@ -456,7 +462,7 @@ impl Lowerer<'_> {
         Ok(self.moved(pointer, by, stride(unit)))
     }
 
-    /// So many units in bytes.
+    /// `count` units of `unit` bytes each, in bytes.
     fn scaled(&mut self, count: &Expr, unit: u64) -> Lower<Bytes> {
         let int = self.int(count.ty, count.span)?;
         if let ExprKind::Const(bits) = count.kind {
@@ -471,7 +477,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// What the pointer as a whole is a multiple of.
+/// The power of two that divides address plus offset.
 fn known_align(pointer: &Pointer) -> u32 {
     match pointer.offset {
         Bytes::Known(offset) => pointer.align.min(stride(offset)),
@@ -479,7 +485,7 @@ fn known_align(pointer: &Pointer) -> u32 {
     }
 }
 
-/// The power of two, up to 8, that divides a number of bytes.
+/// The largest power of two, up to 8, that divides a number of bytes.
 fn stride(bytes: u64) -> u32 {
     1 << bytes.trailing_zeros().min(3)
 }

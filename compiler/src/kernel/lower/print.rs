@@ -1,4 +1,4 @@
-//! `print` in the kernel half: a record for the host, which has the format.
+//! Lowers `print` in the kernel half to a record for the host, which has the format.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,17 @@ use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
-/// Bytes before the values of a record.
+/// Bytes of a record before the values.
 const HEADER: u32 = 8;
 
-/// Bytes of the text that a pointer leads to, with the zero that ends it (language reference, 6.1).
+/// The limit in bytes of the text that a pointer points to, including its terminating zero (language
+/// reference, 6.1).
 const TEXT_BYTES: u32 = 64;
 
-/// Every `print` of the kernel half, by its place, with its position in the table.
+/// Every `print` of the kernel half, by its source span, with its position in the table.
 pub(in crate::kernel) type Sites = BTreeMap<Span, u64>;
 
-/// The table of printed lines, and the positions in it.
+/// The table of `print` formats, and the position of each `print` in it.
 pub(in crate::kernel) fn table(hir: &Hir, split: &Split, sources: Option<&SourceMap>) -> (Vec<Print>, Sites) {
     let mut prints = Prints { types: &hir.types, sources, table: Vec::new(), sites: Sites::new() };
     split.kernel.iter().for_each(|id| visit::block(&mut prints, &hir.functions[*id].body));
@@ -40,7 +41,7 @@ struct Prints<'a> {
 impl Visitor for Prints<'_> {
     fn expr(&mut self, expr: &Expr) {
         let ExprKind::Shared(SharedBuiltin::Print { format, args }) = &expr.kind else { return };
-        // What cannot be printed is refused where it is lowered.
+        // A value that cannot be printed is refused where it is lowered.
         let letters = format::letters(format);
         let value = |(at, arg): (usize, &Expr)| value_of(self.types, arg.ty, letters.get(at).copied());
         let values: Option<Vec<_>> = args.iter().enumerate().map(value).collect();
@@ -54,7 +55,8 @@ impl Visitor for Prints<'_> {
     }
 }
 
-/// How a value of a type travels, which is printed with a conversion of this letter; none if it does not.
+/// The encoding of a value in a record, for a conversion with this letter; `None` if the type cannot be
+/// printed.
 fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue> {
     let common = types.common();
     let number = |int: IntType| match int.signed {
@@ -87,7 +89,7 @@ fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue>
     })
 }
 
-/// A value that was evaluated.
+/// An evaluated argument of a `print`.
 enum Part<'e> {
     Number(Value),
     Constant(&'e Expr),
@@ -95,7 +97,8 @@ enum Part<'e> {
 }
 
 impl Lowerer<'_> {
-    /// `print(..)`: 0. Never waits; a line that has no room is lost, and counted.
+    /// Lowers `print(..)`, whose value is 0. It never waits; a line that finds the ring buffer full is lost,
+    /// and counted.
     pub(super) fn print(&mut self, format: &[u8], args: &[Expr], span: Span) -> Lower<Value> {
         let Some(position) = self.program.prints.get(&span).copied() else {
             return impossible(span, "a value printed whose type has no conversion");
@@ -125,7 +128,7 @@ impl Lowerer<'_> {
         Ok(self.builder.constant(Type::I32, 0))
     }
 
-    /// Evaluates a value; what is behind it must not change it.
+    /// Evaluates an argument; the evaluation of later arguments must not change its value.
     fn printed<'e>(&mut self, arg: &'e Expr, later: &[Expr]) -> Lower<Part<'e>> {
         if let ExprKind::Bytes(_) = arg.kind {
             return Ok(Part::Constant(arg));
@@ -143,7 +146,7 @@ impl Lowerer<'_> {
         Ok(Part::Text(addr, bytes))
     }
 
-    /// A pointer as a number, or the text that it leads to.
+    /// A pointer as a number, or the text that it points to.
     fn printed_pointer(&mut self, arg: &Expr, is_text: bool) -> Lower<Part<'static>> {
         let pointer = self.any_pointer(arg)?;
         let address = self.address_value(pointer)?;
@@ -157,7 +160,7 @@ impl Lowerer<'_> {
         Ok(Part::Text(text, TEXT_BYTES))
     }
 
-    /// Writes a record, all of its bytes.
+    /// Writes all bytes of a record.
     fn fill(&mut self, record: Value, position: u64, parts: &[Part<'_>]) -> Lower<()> {
         let start = Addr::of(Base::Pointer(record));
         let position = self.builder.constant(Type::I64, position);

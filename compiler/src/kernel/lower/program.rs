@@ -1,4 +1,5 @@
-//! Parameters of programs: the context itself, or words that the kernel passes in it, in registers, or behind a pointer.
+//! Lowers the parameters of programs: the context itself, or 64-bit words that the kernel passes in it, in
+//! registers, or through a pointer.
 
 use ks_wit::section::Arch;
 
@@ -9,34 +10,36 @@ use super::{Lower, Lowerer, int_type};
 use crate::hir::{FunctionKind, LocalId, ProgramKind, SystemCall, Target};
 use crate::types::IntType;
 
-/// How a program gets its parameters.
+/// The passing convention of a program's parameters.
 enum Passing<'a> {
-    /// The only one is the context.
+    /// The only parameter is the context.
     Context,
-    /// Words of the context, from this offset on.
+    /// Words of the context, from this offset in bytes on.
     Words(i16),
-    /// The registers in which functions take arguments, in the context.
+    /// The argument registers of a function, saved in the context.
     Registers,
-    /// The register in which functions give results, in the context.
+    /// The result register of a function, saved in the context.
     Result,
-    /// The registers that a system call was entered with, behind the first argument of its wrapper.
+    /// The registers at entry of a system call, reached through the first argument of its wrapper.
     SystemCall(&'a SystemCall),
 }
 
-/// Where `struct pt_regs` has the arguments of functions and of system calls, and results, on x86-64.
+/// Offsets in `struct pt_regs` of the arguments of functions and of system calls, and of results, on x86-64.
 ///
-/// Source: arch/x86/include/asm/ptrace.h, arch/x86/include/asm/syscall_wrapper.h (`SC_X86_64_REGS_TO_ARGS`), v6.12.
+/// Source: arch/x86/include/asm/ptrace.h, arch/x86/include/asm/syscall_wrapper.h (`SC_X86_64_REGS_TO_ARGS`),
+/// v6.12.
 const X86_ARGUMENTS: [i16; 6] = [112, 104, 96, 88, 72, 64];
 const X86_CALL_ARGUMENTS: [i16; 6] = [112, 104, 96, 56, 72, 64];
 const X86_RESULT: i16 = 80;
 
-/// The arguments of a tracepoint of a system call, and its result: behind the common fields and the call's number.
+/// Offsets of the arguments and of the result in the record of a system call's tracepoint, after the common
+/// fields and the call's number.
 ///
 /// Source: include/trace/syscall.h, `struct syscall_trace_enter`, `struct syscall_trace_exit`, v6.12.
 const TRACED_ARGUMENTS: i16 = 16;
 
 impl<'a> Lowerer<'a> {
-    /// Gives the parameters of a program their values.
+    /// Sets the parameters of a program to their values.
     pub(super) fn program_parameters(&mut self, context: Value) -> Lower<()> {
         let source = self.active.source;
         for (index, local) in source.params.iter().enumerate() {
@@ -109,7 +112,7 @@ impl<'a> Lowerer<'a> {
         self.builder.value(Type::I64, Op::Load { size: Size::DW, base: context, offset })
     }
 
-    /// An argument of a system call; behind the last one its result.
+    /// An argument of a system call; the index after the last one is its result.
     fn call_word(&mut self, context: Value, call: &SystemCall, index: usize) -> Value {
         let source = self.active.source;
         let is_result = source.kind == FunctionKind::Program(ProgramKind::Retprobe)
@@ -125,7 +128,7 @@ impl<'a> Lowerer<'a> {
         self.read_word(address, Source::Kernel)
     }
 
-    /// Gives a parameter the value of a register.
+    /// Sets a parameter to the value of a register.
     fn bind_word(&mut self, id: LocalId, word: Value) -> Lower<()> {
         let local = &self.active.source.locals[id];
         let (ty, span) = (local.ty, local.span);
@@ -139,7 +142,7 @@ impl<'a> Lowerer<'a> {
         self.bind_parameter(id, value)
     }
 
-    /// The low bits of a 64-bit number as an integer.
+    /// The low bits of a 64-bit number as an integer type.
     pub(super) fn low_bits(&mut self, word: Value, int: IntType) -> Value {
         if int_type(int) == Type::I64 {
             return word;
@@ -151,7 +154,8 @@ impl<'a> Lowerer<'a> {
         self.builder.value(Type::I32, Op::Narrow { value, bits: int.bits, signed: int.signed })
     }
 
-    /// A program's result as the verifier wants it: 0 from probes on functions, 0 or an error number from hooks.
+    /// A program's return value as the verifier requires it: 0 from probes on functions, 0 or an error number
+    /// from hooks.
     pub(super) fn allowed_result(&mut self, result: Value) -> Value {
         const MAX_ERRNO: u64 = 4095;
         const EPERM: u64 = 1;

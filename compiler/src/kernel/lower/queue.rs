@@ -1,4 +1,4 @@
-//! Maps without keys: queues and stacks, bloom filters, and stacks of calls.
+//! Lowers maps without keys: queues and stacks, bloom filters, and stack traces.
 
 use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::memory::{Addr, Base};
@@ -9,7 +9,7 @@ use crate::source::Span;
 /// BPF_F_USER_STACK. Source: include/uapi/linux/bpf.h, v6.12.
 const USER_STACK: u64 = 1 << 8;
 
-/// -EFAULT of bpf_get_stackid: there is no such stack. Source: kernel/bpf/stackmap.c, v6.12.
+/// -EFAULT of bpf_get_stackid: the task has no stack of this kind. Source: kernel/bpf/stackmap.c, v6.12.
 const NO_STACK: u64 = -14_i64 as u64;
 
 impl Lowerer<'_> {
@@ -39,7 +39,8 @@ impl Lowerer<'_> {
         Ok(self.builder.compare_const(Condition::Eq, outcome, 0))
     }
 
-    /// `q.pop()` and `q.peek()` into memory, zero if there is nothing: whether there was something, 1 or 0.
+    /// Lowers `q.pop()` and `q.peek()` into memory, which is zeroed if the map is empty. Returns whether
+    /// there was a value: 1 or 0.
     pub(super) fn take_into(&mut self, map: MapId, op: TakeOp, to: Addr, span: Span) -> Lower<Value> {
         let bytes = self.size(self.hir.maps[map].value, span)?;
         self.zero(to, bytes);
@@ -67,13 +68,13 @@ impl Lowerer<'_> {
         Ok(self.load_scalar(slot, int))
     }
 
-    /// Whether `q.pop()` or `q.peek()` finds something: 1 or 0.
+    /// Whether `q.pop()` or `q.peek()` finds a value: 1 or 0.
     pub(super) fn taken(&mut self, map: MapId, op: TakeOp, span: Span) -> Lower<Value> {
         let slot = self.take_slot(map, span)?;
         self.take_into(map, op, slot, span)
     }
 
-    /// `x = q.pop()` with a presence bit.
+    /// Lowers `x = q.pop()` with a presence bit.
     pub(super) fn take(&mut self, local: LocalId, map: MapId, op: TakeOp, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
         let taken = match home.home {
@@ -99,13 +100,14 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// `stack_id(ctx, m)`: the id, or a negative errno. A stack that collides with another is lost, and counted.
+    /// Lowers `stack_id(ctx, m)`: the id, or a negative errno. A stack whose id collides with another one is
+    /// lost, and counted.
     pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, user: bool) -> Lower<Value> {
         let ctx = self.context_argument(ctx)?;
         let flags = self.builder.constant(Type::I64, if user { USER_STACK } else { 0 });
         let args = vec![ctx, self.map_addr(map), flags];
         let id = self.builder.call(Type::I64, Callee::Helper(Helper::GetStackId), args);
-        // Without a stack there is none to lose: a thread of the kernel has none of a process.
+        // A task without the stack loses none: a kernel thread has no user stack.
         let none = self.builder.compare_const(Condition::Eq, id, NO_STACK);
         let (some, join) = (self.builder.block(), self.builder.block());
         self.builder.branch(none, join, some);
@@ -116,7 +118,7 @@ impl Lowerer<'_> {
         Ok(id)
     }
 
-    /// `attachment_id(ctx)`: what the host gave the link as its cookie.
+    /// Lowers `attachment_id(ctx)`: the cookie that the host set for the link.
     pub(super) fn attachment_id(&mut self, ctx: &Expr) -> Lower<Value> {
         let ctx = self.context_argument(ctx)?;
         Ok(self.builder.call(Type::I64, Callee::Helper(Helper::GetAttachCookie), vec![ctx]))

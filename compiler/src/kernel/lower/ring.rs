@@ -1,14 +1,17 @@
-//! Records of ring buffers, and objects of `new`. Records are reserved, zeroed, and given back on every path.
+//! Lowers records of ring buffers, and objects of `new`. Records are reserved, zeroed, and released on every
+//! path.
 //!
-//! The kernel's verifier follows each record from where it is reserved and wants it given back exactly once. So there are two
-//! variables for each place of the script that reserves one: the record's address, and whether it is held. What is held when
-//! the scope ends that the record belongs to is discarded. That is the scope of the outermost variable that the record
-//! is ever put in; which one is known once the whole function has been seen, as with the kinds of pointers.
+//! The kernel's verifier tracks each record from its reservation and requires exactly one release. So each
+//! site in the script that reserves a record has two variables: the record's address, and whether it is held.
+//! A held record is discarded at the end of the scope that it belongs to. That is the scope of the outermost
+//! variable that ever holds the record. It is known only after the whole function was lowered, as with the
+//! kinds of pointers.
 //!
-//! Objects of `new` are kept in the same way: memory of the frame for each place of the script that makes one, which is
-//! not held any more once the object is deleted. Nothing needs to be given back.
+//! Objects of `new` are handled the same way. Each site that creates one has memory of the frame, which is no
+//! longer held once the object is deleted; nothing needs to be released.
 //!
-//! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
+//! Whether a record is held is never derived from its address: verifiers before Linux 6.4 would also track a
+//! null record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,42 +28,43 @@ use crate::hir::{Expr, RingId};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
-/// A place that reserves records, by its position in the function.
+/// A site that reserves records, by its position in the function.
 pub(super) type Site = usize;
 
-/// For each site, the scope that its record belongs to: how many blocks are around.
+/// For each site, the scope that its record belongs to, as the number of enclosing blocks.
 pub(super) type Scopes = Vec<usize>;
 
-/// The sites whose pointers are used in front of them, as `if (p == null) { p = r.reserve() }` does, or that are in a loop
-/// which their records outlive, and whether they make objects. Their variables are there from the start of the function, and
-/// hold nothing: in the loop, an exit in front of the site releases the record of the iteration before.
+/// The sites whose pointers are used before the site in the source, as in `if (p == null) { p = r.reserve()
+/// }`, or that are in a loop which their records outlive; each with whether it creates objects. Their
+/// variables exist from the start of the function, and hold nothing. In the loop, an exit before the site
+/// releases the record of the previous iteration.
 pub(super) type Early = BTreeMap<Site, bool>;
 
 /// The records of a MIR function.
 #[derive(Default)]
 pub(super) struct Records {
-    /// How many blocks are around the current statement.
+    /// The number of blocks around the current statement.
     pub depth: usize,
     all: BTreeMap<Site, Record>,
-    /// How many sites were met.
+    /// The number of sites lowered so far.
     met: usize,
     /// Sites whose scope has not ended.
     open: Vec<Site>,
     known: Scopes,
-    /// The scopes, as far as they were found so far.
+    /// The scopes found so far.
     pub found: Scopes,
-    /// Sites that were asked for before they were met.
+    /// Sites that were used before they were lowered.
     asked: BTreeSet<Site>,
 }
 
-/// What is known of a record at run time.
+/// The run-time state of a record.
 #[derive(Clone, Copy)]
 struct Record {
-    /// Its address while it is held, else null.
+    /// The record's address while it is held, else null.
     address: Variable,
     /// 1 while it is held, else 0.
     held: Variable,
-    /// It is an object of `new`.
+    /// Whether it is an object of `new`.
     is_object: bool,
 }
 
@@ -69,13 +73,13 @@ impl Records {
         Records { found: known.clone(), known, ..Records::default() }
     }
 
-    /// The sites that were asked for before they were met, in this lowering or one before.
+    /// The sites that were used before they were lowered, in this lowering or a previous one.
     pub(super) fn early(&self, known: &Early) -> Early {
         let asked = self.asked.iter().filter_map(|site| Some((*site, self.all.get(site)?.is_object)));
         known.clone().into_iter().chain(asked).collect()
     }
 
-    /// The record is put where it stays until a scope ends.
+    /// Notes that the record is stored in a variable that lives until `scope` ends.
     pub(super) fn outlives(&mut self, site: Site, scope: usize) {
         if let Some(found) = self.found.get_mut(site) {
             *found = scope.min(*found);
@@ -86,14 +90,14 @@ impl Records {
         self.known.get(site).or(self.found.get(site)).copied().unwrap_or(self.depth)
     }
 
-    /// The innermost scope that something belongs to which may still be held.
+    /// The innermost scope that contains anything that may still be held.
     pub(super) fn deepest(&self) -> usize {
         self.open.iter().map(|site| self.scope(*site)).fold(self.depth, usize::max)
     }
 
-    /// A scope has ended, with those in it.
+    /// Ends a scope and those inside it.
     pub(super) fn end(&mut self, scope: usize) {
-        // Those in front are of other scopes, which are to come.
+        // Sites not yet lowered belong to later scopes.
         let is_ended = |site: &Site| *site < self.met && self.scope(*site) >= scope;
         let ended: Vec<_> = self.open.iter().copied().filter(is_ended).collect();
         self.open.retain(|site| !ended.contains(site));
@@ -101,13 +105,13 @@ impl Records {
 }
 
 impl Lowerer<'_> {
-    /// `r.reserve()`.
+    /// Lowers `r.reserve()`.
     pub(super) fn reserve(&mut self, ring: RingId, span: Span) -> Lower<Pointer> {
         let bytes = self.size(self.hir.rings[ring].record, span)?;
         let site = self.new_site(false);
         let Record { address, held, .. } = self.records.all[&site];
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
-            // The variable still has the record of the turn before.
+            // The variable still holds the record of the previous iteration.
             self.discard(site);
             self.records.asked.insert(site);
         }
@@ -125,8 +129,9 @@ impl Lowerer<'_> {
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 
-    /// Takes a record, in whose path it goes on. Where there is no room that is counted, and `full` follows. Both paths
-    /// meet in the block that is given back, to be sealed once the record was used.
+    /// Reserves a record and continues on the path that holds it. If the ring buffer is full, the loss is
+    /// counted and `full` runs. Both paths meet in the returned block, which the caller seals after the use
+    /// of the record.
     pub(super) fn reserve_bytes(
         &mut self,
         map: MapSymbol,
@@ -150,7 +155,7 @@ impl Lowerer<'_> {
         (self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record)), join)
     }
 
-    /// Makes the variables of sites whose pointers are used in front of them.
+    /// Creates the variables of sites whose pointers are used before them.
     pub(super) fn start_records(&mut self, early: &Early) {
         for (site, is_object) in early {
             self.make_record(*site, *is_object);
@@ -165,7 +170,7 @@ impl Lowerer<'_> {
         self.records.all.insert(site, Record { address, held, is_object });
     }
 
-    /// What is known of a site's record; nothing if none was made yet.
+    /// The state of a site's record; `None` if the site has none yet.
     fn record(&mut self, site: Site) -> Option<Record> {
         let record = self.records.all.get(&site).copied();
         if record.is_none() {
@@ -189,14 +194,14 @@ impl Lowerer<'_> {
         site
     }
 
-    /// Counts something that was lost.
+    /// Increments the count of something that was lost.
     pub(super) fn count_lost(&mut self, lost: Lost) {
         let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(Count::Lost(lost)));
         let value = self.builder.constant(Type::I64, 1);
         self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
     }
 
-    /// The record is not held any more.
+    /// Marks the record as no longer held.
     fn forget(&mut self, site: Site) {
         let Record { address, held, .. } = self.records.all[&site];
         let null = self.builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
@@ -205,7 +210,7 @@ impl Lowerer<'_> {
         self.builder.set(held, zero);
     }
 
-    /// `r.submit(p)` and `r.discard(p)`: no effect unless the pointer is one to a record that is held.
+    /// Lowers `r.submit(p)` and `r.discard(p)`: no effect unless the pointer points to a held record.
     pub(super) fn give_back(&mut self, record: &Expr, helper: Helper) -> Lower<Value> {
         let pointer = self.pointer_value(record)?;
         for (site, points) in self.records_of(pointer, false) {
@@ -216,7 +221,7 @@ impl Lowerer<'_> {
         Ok(self.builder.constant(Type::I32, 0))
     }
 
-    /// `new T()`: a pointer to zeros, never null.
+    /// Lowers `new T()`: a pointer to zeroed memory, never null.
     pub(super) fn new_object(&mut self, ty: TypeId, span: Span) -> Lower<Pointer> {
         let TypeKind::Ptr(to) = *self.types().kind(ty) else { return impossible(span, "this object") };
         let bytes = self.size(to, span)?;
@@ -239,7 +244,7 @@ impl Lowerer<'_> {
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 
-    /// `delete p`: no effect unless the pointer is one to an object.
+    /// Lowers `delete p`: no effect unless the pointer points to an object.
     pub(super) fn free(&mut self, pointer: &Expr) -> Lower<()> {
         let pointer = self.pointer_value(pointer)?;
         for (site, points) in self.records_of(pointer, true) {
@@ -252,7 +257,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The records or objects that a pointer may point to the start of, and whether it does: 1 or 0.
+    /// The records or objects whose start a pointer may point to, each with whether it does: 1 or 0.
     fn records_of(&mut self, pointer: Pointer, objects: bool) -> Vec<(Site, Value)> {
         let sites = self.objects(pointer).into_iter().filter_map(|one| Some((one.record?, one.base)));
         let records: Vec<_> = sites
@@ -284,16 +289,16 @@ impl Lowerer<'_> {
     fn discard(&mut self, site: Site) {
         let held = self.builder.get(self.records.all[&site].held);
         self.give_if(site, held, Helper::RingDiscard);
-        // Nor is it on the other way here, so that no loop carries it from turn to turn.
+        // The other path holds no record either. Setting this on both avoids a loop-carried value.
         self.forget(site);
     }
 
-    /// Discards what is held of this scope and of those in it: control leaves them.
+    /// Discards the held records of this scope and of those inside it, because control leaves them.
     pub(super) fn discard_records(&mut self, scope: usize) {
         self.discard_between(scope..usize::MAX);
     }
 
-    /// Discards what is held of these scopes, the newest first.
+    /// Discards the held records of these scopes, the newest first.
     pub(super) fn discard_between(&mut self, scopes: Range<usize>) {
         if self.builder.is_filled() {
             return;
@@ -306,7 +311,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The objects of a pointer with their addresses, null where it does not point and for records that are not held.
+    /// The objects of a pointer with their addresses: null where the pointer does not point, and for records
+    /// that are not held.
     pub(super) fn live_objects(&mut self, pointer: Pointer) -> Vec<Object> {
         let objects = self.objects(pointer).into_iter();
         objects
@@ -333,14 +339,15 @@ impl Lowerer<'_> {
         result
     }
 
-    /// 1 if a pointer points to one of these, which are one record.
+    /// 1 if a pointer points to one of these objects, which all are the same record; else 0.
     pub(super) fn any_of(&mut self, objects: Vec<Object>) -> Value {
         let zero = self.builder.constant(Type::I32, 0);
         objects.iter().fold(zero, |any, object| self.builder.binary(BinaryOp::Or, any, object.base))
     }
 }
 
-/// KS0622: an object that another turn of its loop would make again.
+/// KS0622: an object that outlives an iteration of its loop, although the next iteration would create it
+/// again.
 fn outlives_iteration(span: Span) -> Diagnostic {
     Diagnostic::error(622, span, "this object outlives the turn of the loop that makes it")
         .note("each `new` has memory for one object, which the next turn would make again")

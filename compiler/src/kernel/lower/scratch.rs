@@ -1,24 +1,25 @@
-//! How a program gets a scratch slot when it starts; `kernel::scratch` says what for, and gives it back.
+//! Lowers the claim of a scratch slot at a program's start; `kernel::scratch` says what it is for, and
+//! releases it.
 
 use super::super::mir::{BinaryOp, Block, Condition, MapSymbol, Op, Origin, Size, Type, Value};
 use super::super::scratch::{Base, NUMBER_OFFSET, SLOTS};
 use super::Lowerer;
 use super::memory::{Addr, Base as Memory};
 
-/// A program's scratch slot.
+/// The scratch slot that a program has claimed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     pub base: Base,
-    /// Where the program ends because all slots are in use.
+    /// The block where the program ends because all slots are in use.
     pub none_free: Block,
 }
 
 impl Lowerer<'_> {
     /// Claims a scratch slot; ends the program by a fault if none is free.
     ///
-    /// The mark of a slot is the number of runs that want it. Who adds one and then reads one has it: whoever comes later,
-    /// in between or on top, reads more, takes its own one back and asks for the next slot. Kernels and instruction sets
-    /// without atomics that answer can do that, too.
+    /// The mark of a slot is the number of runs that want it. A run that adds one and then reads one owns the
+    /// slot. Any other run, before or after, reads more, subtracts one again and tries the next slot. This
+    /// needs no atomics that return a value, which older kernels and instruction sets lack.
     pub(super) fn claim_scratch(&mut self) -> Claim {
         let key = self.builder.dedicated_slot(4);
         let counter = self.builder.variable(Type::I32);

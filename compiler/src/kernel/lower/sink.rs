@@ -1,4 +1,5 @@
-//! Where a value goes that more than one path may give: the result of a function, the value of a `match`.
+//! The destination of a value that several paths may deliver: the result of a function, the value of a
+//! `match`.
 
 use super::super::mir::Value;
 use super::super::mir::builder::Variable;
@@ -9,21 +10,21 @@ use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
 use crate::types::TypeId;
 
-/// Where a value goes.
+/// The destination of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sink {
-    /// Nowhere: only its effects count.
+    /// None: the expression is evaluated only for its effects.
     Nothing,
-    /// Into a variable.
+    /// A scalar in a variable.
     Scalar(Variable),
-    /// To memory.
+    /// Memory at an address.
     Memory(Addr),
-    /// A pointer, into variables.
+    /// A pointer in variables.
     Pointer(PointerVariables),
 }
 
 impl Lowerer<'_> {
-    /// A place for a scalar that several paths give.
+    /// A sink for a scalar that several paths deliver.
     pub(super) fn scalar_sink(&mut self, ty: TypeId, span: Span) -> Lower<(Sink, Variable)> {
         let ty = self.scalar_type(ty, span)?;
         let variable = self.builder.variable(ty);
@@ -58,7 +59,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The zero of a type.
+    /// Delivers the zero of a type.
     pub(super) fn deliver_zero(&mut self, ty: TypeId, sink: Sink, span: Span) -> Lower<()> {
         match sink {
             Sink::Nothing => {}

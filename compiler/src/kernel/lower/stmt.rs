@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowers statements, and the scopes of blocks.
 
 use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
 use super::lvalue::{Access, Prepared, Root};
@@ -11,31 +11,32 @@ use crate::hir::{
 };
 use crate::types::IntType;
 
-/// `place op= value` with the value evaluated.
+/// The change that `lvalue op= value` makes, with the value evaluated.
 #[derive(Clone, Copy)]
 pub(super) struct Change {
     pub op: hir::BinaryOp,
     pub value: Value,
-    /// The type of the arithmetic.
+    /// The type in which the operation is computed.
     pub int: IntType,
-    /// Others may change the place at the same time.
+    /// Whether others may change the lvalue at the same time.
     pub shared: bool,
 }
 
 impl Lowerer<'_> {
-    /// Statements in order. The slots of what they declare are free again afterwards.
+    /// Lowers statements in order. The slots of their declarations are free again afterwards.
     pub(super) fn block(&mut self, block: &[Stmt]) -> Lower<()> {
         let scope = self.open_block(block)?;
         self.close_scope(scope);
         Ok(())
     }
 
-    /// Statements in order, as a scope of its own, which is given. The records that belong to it are still held.
+    /// Lowers statements in order as a new scope, which it returns. Records that belong to the scope are
+    /// still held.
     pub(super) fn open_block(&mut self, block: &[Stmt]) -> Lower<usize> {
         self.open_scope(|lowerer| block.iter().try_for_each(|stmt| lowerer.stmt(stmt)))
     }
 
-    /// The same of whatever stands in a scope.
+    /// Runs `content` in a new scope, which it returns; records that belong to it are still held.
     pub(super) fn open_scope(&mut self, content: impl FnOnce(&mut Self) -> Lower<()>) -> Lower<usize> {
         self.records.depth += 1;
         let mark = self.builder.mark_stack();
@@ -45,7 +46,7 @@ impl Lowerer<'_> {
         Ok(self.records.depth + 1)
     }
 
-    /// Gives back what is held of a scope, which is behind.
+    /// Releases the held records of a scope that has ended.
     pub(super) fn close_scope(&mut self, scope: usize) {
         self.discard_records(scope);
         self.records.end(scope);
@@ -53,7 +54,7 @@ impl Lowerer<'_> {
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
         let span = self.builder.set_span(stmt.span);
-        // The slot of a declared variable lives on, those of temporaries do not.
+        // The slot of a declared variable lives on; those of temporaries do not.
         if let StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } =
             &stmt.kind
         {
@@ -117,7 +118,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Gives a local the value of an expression that does not read it.
+    /// Sets a local to the value of an expression that does not read it.
     fn set_local(&mut self, id: LocalId, home: LocalHome, value: &Expr) -> Lower<()> {
         match home.home {
             Home::Scalar(variable) => {
@@ -177,14 +178,14 @@ impl Lowerer<'_> {
         self.join_miss(access.miss, |_| Ok(()))
     }
 
-    /// A scalar as it lies in memory, where a pointer is a number.
+    /// A scalar as it is stored in memory; a pointer is stored as a number.
     pub(super) fn stored_scalar(&mut self, value: &Expr) -> Lower<(IntType, Value)> {
         if self.is_pointer(value.ty) {
             let pointer = self.pointer_value(value)?;
             return Ok((U64, self.address_value(pointer)?));
         }
         if self.is_context(value.ty) {
-            // Nothing but the context is ever read from there.
+            // Loads of a context pointer ignore the stored value and return the one context.
             self.scalar(value)?;
             return Ok((U64, self.builder.constant(Type::I64, 0)));
         }
@@ -210,7 +211,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The value is complete before the place is touched, which it may mention.
+    /// The value is complete before the lvalue is written, because it may read the lvalue.
     fn assign_aggregate(&mut self, lvalue: &Lvalue, value: &Expr) -> Lower<()> {
         let bytes = self.size(lvalue.ty, lvalue.span)?;
         let prepared = self.prepare(lvalue)?;
@@ -230,7 +231,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether the place is sure to be there and the value does not depend on it.
+    /// Whether the lvalue surely exists and the value does not depend on it.
     fn can_write_directly(&self, lvalue: &Lvalue, prepared: &Prepared, value: &Expr) -> bool {
         let root_is_memory = match prepared.root {
             Root::Global(_) => true,
@@ -297,7 +298,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The home of the binding that a place is a part of.
+    /// The home of the binding that an lvalue is a part of.
     fn alias(&self, prepared: &Prepared) -> Option<Alias> {
         let Root::Local(id) = prepared.root else { return None };
         match self.active.locals[id]?.home {
@@ -306,8 +307,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// `x[i] op= value` where `x` may be bound to an entry. The two places are told apart: the verifier takes no atomic
-    /// instruction at a place on the stack that it does not know.
+    /// Lowers `x[i] op= value` where `x` may be bound to an entry. Entry and private memory get code of their
+    /// own: the verifier accepts no atomic instruction at a variable stack offset.
     fn compound_bound(&mut self, alias: Alias, part: &Prepared, int: IntType, change: Change) -> Lower<()> {
         let entry = self.builder.get(alias.entry);
         let (bound, own, join) = (self.builder.block(), self.builder.block(), self.builder.block());
@@ -337,18 +338,18 @@ impl Lowerer<'_> {
         }
     }
 
-    /// `old op value` in the type of the arithmetic, as a value of the place's type.
+    /// `old op value` in the type of the arithmetic, converted to the lvalue's type.
     pub(super) fn changed(&mut self, old: Value, int: IntType, change: Change) -> Value {
         let old = arithmetic::convert(&mut self.builder, int, change.int, old);
         let new = arithmetic::binary(&mut self.builder, change.op, change.int, old, change.value);
         arithmetic::convert(&mut self.builder, change.int, int, new)
     }
 
-    /// Changes memory; atomically where the language says so: `+=` and `-=` of 4 or 8 bytes that others may change, and
-    /// that lie where the machine adds to them at once.
+    /// Changes memory. The change is atomic where the language requires it: `+=` and `-=` of 4 or 8 bytes
+    /// that others may change, at an aligned address.
     pub(super) fn apply_change(&mut self, addr: Addr, int: IntType, change: Change) {
         let additive = matches!(change.op, hir::BinaryOp::Add | hir::BinaryOp::Sub);
-        // Arithmetic that is narrower than the place wraps earlier than an addition to the whole place would.
+        // Arithmetic narrower than the lvalue wraps earlier than an addition to the whole lvalue would.
         let at_once = Self::chunks(&[addr], int.bytes() as u32).len() == 1;
         if change.shared && additive && at_once && int.bits >= 32 && change.int.bits >= int.bits {
             let amount = match change.op {
@@ -401,7 +402,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether the place has neither lookups nor run-time indices.
+/// Whether the lvalue has neither lookups nor run-time indices.
 fn has_fixed_offset(lvalue: &Lvalue) -> bool {
     match &lvalue.kind {
         LvalueKind::Local(_) | LvalueKind::Global(_) => true,
@@ -413,8 +414,8 @@ fn has_fixed_offset(lvalue: &Lvalue) -> bool {
     }
 }
 
-/// Whether the value of an expression may depend on what is stored at `root`, or may turn out to be none. A plain copy of one place to another does
-/// not: the two are equal or do not overlap.
+/// Whether the value of an expression may depend on what is stored at `root`, or may be absent. A plain copy
+/// of one lvalue to another does not: the two are equal or do not overlap.
 fn mentions(hir: &Hir, expr: &Expr, root: Root) -> bool {
     if let ExprKind::Load(_) | ExprKind::Bytes(_) = expr.kind {
         return false;
@@ -441,7 +442,7 @@ impl Visitor for Finder<'_> {
         self.found |= matches!((self.root, &lvalue.kind), (Root::Global(_), LvalueKind::Deref(_)));
     }
     fn function(&mut self, id: FuncId) {
-        // What a throw leaves behind is not the value.
+        // After a throw the destination must keep its old value.
         self.found |= matches!(self.root, Root::Global(_)) || self.hir.functions[id].throws;
     }
 }

@@ -1,10 +1,10 @@
-//! Local storage: `s[p]` is the value that belongs to an object of the kernel.
+//! Lowers local storage: `s[p]` is the value that belongs to a kernel object.
 //!
-//! The helpers take no number but a pointer that the verifier followed from where the kernel gave it away: a parameter of
-//! a program that the kernel describes by its own types, the running task, the socket of a context, and what members of
-//! these point to. Everywhere else a pointer to the kernel is a number. So what such an expression gives is kept as an
-//! object besides: from the declaration of a local that is set once to its uses, and into helpers that become part of
-//! their callers.
+//! The helpers take no number. They take only a pointer that the verifier has tracked from its source in the
+//! kernel: a parameter of a program that is described by the kernel's own types, the running task, the socket
+//! of a context, and what members of these point to. Everywhere else a pointer to the kernel is a number. So
+//! the value of such an expression is also kept as an object: from the declaration of a local that is set
+//! once to its uses, and into inlined helpers.
 
 use std::sync::Arc;
 
@@ -17,14 +17,15 @@ use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, ExternId, FunctionKind, LocalId, LvalueKind, Map, MapId, ProgramKind};
 use crate::types::TypeKind;
 
-/// A pointer to an object of the kernel, and how the program comes by it.
+/// A pointer to a kernel object, by its source.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KernelObject {
-    /// From the context, 8 bytes at this offset: the same in the whole run, and loaded where it is used.
+    /// Loaded from the context, 8 bytes at this offset, wherever it is used: the value is the same in the
+    /// whole run.
     Word(Value, i16),
-    /// The running task, from this helper: asked for where it is used.
+    /// The running task, returned by this helper, which is called wherever the pointer is used.
     CurrentTask(ExternId),
-    /// An object or null, which was read before.
+    /// An object or null that was read before.
     Read(Value),
 }
 
@@ -32,7 +33,7 @@ pub(super) enum KernelObject {
 const CREATE: u64 = 1;
 
 impl Lowerer<'_> {
-    /// The key of a map of local storage: an object or null.
+    /// The key of a local storage map: an object or null.
     pub(super) fn storage_key(&mut self, map: &Map, key: &Expr) -> Lower<Value> {
         match self.kernel_object(key)? {
             Some(object) => Ok(self.object_value(object)),
@@ -40,7 +41,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The object that an expression points to, if the verifier can follow it there.
+    /// The object that an expression points to, if the verifier tracks it.
     pub(super) fn kernel_object(&mut self, expr: &Expr) -> Lower<Option<KernelObject>> {
         match &expr.kind {
             ExprKind::Const(0) => {
@@ -54,7 +55,7 @@ impl Lowerer<'_> {
             }
             ExprKind::Load(lvalue) => {
                 if let LvalueKind::Local(local) = lvalue.kind {
-                    // Not in loops: what becomes a function of its own may get the pointer as a number.
+                    // Not in loops: a loop body that is outlined may receive the pointer as a number.
                     let given = self.active.given.get(&local).filter(|_| self.loops.is_empty());
                     let object = self.active.objects.get(&local).copied();
                     return Ok(object.or(given.map(|given| KernelObject::Read(*given))));
@@ -77,7 +78,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What a member of an object points to.
+    /// The object that a member of an object points to.
     fn member_object(&mut self, part: &KernelPart<'_>) -> Lower<Option<KernelObject>> {
         if part.index.is_some() || !self.is_kernel_pointer(part.ty) {
             return Ok(None);
@@ -109,14 +110,15 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A pointer to the object's value; control goes to `miss` if it has none, or there is no object.
+    /// A pointer to the object's value; control goes to `miss` if it has none, or the object is null.
     pub(super) fn stored(&mut self, map: MapId, object: Value, miss: Block) -> Value {
         let object = self.non_null(object, miss);
         let entry = self.storage_get(map, object, 0);
         self.non_null(entry, miss)
     }
 
-    /// The same, but that a value of zeros is made if there is none. That the kernel has no room for one is counted.
+    /// A pointer to the object's value, created with zeros if there is none. If the kernel has no memory for
+    /// one, that is counted.
     pub(super) fn stored_or_new(&mut self, map: MapId, object: Value, miss: Block) -> Value {
         let object = self.non_null(object, miss);
         let entry = self.storage_get(map, object, CREATE);
@@ -153,9 +155,9 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
     }
 
-    /// Whether it is worth knowing which object a local points to: only keys of local storage ask. Those that are set
-    /// once always point to the same one; an argument of a deferred call does, too, but may be used where it was never
-    /// set.
+    /// Whether to keep the object that a local points to: only keys of local storage need it. A local that is
+    /// set once always points to the same object. So does an argument of a deferred call, but it may be used
+    /// where it was never set.
     fn keeps_objects(&self, local: LocalId) -> bool {
         let active = &self.active;
         let ty = active.source.locals[local].ty;
@@ -165,7 +167,7 @@ impl Lowerer<'_> {
             && self.program.has_storage
     }
 
-    /// Keeps what a local points to.
+    /// Keeps the object that a local points to.
     pub(super) fn keep_object(&mut self, local: LocalId, object: KernelObject) {
         let is_everywhere = !matches!(object, KernelObject::Read(_)) || self.active.fixed.contains(&local);
         if self.keeps_objects(local) && is_everywhere {
@@ -173,7 +175,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The object that a local is declared with, and its address if reading the expression again could give another.
+    /// The object that a local is declared with. The address is included if a second read of the expression
+    /// could return another object.
     pub(super) fn declared_object(
         &mut self,
         local: LocalId,
@@ -185,7 +188,7 @@ impl Lowerer<'_> {
         Ok(self.kernel_object(init)?.map(|object| (object, self.object_address(init, object))))
     }
 
-    /// The same for an argument.
+    /// The object of an argument, with its address under the same condition as in `declared_object`.
     pub(super) fn passed_object(&mut self, arg: &Expr) -> Lower<Option<(KernelObject, Option<Value>)>> {
         if !self.program.has_storage || !self.is_kernel_pointer(arg.ty) {
             return Ok(None);
@@ -202,7 +205,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Whether the kernel gives the program its parameters as pointers whose types the verifier knows.
+    /// Whether the kernel passes the program's parameters as pointers whose types the verifier knows.
     pub(super) fn is_given_objects(&self) -> bool {
         match self.active.source.kind {
             FunctionKind::Method(_) => true,
@@ -215,7 +218,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// KS0620: a pointer that is a number to the verifier.
+/// KS0620: a pointer that the verifier only knows as a number.
 fn unknown_object(map: &Map, key: &Expr) -> Diagnostic {
     let text = format!("the kernel cannot tell that this is a `{}`", map.kind.owner().unwrap_or_default());
     Diagnostic::error(620, key.span, text)

@@ -1,4 +1,4 @@
-//! Strings: text, then zeros up to the size of the type.
+//! Lowers strings: text, followed by zeros up to the size of the type.
 
 use super::super::mir::{BinaryOp, Condition, Helper, Op, Size, Type, Value};
 use super::memory::{Addr, Base, access_type};
@@ -7,21 +7,21 @@ use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
 use crate::types::TypeKind;
 
-/// Something whose bytes can be compared.
+/// The bytes of a text that is compared or copied.
 pub(super) enum Bytes<'e> {
     Constant(&'e [u8]),
     At(Addr),
 }
 
-/// One bit of each byte of a word.
+/// The lowest bit of each byte of a 64-bit word.
 const LANES: u64 = 0x0101_0101_0101_0101;
-/// Bytes of a text that are looked at one by one; those of a longer one a helper copies.
+/// The size in bytes up to which a text is processed byte by byte; a helper copies longer ones.
 const MOST_BY_BYTES: u32 = 1024;
-/// Words whose bytes may be counted together, so that the sum fits a byte.
+/// The number of words whose bytes can be counted together without a sum overflowing its byte.
 const WORDS_AT_ONCE: usize = 31;
 
 impl Lowerer<'_> {
-    /// A string as one of another size: cut so that the last byte stays zero, or with more zeros.
+    /// Converts a string to another size: cut so that the last byte stays zero, or padded with zeros.
     pub(super) fn string_into(&mut self, from: &Expr, expr: &Expr, to: Addr) -> Lower<()> {
         let TypeKind::Str(size) = *self.types().kind(expr.ty) else {
             return impossible(expr.span, "this conversion");
@@ -52,7 +52,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Bytes as a string: those before the first that is zero, as many as fit.
+    /// Converts bytes to a string: those before the first zero, as many as fit.
     fn text_into(&mut self, from: &Expr, size: u32, to: Addr) -> Lower<()> {
         let bytes = self.size(from.ty, from.span)?;
         let kept = bytes.min(size.saturating_sub(1));
@@ -64,7 +64,7 @@ impl Lowerer<'_> {
             self.probe(Helper::ProbeReadKernelStr, to, room, from);
             return Ok(());
         }
-        // All ones as long as no byte was zero.
+        // All ones until a zero byte was found.
         let mut mask = self.builder.constant(Type::I64, u64::MAX);
         for at in 0..kept {
             let byte = self.byte(source.plus(at));
@@ -89,7 +89,7 @@ impl Lowerer<'_> {
         self.builder.value(Type::I64, Op::ZeroExtend(byte))
     }
 
-    /// `left + right`: as many bytes as both types have together.
+    /// `left + right`, with the size of both types together.
     pub(super) fn joined_into(&mut self, left: &Expr, right: &Expr, to: Addr, span: Span) -> Lower<()> {
         let (left_size, right_size) = (self.size(left.ty, span)?, self.size(right.ty, span)?);
         self.text_at_start(left, left_size, to, span)?;
@@ -126,7 +126,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The text of a string of a size, its terminator left to what is there.
+    /// Appends the text of a string of `size` bytes. Its terminator is not written.
     fn append(&mut self, to: Addr, text: &Bytes<'_>, size: u32) {
         match text {
             Bytes::Constant(text) => {
@@ -151,14 +151,14 @@ impl Lowerer<'_> {
         Ok(self.builder.value(Type::I32, Op::Truncate(length)))
     }
 
-    /// The length of the text in so many bytes, without branches: the number of bytes that are not zero.
+    /// The length of the text in `size` bytes, without branches: the number of bytes that are not zero.
     fn length_at(&mut self, addr: Addr, size: u32) -> Value {
         let mut length = self.builder.constant(Type::I64, 0);
         for words in Self::chunks(&[addr], size).chunks(WORDS_AT_ONCE) {
             let mut lanes = self.builder.constant(Type::I64, 0);
             for (at, width) in words {
                 let word = self.chunk(&Bytes::At(addr), *at, *width);
-                // The top bit of each byte becomes whether the byte is not zero.
+                // Sets the top bit of each byte if the byte is not zero.
                 let low = self.builder.binary_const(BinaryOp::And, word, 0x7f * LANES);
                 let with_carry = self.builder.binary_const(BinaryOp::Add, low, 0x7f * LANES);
                 let some = self.builder.binary(BinaryOp::Or, with_carry, word);
@@ -173,8 +173,8 @@ impl Lowerer<'_> {
         length
     }
 
-    /// Whether two strings have the same text: 1 or 0. What follows the text is zeros, so that it is enough to compare as
-    /// many bytes as the shorter one has: if they are equal, its terminator is among them.
+    /// Whether two strings have the same text: 1 or 0. Strings are padded with zeros, so it is enough to
+    /// compare the size of the shorter one: if all its bytes are equal, its terminator is among them.
     pub(super) fn strings_equal(&mut self, left: &Expr, right: &Expr, span: Span) -> Lower<Value> {
         let bytes = self.size(left.ty, span)?.min(self.size(right.ty, span)?);
         // The left operand's value is taken before the right one is evaluated.
@@ -187,7 +187,7 @@ impl Lowerer<'_> {
         Ok(self.bytes_equal(&left, &right, bytes))
     }
 
-    /// Whether so many bytes are the same: 1 or 0.
+    /// Whether the first `bytes` bytes are equal: 1 or 0.
     pub(super) fn bytes_equal(&mut self, left: &Bytes<'_>, right: &Bytes<'_>, bytes: u32) -> Value {
         let addrs: Vec<Addr> = [left, right]
             .into_iter()
@@ -213,7 +213,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Some bytes as a 64-bit number.
+    /// `size` bytes as a 64-bit number.
     fn chunk(&mut self, bytes: &Bytes<'_>, at: u32, size: Size) -> Value {
         match bytes {
             Bytes::Constant(bytes) => {
@@ -239,7 +239,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// `size` bytes from `at`, little-endian; zeros behind the end.
+/// `size` bytes from `at`, little-endian; zeros after the end.
 pub(super) fn constant_chunk(bytes: &[u8], at: u32, size: u8) -> u64 {
     let byte = |index: u32| u64::from(bytes.get((at + index) as usize).copied().unwrap_or(0));
     (0..u32::from(size)).fold(0, |bits, index| bits | byte(index) << (8 * index))

@@ -1,6 +1,7 @@
-//! Tail calls: the kernel replaces the running program by one out of an array.
+//! Lowers tail calls: the kernel replaces the running program by one from a program array.
 //!
-//! The array holds the programs that the kernel lets meet in one ([`section::array`]). The loader fills it. A call that fails comes back, and the program ends as if it had let everything pass.
+//! An array holds the programs that the kernel permits in the same one ([`section::array`]). The loader fills
+//! it. A call that fails returns, and the program ends with the result that lets everything pass.
 
 use super::super::mir::{Callee, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::super::section;
@@ -11,10 +12,11 @@ use crate::hir::{Expr, ExprKind, FuncId, Hir, ProgramKind};
 use crate::source::Span;
 use crate::split::Split;
 
-/// XDP_PASS. Source: include/uapi/linux/bpf.h, `enum xdp_action`, v6.12. For all other kinds 0 lets things pass.
+/// XDP_PASS. Source: include/uapi/linux/bpf.h, `enum xdp_action`, v6.12. For all other program kinds 0 lets
+/// packets pass.
 const XDP_PASS: u64 = 2;
 
-/// The programs that tail calls lead to, those of one array together.
+/// The targets of tail calls, grouped by program array.
 pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
     let mut targets = Targets(Vec::new());
     split.kernel.iter().for_each(|id| visit::block(&mut targets, &hir.functions[*id].body));
@@ -32,7 +34,7 @@ pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
     arrays.into_iter().map(|(_, programs)| programs).collect()
 }
 
-/// KS0715: the kernel would not put both programs into one array.
+/// KS0715: the kernel would not accept both programs in one array.
 fn attached_elsewhere(call: Span, target: Span) -> Diagnostic {
     Diagnostic::error(715, call, "tail call to a program that is attached elsewhere")
         .also(target, "it is of the same kind, for another place")
@@ -53,7 +55,7 @@ impl Visitor for Targets {
 }
 
 impl Lowerer<'_> {
-    /// Leaves the program for another. What must happen before the program ends happens before the jump.
+    /// Jumps to another program. Everything that must happen before the program ends happens before the jump.
     pub(super) fn tail_call(&mut self, target: FuncId, expr: &Expr) -> Lower<Value> {
         let arrays = [target, self.builder.id()].map(|id| section::array(&self.hir.functions[id]));
         if arrays[0] != arrays[1] {
@@ -65,7 +67,7 @@ impl Lowerer<'_> {
         let (Some(context), Some((first, index))) = (self.entry_context, found.next()) else {
             return impossible(expr.span, "a tail call from here");
         };
-        // Whatever the caller does with the result is never reached.
+        // The caller's code after the call is never reached.
         let (leave, never) = (self.builder.block(), self.builder.block());
         let always = self.builder.constant(Type::I32, 1);
         self.builder.branch(always, leave, never);

@@ -1,8 +1,8 @@
-//! Numbers of tasks: those of the PID namespace that the host runs in.
+//! Lowers task ids: those of the PID namespace that the host runs in.
 //!
-//! The helper of the kernel gives numbers of the first namespace. If the host runs in another one, it says so in a
-//! constant of the object ([`object::PID_NAMESPACE`]) before the load, and the number is read from the task itself; in the
-//! first one the verifier removes that branch.
+//! The kernel's helper returns ids of the initial namespace. If the host runs in another one, it sets a
+//! constant of the object ([`object::PID_NAMESPACE`]) before the load, and the id is read from the task
+//! itself. In the initial namespace the verifier removes that branch.
 
 use ks_wit::object::{self, PidNamespaceWord as Word};
 
@@ -12,7 +12,8 @@ use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
 
 impl Lowerer<'_> {
-    /// The number of the running thread, or of its process, with 64 bits; 0 of a task outside of the host's namespace.
+    /// The id of the running thread, or of its process, in 64 bits; 0 for a task outside of the host's
+    /// namespace.
     pub(super) fn task_number(&mut self, of_process: bool) -> Value {
         let own = self.namespace_word(Word::Number);
         let [first, inside, join] = std::array::from_fn(|_| self.builder.block());
@@ -33,10 +34,10 @@ impl Lowerer<'_> {
         result
     }
 
-    /// The number in the namespace with this inode number.
+    /// The id in the namespace with the inode number `own`.
     ///
-    /// Source: include/linux/sched.h, `struct task_struct`; include/linux/pid.h, `struct pid` and `struct upid`;
-    /// include/linux/pid_namespace.h, v6.18.
+    /// Source: include/linux/sched.h, `struct task_struct`; include/linux/pid.h, `struct pid` and `struct
+    /// upid`; include/linux/pid_namespace.h, v6.18.
     fn number_inside(&mut self, of_process: bool, own: Value) -> Value {
         let at = Addr::of(Base::Slot(self.builder.slot(8)));
         let read = |this: &mut Self, base: Value, word: Word| {
@@ -56,7 +57,7 @@ impl Lowerer<'_> {
         let own_level = self.namespace_word(Word::Level);
         let [deep, outside, join] = std::array::from_fn(|_| self.builder.block());
         let result = self.builder.param(join, Type::I64);
-        // The task has an entry for each namespace from the first to its own.
+        // The task has an entry for each namespace from the initial one to its own.
         let is_deep = self.builder.compare(Condition::Ge, level, own_level);
         self.builder.branch(is_deep, deep, outside);
         self.builder.switch_to_sealed(deep);
@@ -76,7 +77,7 @@ impl Lowerer<'_> {
         result
     }
 
-    /// What the host says of its namespace.
+    /// A word that the host has set about its namespace.
     fn namespace_word(&mut self, word: Word) -> Value {
         let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(Count::PidNamespace));
         let offset = (word as usize * object::PID_NAMESPACE_WORD_BYTES) as i16;

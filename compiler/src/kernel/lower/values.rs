@@ -1,5 +1,5 @@
-//! Function values: the number of the function, 0 for none. A call through one compares it with every function that it may
-//! be; where the value is known that is a plain call.
+//! Lowers function values: the number of the function, 0 for none. A call through a value compares it with
+//! every function that it may be; if the value is a constant, it is a plain call.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
-//! Building a function: blocks, instructions, and SSA form for variables on the fly.
+//! Builder for a function: blocks, instructions, and on-the-fly SSA construction for variables.
 //!
-//! The method is that of Braun et al., "Simple and Efficient Construction of Static Single Assignment Form" (2013): a
-//! variable read in a block that does not set it becomes a parameter of the block, filled in from each predecessor once
-//! all of them are known (the block is sealed). Parameters that turn out to be superfluous are removed by
-//! `pass::redundant_params`.
+//! The method is that of Braun et al., "Simple and Efficient Construction of Static Single Assignment Form"
+//! (2013): a variable read in a block that does not set it becomes a block parameter. It is filled in from
+//! each predecessor once all of them are known (the block is sealed). `pass::redundant_params` removes
+//! superfluous parameters.
 
 use super::{
     Block, BlockData, Callee, Condition, Inst, MirFunction, Op, Slot, SlotData, Target, Terminator, Type,
@@ -15,11 +15,11 @@ use crate::index::{FastMap, Id, IndexVec};
 use crate::source::Span;
 
 id_type! {
-    /// A variable that becomes SSA values.
+    /// A source-level variable, for which the builder creates SSA values.
     Variable,
 }
 
-/// Builds one function.
+/// Builder of one function, with a current block to which instructions are appended.
 pub struct Builder {
     function: MirFunction,
     current: Block,
@@ -27,10 +27,10 @@ pub struct Builder {
     state: IndexVec<Block, BlockState>,
     variables: IndexVec<Variable, Type>,
     stack_top: u32,
-    /// Slots that overlap no others, whose positions are not known before all others are.
+    /// Slots that overlap no others; their positions are assigned after all others.
     dedicated: Vec<Slot>,
     constants: FastMap<Value, u64>,
-    /// Values that are another one and a constant.
+    /// Values that are the sum of another value and a constant.
     sums: FastMap<Value, (Value, u64)>,
     /// Values that are the address of a byte of a slot.
     frame: FastMap<Value, (Slot, u32)>,
@@ -39,23 +39,23 @@ pub struct Builder {
 
 #[derive(Default)]
 struct BlockState {
-    /// No further predecessor will come.
+    /// Whether all predecessors exist.
     sealed: bool,
-    /// The terminator is set.
+    /// Whether the terminator is set.
     filled: bool,
     predecessors: Vec<Block>,
     /// The value of a variable at the end of the block.
     values: FastMap<Variable, Value>,
-    /// Parameters made for variables before the block was sealed, in order.
+    /// Parameters added for variables before the block was sealed, in order.
     incomplete: Vec<(Variable, Value)>,
 }
 
-/// How much of the frame was in use; see [`Builder::release_stack`].
+/// The number of frame bytes in use at a point; see [`Builder::release_stack`].
 #[derive(Debug, Clone, Copy)]
 pub struct StackMark(u32);
 
 impl Builder {
-    /// Starts a function, in its entry block.
+    /// Starts building a function, in its entry block.
     pub fn new(function: MirFunction) -> Builder {
         let span = function.span;
         let mut builder = Builder {
@@ -76,17 +76,17 @@ impl Builder {
         builder
     }
 
-    /// Says that signed numbers can be divided by constants.
+    /// Sets whether the target has signed division; divisors are constants other than 0 and -1.
     pub fn set_divides_signed(&mut self, divides: bool) {
         self.divides_signed = divides;
     }
 
-    /// Whether signed numbers can be divided by constants.
+    /// Whether the target has signed division.
     pub fn divides_signed(&self) -> bool {
         self.divides_signed
     }
 
-    /// The finished function.
+    /// Finishes the function: lays out dedicated slots and returns the MIR.
     pub fn finish(mut self) -> MirFunction {
         for slot in self.dedicated {
             let data = &mut self.function.slots[slot];
@@ -96,17 +96,17 @@ impl Builder {
         self.function
     }
 
-    /// Which function it is in the typed tree.
+    /// The id of the function in the typed tree.
     pub fn id(&self) -> FuncId {
         self.function.id
     }
 
-    /// The entry block.
+    /// The entry block, which has no predecessors.
     pub fn entry(&self) -> Block {
         self.function.entry()
     }
 
-    /// Which program it is, if it is one.
+    /// The id of the function if it is a program; `None` for a helper.
     pub fn program(&self) -> Option<FuncId> {
         self.function.is_program.then_some(self.function.id)
     }
@@ -117,22 +117,22 @@ impl Builder {
         self.param(self.entry(), ty)
     }
 
-    /// The type of the function's result.
+    /// The type of the function's return value.
     pub fn result_type(&self) -> Type {
         self.function.ret
     }
 
-    /// The type of a value.
+    /// The MIR type of a value.
     pub fn ty(&self, value: Value) -> Type {
         self.function.values[value]
     }
 
-    /// The part of the script that the next instructions come from. Gives the previous one.
+    /// Sets the source span of the following instructions; returns the previous one.
     pub fn set_span(&mut self, span: Span) -> Span {
         std::mem::replace(&mut self.span, span)
     }
 
-    /// A new block without predecessors.
+    /// Creates a block without predecessors.
     pub fn block(&mut self) -> Block {
         let span = self.span;
         let unfinished = Terminator::Jump(Target::to(Block::new(0)));
@@ -152,7 +152,7 @@ impl Builder {
         value
     }
 
-    /// Says that all jumps to the block exist.
+    /// Seals a block: all jumps to it exist.
     pub fn seal(&mut self, block: Block) {
         debug_assert!(!self.state[block].sealed, "a block is sealed once");
         self.state[block].sealed = true;
@@ -161,19 +161,19 @@ impl Builder {
         }
     }
 
-    /// Goes on in a block.
+    /// Makes `block` the current block.
     pub fn switch_to(&mut self, block: Block) {
         debug_assert!(!self.state[block].filled, "a block is filled once");
         self.current = block;
     }
 
-    /// Goes on in a block that gets no further predecessor.
+    /// Makes `block` the current block and seals it: it gets no further predecessor.
     pub fn switch_to_sealed(&mut self, block: Block) {
         self.seal(block);
         self.switch_to(block);
     }
 
-    /// Whether the current block has ended: what follows cannot be reached.
+    /// Whether the current block has ended, so that following code is unreachable.
     pub fn is_filled(&self) -> bool {
         self.state[self.current].filled
     }
@@ -194,12 +194,12 @@ impl Builder {
         self.end(Terminator::Branch { cond, then: Target::to(then), otherwise: Target::to(otherwise) });
     }
 
-    /// Ends the block and the function.
+    /// Ends the block with a return from the function.
     pub fn ret(&mut self, value: Value) {
         self.end(Terminator::Return(value));
     }
 
-    /// Statements behind a `return` are built into a block that nobody reaches.
+    /// Statements after a `return` are built into an unreachable block.
     fn open(&mut self) {
         if self.is_filled() {
             let dead = self.block();
@@ -244,7 +244,7 @@ impl Builder {
         }
     }
 
-    /// The slot and the byte of it that a value is the address of, if it was made as one.
+    /// The slot and byte offset that a value is the address of, if it was built as such an address.
     pub fn stack_location(&self, value: Value) -> Option<(Slot, u32)> {
         self.frame.get(&value).copied()
     }
@@ -255,7 +255,7 @@ impl Builder {
         self.function.blocks[self.current].insts.push(Inst { result, op, span });
     }
 
-    /// A number of the type, cut to its width.
+    /// Appends a constant of the type, truncated to its width.
     pub fn constant(&mut self, ty: Type, bits: u64) -> Value {
         let cut = if ty == Type::I32 { bits & 0xffff_ffff } else { bits };
         let value = self.value(ty, Op::Const(cut));
@@ -263,17 +263,17 @@ impl Builder {
         value
     }
 
-    /// The number that a value is, if it was made as a constant.
+    /// The number of a value that was built as a constant; `None` for any other value.
     pub fn known(&self, value: Value) -> Option<u64> {
         self.constants.get(&value).copied()
     }
 
-    /// Arithmetic.
+    /// Appends arithmetic on two values of one type.
     pub fn binary(&mut self, op: super::BinaryOp, left: Value, right: Value) -> Value {
         self.value(self.ty(left), Op::Binary(op, left, right))
     }
 
-    /// Arithmetic with a constant.
+    /// Appends arithmetic with a constant right operand.
     pub fn binary_const(&mut self, op: super::BinaryOp, left: Value, right: u64) -> Value {
         let constant = self.constant(self.ty(left), right);
         let result = self.binary(op, left, constant);
@@ -283,40 +283,40 @@ impl Builder {
         result
     }
 
-    /// The value and the constant that a value was made of by one addition.
+    /// The operands of a value that was built as the sum of a value and a constant.
     pub fn sum(&self, value: Value) -> Option<(Value, u64)> {
         self.sums.get(&value).copied()
     }
 
-    /// A comparison.
+    /// Appends a comparison; the result has 32 bits.
     pub fn compare(&mut self, condition: Condition, left: Value, right: Value) -> Value {
         self.value(Type::I32, Op::Compare(condition, left, right))
     }
 
-    /// A comparison with a constant.
+    /// Appends a comparison with a constant right operand.
     pub fn compare_const(&mut self, condition: Condition, left: Value, right: u64) -> Value {
         let right = self.constant(self.ty(left), right);
         self.compare(condition, left, right)
     }
 
-    /// A call with a result.
+    /// Appends a call with a result of type `ty`.
     pub fn call(&mut self, ty: Type, callee: Callee, args: Vec<Value>) -> Value {
         self.value(ty, Op::Call { callee, args })
     }
 
-    /// A new variable.
+    /// Creates a variable, not yet set.
     pub fn variable(&mut self, ty: Type) -> Variable {
         self.variables.push(ty)
     }
 
-    /// Sets a variable.
+    /// Sets a variable in the current block.
     pub fn set(&mut self, variable: Variable, value: Value) {
         self.open();
         let current = self.current;
         self.state[current].values.insert(variable, value);
     }
 
-    /// Whether the variable has been set on every path to here that can be seen now. Blocks that nothing leads to are on none.
+    /// Whether the variable has been set on every known path to here. Unreachable blocks are on no path.
     pub fn is_set(&self, variable: Variable) -> bool {
         let mut seen = vec![false; self.state.len()];
         let mut open = vec![self.current];
@@ -335,7 +335,7 @@ impl Builder {
         true
     }
 
-    /// The value of a variable here. Where no path set it, it is 0.
+    /// The current value of a variable; 0 on paths that have not set it.
     pub fn get(&mut self, variable: Variable) -> Value {
         self.read(self.current, variable)
     }
@@ -357,7 +357,8 @@ impl Builder {
             }
             (true, _) => {
                 let value = self.param(block, self.variables[variable]);
-                // Set before the predecessors are asked: a loop leads back here.
+                // Set before the predecessors are searched: the search may reach this block again through a
+                // loop.
                 self.state[block].values.insert(variable, value);
                 self.fill_param(block, variable);
                 value
@@ -375,8 +376,8 @@ impl Builder {
         value
     }
 
-    /// Appends the variable's value to the arguments of every jump to the block. No branch has one block as both targets:
-    /// a predecessor has one jump to it.
+    /// Appends the variable's value to the arguments of every jump to the block. No branch has one block as
+    /// both targets: a predecessor has one jump to it.
     fn fill_param(&mut self, block: Block, variable: Variable) {
         for predecessor in self.state[block].predecessors.clone() {
             let value = self.read(predecessor, variable);
@@ -387,7 +388,7 @@ impl Builder {
         }
     }
 
-    /// Reserves bytes of the frame, at a multiple of 8.
+    /// Reserves `size` bytes of the frame, at a multiple of 8.
     pub fn slot(&mut self, size: u32) -> Slot {
         let position = self.stack_top;
         self.stack_top = position.saturating_add(whole_words(size));
@@ -395,14 +396,14 @@ impl Builder {
         self.function.slots.push(SlotData { size, position })
     }
 
-    /// Reserves bytes of the frame, at a multiple of 8, that nothing else ever uses.
+    /// Reserves `size` bytes of the frame, at a multiple of 8, that no other slot ever shares.
     pub fn dedicated_slot(&mut self, size: u32) -> Slot {
         let slot = self.function.slots.push(SlotData { size, position: 0 });
         self.dedicated.push(slot);
         slot
     }
 
-    /// How much of the frame is in use.
+    /// The number of frame bytes in use.
     pub fn mark_stack(&self) -> StackMark {
         StackMark(self.stack_top)
     }

@@ -1,5 +1,5 @@
-//! What an instruction of the MIR calls: helpers and kernel functions by name and number, functions of the object, and
-//! what will be a helper's turns.
+//! Callees of MIR call instructions: helpers and kernel functions by name and number, functions of the
+//! object, and the placeholder operations of map iterations.
 
 use super::{Origin, Type};
 use crate::hir::{ExternId, FuncId, MapKind};
@@ -15,15 +15,16 @@ pub enum Helper {
     MapDelete,
     /// `(map, value, flags) -> 0 or -errno`
     MapPush,
-    /// `(map, value) -> 0 or -errno`; takes the value out
+    /// `(map, value) -> 0 or -errno`; removes the value
     MapPop,
     /// `(map, value) -> 0 or -errno`
     MapPeek,
     /// `(context, map, flags) -> id or -errno`
     GetStackId,
-    /// `(events, BPF_F_CURRENT_CPU, to, 24) -> 0 or -errno`: the count, the time enabled, the time running; all zero on failure
+    /// `(events, BPF_F_CURRENT_CPU, to, 24) -> 0 or -errno`: the count, the time enabled, the time running;
+    /// all zero on failure
     ReadEvent,
-    /// `(ring, bytes, 0) -> record or null`; the record is to be given to one of the next two on every path
+    /// `(ring, bytes, 0) -> record or null`; every path must pass the record to one of the next two
     RingReserve,
     /// `(record, 0)`
     RingSubmit,
@@ -43,11 +44,13 @@ pub enum Helper {
     GetCurrentUidGid,
     /// `(buffer, bytes) -> 0 or -errno`
     GetCurrentComm,
-    /// `(context, bytes) -> 0 or -errno`: brings so many bytes of the packet into one piece. Every pointer into it is void.
+    /// `(context, bytes) -> 0 or -errno`: pulls the first bytes of the packet into one piece. Invalidates all
+    /// packet pointers.
     SkbPullData,
-    /// `(context, offset, to, bytes) -> 0 or -errno`: copies bytes of the packet, wherever they lie; all zero on failure
+    /// `(context, offset, to, bytes) -> 0 or -errno`: copies bytes of the packet from any of its pieces; all
+    /// zero on failure
     SkbLoadBytes,
-    /// `(context, programs, index)`: does not come back but with an error.
+    /// `(context, programs, index)`: returns only on failure
     TailCall,
     /// `() -> id`
     GetCurrentCgroupId,
@@ -57,15 +60,18 @@ pub enum Helper {
     ProbeReadKernel,
     /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
     ProbeReadUser,
-    /// `(to, bytes, kernel address) -> bytes or -errno`: up to a zero, which is always there; all zero on failure
+    /// `(to, bytes, kernel address) -> bytes or -errno`: copies up to and including a zero, which is always
+    /// written; all zero on failure
     ProbeReadKernelStr,
-    /// `(to, bytes, user address) -> bytes or -errno`: up to a zero, which is always there; all zero on failure
+    /// `(to, bytes, user address) -> bytes or -errno`: copies up to and including a zero, which is always
+    /// written; all zero on failure
     ProbeReadUserStr,
-    /// `(turns, function, captured, 0) -> turns that were run` (Linux 5.17): calls `function(index, captured)`, whose index
-    /// has 32 bits and zeros above, until it gives 1; `captured` points to the stack
+    /// `(iterations, function, captured, 0) -> iterations that ran` (Linux 5.17): calls `function(index,
+    /// captured)` until it returns 1. The index is a zero-extended 32-bit number; `captured` points to the
+    /// stack.
     Loop,
-    /// `(map, function, captured, 0) -> entries that were visited` (Linux 5.13): calls `function(map, key, entry, captured)`
-    /// until it gives 1; `captured` points to the stack
+    /// `(map, function, captured, 0) -> entries that were visited` (Linux 5.13): calls `function(map, key,
+    /// entry, captured)` until it returns 1; `captured` points to the stack.
     ForEachMapElem,
     /// `(map, object, 0, flags) -> entry or null`
     StorageGet(Storage),
@@ -73,21 +79,21 @@ pub enum Helper {
     StorageDelete(Storage),
 }
 
-/// Whose values a map of local storage holds.
+/// The kind of kernel object that owns the values of a local storage map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// BPF_MAP_TYPE_TASK_STORAGE.
+    /// BPF_MAP_TYPE_TASK_STORAGE: a task owns the value.
     Task,
-    /// BPF_MAP_TYPE_INODE_STORAGE.
+    /// BPF_MAP_TYPE_INODE_STORAGE: an inode owns the value.
     Inode,
-    /// BPF_MAP_TYPE_SK_STORAGE.
+    /// BPF_MAP_TYPE_SK_STORAGE: a socket owns the value.
     Socket,
-    /// BPF_MAP_TYPE_CGRP_STORAGE.
+    /// BPF_MAP_TYPE_CGRP_STORAGE: a cgroup owns the value.
     Cgroup,
 }
 
 impl Storage {
-    /// Whose a map's values are; none if it is no local storage.
+    /// The owner of the values of a map kind; `None` if it is no local storage.
     pub fn of(kind: MapKind) -> Option<Storage> {
         match kind {
             MapKind::TaskStorage => Some(Storage::Task),
@@ -100,7 +106,7 @@ impl Storage {
 }
 
 impl Helper {
-    /// The kernel's name.
+    /// The helper's name in the kernel's headers, with `bpf_`.
     pub fn name(self) -> &'static str {
         match self {
             Helper::MapLookup => "bpf_map_lookup_elem",
@@ -143,7 +149,7 @@ impl Helper {
         }
     }
 
-    /// The kernel's number.
+    /// The helper's number in `enum bpf_func_id`.
     pub fn number(self) -> u32 {
         match self {
             Helper::MapLookup => 1,
@@ -186,7 +192,7 @@ impl Helper {
         }
     }
 
-    /// The type of its result.
+    /// The MIR type of the helper's result.
     pub fn result(self) -> Type {
         match self {
             Helper::MapLookup | Helper::StorageGet(_) => Type::Ptr(Origin::EntryOrNull),
@@ -195,7 +201,7 @@ impl Helper {
         }
     }
 
-    /// Whether two calls with nothing in between are one.
+    /// Whether the helper has side effects or writes memory, so that equal calls must not be merged.
     pub fn has_effects(self) -> bool {
         matches!(
             self,
@@ -224,13 +230,14 @@ impl Helper {
         )
     }
 
-    /// Whether it calls a function of the object, with a pointer to the stack.
+    /// Whether the helper calls a function of the object, with a pointer to the stack.
     pub fn calls_back(self) -> bool {
         matches!(self, Helper::Loop | Helper::ForEachMapElem)
     }
 }
 
-/// A kernel function by name: the open-coded number iterator (Linux 6.4). Source: kernel/bpf/bpf_iter.c, v6.12.
+/// A kernel function by name: the open-coded number iterator (Linux 6.4). Source: kernel/bpf/bpf_iter.c,
+/// v6.12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kfunc {
     /// `(iterator, start: s32, end: s32) -> 0 or -errno`
@@ -242,7 +249,7 @@ pub enum Kfunc {
 }
 
 impl Kfunc {
-    /// The kernel's name.
+    /// The function's name in the kernel's BTF.
     pub fn name(self) -> &'static str {
         match self {
             Kfunc::IterNumNew => "bpf_iter_num_new",
@@ -251,7 +258,7 @@ impl Kfunc {
         }
     }
 
-    /// The type of its result, if it has one.
+    /// The MIR type of the function's result; `None` for a void function.
     pub fn result(self) -> Option<Type> {
         match self {
             Kfunc::IterNumNew => Some(Type::I32),
@@ -261,22 +268,22 @@ impl Kfunc {
     }
 }
 
-/// What a walk through the entries of a map does, before `pass::callbacks` makes a call of [`Helper::ForEachMapElem`] of
-/// it. Which walk it is, 8 bytes of the stack say, which nothing else uses.
+/// A step of a map iteration, before `pass::callbacks` replaces the loop by a call of
+/// [`Helper::ForEachMapElem`]. The iteration is identified by 8 bytes of the stack that nothing else uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapIter {
-    /// `(walk, map) -> 0`
+    /// `(iteration, map) -> 0`
     New,
-    /// `(walk) -> the next entry or null`
+    /// `(iteration) -> the next entry or null`
     Next,
-    /// `(walk) -> the key of that entry`, which is only read
+    /// `(iteration) -> the key of that entry`, which is only read
     Key,
-    /// `(walk)`
+    /// `(iteration)`
     End,
 }
 
 impl MapIter {
-    /// As listings show it.
+    /// The name in listings.
     pub fn name(self) -> &'static str {
         match self {
             MapIter::New => "walk_new",
@@ -286,7 +293,7 @@ impl MapIter {
         }
     }
 
-    /// The type of its result, if it has one.
+    /// The MIR type of the step's result; `None` for [`MapIter::End`].
     pub fn result(self) -> Option<Type> {
         match self {
             MapIter::New => Some(Type::I32),
@@ -297,36 +304,37 @@ impl MapIter {
     }
 }
 
-/// What a call does with a loop whose turns somebody gives: an iterator of the kernel, or a walk.
+/// The role of a call in a loop under an iterator of the kernel or a map iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IterStep {
-    /// Starts it: gives 0.
+    /// Starts the iteration; the result is 0.
     New,
-    /// Asks for the next turn: null if there is none.
+    /// Fetches the next item; null when there is none.
     Next,
-    /// Reads what the turn is about.
+    /// Reads the current item.
     Read,
-    /// Ends it.
+    /// Releases the iterator; every exit of the loop passes it.
     End,
 }
 
-/// What is called.
+/// The callee of a call instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Callee {
-    /// A kernel helper.
+    /// A kernel helper, called by number.
     Helper(Helper),
-    /// A kernel function.
+    /// A kernel function that the compiler itself uses.
     Kfunc(Kfunc),
-    /// A walk.
+    /// A step of a map iteration.
     MapIter(MapIter),
-    /// A helper or function of the kernel that the script names. It may write what its arguments lead to.
+    /// A helper or function of the kernel that the script names. It may write to memory that its arguments
+    /// point to.
     External(ExternId),
     /// A function of this object.
     Function(FuncId),
 }
 
 impl Callee {
-    /// What it does with a loop, which its first argument names.
+    /// The role of the call in a loop, whose iterator is the first argument.
     pub fn step(self) -> Option<IterStep> {
         match self {
             Callee::Kfunc(Kfunc::IterNumNew) | Callee::MapIter(MapIter::New) => Some(IterStep::New),

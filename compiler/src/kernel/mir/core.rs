@@ -1,44 +1,44 @@
-//! Members of the kernel's types, whose places and sizes the loader takes from the kernel that runs.
+//! Members of kernel types, whose offsets and sizes the loader takes from the running kernel (CO-RE).
 
 use std::collections::BTreeMap;
 
-/// A struct or union of the kernel.
+/// A struct or union of the kernel, identified by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CoreComposite {
-    /// Its name there.
+    /// The name in the kernel's BTF.
     pub name: String,
-    /// Its members lie over each other.
+    /// Whether it is a union.
     pub is_union: bool,
-    /// The name is that of a typedef, and it has none itself.
+    /// Whether the name is that of a typedef of an anonymous struct or union.
     pub is_typedef: bool,
 }
 
-/// What a member is, as far as the loader compares it with the kernel's.
+/// The type of a member, as far as the loader compares it with the kernel's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreType {
     /// An integer or a bool.
     Int {
-        /// 1, 2, 4 or 8.
+        /// The size in bytes: 1, 2, 4 or 8.
         bytes: u32,
-        /// It has a sign.
+        /// Whether the type is signed.
         signed: bool,
     },
-    /// An enum.
+    /// An enum, of which the loader compares the kind only.
     Enum {
-        /// 1, 2, 4 or 8.
+        /// The size in bytes: 1, 2, 4 or 8.
         bytes: u32,
-        /// It has a sign.
+        /// Whether the type is signed.
         signed: bool,
     },
-    /// An address.
+    /// A pointer of 8 bytes.
     Pointer,
-    /// So many of one type.
+    /// An array of this many elements of one type.
     Array(Box<CoreType>, u32),
-    /// A struct or union within the struct.
+    /// An embedded struct or union.
     Composite(CoreComposite),
 }
 
-/// One step into a value.
+/// One step of an access path into a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreStep {
     /// A member of a struct or union, found by its name.
@@ -47,30 +47,31 @@ pub enum CoreStep {
     Element(u32),
 }
 
-/// A part of a struct of the kernel.
+/// A part of a kernel struct, as a root type and an access path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CoreField {
-    /// The struct.
+    /// The struct at which the path starts.
     pub root: CoreComposite,
-    /// From its start to the part; the first names a member.
+    /// The steps from the start of the struct to the part; the first names a member.
     pub steps: Vec<CoreStep>,
 }
 
-/// What the loader is asked about a part. Source: include/uapi/linux/bpf.h, `enum bpf_core_relo_kind`.
+/// A question to the loader about a part. Source: include/uapi/linux/bpf.h, `enum bpf_core_relo_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreQuestion {
-    /// Bytes from the start of the struct.
+    /// The offset in bytes from the start of the struct.
     Offset,
-    /// Its bytes.
+    /// The size in bytes.
     Size,
-    /// By how much its bytes, loaded as a 64-bit number, are shifted to the left so that its highest bit is the highest.
+    /// The left shift in bits that moves the part's highest bit to bit 63, after its bytes were loaded as a
+    /// 64-bit number.
     ShiftLeft,
-    /// By how much they are then shifted back.
+    /// The right shift in bits that moves the part back to bit 0.
     ShiftRight,
 }
 
-/// What a type of the kernel is in an object that uses some members of it: laid out one after another, since the loader
-/// knows better.
+/// The kernel types as the object declares them: only the members that it uses, laid out one after another.
+/// The loader corrects all offsets.
 #[derive(Debug, Default)]
 pub struct CoreTypes {
     /// The members of each struct and union.
@@ -78,7 +79,7 @@ pub struct CoreTypes {
 }
 
 impl CoreTypes {
-    /// Takes in the members that a part needs. A member that is used with two types keeps the first.
+    /// Adds the members that a part needs. A member that is used with two types keeps the first.
     pub fn add(&mut self, field: &CoreField) {
         let mut composite = Some(field.root.clone());
         for step in &field.steps {
@@ -92,7 +93,7 @@ impl CoreTypes {
         }
     }
 
-    /// The members of a struct or union in order, with their places in bytes.
+    /// The members of a struct or union in order, with their offsets in bytes.
     pub fn members(&self, composite: &CoreComposite) -> Vec<(&str, &CoreType, u32)> {
         let mut end = 0u32;
         let members = self.members.get(composite).into_iter().flatten();
@@ -105,7 +106,7 @@ impl CoreTypes {
             .collect()
     }
 
-    /// The bytes of a type.
+    /// The size of a type in bytes.
     pub fn bytes(&self, ty: &CoreType) -> u32 {
         match ty {
             CoreType::Int { bytes, .. } | CoreType::Enum { bytes, .. } => *bytes,
@@ -115,7 +116,7 @@ impl CoreTypes {
         }
     }
 
-    /// The bytes of a struct or union.
+    /// The size of a struct or union in bytes.
     pub fn composite_bytes(&self, composite: &CoreComposite) -> u32 {
         let ends = self.members(composite).into_iter().map(|(_, ty, at)| at + self.bytes(ty));
         ends.max().unwrap_or(0).next_multiple_of(8)
@@ -129,7 +130,7 @@ impl CoreTypes {
         }
     }
 
-    /// The place of a part in bytes, its size, and the indices that name it in the object's types.
+    /// The offset and size of a part in bytes, and its access path as indices into the object's types.
     pub fn find(&self, field: &CoreField) -> (u32, u32, Vec<u32>) {
         let mut offset = 0;
         let mut path = vec![0];

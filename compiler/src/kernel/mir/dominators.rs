@@ -1,27 +1,27 @@
-//! Which block is passed on every way to which other.
+//! Dominator tree.
 //!
 //! The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 
 use super::{Block, MirFunction, Predecessors};
 use crate::index::IndexVec;
 
-/// Immediate dominators of the blocks that can be reached.
+/// The immediate dominators of the reachable blocks.
 #[derive(Debug, Clone)]
 pub struct Dominators {
     order: Vec<Block>,
-    /// Position in reverse postorder; `None` if unreachable.
+    /// The position in reverse postorder; `None` if unreachable.
     position: IndexVec<Block, Option<usize>>,
-    /// By position; the entry is its own.
+    /// The immediate dominator of each position; the entry's is itself.
     immediate: Vec<usize>,
 }
 
 impl Dominators {
-    /// Works them out; `order` is the function's reverse postorder.
+    /// Computes the dominators; `order` is the function's reverse postorder.
     pub fn new(function: &MirFunction, order: &[Block]) -> Dominators {
         Dominators::of(order, &function.predecessors(order))
     }
 
-    /// The same, where the ways through the function are known.
+    /// Computes the dominators from known predecessors.
     pub fn of(order: &[Block], predecessors: &Predecessors) -> Dominators {
         let mut position: IndexVec<Block, Option<usize>> = (0..predecessors.len()).map(|_| None).collect();
         for (at, block) in order.iter().enumerate() {
@@ -44,7 +44,8 @@ impl Dominators {
         Dominators { order: order.to_vec(), position, immediate }
     }
 
-    /// Whether every way to `below` leads through `above`, or they are one. False for what cannot be reached.
+    /// Whether every path to `below` goes through `above`; true if both are the same block. False for
+    /// unreachable blocks.
     pub fn dominates(&self, above: Block, below: Block) -> bool {
         let (Some(above), Some(mut below)) = (self.position[above], self.position[below]) else {
             return false;
@@ -55,7 +56,7 @@ impl Dominators {
         below == above
     }
 
-    /// The nearest block that every way to this one leads through; none for the entry.
+    /// The immediate dominator of a block; `None` for the entry.
     pub fn immediate(&self, block: Block) -> Option<Block> {
         let at = self.position.get(block).copied().flatten()?;
         (at != 0).then(|| self.order[self.immediate[at]])

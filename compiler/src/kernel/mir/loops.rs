@@ -1,22 +1,25 @@
-//! How the loops of an object run whose turns the verifier does not walk one by one.
+//! How the large loops of an object run, of which the verifier does not follow every iteration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::FuncId;
 use crate::source::Span;
 
-/// The loops of an object.
+/// The facts about an object's loops that passes share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loops {
-    /// The kernel has no iterators: each loop becomes a call of `bpf_loop` (`pass::callbacks`).
+    /// Whether every loop becomes a call of `bpf_loop` because the kernel has no iterators
+    /// (`pass::callbacks`).
     pub called: bool,
-    /// The functions of programs that walk through a map, where each loop becomes such a call too (`pass::callbacks`).
+    /// The functions of programs with a map iteration, where each loop becomes a callback loop too
+    /// (`pass::callbacks`).
     pub with_map_iteration: BTreeSet<FuncId>,
-    /// The functions that those calls name, which are static.
+    /// The static functions that those calls pass to the kernel as callbacks.
     pub callbacks: BTreeSet<FuncId>,
-    /// For bodies of loops and helpers, how many bytes there are behind each pointer that they are given last.
+    /// For loop bodies and helpers, the pointee size in bytes of each of their last parameters, which are
+    /// pointers.
     pub pointee_bytes: BTreeMap<FuncId, Vec<u32>>,
-    /// Loops that could not become such a call.
+    /// Loops that could not become a call of `bpf_loop`, by source span.
     pub kept: Vec<(Span, KeptReason)>,
 }
 
@@ -27,25 +30,25 @@ impl Loops {
     }
 }
 
-/// Why a loop stays under an iterator.
+/// The reason why a loop stays under an iterator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptReason {
-    /// A pointer or binding is another one in the next turn, or behind the loop.
+    /// A pointer or binding changes between iterations, or is defined in the loop and used after it.
     Pointer,
-    /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 looks at one turn only, and
-    /// would believe behind the loop that the stack holds what this one turn has left.
+    /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 verifies one
+    /// iteration only, and would assume after the loop that the stack holds the contents of that iteration.
     /// Source: kernel/bpf/verifier.c, `prepare_func_exit`, v6.1.
     Stack,
-    /// A loop inside of it stays.
+    /// An inner loop stays under its iterator.
     Inner,
-    /// Its code has not the shape of a loop any more.
+    /// Passes have changed the loop's control flow, so that it no longer has a single entry.
     Shape,
-    /// It needs more of the stack than there is.
+    /// The loop-carried values exceed the stack.
     Size,
 }
 
 impl KeptReason {
-    /// In words, behind "the loop cannot become a call of bpf_loop:".
+    /// The text of the reason, to follow "the loop cannot become a call of bpf_loop:".
     pub fn reason(self) -> &'static str {
         match self {
             KeptReason::Pointer => {

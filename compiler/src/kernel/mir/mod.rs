@@ -1,13 +1,15 @@
 //! MIR: the kernel half in SSA form, between the typed tree and BPF instructions.
 //!
-//! - A function is a graph of blocks. Blocks have parameters instead of phis; a jump passes one argument for each.
-//! - A value is 32 or 64 bits or a pointer. The language's types below 32 bits are 32-bit values that are kept extended by
-//!   the type's sign ([`Op::Narrow`] after whatever may leave the range), so that comparisons, divisions and conversions
-//!   need no care. In a register a 32-bit value has zeros above, as BPF's 32-bit instructions leave it: extending an
-//!   unsigned one costs nothing.
-//! - A pointer has an [`Origin`], so that every access can be justified to the kernel's verifier. What a check
-//!   establishes holds for the value that [`Op::Below`] or [`Op::NonNull`] makes, and for no other.
-//! - Aggregates live in stack slots, global variables and map entries; scalars never do, unless they are shared.
+//! - A function is a graph of blocks. Blocks have parameters instead of phis; a jump passes one argument for
+//!   each.
+//! - A value is 32 or 64 bits or a pointer. The language's types below 32 bits are 32-bit values that are
+//!   kept extended by the type's sign ([`Op::Narrow`] after whatever may leave the range), so that
+//!   comparisons, divisions and conversions need no care. In a register a 32-bit value is zero-extended, as
+//!   BPF's 32-bit instructions leave it: zero-extension to 64 bits costs nothing.
+//! - A pointer has an [`Origin`], so that every access can be justified to the kernel's verifier. A check
+//!   applies to the value that [`Op::Below`] or [`Op::NonNull`] defines, and to no other.
+//! - Aggregates live in stack slots, global variables and map entries; scalars never do, unless they are
+//!   shared.
 //!
 //! Not here: registers, the frame's layout, anything about the language's types.
 
@@ -35,63 +37,63 @@ use crate::index::{IndexVec, Lists};
 use crate::source::Span;
 
 id_type! {
-    /// A value of one function.
+    /// An SSA value of one function.
     Value,
-    /// A block of one function.
+    /// A basic block of one function.
     Block,
-    /// A range of the stack frame of one function.
+    /// A stack slot of one function.
     Slot,
 }
 
-/// What a pointer points to.
+/// The kind of memory that a pointer points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The stack frame of this function or of a caller.
     Stack,
-    /// A global variable.
+    /// A global variable of the script or of the object.
     Global,
-    /// The value of a map's entry.
+    /// The value of a map entry.
     Entry,
-    /// The same, or null: to be tested before use.
+    /// An entry or null: to be tested before use.
     EntryOrNull,
     /// One of the stack, a global variable and an entry: a binding, or a parameter passed by reference.
     Memory,
-    /// The same, or null: to be tested before use.
+    /// Memory or null: to be tested before use.
     MemoryOrNull,
     /// A map, as helpers take it.
     Map,
-    /// A function, as helpers take it.
+    /// A function of the object, as helpers take it.
     Function,
-    /// The program's context: read and written at constant offsets only, each member in its own size.
+    /// The program's context: accessed at constant offsets only, each member in its own size.
     Context,
     /// The counter inside an iterator, or null: to be tested before use.
     IterCounterOrNull,
     /// The counter inside an iterator.
     IterCounter,
-    /// A byte of the packet or of its metadata, there or not: to be tested by [`Op::Within`] before use.
+    /// A byte in or after the packet or its metadata: to be tested by [`Op::Within`] before use.
     Packet,
-    /// The end of the packet: only compared.
+    /// The end of the packet, which is only compared.
     PacketEnd,
-    /// A byte of the packet or of its metadata with others behind it, all of which are there.
+    /// The first of a number of bytes of the packet or its metadata, all of which exist.
     InPacket,
-    /// An object of the kernel that the verifier knows by its type.
+    /// A kernel object that the verifier knows by its type.
     Object,
-    /// The same, or null: to be tested before use.
+    /// An object or null: to be tested before use.
     ObjectOrNull,
 }
 
 impl Origin {
-    /// Whether memory behind it can be read and written at any offset that was checked.
+    /// Whether the pointee can be read and written at any checked offset.
     pub fn is_memory(self) -> bool {
         matches!(self, Origin::Stack | Origin::Global | Origin::Entry | Origin::Memory | Origin::InPacket)
     }
 
-    /// Whether it lies in a packet, or says where one ends.
+    /// Whether the pointer is into a packet, or marks the end of one.
     pub fn is_of_packet(self) -> bool {
         matches!(self, Origin::Packet | Origin::PacketEnd | Origin::InPacket)
     }
 
-    /// What it is once it is known not to be null.
+    /// The origin after a null check; `None` if the pointer is never null.
     pub fn checked(self) -> Option<Origin> {
         match self {
             Origin::EntryOrNull => Some(Origin::Entry),
@@ -103,22 +105,22 @@ impl Origin {
     }
 }
 
-/// Registers for arguments. Source: include/uapi/linux/bpf.h, `BPF_REG_1` to `BPF_REG_5`, v6.12.
+/// The number of argument registers. Source: include/uapi/linux/bpf.h, `BPF_REG_1` to `BPF_REG_5`, v6.12.
 pub const MAX_ARGS: usize = 5;
 
-/// The type of a value.
+/// The MIR type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// 32 bits.
+    /// A 32-bit number, zero-extended in a register.
     I32,
-    /// 64 bits.
+    /// A number of 64 bits.
     I64,
-    /// A pointer.
+    /// A pointer of 64 bits.
     Ptr(Origin),
 }
 
 impl Type {
-    /// The width of a number; `None` for a pointer.
+    /// The width of a number in bits; `None` for a pointer.
     pub fn bits(self) -> Option<u32> {
         match self {
             Type::I32 => Some(32),
@@ -128,53 +130,53 @@ impl Type {
     }
 }
 
-/// An instruction.
+/// An instruction with its result and source span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inst {
-    /// The value it makes, if any.
+    /// The value that it defines, if any.
     pub result: Option<Value>,
-    /// What it does.
+    /// The operation and its operands.
     pub op: Op,
-    /// The part of the script it comes from.
+    /// The source span of the statement or expression that it implements.
     pub span: Span,
 }
 
-/// A block and the arguments for its parameters.
+/// A jump target: a block and the arguments for its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Where to.
+    /// The block that is jumped to.
     pub block: Block,
-    /// One for each parameter.
+    /// One argument for each parameter of the block.
     pub args: Vec<Value>,
 }
 
 impl Target {
-    /// A block without parameters.
+    /// A target for a block without parameters.
     pub fn to(block: Block) -> Target {
         Target { block, args: Vec::new() }
     }
 }
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Terminator {
-    /// Goes on elsewhere.
+    /// Jumps to one target.
     Jump(Target),
-    /// Goes to `then` if a 32-bit value is not zero.
+    /// Jumps to `then` if a 32-bit value is not zero, else to `otherwise`.
     Branch {
-        /// The value.
+        /// The 32-bit value that is tested.
         cond: Value,
-        /// If not zero.
+        /// The target if `cond` is not zero.
         then: Target,
-        /// If zero.
+        /// The target if `cond` is zero.
         otherwise: Target,
     },
-    /// Leaves the function.
+    /// Returns the value from the function.
     Return(Value),
 }
 
 impl Terminator {
-    /// The targets, in order.
+    /// The jump targets, in order.
     pub fn targets(&self) -> SmallVec<[&Target; 2]> {
         match self {
             Terminator::Jump(target) => smallvec![target],
@@ -183,7 +185,7 @@ impl Terminator {
         }
     }
 
-    /// The targets, in order, to change.
+    /// The jump targets, in order, mutable.
     pub fn targets_mut(&mut self) -> SmallVec<[&mut Target; 2]> {
         match self {
             Terminator::Jump(target) => smallvec![target],
@@ -192,7 +194,7 @@ impl Terminator {
         }
     }
 
-    /// Where control goes from here, in order.
+    /// The successor blocks, in order.
     pub fn successors(&self) -> impl Iterator<Item = Block> + use<> {
         let (first, second) = match self {
             Terminator::Jump(target) => (Some(target.block), None),
@@ -202,7 +204,7 @@ impl Terminator {
         first.into_iter().chain(second)
     }
 
-    /// Replaces the values it reads.
+    /// Replaces each operand by `map` of it.
     pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
         match self {
             Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value = map(*value),
@@ -218,7 +220,7 @@ impl Terminator {
         }
     }
 
-    /// Whether it reads a value.
+    /// Whether the terminator reads a value.
     pub fn reads(&self, wanted: Value) -> bool {
         let itself = match self {
             Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value == wanted,
@@ -234,14 +236,14 @@ impl Terminator {
             }
     }
 
-    /// The values it reads.
+    /// The operands, in order.
     pub fn operands(&self) -> Operands {
         let mut operands = Operands::new();
         self.each_operand(|value| operands.push(value));
         operands
     }
 
-    /// Does something with each value that it reads, in order.
+    /// Calls `each` with every operand, in order.
     pub fn each_operand(&self, mut each: impl FnMut(Value)) {
         match self {
             Terminator::Jump(target) => target.args.iter().for_each(|arg| each(*arg)),
@@ -254,60 +256,61 @@ impl Terminator {
     }
 }
 
-/// A block.
+/// The contents of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockData {
-    /// Values that the jumps to it provide.
+    /// Block parameters; each jump to the block passes one argument for each.
     pub params: Vec<Value>,
-    /// Instructions in order.
+    /// Instructions in order of execution, without the terminator.
     pub insts: Vec<Inst>,
-    /// The end.
+    /// The terminator, which runs after the instructions.
     pub term: Terminator,
-    /// The part of the script that the end comes from.
+    /// The source span of the terminator.
     pub span: Span,
 }
 
 /// A range of the stack frame, its start a multiple of 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotData {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u32,
-    /// Bytes from the lowest address of the frame's slots. Slots that are never used at the same time may overlap.
+    /// The offset in bytes from the lowest address of the frame's slots. Slots that are never used at the
+    /// same time may overlap.
     pub position: u32,
 }
 
-/// For each block, those that lead to it and can be reached themselves, once for each way.
+/// The reachable predecessors of each block, once for each edge.
 pub type Predecessors = Lists<Block, Block>;
 
-/// A function.
+/// A function in MIR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirFunction {
-    /// Which it was in the typed tree.
+    /// The id of the function in the typed tree.
     pub id: FuncId,
-    /// Its name.
+    /// The name of the function in listings and in the object.
     pub name: String,
-    /// Its name in the script.
+    /// The span of its name in the script.
     pub span: Span,
-    /// The kernel enters it: the only parameter is the context.
+    /// Whether the kernel enters it: the only parameter is then the context.
     pub is_program: bool,
-    /// It runs in a frame that is not the first: another function of the object calls it. What a timer runs is a program
-    /// that is called.
+    /// Whether it runs in a frame other than the first, because another function of the object calls it. The
+    /// function of a timer is a program that is called.
     pub is_called: bool,
-    /// The verifier must see that the result is 0 or 1: a program on a cgroup.
+    /// Whether the verifier must see that the result is 0 or 1, as in cgroup programs.
     pub returns_bool: bool,
-    /// The struct behind its context, if it has one that functions may be given which the verifier looks at on their own.
+    /// The struct of its context, if the verifier permits that context as an argument of a global function.
     pub context: Option<&'static str>,
-    /// The names of the parameters. Those that the script does not have begin with `__`.
+    /// The names of the parameters. Hidden parameters begin with `__`.
     pub params: Vec<String>,
-    /// The type of the result.
+    /// The type of the return value.
     pub ret: Type,
     /// The types of all values.
     pub values: IndexVec<Value, Type>,
     /// Block 0 is the entry; its parameters are the function's, at most [`MAX_ARGS`] from `pass::pack` on.
     pub blocks: IndexVec<Block, BlockData>,
-    /// Stack slots.
+    /// The stack slots by id; passes add further ones.
     pub slots: IndexVec<Slot, SlotData>,
-    /// Bytes of the frame's slots, a multiple of 8.
+    /// Bytes of the stack slots together, a multiple of 8.
     pub slot_bytes: u32,
 }
 
@@ -317,13 +320,13 @@ impl MirFunction {
         self.blocks.iter().flat_map(|block| &block.insts)
     }
 
-    /// The entry.
+    /// The entry block, which is block 0.
     pub fn entry(&self) -> Block {
         use crate::index::Id;
         Block::new(0)
     }
 
-    /// The blocks that can be reached, each before its successors but for jumps back.
+    /// The reachable blocks in reverse postorder: each before its successors, except for back edges.
     pub fn reverse_postorder(&self) -> Vec<Block> {
         use crate::index::Id;
         let mut seen = vec![false; self.blocks.len()];
@@ -332,7 +335,8 @@ impl MirFunction {
         seen[self.entry().index()] = true;
         open.push((self.entry(), 0));
         while let Some((block, next)) = open.last_mut() {
-            // The last successor is walked first, so that the first one follows its branch in the reversed order.
+            // The last successor is visited first, so that in the reversed order the first one follows its
+            // branch.
             let target = match (&self.blocks[*block].term, *next) {
                 (Terminator::Jump(target), 0)
                 | (Terminator::Branch { otherwise: target, .. }, 0)
@@ -352,7 +356,7 @@ impl MirFunction {
         order
     }
 
-    /// Who leads to each block, of the blocks in the reverse postorder.
+    /// The predecessors of each block, among the blocks of the reverse postorder.
     pub fn predecessors(&self, order: &[Block]) -> Predecessors {
         let mut edges = Vec::with_capacity(2 * order.len());
         for from in order {
@@ -361,7 +365,7 @@ impl MirFunction {
         Lists::new(self.blocks.len(), &edges)
     }
 
-    /// For each value, the instruction that makes it; `None` for parameters.
+    /// For each value, the operation that defines it; `None` for parameters.
     pub fn definitions(&self) -> IndexVec<Value, Option<&Op>> {
         let mut definitions: IndexVec<Value, Option<&Op>> = self.values.iter().map(|_| None).collect();
         for inst in self.blocks.iter().flat_map(|block| &block.insts) {
@@ -376,33 +380,34 @@ impl MirFunction {
 /// All functions of an object, helpers before those that call them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The functions.
+    /// The functions, each after those that it calls.
     pub functions: Vec<MirFunction>,
-    /// Bytes of each scratch slot; 0 if all values fit the stack.
+    /// Bytes of each scratch slot; 0 if the stack holds everything.
     pub scratch_bytes: u32,
-    /// How many functions the script has: those with ids from there on are bodies of loops and
-    /// of large helpers (`pass::outline`).
+    /// The number of functions of the script. Functions with higher ids are bodies of loops and of large
+    /// helpers (`pass::outline`).
     pub script_functions: usize,
-    /// How many such bodies there are.
+    /// The number of functions that `pass::outline` has added.
     pub bodies: usize,
-    /// How loops run whose turns the verifier does not walk one by one.
+    /// How the large loops run.
     pub loops: Loops,
-    /// The programs that tail calls lead to: those of one array are of one kind.
+    /// The program arrays of tail calls; the programs of one array are of one kind.
     pub arrays: Vec<Vec<FuncId>>,
-    /// Helpers named by the script after which pointers into the packet are void.
+    /// Helpers named by the script that invalidate packet pointers.
     pub packet_changers: BTreeSet<ExternId>,
-    /// Some function calls one of them, or brings the packet into one piece.
+    /// Whether some function calls one of them, or pulls the packet into one piece.
     pub changes_packets: bool,
-    /// Functions of the kernel of which some want memory of the stack: kfuncs, of which only the kernel knows, and helpers.
+    /// Functions of the kernel that may require stack memory as an argument: all kfuncs, whose requirements
+    /// are unknown, and some helpers.
     pub need_stack: BTreeSet<ExternId>,
-    /// Functions of the kernel that return a pointer, which the verifier follows.
+    /// Functions of the kernel that return a pointer which the verifier tracks.
     pub given_pointers: BTreeSet<ExternId>,
-    /// Some context has pointers that the verifier follows.
+    /// Whether some context has pointers that the verifier tracks.
     pub context_has_pointers: bool,
 }
 
 impl Program {
-    /// Whether a function is the body of a loop or of a helper, which the verifier looks at on its own.
+    /// Whether a function is an outlined body of a loop or a helper, which the verifier checks on its own.
     pub fn is_body(&self, id: FuncId) -> bool {
         use crate::index::Id;
         id.index() >= self.script_functions && !self.loops.callbacks.contains(&id)

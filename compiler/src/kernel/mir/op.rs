@@ -1,4 +1,4 @@
-//! What an instruction of the MIR computes.
+//! Operations of MIR instructions.
 
 use std::sync::Arc;
 
@@ -9,41 +9,41 @@ use super::{Callee, Size, Slot, Value};
 use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, MapId, RingId};
 use crate::source::Span;
 
-/// Values that an operation reads, in order: most calls have at most five.
+/// The operands of an operation, in order. Most calls have at most five.
 pub type Operands = SmallVec<[Value; 5]>;
 
-/// Arithmetic. Both operands and the result have one type.
+/// A binary operation. Both operands and the result have one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
-    /// Wrapping.
+    /// Addition, wrapping at the width.
     Add,
-    /// Wrapping.
+    /// Subtraction, wrapping at the width.
     Sub,
-    /// Wrapping.
+    /// Multiplication, wrapping at the width.
     Mul,
-    /// Unsigned; by zero gives 0.
+    /// Unsigned division; division by zero returns 0.
     UDiv,
-    /// Unsigned; by zero gives the left operand.
+    /// Unsigned remainder; by zero it returns the left operand.
     URem,
-    /// Signed, towards zero; by a constant that is neither 0 nor -1.
+    /// Signed division, truncating; the divisor is a constant other than 0 and -1.
     SDiv,
-    /// Signed, with the sign of the left operand; by a constant that is neither 0 nor -1.
+    /// Signed remainder, with the sign of the left operand; the divisor is a constant other than 0 and -1.
     SRem,
-    /// Bitwise.
+    /// Bitwise and of both operands.
     And,
-    /// Bitwise.
+    /// Bitwise or of both operands.
     Or,
-    /// Bitwise.
+    /// Bitwise exclusive or of both operands.
     Xor,
-    /// The amount is taken modulo the width.
+    /// Left shift; the amount is taken modulo the width.
     Shl,
-    /// Logical; the amount is taken modulo the width.
+    /// Logical right shift; the amount is taken modulo the width.
     LShr,
-    /// Arithmetic; the amount is taken modulo the width.
+    /// Arithmetic right shift; the amount is taken modulo the width.
     AShr,
 }
 
-/// A comparison; the names starting with `S` compare as signed, the others with an order as unsigned.
+/// A comparison. Names starting with `S` compare as signed; `Lt`, `Le`, `Gt` and `Ge` as unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Condition {
@@ -76,12 +76,12 @@ impl Condition {
         }
     }
 
-    /// Whether the sign counts.
+    /// Whether the operands are compared as signed.
     pub fn is_signed(self) -> bool {
         matches!(self, Condition::SLt | Condition::SLe | Condition::SGt | Condition::SGe)
     }
 
-    /// The same with the operands exchanged.
+    /// The equivalent condition with the operands swapped.
     pub fn swapped(self) -> Condition {
         match self {
             Condition::Eq | Condition::Ne => self,
@@ -102,21 +102,21 @@ impl Condition {
 pub enum MapSymbol {
     /// A map of the script.
     Map(MapId),
-    /// The map of a config block.
+    /// The one-entry map of a config block.
     Config(ConfigId),
-    /// A ring buffer.
+    /// A ring buffer of the script.
     Ring(RingId),
     /// The ring buffer of printed lines.
     Prints,
-    /// The scratch slots.
+    /// The map of scratch slots.
     Scratch,
-    /// The array of events of a counter.
+    /// The perf event array of a counter.
     Counter(CounterId),
-    /// The array of programs that tail calls lead to in which this one comes first.
+    /// The program array of tail calls whose first program is this one.
     Programs(FuncId),
 }
 
-/// What the object counts, a 64-bit variable each, and what the host tells it before the load.
+/// A 64-bit variable of the object: a counter, or a constant that the host sets before the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Count {
     /// Runs of a program that ended by a fault.
@@ -129,176 +129,182 @@ pub enum Count {
     PidNamespace,
 }
 
-/// What a run may lose.
+/// A loss that a run may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lost {
-    /// A record that the ring buffer had no room for.
+    /// A record for which the ring buffer was full.
     Record(RingId),
-    /// A value that the map had no room for, or a stack that collided with another.
+    /// A value for which the map was full, or a stack that collided with another.
     Update(MapId),
-    /// A line of `print`.
+    /// A line of `print` for which the ring buffer was full.
     Print,
 }
 
-/// What an instruction computes.
+/// The operation of an instruction, with its operands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A number; of a 32-bit type the upper half is zero.
+    /// A constant; for a 32-bit type the upper half is zero.
     Const(u64),
-    /// Arithmetic.
+    /// Arithmetic on two values of the result's type.
     Binary(BinaryOp, Value, Value),
-    /// 1 if it holds, else 0; 32 bits. The operands have one type; pointers are compared with 0 by [`Op::IsNull`].
+    /// 1 if the comparison holds, else 0; 32 bits. The operands have one type; pointers are compared with
+    /// null by [`Op::IsNull`].
     Compare(Condition, Value, Value),
     /// 1 for a null pointer, else 0; 32 bits.
     IsNull(Value),
-    /// The low 8 or 16 bits of a 32-bit value, extended again to 32.
+    /// Truncates a 32-bit value to 8 or 16 bits and extends it to 32 bits again.
     Narrow {
-        /// The value.
+        /// The value to truncate, of 32 bits.
         value: Value,
-        /// 8 or 16.
+        /// The width in bits: 8 or 16.
         bits: u8,
-        /// By its sign, or by zeros.
+        /// Whether to sign-extend; otherwise the value is zero-extended.
         signed: bool,
     },
-    /// The low 16 bits of a 32-bit value with zeros above, all of it, or a 64-bit value, with its bytes in the other order.
+    /// Reverses the byte order: of the low 16 bits of a 32-bit value, zero-extended, of all of it, or of a
+    /// 64-bit value.
     SwapBytes {
-        /// The value.
+        /// The value, of 32 bits for the widths 16 and 32.
         value: Value,
-        /// 16, 32 or 64.
+        /// The width in bits: 16, 32 or 64.
         bits: u8,
     },
-    /// 32 bits to 64, by the sign.
+    /// Sign-extends 32 bits to 64.
     SignExtend(Value),
-    /// 32 bits to 64, by zeros.
+    /// Zero-extends 32 bits to 64.
     ZeroExtend(Value),
-    /// 64 bits to 32.
+    /// Truncates 64 bits to 32.
     Truncate(Value),
-    /// `value`, which is below `bound` (unsigned) because the block is only reached if it is. The instructions made of this
-    /// keep that visible to the verifier wherever registers end up.
+    /// `value`, which is below `bound` (unsigned) because the block is only reached if it is. The selected
+    /// instructions keep the bound visible to the verifier, whatever registers are assigned.
     Below {
         /// The number that was compared.
         value: Value,
-        /// What it was compared with.
+        /// The exclusive upper bound.
         bound: u64,
     },
     /// The pointer, which is not null because the block is only reached if it is not.
     NonNull(Value),
-    /// 1 if so many bytes behind a pointer into the packet are before the end, else 0; 32 bits. The verifier learns it
-    /// from a branch, for every pointer that was made of the same sum.
+    /// 1 if the `bytes` bytes at a packet pointer end before `end`, else 0; 32 bits. A branch on it proves
+    /// this to the verifier for every pointer derived from the same sum.
     Within {
-        /// A pointer into the packet.
+        /// A pointer into the packet or its metadata.
         pointer: Value,
-        /// How many.
+        /// The number of bytes.
         bytes: u32,
-        /// Where the packet ends, or starts if the pointer leads to its metadata.
+        /// The end of the packet; for a metadata pointer, the start of the packet.
         end: Value,
     },
-    /// The pointer, behind which so many bytes are there because the block is only reached if they are.
+    /// The packet pointer, at which `bytes` bytes exist because the block is only reached if they do.
     InPacket {
-        /// What [`Op::Within`] tested.
+        /// The pointer that [`Op::Within`] tested.
         pointer: Value,
-        /// How many bytes.
+        /// The number of bytes that exist.
         bytes: u32,
     },
-    /// Where the packet starts or ends, or its metadata starts: 4 bytes of the context, which the kernel replaces by a
-    /// load of the pointer. It is the same until a call moves or cuts the packet.
+    /// The start or end of the packet, or the start of its metadata: 4 bytes of the context, which the kernel
+    /// replaces by a load of the pointer. The pointer stays the same until a call moves or truncates the
+    /// packet.
     PacketEdge {
-        /// The context.
+        /// The program's context pointer.
         context: Value,
-        /// The member's place.
+        /// The member's offset in bytes.
         offset: i16,
-        /// Which packet it is of: `pass::packet_generations` tells those before and after such a call apart.
+        /// The generation of packet pointers, which `pass::packet_generations` numbers: it differs before and
+        /// after such a call.
         generation: u32,
     },
-    /// `value`, about which the verifier knows nothing any more: `zero` is the result of `bpf_iter_num_new` or the upper
-    /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be
-    /// a new constant in each iteration, and the verifier would walk through all iterations.
+    /// `value`, hidden from the verifier. `zero` is the result of `bpf_iter_num_new` or the upper half of a
+    /// callback's index: always 0, but unknown to the verifier. Otherwise a number that a loop changes would
+    /// be a new constant in each iteration, and the verifier would follow all iterations.
     Opaque {
-        /// The number.
+        /// The number to hide.
         value: Value,
-        /// Of the same type.
+        /// The unknown zero, of the same type.
         zero: Value,
     },
     /// The address of a byte of a stack slot.
     StackAddr {
-        /// The slot.
+        /// The stack slot of this function.
         slot: Slot,
-        /// Bytes from its start.
+        /// The offset in bytes from the slot's start.
         offset: u32,
     },
     /// The address of a byte of a global variable.
     GlobalAddr {
-        /// The variable.
+        /// The global variable that is addressed.
         global: GlobalId,
-        /// Bytes from its start.
+        /// The offset in bytes from the variable's start.
         offset: u32,
     },
-    /// A map.
+    /// The address of a map.
     MapAddr(MapSymbol),
-    /// A function of the object that the kernel calls.
+    /// The address of a function of the object, which the kernel calls back.
     FunctionAddr(FuncId),
-    /// 8 bytes of a global variable that the object counts in.
+    /// The address of a 64-bit variable of the object, such as a counter.
     CountAddr(Count),
-    /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
+    /// The difference in bytes of two pointers into memory, first minus second: 64 bits.
     PtrDiff(Value, Value),
-    /// What the loader says of a part of a struct of the kernel: 64 bits, below 2^31.
+    /// The loader's answer about a part of a kernel struct: 64 bits, below 2^31.
     Core(Arc<CoreField>, CoreQuestion),
-    /// The number that a pointer is, 64 bits: the verifier does not follow it any more. Of a number, which may be a pointer of
-    /// the kernel to the verifier, the number itself.
+    /// A pointer as a 64-bit number, which the verifier no longer tracks. The operand may also be a number,
+    /// which the verifier may take for a kernel pointer; the result is the same number.
     Address(Value),
-    /// Reads a member of the context or of an object of the kernel where the kernel that runs has it, extended by
-    /// zeros.
+    /// Loads a member of the context or of a kernel object at its offset in the running kernel,
+    /// zero-extended.
     LoadField {
-        /// Bytes; 8 exactly if the result has 64 bits or points to an object.
+        /// The size in bytes; 8 exactly if the result has 64 bits or points to an object.
         size: Size,
-        /// The context, or the object.
+        /// The context pointer or the object pointer.
         base: Value,
-        /// Which.
+        /// The member that is loaded.
         field: Arc<CoreField>,
     },
-    /// A pointer moved by a 64-bit number of bytes that was checked.
+    /// A pointer plus a 64-bit offset in bytes that was checked.
     PtrAdd(Value, Value),
-    /// Reads memory, extended by zeros.
+    /// Loads from memory, zero-extended.
     Load {
-        /// Bytes; 8 exactly if the result has 64 bits or is a pointer.
+        /// The size in bytes; 8 exactly if the result has 64 bits or is a pointer.
         size: Size,
-        /// Where.
+        /// The address to which `offset` is added.
         base: Value,
-        /// Bytes added.
+        /// The offset in bytes from the base.
         offset: i16,
     },
-    /// Writes the low bytes of a value.
+    /// Stores the low bytes of a value.
     Store {
-        /// Bytes; 8 exactly if the value has 64 bits or is a pointer.
+        /// The size in bytes; 8 exactly if the value has 64 bits or is a pointer.
         size: Size,
-        /// Where.
+        /// The address to which `offset` is added.
         base: Value,
-        /// Bytes added.
+        /// The offset in bytes from the base.
         offset: i16,
-        /// What.
+        /// The value that is stored.
         value: Value,
     },
-    /// Adds to 4 or 8 bytes of memory, atomically.
+    /// Atomically adds to 4 or 8 bytes of memory.
     AtomicAdd {
-        /// `W` or `DW`, as the value's type.
+        /// The size: `W` for a 32-bit value, `DW` for 64 bits.
         size: Size,
-        /// Where.
+        /// The address to which `offset` is added.
         base: Value,
-        /// Bytes added to the address.
+        /// The offset in bytes from the base.
         offset: i16,
-        /// How much.
+        /// The value that is added.
         value: Value,
     },
-    /// A call with at most [`MAX_ARGS`](super::MAX_ARGS) arguments, or more for a function, until `pass::pack`.
+    /// A call with at most [`MAX_ARGS`](super::MAX_ARGS) arguments; calls of functions may have more until
+    /// `pass::pack`.
     Call {
-        /// What.
+        /// The function that is called.
         callee: Callee,
-        /// With.
+        /// The arguments, in order.
         args: Vec<Value>,
     },
 }
 
-/// Does something with each value that an operation reads, in order; a reference to it is as that to the operation.
+/// Evaluates an expression for each operand of an operation, in order, by shared or mutable reference like
+/// the operation itself.
 macro_rules! for_each_operand {
     ($op:expr, |$value:ident| $each:expr) => {
         match $op {
@@ -344,7 +350,7 @@ macro_rules! for_each_operand {
 }
 
 impl Op {
-    /// Whether it may be left out if nobody uses the result.
+    /// Whether the operation may be removed if its result is unused.
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Store { .. } | Op::AtomicAdd { .. } => false,
@@ -353,12 +359,12 @@ impl Op {
         }
     }
 
-    /// Whether the result is 0 or 1, which a branch tests best where it stands.
+    /// Whether the result is 0 or 1, and is best computed right before the branch that tests it.
     pub fn is_test(&self) -> bool {
         matches!(self, Op::Compare(..) | Op::IsNull(_) | Op::Within { .. })
     }
 
-    /// Whether it is made where it is used, wherever it stands.
+    /// Whether instruction selection rematerialises the value at its uses.
     pub fn is_leaf(&self) -> bool {
         matches!(
             self,
@@ -371,26 +377,26 @@ impl Op {
         )
     }
 
-    /// The values it reads.
+    /// The operands, in order.
     pub fn operands(&self) -> Operands {
         let mut found = Operands::new();
         for_each_operand!(self, |value| found.push(*value));
         found
     }
 
-    /// Does something with each value that it reads, in order.
+    /// Calls `each` with every operand, in order.
     pub fn each_operand(&self, mut each: impl FnMut(Value)) {
         for_each_operand!(self, |value| each(*value));
     }
 
-    /// Whether it reads a value.
+    /// Whether the operation reads a value.
     pub fn reads(&self, wanted: Value) -> bool {
         let mut found = false;
         for_each_operand!(self, |value| found |= *value == wanted);
         found
     }
 
-    /// Replaces the values it reads.
+    /// Replaces each operand by `map` of it.
     pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
         for_each_operand!(self, |value| *value = map(*value));
     }

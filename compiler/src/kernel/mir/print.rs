@@ -1,4 +1,4 @@
-//! MIR as text, for `--emit mir` and for tests.
+//! Text form of MIR, for `--emit mir` and for tests.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -10,13 +10,13 @@ use super::{
 use crate::hir::Hir;
 use crate::index::Id;
 
-/// All functions of a program; maps, globals and functions by their names.
+/// All functions of a program, with the names of maps, globals and functions.
 pub fn program(program: &Program, hir: &Hir) -> String {
     let functions: Vec<_> = program.functions.iter().map(|one| function(one, hir)).collect();
     functions.join("\n")
 }
 
-/// One function.
+/// The text form of one function.
 pub fn function(function: &MirFunction, hir: &Hir) -> String {
     let mut out = String::new();
     let kind = if function.is_program { "program" } else { "helper" };
@@ -179,7 +179,7 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
     }
 }
 
-/// `task_struct.comm[0]`
+/// The access path of a part, such as `task_struct.comm[0]`.
 fn core_name(field: &CoreField) -> String {
     let steps = field.steps.iter().map(|step| match step {
         CoreStep::Member(name, _) => format!(".{name}"),

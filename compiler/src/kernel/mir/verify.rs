@@ -1,41 +1,43 @@
-//! Checks that a function keeps the rules of MIR. Run after the last pass; where every stage is checked, after lowering
-//! and after every pass.
+//! Verifier of MIR. It runs after the last pass; with `Checks::EveryStage`, after lowering and after every
+//! pass.
 //!
-//! For every block that can be reached:
+//! For every reachable block:
 //!
-//! 1. Every block, value and slot that is named exists; the entry is no jump's target; a branch has two targets.
-//! 2. Every value is made once, and every use is dominated by it (within a block: comes later).
-//! 3. A jump passes one argument for each parameter, of the parameter's type. Pointers into memory may be passed where the
-//!    parameter is any memory.
-//! 4. Operands and results have the types that [`Op`] documents; a 32-bit constant has zeros above.
-//! 5. Loads, stores and atomics: 8 bytes exactly with 64-bit values and pointers; through a checked pointer; only loads
-//!    through an iterator's counter; no atomics through the context and into packets; constant offsets within a stack
-//!    slot.
-//! 6. Only pointers into memory and packets are moved, by a 64-bit number; the result may be a pointer to any memory.
-//! 7. Calls have the callee's result type, and at most [`MAX_ARGS`] arguments; those of functions from `pass::pack` on.
-//! 8. A program has the context as its only parameter; a function at most [`MAX_ARGS`] from `pass::pack` on. A return has
-//!    the result's type.
+//! 1. Every referenced block, value and slot exists; no jump targets the entry; a branch has two targets.
+//! 2. Every value is defined once, and its definition dominates every use (within a block: comes before it).
+//! 3. A jump passes one argument for each parameter, of the parameter's type. Pointers into memory may be
+//!    passed where the parameter is any memory.
+//! 4. Operands and results have the types that [`Op`] documents; a 32-bit constant has a zero upper half.
+//! 5. Loads, stores and atomics: 8 bytes exactly with 64-bit values and pointers; through a checked pointer;
+//!    only loads through an iterator's counter; no atomics through the context and into packets; constant
+//!    offsets within a stack slot.
+//! 6. Only pointers into memory and packets are moved, by a 64-bit number; the result may be a pointer to any
+//!    memory.
+//! 7. Calls have the callee's result type, and at most [`MAX_ARGS`] arguments; calls of functions only from
+//!    `pass::pack` on.
+//! 8. A program has the context as its only parameter; a function has at most [`MAX_ARGS`] parameters from
+//!    `pass::pack` on. A return has the type of the function's result.
 
 use super::dominators::Dominators;
 use super::{Block, Callee, Inst, MAX_ARGS, MirFunction, Op, Origin, Size, Target, Terminator, Type, Value};
 use crate::index::{Id, IndexVec};
 
-/// What is wrong, in words that name blocks and values as the printer does.
+/// A violated rule, in terms of blocks and values as the printer names them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("MIR of `{function}`, b{block}: {what}")]
 pub struct VerifyError {
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// The block.
+    /// The index of the block.
     pub block: usize,
-    /// The rule that is broken.
+    /// The violated rule, as text.
     pub what: String,
 }
 
-/// Checks a function.
+/// Verifies a function.
 ///
 /// # Errors
-/// The first rule that is broken.
+/// Reports the first violated rule.
 pub fn verify(function: &MirFunction) -> Result<(), VerifyError> {
     let order = function.reverse_postorder();
     let mut checker = Checker { function, definitions: function.values.iter().map(|_| None).collect() };
@@ -51,10 +53,10 @@ pub fn verify(function: &MirFunction) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// Checks what rules 7 and 8 say from `pass::pack` on.
+/// Verifies the parts of rules 7 and 8 that apply from `pass::pack` on.
 ///
 /// # Errors
-/// The first rule that is broken.
+/// Reports the first violated rule.
 pub fn verify_packed(function: &MirFunction) -> Result<(), VerifyError> {
     let entry = function.entry();
     let fits = function.blocks[entry].params.len() <= MAX_ARGS;
@@ -85,7 +87,7 @@ fn signature(function: &MirFunction) -> Check {
     })
 }
 
-/// Where a value is made: the block, and the instruction's position or none for a parameter.
+/// The location of a definition: the block, and the instruction's position or `None` for a parameter.
 type DefinitionSite = (Block, Option<usize>);
 
 struct Checker<'a> {
@@ -169,7 +171,7 @@ impl Checker<'_> {
                 match result {
                     Some(Type::I32) => *bits >> 32 == 0,
                     Some(Type::I64) => true,
-                    // The value of a variable where it was not set yet.
+                    // The value of a variable that was not set yet.
                     Some(Type::Ptr(_)) => *bits == 0,
                     None => false,
                 },
@@ -259,7 +261,7 @@ impl Checker<'_> {
 
     fn checked_origin(&self, value: Value) -> Option<Origin> {
         match self.ty(value) {
-            // What is closer known than where it was made need not be tested, but may be.
+            // A pointer of a more specific origin needs no check, but may have one.
             Type::Ptr(origin) => origin.checked().or(origin.is_memory().then_some(origin)),
             _ => None,
         }
@@ -324,7 +326,7 @@ impl Checker<'_> {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),
             Callee::MapIter(map_iter) => map_iter.result(),
-            // What it gives is a word, an object of the kernel, or nothing: its declaration says.
+            // The result of an external function is a word, a kernel object or nothing, as declared.
             Callee::External(_) if result == Some(Type::Ptr(Origin::ObjectOrNull)) => result,
             Callee::External(_) => Some(Type::I64),
             Callee::Function(_) => return require(result.is_some(), || "a function has a result".into()),

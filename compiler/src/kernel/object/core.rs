@@ -1,5 +1,5 @@
-//! The kernel's structs in the object's own type information: only the members that are used, and for each place that
-//! depends on them a record by which the loader corrects it.
+//! The kernel structs in the object's BTF: only the used members, and a CO-RE relocation for each instruction
+//! that depends on their layout.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::super::mir::{self, Op};
 use crate::bpf::InsnIndex;
 use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
 
-/// The members that an object uses, and their types in it.
+/// The kernel members that an object uses, and their BTF types.
 #[derive(Debug, Default)]
 pub struct Core {
     types: CoreTypes,
@@ -16,7 +16,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// What the functions use.
+    /// Collects the members that functions use.
     pub fn of(functions: &[mir::MirFunction]) -> Core {
         let mut types = CoreTypes::default();
         for function in functions {
@@ -29,7 +29,7 @@ impl Core {
         Core { types, written: BTreeMap::new() }
     }
 
-    /// The answer of the object's own types to a question, and the record for the loader.
+    /// The answer of the object's own types to a question, and the relocation for the loader.
     pub fn relocation(
         &mut self,
         btf: &mut BtfBuilder,
@@ -78,7 +78,7 @@ impl Core {
                     if *signed { ('i', IntEncoding::Signed) } else { ('u', IntEncoding::Unsigned) };
                 btf.int(&format!("{sign}{}", 8 * bytes), *bytes, encoding)
             }
-            // The loader takes any enum for one without a name.
+            // The loader accepts any enum for one without a name.
             CoreType::Enum { bytes, signed } => {
                 let sign = if *signed { Signedness::Signed } else { Signedness::Unsigned };
                 btf.enumeration("", *bytes, sign, &[])

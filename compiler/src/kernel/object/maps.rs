@@ -1,4 +1,4 @@
-//! Maps: those of the script, of config blocks and rings, and the object's own.
+//! Maps of the object: those of the script, of config blocks and rings, and the compiler's own.
 
 use ks_wit::object;
 
@@ -28,7 +28,7 @@ impl Assembly<'_> {
         self.keep(MapSymbol::Map(id), map);
     }
 
-    /// The array of the events of a counter, one for each CPU; the loader knows how many there are.
+    /// Adds the perf event array of a counter, with one entry for each CPU; the loader sets their number.
     pub(super) fn add_counter(&mut self, id: CounterId) {
         let map = MapDef {
             name: self.hir.counters[id].name.clone(),
@@ -44,8 +44,8 @@ impl Assembly<'_> {
         self.keep(MapSymbol::Counter(id), map);
     }
 
-    /// The one-entry array map of a config block, whose value is the struct of its fields. Whoever loads the object writes
-    /// the defaults.
+    /// Adds the one-entry array map of a config block, whose value is the struct of its fields. The loader of
+    /// the object writes the defaults.
     pub(super) fn add_config(&mut self, id: ConfigId) {
         let config = &self.hir.configs[id];
         let key = self.builder.btf().int("u32", 4, IntEncoding::Unsigned);
@@ -64,7 +64,7 @@ impl Assembly<'_> {
         self.keep(MapSymbol::Config(id), map);
     }
 
-    /// The array of programs that tail calls lead to. The loader fills it.
+    /// Adds the program array of tail calls, which the loader fills.
     pub fn add_programs(&mut self, programs: &[FuncId]) {
         let Some(first) = programs.first() else { return };
         let before = self.maps.keys().filter(|map| matches!(map, MapSymbol::Programs(_))).count();
@@ -74,7 +74,7 @@ impl Assembly<'_> {
         self.maps.insert(MapSymbol::Programs(*first), map);
     }
 
-    /// The map of scratch slots, so many bytes each.
+    /// Adds the map of scratch slots of `bytes` bytes each.
     pub fn add_scratch(&mut self, bytes: u32) {
         let name = self.unused_name("__scratch");
         let btf = self.builder.btf();
@@ -95,7 +95,7 @@ impl Assembly<'_> {
         self.keep(MapSymbol::Scratch, map);
     }
 
-    /// The map, which is there but for the ring buffer of printed lines: that is made when something is printed.
+    /// The reference to a map. The ring buffer of printed lines is created on first use; all others exist.
     pub(super) fn map(&mut self, map: MapSymbol) -> MapRef {
         match (self.maps.get(&map), map) {
             (Some(found), _) => *found,
@@ -115,14 +115,15 @@ impl Assembly<'_> {
         added
     }
 
-    /// Keys and values; by their sizes where the kernel takes no types (kernel/bpf/syscall.c, `map_check_btf`, v6.12).
+    /// Keys and values as BTF types; as plain sizes where the kernel accepts no types (kernel/bpf/syscall.c,
+    /// `map_check_btf`, v6.12).
     fn map_sides(&mut self, map: &Map) -> (MapSide, MapSide) {
         let bytes = u32::try_from(self.hir.types.size(map.value)).unwrap_or(u32::MAX);
         match map.kind {
             MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
             MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
             kind => {
-                // Of an object of the kernel userspace would have a descriptor: the verifier's side never sees the key.
+                // The key of local storage is a descriptor in userspace; the kernel half never uses it.
                 let key = match kind.is_array() || kind.is_storage() {
                     true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
                     false => self.ty(map.key),
@@ -151,7 +152,7 @@ fn pinning(pinned: bool) -> Pinning {
     if pinned { Pinning::ByName } else { Pinning::None }
 }
 
-/// What lets the userspace half read and write a map without calls.
+/// The flags that let the userspace half access a map through mmap without system calls.
 fn mapping(kind: MapKind) -> u32 {
     if kind == MapKind::Array { MMAPABLE } else { 0 }
 }
@@ -162,14 +163,14 @@ const MMAPABLE: u32 = 1 << 10;
 const NUMA_NODE: u32 = 4;
 /// Bytes of the ring buffer of printed lines.
 const PRINTS_BYTES: u32 = 256 << 10;
-/// BPF_MAP_TYPE_ARRAY.
+/// BPF_MAP_TYPE_ARRAY of `enum bpf_map_type`.
 pub(super) const ARRAY: u32 = 2;
-/// BPF_MAP_TYPE_PERF_EVENT_ARRAY.
+/// BPF_MAP_TYPE_PERF_EVENT_ARRAY of `enum bpf_map_type`.
 const EVENT_ARRAY: u32 = 4;
-/// BPF_MAP_TYPE_RINGBUF.
+/// BPF_MAP_TYPE_RINGBUF of `enum bpf_map_type`.
 const RING_BUFFER: u32 = 27;
 
-/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
+/// Returns the `bpf_map_type` of a map kind. Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
 fn map_type(kind: MapKind) -> u32 {
     match kind {
         MapKind::Hash => 1,

@@ -1,4 +1,4 @@
-//! Impl blocks: the structs of the kernel that they fill in, with their methods as programs.
+//! Impl blocks: struct_ops maps of kernel structs, with the blocks' methods as programs.
 
 use super::super::section;
 use super::Assembly;
@@ -8,8 +8,9 @@ use crate::hir::{FuncId, FunctionKind, ImplId, StaticField, StaticLayout, Static
 use crate::types::{IntType, TypeKind};
 
 impl Assembly<'_> {
-    /// The symbol of a function. Methods have the names of their blocks before their own, so that the blocks may have methods
-    /// of the same name; a `@kfunc` leaves its name to the function of the module.
+    /// The symbol of a function. Methods are prefixed with the name of their block, so that blocks may have
+    /// methods of the same name. A `@kfunc` does not use its plain name, which belongs to the function of the
+    /// module.
     pub(super) fn symbol(&self, id: FuncId) -> String {
         let function = &self.hir.functions[id];
         if self.hir.externs.iter().any(|one| one.optional && one.name == function.name) {
@@ -20,7 +21,7 @@ impl Assembly<'_> {
         self.unused_name(&format!("{}_{method}", self.hir.impls[block].name))
     }
 
-    /// The struct that a block fills in. The block's methods have been declared.
+    /// Adds the struct_ops map of a block, whose methods have been declared.
     pub(super) fn add_struct_ops(&mut self, id: ImplId) {
         let hir = self.hir;
         let block = &hir.impls[id];
@@ -44,7 +45,7 @@ impl Assembly<'_> {
         });
     }
 
-    /// A pointer to functions of a method's type.
+    /// The BTF type of a pointer to functions of a method's type.
     fn method_pointer(&mut self, id: FuncId) -> btf::TypeId {
         let function = &self.hir.functions[id];
         let result = match self.hir.types.scalar(function.ret) {
@@ -66,7 +67,7 @@ impl Assembly<'_> {
         let btf = self.builder.btf();
         let (ty, align) = match field.layout {
             StaticLayout::Number(int) => (number(btf, int), int.bytes()),
-            // Of an enum only kind and size are compared.
+            // The kernel compares only kind and size of an enum.
             StaticLayout::Enum(int) => {
                 let sign = if int.signed { Signedness::Signed } else { Signedness::Unsigned };
                 (btf.enumeration("", int.bytes() as u32, sign, &[]), int.bytes())
@@ -91,7 +92,7 @@ fn number(btf: &mut btf::BtfBuilder, int: IntType) -> btf::TypeId {
     btf.int(&int.to_string(), int.bytes() as u32, encoding)
 }
 
-/// The bytes of a member with this value, which has room in it.
+/// The bytes of a member with this value, which fits the member.
 fn bytes_of(field: &StaticField) -> Vec<u8> {
     let width = match field.layout {
         StaticLayout::Number(int) | StaticLayout::Enum(int) | StaticLayout::Array { element: int, .. } => {

@@ -1,14 +1,15 @@
-//! Timers: what makes a function of a script run again and again.
+//! Timers: run a function of the script periodically.
 //!
 //! ```text
-//! NAME          the program that the host runs once: arms the timer of `__timer_NAME` (ks_wit::object::timer_map)
-//! NAME_turn     what the timer calls: arms it for the next turn, then calls the body
+//! NAME          the program that the host runs once: arms the timer of the map `__timer_NAME`
+//!               (ks_wit::object::timer_map)
+//! NAME_turn     the timer callback: arms the timer again, then calls the body
 //! NAME_body     the script's function
 //! ```
 //!
-//! The value of the map is the timer and the time of the next turn. That time grows by whole periods, whenever the kernel
-//! comes to a turn: so turns do not drift, and one that the kernel is too late for is left out. Kernels before 6.4 take no
-//! absolute times, so what is left until then is handed over.
+//! The map's value is the timer and the time of the next expiry. That time advances by whole periods whenever
+//! the callback runs. So expiries do not drift, and expiries that the kernel missed are skipped. Kernels
+//! before 6.4 take no absolute times, so the timer is started with the remaining time.
 
 use ks_wit::object;
 
@@ -25,17 +26,17 @@ use crate::elf::{CodeSection, FunctionBody, FunctionDecl, MapDef, MapSide, Pinni
 use crate::hir::{FuncId, Target};
 use crate::source::SourceMap;
 
-/// Bytes of the kernel's timer; behind it lies the time of the next turn. Source: include/uapi/linux/bpf.h, `struct
-/// bpf_timer`, v6.12.
+/// Bytes of the kernel's timer; the time of the next expiry follows it. Source: include/uapi/linux/bpf.h,
+/// `struct bpf_timer`, v6.12.
 const TIMER_BYTES: u32 = 16;
 const DUE: i16 = TIMER_BYTES as i16;
 const VALUE_BYTES: u32 = TIMER_BYTES + 8;
-/// What `bpf_ktime_get_ns` reads, too. Source: include/uapi/linux/time.h, v6.12.
+/// The clock that `bpf_ktime_get_ns` reads, too. Source: include/uapi/linux/time.h, v6.12.
 const CLOCK_MONOTONIC: i32 = 1;
 /// ENOENT of include/uapi/asm-generic/errno-base.h.
 const ENOENT: i32 = 2;
 
-/// The parts of a timer in the object, but for the body.
+/// The map and functions of a timer, except for the body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timer {
     map: MapRef,
@@ -45,7 +46,7 @@ pub(super) struct Timer {
 }
 
 impl Assembly<'_> {
-    /// The timer of a program, if it has one: its map and its functions.
+    /// Declares the map and functions of a program's timer; returns whether the program has one.
     pub(super) fn declare_timer(&mut self, declared: &mir::MirFunction) -> bool {
         let function = &self.hir.functions[declared.id];
         let Target::Period { nanoseconds } = function.target else { return false };
@@ -91,10 +92,10 @@ impl Assembly<'_> {
         })
     }
 
-    /// Gives the functions around a timer's body theirs.
+    /// Adds the bodies of the functions around a timer's body.
     ///
     /// # Errors
-    /// A mistake of this file.
+    /// Reports a bug of this file.
     pub(super) fn define_timer(
         &mut self,
         id: FuncId,
@@ -115,7 +116,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Arms the timer. Gives 0, or what the kernel said.
+/// The instructions that arm the timer. They return 0, or the kernel's error.
 fn entry(timer: Timer) -> Result<Vec<Insn>, LabelError> {
     let mut asm = Assembler::new();
     let (found, done) = (asm.label(), asm.label());
@@ -148,7 +149,7 @@ fn entry(timer: Timer) -> Result<Vec<Insn>, LabelError> {
     asm.finish()
 }
 
-/// Arms the timer again and calls the body.
+/// The instructions that arm the timer again and call the body.
 fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     let mut asm = Assembler::new();
     let late = asm.label();
@@ -157,7 +158,7 @@ fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     call(&mut asm, "bpf_ktime_get_ns");
     asm.push(Insn::mov(now, Reg::R0));
     asm.push(Insn::load(Size::DW, due, Reg::R6, DUE));
-    // The turns that have passed, this one not counted.
+    // The number of expiries that were missed, without this one.
     asm.push(Insn::mov(Reg::R1, now));
     asm.push(Insn::alu(AluOp::Sub, Reg::R1, due));
     asm.jump_if(JmpOp::Sge, Width::W64, Reg::R1, 0, late);
@@ -178,7 +179,7 @@ fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     asm.finish()
 }
 
-/// Starts the timer in R6 in so many nanoseconds as R2 says.
+/// Starts the timer in R6; it expires after the number of nanoseconds in R2.
 fn start(asm: &mut Assembler) {
     asm.push(Insn::mov(Reg::R1, Reg::R6));
     asm.push(Insn::mov(Reg::R3, 0));

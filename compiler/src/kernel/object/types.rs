@@ -8,7 +8,7 @@ use crate::hir::ExternId;
 use crate::types::{IntType, TypeId, TypeKind};
 
 impl Assembly<'_> {
-    /// A type of the language in BTF.
+    /// The BTF type of a type of the language.
     pub(super) fn ty(&mut self, id: TypeId) -> btf::TypeId {
         let types = &self.hir.types;
         match types.kind(id) {
@@ -49,8 +49,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// A function of the kernel as the script declares it. libbpf holds it against the kernel's: structs by being some,
-    /// numbers by being some.
+    /// The BTF of a kernel function as the script declares it. libbpf compares it with the kernel's: a struct
+    /// matches any struct, a number any number.
     pub(super) fn external(&mut self, id: ExternId) -> KfuncRef {
         if let Some(found) = self.externals.get(&id) {
             return *found;
@@ -68,7 +68,7 @@ impl Assembly<'_> {
         added
     }
 
-    /// A type of a function of the kernel.
+    /// The BTF type of a parameter or result of a kernel function.
     fn foreign(&mut self, id: TypeId) -> btf::TypeId {
         let hir = self.hir;
         match hir.types.kind(id) {

@@ -1,4 +1,5 @@
-//! Global variables: those of the script, and what the object counts.
+//! Global variables of the object: those of the script, the compiler's counters, and constants that the host
+//! sets.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::source::{SourceFile, Span};
 use crate::split::Split;
 
 impl Assembly<'_> {
-    /// The variable that counts, or that the host sets, made when something refers to it.
+    /// The variable of a counter or host constant, created on first use.
     pub(super) fn count(&mut self, count: Count) -> GlobalRef {
         if let Some(found) = self.counts.get(&count) {
             return *found;
@@ -56,7 +57,8 @@ impl Assembly<'_> {
         added
     }
 
-    /// The line of a loop, and the file if the script imports it. Kernels take names of letters, digits and `_` only.
+    /// The name of a cut loop's counter: its line, and the file if the script imports it. The kernel accepts
+    /// only letters, digits and `_` in names.
     fn cut_loop_name(&self, span: Span) -> String {
         let (file, line, _) = self.sources.position(span);
         let own = self.sources.files().next().map(SourceFile::name);
@@ -88,7 +90,7 @@ impl Assembly<'_> {
         self.globals.insert(id, self.builder.add_global(global));
     }
 
-    /// What the host compares the pinned variables of an earlier run with.
+    /// Adds the layout description that the host compares with the pinned variables of an earlier run.
     pub(super) fn add_layout(&mut self, split: &Split) {
         let pinned = split.kernel_globals.iter().map(|id| &self.hir.globals[*id]).filter(|one| one.pinned);
         let layout: String = pinned

@@ -1,9 +1,10 @@
-//! Lets loads and stores add constants to addresses, and store no more than is stored.
+//! Folds constants into the addresses of loads and stores, and removes truncations before stores.
 //!
-//! - A constant part of an address becomes the access's own offset; of `p + c + x` the constant is added last.
-//! - Parts of one global variable are reached from its start, so that one address serves all.
-//! - What is tested of a packet from a constant part of an address on is tested from the address, with more bytes.
-//! - What cuts a number to the bytes that are stored anyway is left out.
+//! - A constant part of an address becomes the access's own offset; of `p + c + x` the constant is added
+//!   last.
+//! - Parts of one global variable are addressed from its start, so that one address serves all.
+//! - A packet test at a constant distance from a pointer becomes a test at the pointer, with more bytes.
+//! - A truncation that keeps at least the stored bytes is removed before a store.
 
 use super::changes::Changes;
 use super::flow::Flow;
@@ -12,7 +13,7 @@ use crate::index::IndexVec;
 use crate::kernel::mir::{Inst, MirFunction, Op, Origin, Size, Type, Value};
 use crate::source::Span;
 
-/// Runs the pass.
+/// Runs address folding on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = IndexVec::filled(function.values.len(), None);
@@ -35,7 +36,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
 
 type Ops = IndexVec<Value, Option<Op>>;
 
-/// Changes an instruction; gives the one to put before it, if any. `None` if it is good as it is.
+/// Rewrites an instruction; returns the instruction to insert before it, if any. `None` if it stays as it is.
 fn rewrite(inst: &mut Inst, ops: &mut Ops, types: &mut IndexVec<Value, Type>) -> Option<Option<Inst>> {
     let span = inst.span;
     if let Op::Store { size, value, .. } = &mut inst.op
@@ -98,7 +99,7 @@ fn rewrite(inst: &mut Inst, ops: &mut Ops, types: &mut IndexVec<Value, Type>) ->
     }
 }
 
-/// A pointer and what was added to it.
+/// The operands of a pointer that was moved: the base pointer and the offset.
 fn moved(ops: &Ops, pointer: Value) -> Option<(Value, Value)> {
     match ops[pointer] {
         Some(Op::PtrAdd(start, by)) => Some((start, by)),
@@ -106,8 +107,8 @@ fn moved(ops: &Ops, pointer: Value) -> Option<(Value, Value)> {
     }
 }
 
-/// Bytes behind a pointer into a packet, of which the verifier allows as many as a number of 16 bits has.
-/// Source: kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
+/// The sum of bytes at a packet pointer; `None` beyond 16 bits, the verifier's limit. Source:
+/// kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
 fn reach(bytes: u32, more: u64) -> Option<u32> {
     let whole = more.checked_add(u64::from(bytes))?;
     u16::try_from(whole).ok().map(u32::from)
@@ -130,7 +131,7 @@ fn plus(offset: i16, bytes: u64) -> Option<i16> {
     i16::try_from(i64::from(offset).checked_add(i64::try_from(bytes).ok()?)?).ok()
 }
 
-/// The number that has the same low bytes without having been cut.
+/// The number before a truncation that keeps the stored bytes.
 fn uncut(ops: &Ops, size: Size, value: Value) -> Option<Value> {
     let stored = 8 * u32::from(size.bytes());
     match ops[value] {

@@ -1,21 +1,22 @@
-//! What pointers lead to, as far as passes must know it to tell accesses apart.
+//! Alias analysis: the memory that accesses and calls may touch.
 
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Callee, Helper, MirFunction, Op, Origin, Slot, Type, Value};
 
-/// Where a pointer was made.
+/// The root of a pointer: where it was derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Root {
-    /// In the frame; places in it count from the frame's lowest byte, so that slots may overlap.
+    /// The stack frame; offsets count from the frame's lowest byte, so that overlapping slots compare
+    /// correctly.
     Frame,
-    /// In a global variable.
+    /// A global variable of the script.
     Global(GlobalId),
-    /// Behind another pointer.
+    /// The pointee of a pointer whose origin is unknown.
     Pointer(Value),
 }
 
-/// Bytes that an access may touch: all of them for sure, if `exact`.
+/// The bytes that an access may touch; with `exact`, exactly these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MemoryLocation {
     pub root: Root,
@@ -24,11 +25,11 @@ pub struct MemoryLocation {
     pub exact: bool,
 }
 
-/// The places of a function.
+/// The alias analysis of one function.
 pub struct AliasAnalysis<'a> {
     function: &'a MirFunction,
     ops: IndexVec<Value, Option<&'a Op>>,
-    /// Bytes of the frame to which pointers exist whose way this analysis does not follow.
+    /// For each frame byte, whether a pointer to it escapes the analysis.
     escaped: Vec<bool>,
 }
 
@@ -52,7 +53,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// The slot that a pointer was made from.
+    /// The slot that a pointer was derived from.
     fn slot_of(&self, value: Value) -> Option<Slot> {
         match self.ops[value]? {
             Op::StackAddr { slot, .. } => Some(*slot),
@@ -61,12 +62,12 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// The bytes of the slot that a pointer was made from.
+    /// The byte range of the slot that a pointer was derived from.
     pub fn slot(&self, pointer: Value) -> Option<(i64, i64)> {
         self.slot_of(pointer).map(|slot| self.extent(slot))
     }
 
-    /// The bytes of a slot.
+    /// The byte range of a slot.
     fn extent(&self, slot: Slot) -> (i64, i64) {
         let data = self.function.slots[slot];
         (i64::from(data.position), i64::from(data.position) + i64::from(data.size))
@@ -79,7 +80,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// The bytes of an access.
+    /// The location of a load, store or atomic access.
     pub fn access(&self, base: Value, offset: i16, bytes: u32) -> MemoryLocation {
         let exact =
             |root, start: i64| MemoryLocation { root, start, end: start + i64::from(bytes), exact: true };
@@ -96,7 +97,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// Any bytes that a pointer made from this one may lead to.
+    /// Any location that a pointer derived from this one may point to.
     fn somewhere(&self, base: Value) -> MemoryLocation {
         let all = |root| MemoryLocation { root, start: i64::MIN, end: i64::MAX, exact: false };
         match self.ops[base] {
@@ -110,7 +111,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// The bytes of its slot from a pointer on, for a call that is given the pointer.
+    /// The location that a call may access through a pointer argument: its slot from the pointer on.
     pub fn argument(&self, pointer: Value) -> MemoryLocation {
         match self.ops[pointer] {
             Some(Op::StackAddr { slot, offset }) => {
@@ -121,7 +122,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// Whether two accesses may touch one byte.
+    /// Whether two locations may share a byte.
     pub fn overlap(&self, a: MemoryLocation, b: MemoryLocation) -> bool {
         match (a.root, b.root) {
             (Root::Pointer(x), Root::Pointer(y)) if x != y => self.may_meet(x, y),
@@ -133,7 +134,7 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// Two pointers of unknown places.
+    /// Whether two pointers of unknown roots may alias.
     fn may_meet(&self, a: Value, b: Value) -> bool {
         match (self.origin(a), self.origin(b)) {
             (Some(Origin::Memory), Some(other)) | (Some(other), Some(Origin::Memory)) => other.is_memory(),
@@ -149,19 +150,19 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// Whether a pointer of unknown place may lead to bytes of the frame that [`AliasAnalysis::escaped`] names.
+    /// Whether a pointer of unknown root may point to frame bytes in [`AliasAnalysis::escaped`].
     pub fn may_lead_to_frame(&self, pointer: Value) -> bool {
         matches!(self.origin(pointer), Some(Origin::Stack | Origin::Memory))
     }
 
-    /// Whether code that this analysis does not follow may touch the frame's bytes.
+    /// Whether code outside of this analysis may touch these frame bytes.
     pub fn is_escaped(&self, location: MemoryLocation) -> bool {
         let start = usize::try_from(location.start).unwrap_or(0).min(self.escaped.len());
         let end = usize::try_from(location.end).unwrap_or(0).clamp(start, self.escaped.len());
         self.escaped[start..end].contains(&true)
     }
 
-    /// Whether a call may write to the frame there.
+    /// Whether a call may write to this location of the frame.
     pub fn call_writes(&self, callee: Callee, args: &[Value], location: MemoryLocation) -> bool {
         match callee {
             Callee::Helper(Helper::MapUpdate) => false,
@@ -173,19 +174,19 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// What the pointers lead to that a call is given.
+    /// The locations that a call's arguments point to.
     pub fn arguments(&self, args: &[Value]) -> impl Iterator<Item = MemoryLocation> {
         let pointers = args.iter().filter(|arg| matches!(self.function.values[**arg], Type::Ptr(_)));
         pointers.map(|arg| self.argument(*arg))
     }
 
-    /// For each byte of the frame, whether code that this analysis does not follow may touch it.
+    /// For each byte of the frame, whether code outside of this analysis may touch it.
     pub fn escaped(&self) -> &[bool] {
         &self.escaped
     }
 }
 
-/// Whether code of the object runs.
+/// Whether the call runs code of the object.
 fn is_ours(callee: Callee) -> bool {
     match callee {
         Callee::Function(_) => true,
@@ -194,7 +195,7 @@ fn is_ours(callee: Callee) -> bool {
     }
 }
 
-/// Does something with each pointer that an instruction leads out of this analysis.
+/// Calls `each` with every pointer that escapes through an instruction.
 fn each_escaping(op: &Op, mut each: impl FnMut(Value)) {
     match op {
         Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => {}

@@ -1,29 +1,30 @@
-//! Bounds of numbers, unsigned.
+//! Unsigned bounds of numbers, from definitions and comparisons.
 
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Condition, Op, Size, Type, Value};
 
-/// A number is at least the one and at most the other.
+/// An inclusive range of unsigned numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub least: u64,
     pub most: u64,
 }
 
-/// How many instructions back the bounds of a number are looked for.
+/// The depth to which operands are searched for the bounds of a number.
 const DEPTH: u32 = 4;
 
-/// The greatest number of so many bits.
+/// The greatest unsigned number of `width` bits.
 pub fn greatest(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// The bounds that the making of a number shows, to the verifier too: it does not know what a division leaves.
+/// The bounds that a number's definition proves, also to the verifier, which knows nothing of the result of a
+/// division.
 pub fn proven(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
     proven_by(ops, types, value, &|_| true)
 }
 
-/// The same, by the making of those values alone that count.
+/// Like [`proven`], using only the definitions of values for which `counts` returns true.
 pub fn proven_by(
     ops: &IndexVec<Value, Option<Op>>,
     types: &IndexVec<Value, Type>,
@@ -39,14 +40,14 @@ impl Bounds {
         constant.map_or(self, |bits| Bounds { least: bits, most: bits })
     }
 
-    /// What both say. Where nothing can be both, code is not reached and either will do.
+    /// The intersection of both bounds. If it is empty, the code is unreachable, and `self` is returned.
     pub fn within(self, other: Bounds) -> Bounds {
         let both = Bounds { least: self.least.max(other.least), most: self.most.min(other.most) };
         if both.least <= both.most { both } else { self }
     }
 }
 
-/// How numbers are made.
+/// The definitions from which bounds are derived.
 struct DefinitionBounds<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
@@ -73,7 +74,8 @@ impl DefinitionBounds<'_> {
             Some(Op::Load { size: Size::H, .. }) => 0xffff,
             Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),
             Some(Op::ZeroExtend(inner)) => match of(*inner) {
-                // Of a remainder, or what a loop carries, the verifier does not even know that there are zeros above.
+                // The verifier does not even know that the upper half of a remainder or a loop-carried number
+                // is zero.
                 most if most == greatest(32) && !matches!(self.ops[*inner], Some(Op::Load { .. })) => whole,
                 most => most,
             },
@@ -86,12 +88,13 @@ impl DefinitionBounds<'_> {
                 .map_or(whole, |amount| of(*a) >> (amount & u64::from(whole.count_ones() - 1))),
             _ => whole,
         };
-        // A number that was cut may be anything.
+        // A truncated number may be anything.
         if found > whole { whole } else { found }
     }
 }
 
-/// What a comparison with a constant says about the number, if that is an interval.
+/// The range of a number for which a comparison with a constant has the result `holds`; `None` if it is not
+/// one range.
 pub fn of_comparison(condition: Condition, limit: u64, holds: bool, width: u32) -> Option<Bounds> {
     let top = greatest(width);
     let condition = if holds { condition } else { condition.negated() };
@@ -107,7 +110,7 @@ pub fn of_comparison(condition: Condition, limit: u64, holds: bool, width: u32) 
     (least <= most && most <= top).then_some(Bounds { least, most })
 }
 
-/// Whether a number within bounds compares so with a constant, if that is the same for all of them.
+/// The result of comparing a number in these bounds with a constant, if it is the same for all of them.
 pub fn answer(bounds: Bounds, condition: Condition, limit: u64, width: u32) -> Option<bool> {
     let positive = greatest(width - 1);
     let signed = unsigned(condition) != condition;
@@ -127,7 +130,7 @@ pub fn answer(bounds: Bounds, condition: Condition, limit: u64, width: u32) -> O
     }
 }
 
-/// The comparison that gives the same for numbers whose sign is not set.
+/// The unsigned comparison with the same result for numbers whose sign bit is clear.
 fn unsigned(condition: Condition) -> Condition {
     match condition {
         Condition::SLt => Condition::Lt,

@@ -1,42 +1,42 @@
-//! What a pass changed, so that only passes run again which may find something new.
+//! The changes of a pass, so that only passes that may find something new run again.
 
 use std::ops::BitOr;
 
-/// Kinds of changes.
+/// A set of kinds of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changes(u8);
 
 impl Changes {
     pub const NONE: Changes = Changes(0);
-    /// An instruction, a parameter or the end of a block became another or reads another value.
+    /// An instruction, a parameter or a terminator was replaced or reads another value.
     pub const VALUES: Changes = Changes(1);
-    /// Something is gone that read values.
+    /// A use of a value was removed.
     pub const GONE: Changes = Changes(1 << 1);
-    /// An instruction stands in another block.
+    /// An instruction was moved to another block.
     pub const MOVED: Changes = Changes(1 << 2);
-    /// An access or a call is gone.
+    /// A memory access or a call was removed.
     pub const MEMORY: Changes = Changes(1 << 3);
-    /// Blocks became one of which each led only to the next, or those are gone that only led on.
+    /// Blocks were merged with their only successor, or blocks that only jump were removed.
     pub const JOINED: Changes = Changes(1 << 4);
-    /// Control goes other ways.
+    /// An edge of the control flow graph was added, removed or redirected.
     pub const CONTROL_FLOW: Changes = Changes(1 << 5);
 
-    /// These, if so; else none.
+    /// This set if `so` is true; else the empty set.
     pub const fn when(self, so: bool) -> Changes {
         if so { self } else { Changes::NONE }
     }
 
-    /// Those of both.
+    /// The union of both sets.
     pub const fn and(self, other: Changes) -> Changes {
         Changes(self.0 | other.0)
     }
 
-    /// Whether there are any.
+    /// Whether the set is not empty.
     pub const fn any(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether some are among others.
+    /// Whether both sets have a change in common.
     pub const fn meet(self, other: Changes) -> bool {
         self.0 & other.0 != 0
     }

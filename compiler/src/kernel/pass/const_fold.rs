@@ -1,4 +1,4 @@
-//! Works out at compile time what is known, and drops what does nothing.
+//! Constant folding and removal of operations that have no effect.
 
 use super::changes::Changes;
 use super::flow::Flow;
@@ -7,7 +7,7 @@ use super::{Replacements, bounds, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Condition, MirFunction, Op, Slot, SlotData, Type, Value};
 
-/// Runs the pass.
+/// Runs constant folding on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let mut ops: IndexVec<Value, Option<Op>> = IndexVec::filled(function.values.len(), None);
     let mut replacements = Replacements::default();
@@ -40,13 +40,13 @@ enum Simpler {
     No,
 }
 
-/// The instructions seen so far.
+/// The folding state: the instructions seen so far.
 struct Folder<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
     slots: &'a IndexVec<Slot, SlotData>,
     iterations: &'a Iterations<'a>,
-    /// Where the instruction is.
+    /// The block of the current instruction.
     block: Block,
 }
 
@@ -83,12 +83,12 @@ impl Folder<'_> {
         }
     }
 
-    /// Whether a pointer cannot be null.
+    /// Whether a pointer is never null.
     fn is_there(&self, pointer: Value) -> bool {
         matches!(self.types[pointer], Type::Ptr(origin) if origin.is_memory())
     }
 
-    /// An address with a constant added.
+    /// Simplifies an address plus a constant.
     fn moved(&self, base: Value, offset: Value) -> Simpler {
         let Some(bytes) = self.constant(offset) else { return Simpler::No };
         if bytes == 0 {
@@ -146,7 +146,7 @@ impl Folder<'_> {
             matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
         match self.constant(a) {
             Some(left) if commutes && is_neutral(op, width, left) => Simpler::Value(b),
-            // A constant on the right side fits the instruction.
+            // A constant right operand fits the instruction.
             Some(_) if commutes => Simpler::Op(Op::Binary(op, b, a)),
             _ => Simpler::No,
         }
@@ -184,7 +184,8 @@ impl Folder<'_> {
     fn narrow(&self, value: Value, bits: u8, signed: bool) -> Simpler {
         match self.ops[value] {
             Some(Op::Const(constant)) => Simpler::Op(Op::Const(narrowed(constant, bits, signed))),
-            // Zeros are above already; who must show that to the verifier asks `bounds`, which says nothing of it.
+            // The result is already zero-extended. Its bounds are not proven to the verifier by this;
+            // `bounds` knows that.
             Some(Op::SwapBytes { bits: 16, .. }) if bits == 16 && !signed => Simpler::Value(value),
             Some(Op::Narrow { bits: inner, signed: inner_signed, .. })
                 if inner == bits && signed == inner_signed =>
@@ -196,19 +197,19 @@ impl Folder<'_> {
     }
 }
 
-/// The bytes of a number of so many bits in the other order.
+/// Reverses the byte order of a number of `bits` bits.
 pub(in crate::kernel) fn swapped(number: u64, bits: u8) -> u64 {
     number.swap_bytes() >> (64 - u32::from(bits))
 }
 
-/// The low bits, extended to 32.
+/// Extends the low `bits` bits to 32 bits.
 pub fn narrowed(value: u64, bits: u8, signed: bool) -> u64 {
     let shift = 32 - u32::from(bits);
     let top = (value as u32) << shift;
     u64::from(if signed { ((top as i32) >> shift) as u32 } else { top >> shift })
 }
 
-/// Whether nothing changes with this on the right side.
+/// Whether the right operand is the neutral element of the operation.
 fn is_neutral(op: BinaryOp, width: u32, right: u64) -> bool {
     match op {
         BinaryOp::Mul | BinaryOp::UDiv | BinaryOp::SDiv => right == 1,
@@ -224,12 +225,12 @@ fn ones(width: u32) -> u64 {
     if width == 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// The number that the bits mean with a sign.
+/// The signed value of a number of `width` bits.
 fn signed(width: u32, bits: u64) -> i64 {
     if width == 64 { bits as i64 } else { i64::from(bits as u32 as i32) }
 }
 
-/// What the operation gives, for 32 or 64 bits.
+/// Evaluates an operation on numbers of 32 or 64 bits.
 pub fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
     let amount = (b & u64::from(width - 1)) as u32;
     let result = match op {
@@ -250,7 +251,7 @@ pub fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
     result & ones(width)
 }
 
-/// Whether the comparison holds, for 32 or 64 bits.
+/// Evaluates a comparison of numbers of 32 or 64 bits.
 pub fn holds(condition: Condition, width: u32, a: u64, b: u64) -> bool {
     let (x, y) = (signed(width, a), signed(width, b));
     match condition {

@@ -1,4 +1,4 @@
-//! Removes instructions and block parameters that nobody needs.
+//! Dead code elimination: removes unused instructions and block parameters.
 
 use super::changes::Changes;
 use super::flow::Flow;
@@ -6,7 +6,7 @@ use super::redundant_params;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, MirFunction, Op, Terminator, Value};
 
-/// Runs the pass.
+/// Runs dead code elimination on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let needed = needed(function, flow);
     let entry = function.entry();
@@ -32,7 +32,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     Changes::GONE.when(changed || drops) | Changes::MEMORY.when(accesses)
 }
 
-/// What effects, branches and results depend on.
+/// The values on which effects, branches and results depend.
 fn needed(function: &MirFunction, flow: &Flow) -> IndexVec<Value, bool> {
     let mut needs = Needs { needed: function.values.iter().map(|_| false).collect(), open: Vec::new() };
     let mut defined_by: IndexVec<Value, Definition<'_>> =
@@ -71,14 +71,14 @@ fn needed(function: &MirFunction, flow: &Flow) -> IndexVec<Value, bool> {
     needs.needed
 }
 
-/// What a value comes from.
+/// The definition of a value.
 #[derive(Clone, Copy)]
 enum Definition<'a> {
-    /// Code that is not reached, or the function's caller.
+    /// In unreachable code, or by the function's caller.
     None,
-    /// An instruction.
+    /// The operation of an instruction.
     Op(&'a Op),
-    /// The ways into a block, for its parameter at a position.
+    /// The block parameter at this position, defined by the incoming edges of the block.
     Param(Block, usize),
 }
 

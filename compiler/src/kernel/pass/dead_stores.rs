@@ -1,4 +1,4 @@
-//! Removes stores to the frame that nobody reads: the frame ends with the function.
+//! Dead store elimination for the stack frame, whose contents end with the function.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::flow::Flow;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Inst, MirFunction, Op};
 
-/// Runs the pass.
+/// Runs dead store elimination on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     if function.slot_bytes == 0 {
         return Changes::NONE;
     }
     let Some(pass) = Needs::new(function, &flow.order) else { return Changes::NONE };
-    // For each block, which bytes of the frame somebody may read from its start on.
+    // For each block, the bytes of the frame that may be read from its start on.
     let (mut starts, set) = pass.alone(function, &flow.order);
     let mut needed = vec![0; pass.words];
     let mut changed = true;
@@ -43,14 +43,14 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
             pass.before(effect, &mut needed);
         }
     }
-    // From the last to the first of each block.
+    // From the last to the first of each block, so that positions stay valid.
     for (block, at) in &useless {
         function.blocks[*block].insts.remove(*at);
     }
     (Changes::MEMORY | Changes::GONE).when(!useless.is_empty())
 }
 
-/// A set of the frame's bytes for each block.
+/// A set of frame bytes for each block.
 #[derive(Clone)]
 struct Sets {
     words: usize,
@@ -67,7 +67,7 @@ impl Sets {
     }
 }
 
-/// The words of a set that a range has part in, and the bits of each that lie in it.
+/// The words of a bit set that overlap a range, each with the bits inside the range.
 fn masks(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
     let words = range.start / 64..range.end.div_ceil(64).max(range.start / 64);
     words.map(move |word| {
@@ -85,29 +85,29 @@ fn remove(set: &mut [u64], range: Range<usize>) {
     masks(range).for_each(|(word, mask)| set[word] &= !mask);
 }
 
-/// What an instruction does to the frame.
+/// The effect of an instruction on the frame.
 enum Effect {
-    /// Sets all of these bytes.
+    /// Writes all of these bytes.
     Sets(Range<usize>),
-    /// May read these.
+    /// May read these bytes.
     Reads(Range<usize>),
-    /// May read what code may touch which the analysis does not follow.
+    /// May read any escaped byte.
     ReadsEscaped,
 }
 
 struct Needs {
-    /// Words of a set of the frame's bytes.
+    /// The number of 64-bit words in a set of frame bytes.
     words: usize,
-    /// Those that code may touch which the analysis does not follow.
+    /// The bytes that code outside of the alias analysis may touch.
     escaped: Vec<u64>,
-    /// What the instructions of each block do, the last first, each with its position in the block.
+    /// The effects of each block, the last first, each with its position in the block.
     effects: Vec<(usize, Effect)>,
-    /// Where those of each block are.
+    /// The range in `effects` of each block.
     blocks: IndexVec<Block, Range<usize>>,
 }
 
 impl Needs {
-    /// Looks at what the instructions do; nothing if none sets bytes of the frame.
+    /// Collects the effects; `None` if no instruction writes to the frame.
     fn new(function: &MirFunction, order: &[Block]) -> Option<Needs> {
         let aliases = AliasAnalysis::new(function, order);
         let bytes = function.slot_bytes as usize;
@@ -133,7 +133,7 @@ impl Needs {
         &self.effects[self.blocks[block].clone()]
     }
 
-    /// For each block, which bytes it reads itself, and which it sets, whatever is needed behind it.
+    /// For each block, the bytes that it reads before writing them, and the bytes that it writes.
     fn alone(&self, function: &MirFunction, order: &[Block]) -> (Sets, Sets) {
         let mut read = Sets { words: self.words, bits: vec![0; self.words * function.blocks.len()] };
         let mut set = read.clone();
@@ -155,7 +155,7 @@ impl Needs {
         }
     }
 
-    /// From what is needed after an instruction to what is needed before it.
+    /// Updates `needed` from the bytes needed after an instruction to those needed before it.
     fn before(&self, effect: &Effect, needed: &mut [u64]) {
         match effect {
             Effect::Sets(range) => remove(needed, range.clone()),
@@ -167,10 +167,10 @@ impl Needs {
     }
 }
 
-/// Finds what instructions do to the frame.
+/// Collector of the instructions' effects on the frame.
 struct Effects<'a> {
     aliases: AliasAnalysis<'a>,
-    /// Bytes of the frame.
+    /// The size of the frame in bytes.
     bytes: usize,
     found: Vec<(usize, Effect)>,
 }

@@ -1,9 +1,9 @@
-//! Which numbers branches and addresses depend on: those of which the verifier keeps what it knows.
+//! The numbers that branches and addresses depend on, whose bounds the verifier keeps precise.
 
 use crate::index::IndexVec;
 use crate::kernel::mir::{MirFunction, Op, Terminator, Value};
 
-/// For each value whether a branch or an address depends on it, other than through memory or a call.
+/// For each value, whether a branch or an address depends on it, other than through memory or a call.
 pub(super) fn deciding(function: &MirFunction) -> IndexVec<Value, bool> {
     let mut decides: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
     let order = function.reverse_postorder();

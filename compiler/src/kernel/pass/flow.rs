@@ -1,4 +1,5 @@
-//! How control goes through a function: worked out once for all passes that leave its blocks and branches as they are.
+//! Control flow facts of a function, computed once for all passes that leave its blocks and branches
+//! unchanged.
 
 use std::cell::OnceCell;
 
@@ -10,28 +11,29 @@ use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, MirFunction, Predecessors};
 
-/// The ways through a function.
+/// The control flow of a function.
 pub struct Flow {
-    /// The blocks that can be reached, in reverse postorder.
+    /// The reachable blocks, in reverse postorder.
     pub order: Vec<Block>,
-    /// Where they are reached from.
+    /// The reachable predecessors of each block, once for each edge.
     pub predecessors: Predecessors,
-    /// Which of them every way to another leads through.
+    /// The dominator tree of the reachable blocks.
     pub dominators: Dominators,
     iterations: OnceCell<Option<IndexVec<Block, IterationId>>>,
 }
 
-/// Code through which the verifier goes without asking an iterator.
+/// A region of code in which the verifier passes no call of an iterator's `next`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IterationId {
-    /// The block that a turn of an iterator starts with, the innermost that it is in; `None` outside of loops.
+    /// The first block of the innermost iteration that the code is in; `None` outside of loops.
     entry: Option<Block>,
-    /// Iterators that were asked on the ways here: code behind a loop is in another turn than the code before it.
+    /// The number of `next` calls on paths to here: code after a loop is in another region than the code
+    /// before it.
     asked: u32,
 }
 
 impl Flow {
-    /// Looks at a function.
+    /// Computes the control flow of a function.
     pub fn new(function: &MirFunction) -> Flow {
         let order = function.reverse_postorder();
         let predecessors = function.predecessors(&order);
@@ -39,13 +41,13 @@ impl Flow {
         Flow { order, predecessors, dominators, iterations: OnceCell::new() }
     }
 
-    /// For each block of the function the turn that it is in. `None` if it has no iterators.
+    /// The iteration that each block is in; `None` if the function has no iterators.
     pub fn iterations(&self, function: &MirFunction) -> Option<&IndexVec<Block, IterationId>> {
         let find = || has_iterator_in(function, &self.order).then(|| iterations(function, self));
         self.iterations.get_or_init(find).as_ref()
     }
 
-    /// Whether this is still how control goes through the function.
+    /// Whether this is still the control flow of the function.
     pub fn is_of(&self, function: &MirFunction) -> bool {
         let order = function.reverse_postorder();
         order == self.order && function.predecessors(&order) == self.predecessors
@@ -53,7 +55,7 @@ impl Flow {
 }
 
 impl IterationId {
-    /// That of the function's start.
+    /// The region of the function's start.
     pub const FIRST: IterationId = IterationId { entry: None, asked: 0 };
 }
 
@@ -70,8 +72,9 @@ fn iterations(function: &MirFunction, flow: &Flow) -> IndexVec<Block, IterationI
     iterations
 }
 
-/// For each block how many blocks that ask an iterator lead to it, ways back to the start of a loop left out. The number
-/// tells blocks apart of which one is above the other: what leads to the upper one leads to the lower one, too.
+/// For each block, the number of blocks with a `next` call from which it is reached, back edges left out. If
+/// one of two blocks dominates the other, equal numbers mean that no `next` call is between them: every call
+/// that reaches the upper block reaches the lower one, too.
 fn asked_before(function: &MirFunction, flow: &Flow) -> IndexVec<Block, u32> {
     let mut numbers: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
     for (number, header) in headers(function, &flow.order).enumerate() {

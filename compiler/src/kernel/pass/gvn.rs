@@ -1,12 +1,14 @@
-//! Works out nothing twice, and asks nothing whose answer is known.
+//! Dominator-scoped global value numbering; branch conditions are propagated into dominated blocks.
 //!
-//! The walk goes down the tree of dominators. What was computed above is used again; constants and addresses, which cost
-//! nothing until they are used, move to the entry. A branch into a block that has no other way in says what holds there
-//! and below: its condition is a constant, and the number that it compared has bounds.
+//! The pass visits the dominator tree from the entry down. A value computed in a dominator is reused.
+//! Constants and addresses, which cost nothing until they are used, move to the entry. A branch into a block
+//! with no other predecessor proves facts for that block and the blocks it dominates: the condition is a
+//! constant, and the compared number has bounds.
 //!
-//! The verifier has to see the bounds too. A comparison may only go if it is left with a value that it knows to be below:
-//! one whose making shows it ([`bounds::proven`]), an [`Op::Below`] from above, or one that is put where the branch came in.
-//! In a turn of an iterator only what was shown in the same turn counts ([`Iterations`]).
+//! The verifier has to see the bounds too. A comparison may be removed only if a value remains that the
+//! verifier knows to be below the bound: one whose definition proves it ([`bounds::proven`]), an
+//! [`Op::Below`] in a dominator, or one inserted where the branch enters. In an iteration of an iterator only
+//! facts proven in the same iteration count ([`Iterations`]).
 
 use std::hash::BuildHasher;
 
@@ -22,7 +24,7 @@ use crate::kernel::mir::{
     BinaryOp, Block, Inst, MirFunction, Op, Origin, Predecessors, Terminator, Type, Value,
 };
 
-/// Runs the pass.
+/// Runs value numbering on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let blocks = flow.order.iter().rev();
     let below: Vec<(Block, Block)> =
@@ -48,10 +50,10 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     gvn.finish()
 }
 
-/// The blocks right below each in the tree of dominators.
+/// The children of each block in the dominator tree.
 type Below = Lists<Block, Block>;
 
-/// A map with scopes: what was set in a scope is as before when the scope ends.
+/// A map with scopes: the end of a scope restores the entries before it.
 struct Scoped<K, V> {
     map: FastMap<K, V>,
     undo: Vec<(K, Option<V>)>,
@@ -85,9 +87,10 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Scoped<K, V> {
     }
 }
 
-/// What was computed, by how it is made, with scopes. Of values that are made in the same way, the last one counts.
+/// The computed values by operation, with scopes. If several values have the same operation, the last one is
+/// the leader.
 struct LeaderTable {
-    /// For each hash, cut to the length of this, the last entry of it, counted from 1; 0 if there is none.
+    /// For each hash modulo this vector's length, the last entry with it, counted from 1; 0 if there is none.
     last: Vec<u32>,
     entries: Vec<Leader>,
 }
@@ -95,12 +98,12 @@ struct LeaderTable {
 struct Leader {
     value: Value,
     hash: usize,
-    /// The entry of the same hash before this one.
+    /// The previous entry with the same hash.
     before: u32,
 }
 
 impl LeaderTable {
-    /// For about so many values.
+    /// An empty table sized for about `values` values.
     fn new(values: usize) -> LeaderTable {
         LeaderTable { last: vec![0; values.next_power_of_two()], entries: Vec::with_capacity(values / 4) }
     }
@@ -109,7 +112,7 @@ impl LeaderTable {
         FxBuildHasher.hash_one(op) as usize & (self.last.len() - 1)
     }
 
-    /// The value that is made like this, of which the hash is known.
+    /// The value with this operation, whose hash is known.
     fn get(
         &self,
         hash: usize,
@@ -142,10 +145,10 @@ impl LeaderTable {
     }
 }
 
-/// What conditions are, with scopes.
+/// The known values of conditions, with scopes.
 #[derive(Default)]
 struct KnownConditions {
-    /// Up to the last one that is known.
+    /// Indexed by value, up to the last known one.
     known: IndexVec<Value, Option<bool>>,
     undo: Vec<(Value, Option<bool>)>,
 }
@@ -173,29 +176,30 @@ impl KnownConditions {
 struct Gvn<'a> {
     function: &'a mut MirFunction,
     iterations: Iterations<'a>,
-    /// What makes the values seen so far.
+    /// The operations of the values seen so far.
     ops: IndexVec<Value, Option<Op>>,
     replacements: Replacements,
     predecessors: &'a Predecessors,
     leaders: LeaderTable,
-    /// Constants and addresses, which are known everywhere: no scope ends them.
+    /// Constants and addresses, which are available everywhere: no scope ends them.
     leaves: LeaderTable,
-    /// Conditions that are constants here.
+    /// Conditions whose value is known here.
     known: KnownConditions,
-    /// What branches say about numbers, and the block that they lead into.
+    /// Bounds of numbers that branches prove, each with the block that the branch enters.
     bounds: Scoped<Value, (Bounds, Block)>,
-    /// For a pointer into a packet and an end, the most bytes behind it that are there, and the least that are not.
+    /// For a packet pointer and an end, the most bytes that are known to exist at the pointer, and the least
+    /// that are known not to.
     within: Scoped<(Value, Value), (u32, u32)>,
-    /// The value of [`Op::Below`] for a number, and its bound.
+    /// The [`Op::Below`] value of a number, with its bound.
     checked: Scoped<(Value, Type), (Value, u64)>,
-    /// Instructions for the start of the entry.
+    /// Instructions to insert at the start of the entry.
     hoisted: Vec<Inst>,
-    /// Instructions for the start of a block, in order.
+    /// Instructions to insert at the start of a block, in order.
     inserted: Vec<(Block, Inst)>,
     changes: Changes,
 }
 
-/// How far the scopes were filled.
+/// The fill levels of the five scoped tables.
 type Marks = [usize; 5];
 
 impl Gvn<'_> {
@@ -232,7 +236,7 @@ impl Gvn<'_> {
         self.checked.leave(checked);
     }
 
-    /// What the only branch into the block says.
+    /// Adds the facts that the only branch into the block proves.
     fn edge(&mut self, block: Block) {
         let [from] = &self.predecessors[block] else { return };
         let Terminator::Branch { cond, then, otherwise } = &self.function.blocks[*from].term else { return };
@@ -273,14 +277,14 @@ impl Gvn<'_> {
         self.function.blocks[block].term = term;
     }
 
-    /// What stands for a value that is read here.
+    /// The replacement of an operand, which is recorded.
     fn noted_operand(&mut self, value: Value) -> Value {
         let by = self.operand(value);
         self.changes = self.changes | Changes::VALUES.when(by != value);
         by
     }
 
-    /// What stands for a value here.
+    /// The replacement of a value at this point.
     fn operand(&mut self, value: Value) -> Value {
         let value = self.replacements.resolve(value);
         match self.known.get(value) {
@@ -289,7 +293,8 @@ impl Gvn<'_> {
         }
     }
 
-    /// Whether two of them with the same operands are one. Members of the kernel's objects may change between them.
+    /// Whether two operations with the same operands may share one value. Members of kernel objects may
+    /// change between two loads.
     fn is_shared(&self, op: &Op) -> bool {
         let of_object = |base: Value| self.function.values[base] == Type::Ptr(Origin::Object);
         match op {
@@ -345,7 +350,7 @@ impl Gvn<'_> {
         false
     }
 
-    /// A constant or an address, at the entry.
+    /// A constant or an address, defined in the entry.
     fn leaf(&mut self, op: Op, ty: Type) -> Value {
         let hash = self.leaves.hash(&op);
         if let Some(value) = self.leaves.get(hash, &op, ty, &self.ops, &self.function.values) {
@@ -364,12 +369,13 @@ impl Gvn<'_> {
         self.function.values.push(ty)
     }
 
-    /// What branches say about a pointer into a packet.
+    /// The bytes that branches prove to exist, and not to exist, at a packet pointer.
     fn within_of(&self, pointer: Value, end: Value) -> (u32, u32) {
         self.within.get(&(pointer, end)).copied().unwrap_or((0, u32::MAX))
     }
 
-    /// The answer to a comparison, if the bounds give it; to a test of a packet, if a branch above gives it.
+    /// The result of a comparison that the bounds decide, or of a packet test that a dominating branch
+    /// decides.
     fn answer(&mut self, op: &Op, ty: Type) -> Option<Value> {
         if let Op::Within { pointer, bytes, end } = *op {
             let (there, gone) = self.within_of(pointer, end);
@@ -382,7 +388,7 @@ impl Gvn<'_> {
         Some(self.leaf(Op::Const(u64::from(answer)), ty))
     }
 
-    /// A value that is the number and that the verifier knows to be below the bound.
+    /// A value that equals the number and that the verifier knows to be below the bound.
     fn below(&mut self, value: Value, bound: u64, ty: Type, block: Block) -> Option<Value> {
         let number = self.number(value);
         let is_fresh = |value: Value| self.iterations.defined_in_iteration_of(block, value);
@@ -427,7 +433,7 @@ impl Gvn<'_> {
         self.function.values[value].bits().unwrap_or(64)
     }
 
-    /// The number without what only makes it wider.
+    /// The number without widening operations.
     fn number(&self, value: Value) -> Value {
         match self.ops[value] {
             Some(Op::ZeroExtend(inner)) => inner,
@@ -435,7 +441,7 @@ impl Gvn<'_> {
         }
     }
 
-    /// What is known about a number: by how it was made, and by the branches above.
+    /// The bounds of a number, from its definition and from dominating branches.
     fn bounds_of(&self, value: Value) -> Bounds {
         let number = self.number(value);
         let proven = bounds::proven(&self.ops, &self.function.values, number);
@@ -460,7 +466,7 @@ impl Gvn<'_> {
     }
 }
 
-/// Whether the verifier learns from this how large a number can be.
+/// Whether the operation proves an upper bound of its result to the verifier.
 fn proves_bounds(op: &Op) -> bool {
     matches!(
         op,

@@ -1,4 +1,4 @@
-//! Puts functions into those that call them: where there is one call, and where the body is small.
+//! Inlines functions that have a single call, and small functions.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::kernel::mir::{
 };
 use crate::kernel::scratch::reached;
 
-/// Most instructions of a function that goes wherever it is called.
+/// The size limit, in instructions, of a function that is inlined at every call.
 const SMALL: usize = 16;
-/// Most instructions of a function that has one call.
+/// The size limit, in instructions, of a function that is inlined at its only call.
 const LARGE: usize = 400;
-/// Bytes of a frame that registers without a place and the verifier's rounding may take.
+/// Bytes of a frame reserved for spilled registers and the verifier's rounding.
 const SPILLS: u32 = 64;
 
-/// How often each function is called.
+/// The number of calls of each function.
 pub fn calls(program: &Program) -> BTreeMap<FuncId, usize> {
     let mut calls = BTreeMap::new();
     let blocks = program.functions.iter().flat_map(|function| &function.blocks);
@@ -29,7 +29,8 @@ pub fn calls(program: &Program) -> BTreeMap<FuncId, usize> {
     calls
 }
 
-/// Puts functions into the one at a position; those that it calls are good already. Gives whether anything changed.
+/// Inlines functions into the one at position `at`, whose callees are already optimised. Returns whether
+/// anything changed.
 pub fn run(program: &mut Program, at: usize, calls: &BTreeMap<FuncId, usize>) -> bool {
     let (before, rest) = program.functions.split_at_mut(at);
     let Some(caller) = rest.first_mut() else { return false };
@@ -42,8 +43,8 @@ pub fn run(program: &mut Program, at: usize, calls: &BTreeMap<FuncId, usize>) ->
     changed
 }
 
-/// Drops functions that no program reaches, such as one whose address nobody reads. Gives whether there were some.
-/// Without programs nothing says what is reached.
+/// Removes functions that no program reaches, such as one whose address is unused. Returns whether there were
+/// any. An object without programs keeps all functions.
 pub fn drop_unreached(program: &mut Program) -> bool {
     let mut programs = program.functions.iter().filter(|one| one.is_program).map(|one| &one.id).peekable();
     if programs.peek().is_none() {
@@ -75,7 +76,8 @@ fn next_call<'a>(
     None
 }
 
-/// Whether the caller's frame, with the callee's in it, leaves room for the frames of all that either calls.
+/// Whether the caller's frame, with the callee's in it, leaves enough stack for the frames of all functions
+/// that either calls.
 fn leaves_room(caller: &MirFunction, callees: &[MirFunction], callee: &MirFunction, base: u32) -> bool {
     if callee.slot_bytes == 0 {
         return true;
@@ -86,7 +88,7 @@ fn leaves_room(caller: &MirFunction, callees: &[MirFunction], callee: &MirFuncti
     frame.saturating_add(SPILLS).saturating_add(below) <= STACK_BYTES
 }
 
-/// Bytes of stack that a function and all it calls may take.
+/// Bytes of stack that a function and its callees may need.
 fn depth(id: FuncId, functions: &[MirFunction]) -> u32 {
     let Some(function) = functions.iter().find(|one| one.id == id) else { return 0 };
     let below = called_by(function).map(|id| depth(id, functions)).max().unwrap_or(0);
@@ -100,7 +102,7 @@ fn called_by(function: &MirFunction) -> impl Iterator<Item = FuncId> + '_ {
     })
 }
 
-/// Instructions, without those that are part of others.
+/// The number of instructions, without rematerialised ones, which become part of others.
 fn weight(function: &MirFunction) -> usize {
     let order = function.reverse_postorder();
     let count = |block: &BlockData| {
@@ -110,8 +112,8 @@ fn weight(function: &MirFunction) -> usize {
     order.iter().map(|block| count(&function.blocks[*block])).sum()
 }
 
-/// Replaces a call by the callee's blocks, whose slots start at `base` of the frame: bodies that do not run at the same
-/// time share bytes.
+/// Replaces a call by the callee's blocks, whose slots start at `base` in the frame. Bodies that do not run
+/// at the same time share bytes.
 fn put(caller: &mut MirFunction, block: Block, index: usize, callee: &MirFunction, base: u32) {
     let first_block = caller.blocks.len() + 1;
     let first_slot = caller.slots.len();
@@ -135,7 +137,7 @@ fn put(caller: &mut MirFunction, block: Block, index: usize, callee: &MirFunctio
         _ => return,
     };
     data.term = Terminator::Jump(Target { block: block_of(callee.entry()), args });
-    // The callee's result is a parameter of what follows, also where nobody asks for it.
+    // The callee's result becomes a parameter of the continuation, even if it is unused.
     let result = result.unwrap_or_else(|| caller.values.push(callee.ret));
     let continuation = caller.blocks.push(BlockData { params: vec![result], insts: rest, term, span });
     debug_assert_eq!(continuation.index() + 1, first_block, "the callee's blocks come behind");
@@ -145,7 +147,7 @@ fn put(caller: &mut MirFunction, block: Block, index: usize, callee: &MirFunctio
     }
 }
 
-/// Where the callee's parts are in the caller.
+/// The mapping of the callee's values, blocks and slots to the caller.
 struct Moved<'a> {
     first_slot: usize,
     continuation: Block,

@@ -1,14 +1,15 @@
-//! Which values are made in which turn of an iterator.
+//! The iteration of an iterator in which each value is defined.
 //!
-//! The verifier forgets at the start of each turn what a number from before is, if it has not needed it yet and another copy
-//! of the number is gone by then (`widen_imprecise_scalars` in kernel/bpf/verifier.c, v6.12). So what shows it the bounds of
-//! a number that an address depends on has to be in the same turn.
+//! At the start of each iteration the verifier forgets a number from before, if it has not needed it yet and
+//! another copy of the number is gone by then (`widen_imprecise_scalars` in kernel/bpf/verifier.c, v6.12). So
+//! whatever proves the bounds of a number that an address depends on has to be in the same iteration.
 
 use super::flow::{Flow, IterationId};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, MirFunction, Value};
 
-/// The turns of a function's iterators. What is before a loop, and what is behind it, are turns of their own.
+/// The iterations of a function's iterators. The code before a loop and the code after it count as iterations
+/// of their own.
 pub struct Iterations<'a>(Option<IterationTable<'a>>);
 
 struct IterationTable<'a> {
@@ -17,7 +18,7 @@ struct IterationTable<'a> {
 }
 
 impl Iterations<'_> {
-    /// Those of a function; block parameters count as made in the first turn.
+    /// Computes the iterations of a function; block parameters count as defined in the first one.
     pub fn new<'a>(function: &MirFunction, flow: &'a Flow) -> Iterations<'a> {
         let table = flow.iterations(function).map(|blocks| {
             let mut values: IndexVec<Value, IterationId> =
@@ -31,19 +32,19 @@ impl Iterations<'_> {
         Iterations(table)
     }
 
-    /// Notes a new value of a block; of the function's start, if there is none.
+    /// Adds a new value of a block; `None` means the function's start.
     pub fn add(&mut self, block: Option<Block>) {
         if let Some(IterationTable { blocks, values }) = &mut self.0 {
             values.push(block.map_or(IterationId::FIRST, |block| blocks[block]));
         }
     }
 
-    /// Whether a value above a block is made in the same turn.
+    /// Whether a value, defined in a dominator of a block, is defined in the same iteration.
     pub fn defined_in_iteration_of(&self, block: Block, value: Value) -> bool {
         self.0.as_ref().is_none_or(|table| table.values[value] == table.blocks[block])
     }
 
-    /// Whether two blocks, one above the other, are in the same turn.
+    /// Whether two blocks, one of which dominates the other, are in the same iteration.
     pub fn same_iteration(&self, above: Block, below: Block) -> bool {
         self.0.as_ref().is_none_or(|table| table.blocks[above] == table.blocks[below])
     }

@@ -1,4 +1,5 @@
-//! Where a block only asks about its parameter, whoever passes a constant goes on without asking.
+//! Jump threading: a predecessor that passes a constant to a block which only branches on it jumps to the
+//! target directly.
 //!
 //! ```text
 //! a: jump join(1)          a: jump yes
@@ -6,8 +7,9 @@
 //! join(p): if p then yes else no
 //! ```
 //!
-//! The same where it asks what a branch before it has asked, and where it works out the question from constants. What
-//! the block makes and others read is made again on the way that leads past it, and the two meet where the ways do.
+//! The pass does the same where an earlier branch has tested the condition, and where the block computes it
+//! from constants. Values that the block defines and others use are duplicated on the new path and merged
+//! where the paths meet.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +22,17 @@ use crate::kernel::mir::{
     BinaryOp, Block, BlockData, Inst, MirFunction, Op, Origin, Target, Terminator, Type, Value,
 };
 
-/// Blocks that are passed by in one run of the pass; the others wait for the next, after what became simpler.
+/// The limit of blocks that one run of the pass bypasses; further ones wait for the next run, after other
+/// passes have simplified the function.
 const MAX_THREADS: usize = 32;
 
-/// Instructions of a block that asks which may be made again.
+/// The limit of instructions in a bypassed block, which are duplicated.
 const MAX_INSTS: usize = 3;
 
-/// Runs the pass.
+/// Runs jump threading on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let Some(mut flow) = thread_first(function, flow) else { return Changes::NONE };
-    // One at a time: each changes who comes from where.
+    // One block at a time, because each changes the predecessors.
     for _ in 1..MAX_THREADS {
         let Some(changed) = thread_first(function, &flow) else { break };
         flow = changed;
@@ -37,13 +40,13 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     Changes::CONTROL_FLOW | Changes::VALUES
 }
 
-/// Who comes from where, and what is constant.
+/// The control flow and the constants of a function.
 struct Threader<'a> {
     flow: &'a Flow,
     constants: IndexVec<Value, Option<u64>>,
 }
 
-/// Passes by the first block that can be; gives how control goes then.
+/// Bypasses the first possible block; returns the new control flow, or `None` if there is none.
 fn thread_first(function: &mut MirFunction, flow: &Flow) -> Option<Flow> {
     let known = Threader { flow, constants: constants(function) };
     for join in &flow.order {
@@ -56,11 +59,12 @@ fn thread_first(function: &mut MirFunction, flow: &Flow) -> Option<Flow> {
 }
 
 impl Threader<'_> {
-    /// The blocks that come to one which only asks, with the answer that they will get.
+    /// The predecessors of a block that only tests a condition, each with the condition's value, as far as
+    /// known.
     fn decided(&self, function: &MirFunction, join: Block) -> Vec<(Block, bool)> {
         let data = &function.blocks[join];
         let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
-        // A question whose answer is a constant is for `branches`.
+        // A branch on a constant is left to `simplify_cfg`.
         if join == function.entry() || !only_asks(data) || self.constants[*cond].is_some() {
             return Vec::new();
         }
@@ -79,7 +83,7 @@ impl Threader<'_> {
         if decided.is_empty() || self.is_header(join) && !self.may_skip_header(function, join) {
             return Vec::new();
         }
-        // An answer that is needed behind the question would have to be kept.
+        // A condition that is used after the branch would have to be kept.
         let mut tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
         if tests.any(|test| uses(function, &self.flow.order, test).iter().any(|block| *block != join)) {
             return Vec::new();
@@ -91,8 +95,8 @@ impl Threader<'_> {
         self.flow.predecessors[block].iter().any(|from| self.flow.dominators.dominates(block, *from))
     }
 
-    /// Whether a loop may be entered behind its header: nothing is made again there, and what the header makes is read
-    /// behind one of its ends only.
+    /// Whether a loop may be entered after its header: no instruction is duplicated, and values of the header
+    /// are used after one of its exits only.
     fn may_skip_header(&self, function: &MirFunction, header: Block) -> bool {
         let data = &function.blocks[header];
         let results = data.insts.iter().filter_map(|inst| inst.result);
@@ -107,7 +111,7 @@ impl Threader<'_> {
         data.params.iter().all(|param| outside(*param).all(covered))
     }
 
-    /// What a block works out of the arguments of one that jumps to it.
+    /// The condition that a block computes from the arguments of one of its predecessors.
     fn evaluated(&self, function: &MirFunction, from: Block, join: Block, cond: Value) -> Option<bool> {
         let data = &function.blocks[join];
         let targets = function.blocks[from].term.targets();
@@ -153,7 +157,7 @@ impl Threader<'_> {
         known.get(&cond).map(|bits| *bits != 0)
     }
 
-    /// Whether a condition holds on the way from one block to the next, if a branch above says it.
+    /// The value of a condition on the edge between two blocks, if a dominating branch proves it.
     fn answer(&self, function: &MirFunction, cond: Value, (from, to): (Block, Block)) -> Option<bool> {
         let (mut from, mut to, mut alone) = (from, to, true);
         loop {
@@ -171,7 +175,7 @@ impl Threader<'_> {
     }
 }
 
-/// Whether a block does nothing but work out a question.
+/// Whether a block only computes a condition.
 fn only_asks(data: &BlockData) -> bool {
     let is_question = |inst: &Inst| {
         let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
@@ -182,8 +186,8 @@ fn only_asks(data: &BlockData) -> bool {
     data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)
 }
 
-/// Lets blocks go where the question would lead them, each through a block of its own that makes what the block makes
-/// that asks. Gives how control goes then.
+/// Redirects blocks to the targets that the condition selects, each through a new block with copies of the
+/// bypassed instructions. Returns the new control flow.
 fn pass_by(function: &mut MirFunction, join: Block, decided: &[(Block, bool)]) -> Flow {
     let data = function.blocks[join].clone();
     let Terminator::Branch { then, otherwise, .. } = &data.term else {
@@ -219,7 +223,7 @@ fn pass_by(function: &mut MirFunction, join: Block, decided: &[(Block, bool)]) -
             }
         }
         for (value, by_block) in &mut definitions {
-            // What a loop's header hands back to itself is no other definition.
+            // A header that passes a value back to itself adds no definition.
             let stands = stands_for.get(value).filter(|stands| *stands != value);
             by_block.extend(stands.map(|stands| (bypass, *stands)));
         }

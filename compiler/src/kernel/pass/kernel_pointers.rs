@@ -1,14 +1,14 @@
-//! Makes numbers of kernel pointers where something is computed with them.
+//! Converts kernel pointers to numbers where something is computed with them.
 //!
-//! A pointer to a struct of the kernel is a number here, 64 bits, and so it is to the verifier where it was read from
-//! memory. What a helper or the context gave is a pointer to the verifier until something is done with it: it adds
-//! constants to such a pointer, and refuses the program at anything else ("math between trusted_ptr_ pointer and register
-//! with unbounded min value", "pointer arithmetic with *= operator prohibited"). Adding a zero that it does not know, which
-//! hides a number in loops, is such a case. Functions of the kernel take the pointer only as it was given, so it stays one
-//! where it is passed on.
+//! A pointer to a kernel struct is a 64-bit number in MIR, and to the verifier too if it was loaded from
+//! memory. The result of a helper or a pointer in the context is a pointer to the verifier, which only
+//! permits adding constants to it. It rejects the program at anything else ("math between trusted_ptr_
+//! pointer and register with unbounded min value", "pointer arithmetic with *= operator prohibited"). Adding
+//! an unknown zero, which hides a number in loops, is one of these cases. Functions of the kernel take only
+//! the original pointer, so it stays one where it is passed on.
 //!
-//! In: all functions of a program. A value may be such a pointer if it comes from one, through jumps, calls and the stack.
-//! Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, v6.18.
+//! In: all functions of a program. A value may be a kernel pointer if it comes from one, through jumps, calls
+//! and the stack. Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, v6.18.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Callee, MirFunction, Op, Origin, Program, Size, Terminator, Type, Value};
 
-/// Runs the pass on all functions; returns whether anything changed. It is run before the last passes, and behind them for
-/// what they hide.
+/// Runs the pass on all functions; returns whether anything changed. It runs before the last passes, and
+/// again after them for the numbers that they hide.
 pub fn run(program: &mut Program) -> bool {
     let is_given =
         |function: &MirFunction| function.insts().any(|inst| gives_pointer(program, function, &inst.op));
@@ -34,7 +34,7 @@ pub fn run(program: &mut Program) -> bool {
     changed
 }
 
-/// Whether the verifier takes the number that an instruction makes for a pointer, whatever it is made of.
+/// Whether the verifier takes an instruction's result for a pointer, independent of its operands.
 fn gives_pointer(program: &Program, function: &MirFunction, op: &Op) -> bool {
     match op {
         Op::Call { callee: Callee::External(id), .. } => program.given_pointers.contains(id),
@@ -45,20 +45,20 @@ fn gives_pointer(program: &Program, function: &MirFunction, op: &Op) -> bool {
     }
 }
 
-/// Whether the verifier knows a number that is added, or that the loader puts a constant there.
+/// Whether an addend is a constant to the verifier, directly or by the loader's relocation.
 fn is_constant(definitions: &IndexVec<Value, Option<&Op>>, value: Value) -> bool {
     matches!(definitions[value], Some(Op::Const(_) | Op::Core(..)))
 }
 
 /// The values that may be pointers to the verifier.
 struct Pointers {
-    /// For each function, for each of its values.
+    /// For each function, whether each value may be a pointer.
     values: Vec<IndexVec<Value, bool>>,
     /// The parameters of functions of the object.
     params: BTreeSet<(FuncId, usize)>,
-    /// Functions that return one.
+    /// Functions that return a pointer.
     returned: BTreeSet<FuncId>,
-    /// Some are on the stack.
+    /// Whether a pointer may be on the stack.
     stored: bool,
     changed: bool,
 }
@@ -75,7 +75,7 @@ impl Pointers {
         }
     }
 
-    /// Looks at every function once; whether one more value is a pointer.
+    /// Visits every function once; returns whether it found a new pointer.
     fn follow(&mut self, program: &Program) -> bool {
         self.changed = false;
         for (at, function) in program.functions.iter().enumerate() {
@@ -121,7 +121,7 @@ impl Pointers {
         }
     }
 
-    /// Follows what an instruction passes on.
+    /// Propagates pointers through the operands that an instruction passes on.
     fn pass_on(&mut self, (at, function): (usize, &MirFunction), op: &Op) {
         match op {
             Op::Call { callee: Callee::Function(id), args } => {
@@ -140,7 +140,7 @@ impl Pointers {
         }
     }
 
-    /// Whether the number that an instruction makes may be a pointer.
+    /// Whether an instruction's result may be a pointer.
     fn is_pointer(
         &self,
         program: &Program,
@@ -157,7 +157,7 @@ impl Pointers {
     }
 }
 
-/// Whether an instruction moves a pointer by a constant: what it makes is one.
+/// Whether an instruction moves a pointer by a constant, so that its result is a pointer.
 fn is_moved(op: &Op, values: &IndexVec<Value, bool>, definitions: &IndexVec<Value, Option<&Op>>) -> bool {
     match op {
         Op::Binary(BinaryOp::Add, a, b) => {
@@ -172,7 +172,7 @@ fn may_be_stack(ty: Type) -> bool {
     matches!(ty, Type::Ptr(Origin::Stack | Origin::Memory | Origin::MemoryOrNull))
 }
 
-/// Makes numbers of those operands that the verifier does not take as pointers.
+/// Converts operands to numbers where the verifier accepts no pointer.
 fn make_numbers(function: &mut MirFunction, pointers: &IndexVec<Value, bool>) -> bool {
     let definitions = function.definitions();
     let mut wanted: BTreeMap<(usize, usize), Vec<Value>> = BTreeMap::new();

@@ -1,15 +1,17 @@
-//! `x & 1` is `x` where `x` is 0 or 1, however it came there, and where only branches ask.
+//! Removes `x & 1` where `x` is 0 or 1 on every path and only branches use the result.
 //!
-//! In addresses it stays: the verifier may not know what `x` is.
+//! In addresses the mask stays: the verifier may not know that `x` is 0 or 1.
 //!
-//! Besides being one instruction less it is one value less that says the same: at the start of a loop's turn the verifier
-//! forgets of two such numbers the one that it has not needed yet, and with it that the two are one.
+//! The pass saves an instruction, and avoids a second value with the same number. At the start of a loop's
+//! iteration the verifier forgets, of two such numbers, the one that it has not needed yet, and that both are
+//! equal.
 
 use super::{Replacements, constants};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, MirFunction, Op, Terminator, Value};
 
-/// Runs the pass; gives whether anything changed. It must be run when all is simple.
+/// Runs the pass; returns whether anything changed. It expects a function that the other passes have
+/// simplified.
 pub fn run(function: &mut MirFunction) -> bool {
     let bits = bits(function);
     let constants = constants(function);
@@ -33,7 +35,7 @@ pub fn run(function: &mut MirFunction) -> bool {
     true
 }
 
-/// The values that nothing but branches and comparisons reads.
+/// The values that only branches and comparisons use.
 fn only_asked(function: &MirFunction) -> IndexVec<Value, bool> {
     let mut found: IndexVec<Value, bool> = function.values.iter().map(|_| true).collect();
     for data in function.blocks.iter() {
@@ -50,7 +52,7 @@ fn only_asked(function: &MirFunction) -> IndexVec<Value, bool> {
 /// The values that are 0 or 1.
 fn bits(function: &MirFunction) -> IndexVec<Value, bool> {
     let order = function.reverse_postorder();
-    // Until something else is seen to come in, a parameter is taken for one.
+    // Optimistic start: every value is taken for a bit until a definition contradicts it.
     let mut bits: IndexVec<Value, bool> = function.values.iter().map(|_| true).collect();
     function.blocks[function.entry()].params.iter().for_each(|param| bits[*param] = false);
     let mut changed = true;

@@ -1,10 +1,11 @@
-//! Reads no memory whose content is known: what was stored or read before, and the entry of a key that was looked up.
+//! Load forwarding: removes loads of memory whose content is known from an earlier store or load, and
+//! repeated lookups of one key.
 //!
-//! Other CPUs and the userspace half change what is shared at any time: of a global variable or an entry of a map, nothing
-//! is known any more behind a call, which may tell the time or be answered elsewhere. So a script that waits, or reads
-//! before and after, sees what the others wrote.
+//! Other CPUs and the userspace half may change shared memory at any time. The known content of global
+//! variables and map entries ends at every call, because a call may read the time or synchronise with others.
+//! So a script that waits, or reads before and after a call, sees the changes of others.
 //!
-//! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
+//! The known content at the start of a block is what all predecessors agree on. It is empty at a loop header.
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ use super::{Replacements, constants};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Callee, Helper, Inst, Kfunc, MirFunction, Op, Size, Type, Value};
 
-/// Runs the pass.
+/// Runs load forwarding on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let aliases = AliasAnalysis::new(function, &flow.order);
     let mut ends: IndexVec<Block, BlockEnd> = function.blocks.iter().map(|_| BlockEnd::default()).collect();
@@ -42,7 +43,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     for ((block, at), op) in changes {
         function.blocks[block].insts[at].op = op;
     }
-    // From the last to the first of each block.
+    // From the last to the first of each block, so that positions stay valid.
     for (block, at) in useless.into_iter().rev() {
         function.blocks[block].insts.remove(at);
     }
@@ -50,7 +51,7 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     (Changes::VALUES | Changes::MEMORY).when(changed)
 }
 
-/// The content of memory, as far as it is known.
+/// The known content of memory.
 #[derive(Debug, Default)]
 struct KnownMemory {
     contents: Vec<KnownContent>,
@@ -58,7 +59,7 @@ struct KnownMemory {
 }
 
 impl KnownMemory {
-    /// The same, with room for a few facts more.
+    /// A copy with capacity for a few more facts.
     fn with_room(&self) -> KnownMemory {
         let mut contents = Vec::with_capacity(self.contents.len() + 8);
         contents.extend_from_slice(&self.contents);
@@ -66,17 +67,17 @@ impl KnownMemory {
     }
 }
 
-/// What lies at a place.
+/// The known content of a memory location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KnownContent {
     location: MemoryLocation,
     held: Held,
-    /// The slot through which it was seen. Another slot of the same bytes may not rely on it being there: what is in a slot
-    /// may become a value ([`super::mem2reg`]).
+    /// The byte range of the slot through which the content was seen. An overlapping slot must not rely on
+    /// it, because the content of a slot may become an SSA value ([`super::mem2reg`]).
     slot: Option<(i64, i64)>,
 }
 
-/// A value, or bytes that are known: of those also a part.
+/// A value, or constant bytes, of which a part is known, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Value(Value),
@@ -84,7 +85,7 @@ enum Held {
 }
 
 impl KnownContent {
-    /// What is known of a part of the place.
+    /// The known content of a part of the location.
     fn part(self, start: i64, end: i64) -> Option<KnownContent> {
         let location = MemoryLocation { start, end, ..self.location };
         match self.held {
@@ -98,28 +99,28 @@ impl KnownContent {
     }
 }
 
-/// The low bytes.
+/// The low `bytes` bytes.
 fn cut(bits: u64, bytes: i64) -> u64 {
     if bytes >= 8 { bits } else { bits & ((1 << (8 * bytes)) - 1) }
 }
 
-/// What a lookup gave.
+/// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KnownLookup {
     map: Value,
-    /// The key's bytes: values with their offsets and ends.
+    /// The key's bytes: values with the start and end offset of each.
     key: Rc<[(i64, i64, Held)]>,
     result: Value,
 }
 
-/// Facts that are kept at most: a bound on the work.
+/// The limit of facts that are kept, which bounds the work.
 const MAX_FACTS: usize = 64;
 
-/// What is known at the end of a block, until the last block behind it has seen it.
+/// The known memory at the end of a block, kept until its last successor has used it.
 #[derive(Default)]
 struct BlockEnd {
     known: Option<KnownMemory>,
-    /// Ways out that were not taken yet.
+    /// The number of successors that have not used it yet.
     exits: usize,
 }
 
@@ -154,7 +155,7 @@ struct Finder<'a> {
     replacements: Replacements,
     constants: IndexVec<Value, Option<u64>>,
     changes: Vec<((Block, usize), Op)>,
-    /// Stores of what is there.
+    /// Stores of content that is already there.
     useless: Vec<(Block, usize)>,
 }
 
@@ -191,7 +192,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Forgets what may be written there, but for the other bytes of what is known byte by byte.
+    /// Forgets content that a write may change; constant bytes next to the written ones stay known.
     fn write(&self, known: &mut KnownMemory, location: MemoryLocation) {
         let mut rest = Vec::new();
         known.contents.retain(|one| {
@@ -259,7 +260,7 @@ impl Finder<'_> {
         remember(known, KnownContent { location, held: Held::Value(result), slot: self.aliases.slot(base) });
     }
 
-    /// Contexts and counters of iterators are no memory that anything here describes.
+    /// Whether a pointer is to tracked memory: contexts and iterator counters are not tracked.
     fn is_memory(&self, base: Value) -> bool {
         matches!(self.function.values[base], Type::Ptr(origin) if origin.is_memory())
     }
@@ -286,8 +287,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Two lookups of one key in one map, with nothing in between that adds or removes entries, are one. Gives whether this
-    /// one is not made.
+    /// Merges a lookup with an earlier one of the same key in the same map, if nothing between them adds or
+    /// removes entries. Returns whether the lookup was removed.
     fn lookup(&mut self, map: Value, key: Value, result: Value, known: &mut KnownMemory) -> bool {
         let map = self.replacements.resolve(map);
         let Some(key) = self.key(self.aliases.argument(key), known) else { return false };
@@ -301,7 +302,7 @@ impl Finder<'_> {
         false
     }
 
-    /// The values that a slot holds from a place on, if they are known for all of its bytes.
+    /// The values in a slot from a location on, if all of its bytes are known.
     fn key(&self, location: MemoryLocation, known: &KnownMemory) -> Option<Rc<[(i64, i64, Held)]>> {
         if location.root != Root::Frame || !location.exact {
             return None;
@@ -320,7 +321,7 @@ impl Finder<'_> {
     }
 }
 
-/// What is known of a place, if one content says all of it.
+/// The known content of a location, if a single fact covers it.
 fn part_of(known: &KnownMemory, location: MemoryLocation) -> Option<KnownContent> {
     let same_root = known.contents.iter().filter(|one| location.exact && one.location.root == location.root);
     same_root.filter_map(|one| one.part(location.start, location.end)).next()

@@ -1,9 +1,9 @@
-//! Makes values of slots of the frame that are only read and written whole.
+//! Promotes stack slots to SSA values if all accesses read or write the whole slot.
 //!
 //! ```text
 //! store4 slot, a                   x = a
 //! if c then store4 slot, b    ->   if c then x = b
-//! d = load4 slot                   d = x            with parameters of blocks where the ways meet
+//! d = load4 slot                   d = x            with block parameters where the paths meet
 //! ```
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::{Replacements, repair};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Inst, MirFunction, Op, Size, Type, Value};
 
-/// Runs the pass.
+/// Runs the promotion on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let candidates = candidates(function, &flow.order);
     for (addresses, ty) in &candidates {
@@ -23,19 +23,19 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     (Changes::VALUES | Changes::MEMORY).when(!candidates.is_empty())
 }
 
-/// Bytes of the frame: where they start, and the size of the slot. Slots that are there in turn may stand for each other.
+/// The frame offset and size of a slot in bytes. Slots with disjoint lifetimes may share a range.
 type Range = (u32, u32);
 
-/// How the accesses of a range look.
+/// The form of the accesses to a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Access {
-    /// Bytes from the start of the slot.
+    /// The offset in bytes from the start of the slot.
     start: i64,
     size: Size,
     ty: Type,
 }
 
-/// The addresses into each range that has nothing but accesses of one kind, and the type of its content.
+/// The addresses of each range that has only accesses of one form, and the type of its content.
 fn candidates(function: &MirFunction, order: &[Block]) -> Vec<(Vec<Value>, Type)> {
     let mut ranges: IndexVec<Value, Option<(Range, u32)>> = function.values.iter().map(|_| None).collect();
     let mut any = false;
@@ -49,7 +49,7 @@ fn candidates(function: &MirFunction, order: &[Block]) -> Vec<(Vec<Value>, Type)
     if !any {
         return Vec::new();
     }
-    // None where they are of several kinds, or the address is used otherwise.
+    // `None` for ranges with accesses of several forms, or whose address is used otherwise.
     let mut found: BTreeMap<Range, Option<Access>> = BTreeMap::new();
     let mut note = |range: Range, access: Option<Access>| {
         let known = found.entry(range).or_insert(access);
@@ -84,11 +84,11 @@ fn candidates(function: &MirFunction, order: &[Block]) -> Vec<(Vec<Value>, Type)
     simple.map(|(range, ty)| (addresses(range).collect(), ty)).collect()
 }
 
-/// The address of a load or store of a whole number, and the access.
+/// The address of a load or store of a whole number, and the form of the access.
 fn access(function: &MirFunction, inst: &Inst) -> Option<(Value, Access)> {
     let (size, base, offset, value) = match inst.op {
         Op::Load { size, base, offset } => (size, base, offset, inst.result?),
-        // What is stored must not be the address itself.
+        // The stored value must not be the address itself.
         Op::Store { size, base, offset, value } if value != base => (size, base, offset, value),
         _ => return None,
     };
@@ -121,7 +121,7 @@ fn promote(function: &mut MirFunction, flow: &Flow, addresses: &[Value], ty: Typ
     }
     replacements.apply(function);
     ends.values_mut().for_each(|value| *value = replacements.resolve(*value));
-    // What was never set is never read, but for the verifier of MIR.
+    // The initial value only satisfies the MIR verifier: a slot that was never set is never read.
     let span = function.span;
     let zero = Inst { result: Some(unset), op: Op::Const(0), span };
     function.blocks[entry].insts.insert(0, zero);

@@ -1,4 +1,4 @@
-//! Passes: MIR in, better MIR out, with the same meaning. One file each.
+//! Optimisation passes on MIR, which keep the meaning of a program; one file each.
 
 mod address_folding;
 mod addresses;
@@ -54,12 +54,12 @@ use changes::Changes;
 use flow::Flow;
 use packet_generations::PacketChanges;
 
-/// A pass that is run again when others have changed something.
+/// A pass that runs again when others have changed something.
 struct Pass {
     name: &'static str,
-    /// Says what it changed.
+    /// Runs the pass and returns what it changed.
     run: fn(&mut MirFunction, &Flow) -> Changes,
-    /// After which changes it may find something that it did not find before.
+    /// The changes after which the pass may find something new.
     after: Changes,
 }
 
@@ -67,11 +67,11 @@ const fn pass(name: &'static str, run: fn(&mut MirFunction, &Flow) -> Changes, a
     Pass { name, run, after }
 }
 
-/// Changes after which passes that look at values find more.
+/// The changes after which passes on values may find more.
 const OF_VALUES: Changes = Changes::VALUES.and(Changes::CONTROL_FLOW);
-/// The same for those that look at memory, and at who may know an address.
+/// The same for passes on memory and on escaping addresses.
 const OF_MEMORY: Changes = OF_VALUES.and(Changes::MEMORY).and(Changes::GONE);
-/// The same for those that look at the form of blocks.
+/// The same for passes on the form of blocks.
 const OF_BLOCKS: Changes = OF_MEMORY.and(Changes::MOVED).and(Changes::JOINED);
 
 const PASSES: &[Pass] = &[
@@ -90,10 +90,10 @@ const PASSES: &[Pass] = &[
     pass("dce", dce::run, OF_VALUES.and(Changes::MEMORY)),
 ];
 
-/// A pass that asks nothing of the others.
+/// A pass that runs once and returns whether it changed anything.
 type LastPass = fn(&mut MirFunction) -> bool;
 
-/// Run once, after all others.
+/// The passes that run once, after all others.
 const LAST: &[(&str, LastPass)] = &[
     ("addresses", addresses::run),
     ("known_bits", known_bits::run),
@@ -103,70 +103,74 @@ const LAST: &[(&str, LastPass)] = &[
     ("links", links::run),
 ];
 
-/// Rounds after which a function is good enough; most need two or three.
+/// The limit of iterations over all passes for one function; most need two or three.
 const MAX_PASS_ITERATIONS: usize = 16;
 
-/// What MIR is called before any pass has seen it.
+/// The name of the stage before all passes.
 pub const LOWERING: &str = "lowering";
 
-/// The pass that takes functions together: once for each, when it and those that it calls are good.
+/// The inlining pass: runs once for each function, after that function and its callees are optimised.
 const INLINE: &str = "inline";
 
-/// The pass that writes out the turns of small loops: once for each program, when it is good.
+/// The loop unrolling pass: runs once for each program, after the program is optimised.
 const UNROLL: &str = "unroll";
 
-/// The pass that makes functions of the bodies of loops: once, before the last ones.
+/// The pass that outlines loop bodies as functions: runs once, before the last passes.
 const OUTLINE: &str = "outline";
 
-/// The pass that makes calls of loops: once, before the last.
+/// The pass that replaces loops by calls with callbacks: runs once, before the last passes.
 const CALLBACKS: &str = "callbacks";
 
-/// The pass that hands over what has no register: once, on all functions together, before the last.
+/// The pass that passes arguments beyond the argument registers through memory: runs once on all functions,
+/// before the last passes.
 const PACK: &str = "pack";
 
-/// The pass that makes numbers of pointers of the kernel: on all functions together, before the last and behind them.
+/// The pass that converts kernel pointers to numbers: runs on all functions, before the last passes and after
+/// them.
 const KERNEL_POINTERS: &str = "kernel_pointers";
 
-/// Looks at a program after lowering and after each pass that changed it.
+/// An observer of a program after lowering and after each pass that changed it; it gets the name of the pass.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
-/// What the passes may spend of the stack to make a function's code smaller.
+/// The optimisation effort for a function: how much stack the passes may use to make its code smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// All passes: functions go into those that call them, values are kept for later.
+    /// All passes: functions are inlined, and values are kept for later uses.
     Full,
-    /// Only those that make no frame larger.
+    /// Only the passes that make no frame larger.
     SmallFrames,
-    /// All, and large helpers and bodies of large loops become functions that the verifier looks at on their own.
+    /// All passes; large helpers and bodies of large loops become functions that the verifier checks on their
+    /// own.
     Apart(Apart),
 }
 
-/// What is a function of its own where the verifier should not follow all ways at once.
+/// The parts that become functions of their own, so that the verifier need not follow all paths together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Apart {
-    /// Bodies of these loops: each takes a frame.
+    /// The large loops whose bodies become functions; each takes a frame.
     pub bodies: Bodies,
-    /// Functions that would go into the only one that calls them, unless they are small: no frame has room for many.
+    /// Whether functions with a single caller stay functions unless they are small, because no frame has
+    /// space for many inlined ones.
     pub functions: bool,
 }
 
-/// Which of the large loops have bodies apart.
+/// The selection of large loops whose bodies become functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bodies {
-    /// All.
+    /// All large loops of the function.
     All,
-    /// All but walks through a map, whose bodies would be called by a function that the kernel calls.
+    /// All except map iterations, whose bodies would be called by a function that the kernel calls.
     NoMapIteration,
-    /// Those of every other loop around others: it is around one loop, or one that is around two, and so on.
+    /// Every other level of nested loops: those around one level of loops, around three, and so on.
     EveryOther,
-    /// Those in which there is no other loop.
+    /// Only loops without an inner loop.
     Innermost,
-    /// None of them.
+    /// No loops; their bodies stay inline.
     None,
 }
 
 impl Effort {
-    /// What is run before loops are functions.
+    /// The passes that run before loop bodies are outlined.
     fn first(self) -> Passes {
         match self {
             Effort::Full => Passes::All,
@@ -176,33 +180,34 @@ impl Effort {
     }
 }
 
-/// Which passes are run again and again.
+/// A selection of the passes that run repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passes {
     All,
-    /// Those after which no value lives longer than before.
+    /// Passes that extend no live range.
     SmallFrames,
-    /// All but those after which code of one loop may serve another: not before loops become functions.
+    /// All passes except those that share code between loops, for use before loops become functions.
     Unmixed,
 }
 
-/// [`Passes::SmallFrames`].
+/// The passes of [`Passes::SmallFrames`].
 const SMALL_FRAMES: &[&str] =
     &["redundant_params", "const_fold", "address_folding", "dead_stores", "simplify_cfg", "dce"];
 
-/// What [`Passes::Unmixed`] leaves out.
+/// The passes that [`Passes::Unmixed`] leaves out.
 const MIXES_LOOPS: &[&str] = &["tail_merge"];
 
-/// The names of all passes, in the order in which they first run.
+/// The names of all passes, ordered by their first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().map(|pass| pass.name).chain(LAST.iter().map(|(name, _)| *name));
     std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS, PACK, KERNEL_POINTERS])
 }
 
-/// Runs all passes on all functions until nothing changes, with full effort where nothing else is said.
+/// Runs all passes on all functions until nothing changes. Functions that are not in `efforts` get full
+/// effort.
 ///
 /// # Errors
-/// The pass after which a rule of MIR was found broken. A mistake of this compiler.
+/// Reports the pass after which a rule of MIR was violated, which is a bug of this compiler.
 pub fn run(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
@@ -274,7 +279,8 @@ fn effort_for(efforts: &BTreeMap<FuncId, Effort>, function: &MirFunction) -> Eff
     efforts.get(&function.id).copied().unwrap_or(Effort::Full)
 }
 
-/// Writes out the turns of small loops of a function, if it has no others and the verifier can walk all ways through it.
+/// Unrolls the small loops of a function, if it has no other loops and the verifier can follow all paths
+/// through it.
 fn unroll_small(
     program: &mut Program,
     at: usize,
@@ -291,7 +297,7 @@ fn unroll_small(
         return Ok(());
     }
     if unroll::steps(function).is_none() {
-        // What other passes leave of it has its loops, too.
+        // The function has loops left, and other passes would not remove them.
         *function = before.0;
         return Ok(());
     }
@@ -306,7 +312,7 @@ fn unroll_small(
     Ok(())
 }
 
-/// Makes functions of the bodies of loops in the functions of which they are to be apart, and of large helpers.
+/// Outlines loop bodies and large helpers, in the functions with [`Effort::Apart`].
 fn outline_all(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
@@ -332,7 +338,7 @@ fn outline_all(
     Ok(())
 }
 
-/// Makes calls of the loops in all functions.
+/// Replaces the loops in all functions by calls.
 fn call_all(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,
@@ -357,10 +363,11 @@ fn call_all(
     Ok(())
 }
 
-/// Which of [`PASSES`] find nothing in a function as it is: bit 0 is the first.
+/// The set of [`PASSES`] that find nothing in a function as it is: bit 0 is the first.
 type Settled = u32;
 
-/// Runs passes in turn until none changes anything any more; `settled` says of which that is known, before and behind.
+/// Runs passes in order until none changes anything. `settled` is the set of passes known to find nothing,
+/// before and after.
 fn improve(
     program: &mut Program,
     at: usize,
@@ -382,7 +389,7 @@ fn improve(
         if *settled & all == all {
             break;
         }
-        // What found nothing finds nothing until something that it looks at has changed.
+        // A pass that found nothing finds nothing until something that it depends on has changed.
         if *settled & 1 << bit != 0 {
             continue;
         }
@@ -409,7 +416,7 @@ fn improve(
     Ok(())
 }
 
-/// Checks that control goes the ways that it went before a pass.
+/// Checks that a pass left the control flow unchanged.
 fn unchanged(function: &MirFunction, flow: &Flow, after: &str) -> Result<(), VerifyError> {
     if flow.is_of(function) {
         return Ok(());
@@ -418,7 +425,7 @@ fn unchanged(function: &MirFunction, flow: &Flow, after: &str) -> Result<(), Ver
     Err(VerifyError { function: function.name.clone(), block: 0, what })
 }
 
-/// Checks what is checked after every pass.
+/// Runs the checks that are due after every pass.
 fn check(function: &MirFunction, after: &str, checks: Checks) -> Result<(), VerifyError> {
     match checks {
         Checks::EveryStage => verified(function, after),
@@ -430,15 +437,15 @@ fn verified(function: &MirFunction, after: &str) -> Result<(), VerifyError> {
     blame_pass(after, verify(function))
 }
 
-/// Says after which pass a rule was found broken.
+/// Adds the name of the pass to a verification error.
 fn blame_pass(after: &str, outcome: Result<(), VerifyError>) -> Result<(), VerifyError> {
     outcome.map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
 }
 
-/// Values that are to be replaced by others.
+/// Replacements of values by other values.
 #[derive(Default)]
 struct Replacements {
-    /// Up to the last one that is to be replaced.
+    /// Indexed by value, up to the last replaced one.
     by: IndexVec<Value, Option<Value>>,
 }
 
@@ -453,7 +460,7 @@ impl Replacements {
         self.by.get(value).is_some_and(Option::is_some)
     }
 
-    /// What stands for a value in the end.
+    /// The final replacement of a value.
     fn resolve(&self, mut value: Value) -> Value {
         while let Some(by) = self.by.get(value).copied().flatten() {
             value = by;
@@ -461,7 +468,7 @@ impl Replacements {
         value
     }
 
-    /// Replaces every use. Gives whether there was anything to replace.
+    /// Replaces every use. Returns whether there was anything to replace.
     fn apply(&self, function: &mut MirFunction) -> bool {
         if self.by.is_empty() {
             return false;
@@ -476,12 +483,12 @@ impl Replacements {
     }
 }
 
-/// The blocks that lead to each block and can be reached themselves.
+/// The reachable predecessors of each block.
 fn reachable_predecessors(function: &MirFunction) -> Predecessors {
     function.predecessors(&function.reverse_postorder())
 }
 
-/// Those of the blocks that read a value.
+/// The blocks, among these, that read a value.
 fn uses(function: &MirFunction, order: &[Block], value: Value) -> Vec<Block> {
     let reads = |block: &Block| {
         let data = &function.blocks[*block];
@@ -490,7 +497,7 @@ fn uses(function: &MirFunction, order: &[Block], value: Value) -> Vec<Block> {
     order.iter().copied().filter(reads).collect()
 }
 
-/// Puts instructions before those at some positions, which rise.
+/// Inserts instructions before the ones at these positions, which are ascending.
 fn insert(insts: &mut Vec<Inst>, added: Vec<(usize, Inst)>) {
     if added.is_empty() {
         return;
@@ -506,7 +513,7 @@ fn insert(insts: &mut Vec<Inst>, added: Vec<(usize, Inst)>) {
     *insts = all;
 }
 
-/// Notes what makes a value. Of calls nothing is asked.
+/// Records the operation that defines a value. Calls are not recorded, as no pass looks at them.
 fn note(ops: &mut IndexVec<Value, Option<Op>>, result: Value, op: &Op) {
     if !matches!(op, Op::Call { .. }) {
         ops[result] = Some(op.clone());

@@ -1,10 +1,10 @@
-//! Instructions that a pass puts in the place of a block's.
+//! Builder of the instructions that replace those of a block.
 
 use crate::index::IndexVec;
 use crate::kernel::mir::{Inst, Op, Type, Value};
 use crate::source::Span;
 
-/// The instructions so far, and what those that are made belong to.
+/// The new instructions so far, with the source span for new ones.
 pub struct NewInsts {
     pub insts: Vec<Inst>,
     pub span: Span,
@@ -15,7 +15,7 @@ impl NewInsts {
         self.insts.push(Inst { result, op, span: self.span });
     }
 
-    /// Appends an instruction with a result, one of these values from now on.
+    /// Appends an instruction and returns its result, a new value of `values`.
     pub fn make(&mut self, values: &mut IndexVec<Value, Type>, ty: Type, op: Op) -> Value {
         let result = values.push(ty);
         self.push(Some(result), op);

@@ -1,4 +1,4 @@
-//! What values are computed from, or passed for.
+//! Origins of values: the values that they are computed from, or that are passed for a parameter.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::reachable_predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, MirFunction, Op, Predecessors, Value};
 
-/// What the values of a function come from.
+/// The origins of a function's values.
 pub struct Origins<'a> {
     function: &'a MirFunction,
     definitions: IndexVec<Value, Option<&'a Op>>,
-    /// Of which block they are parameters, and which.
+    /// The block and position of each value that is a block parameter.
     params: BTreeMap<Value, (Block, usize)>,
     predecessors: Predecessors,
 }
@@ -25,7 +25,8 @@ impl Origins<'_> {
         Origins { function, definitions, params, predecessors }
     }
 
-    /// For each value whether one of these is, or comes from it; the verifier looks at calls, loads and checks anew.
+    /// For each value, whether it is in `open` or an origin of one of those. Calls, loads and checks have no
+    /// origins, because the verifier knows their results afresh.
     pub fn of(&self, mut open: Vec<Value>) -> IndexVec<Value, bool> {
         let mut found = IndexVec::filled(self.definitions.len(), false);
         while let Some(value) = open.pop() {
@@ -36,7 +37,7 @@ impl Origins<'_> {
         found
     }
 
-    /// Appends what a value is computed from, or what is passed for it.
+    /// Appends the operands that a value is computed from, or the arguments passed for it.
     fn append(&self, value: Value, to: &mut Vec<Value>) {
         if let Some(op) = self.definitions[value]
             && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })

@@ -1,5 +1,5 @@
-//! Hands over what does not fit the registers for arguments: where there are more than five, the first four go in
-//! registers, the others to a block of 8-byte words in the caller's frame, whose address is the fifth.
+//! Passes arguments through memory when there are more than five. The first four go in registers, the others
+//! in a block of 8-byte words in the caller's frame, whose address is the fifth.
 //!
 //! Passes before this one see all parameters of a function and all arguments of its calls.
 
@@ -8,7 +8,7 @@ use crate::kernel::mir::{
     Block, Inst, MAX_ARGS, MirFunction, Op, Origin, Program, Size, Slot, SlotData, Type,
 };
 
-/// Runs the pass on all functions; gives whether anything changed. It must run once.
+/// Runs the pass on all functions; returns whether anything changed. It must run only once.
 pub fn run(program: &mut Program) -> bool {
     let mut changed = false;
     for function in &mut program.functions {
@@ -18,7 +18,7 @@ pub fn run(program: &mut Program) -> bool {
     changed
 }
 
-/// Takes the parameters that have no register from the block.
+/// Loads the parameters without a register from the block.
 fn receive(function: &mut MirFunction) -> bool {
     let entry = function.entry();
     if function.blocks[entry].params.len() <= MAX_ARGS {
@@ -44,12 +44,12 @@ fn receive(function: &mut MirFunction) -> bool {
     true
 }
 
-/// Where each word of a block is.
+/// The offset in bytes of each word of a block.
 fn offsets() -> impl Iterator<Item = i16> {
     (0..i16::MAX).step_by(8)
 }
 
-/// Puts the arguments that have no register into a block, the same one for all calls of the function.
+/// Stores the arguments without a register in a block, which all calls of the function share.
 fn pass_all(function: &mut MirFunction) -> bool {
     let further = |inst: &Inst| match &inst.op {
         Op::Call { args, .. } if args.len() > MAX_ARGS => args.len() + 1 - MAX_ARGS,

@@ -1,11 +1,14 @@
-//! Versions of the packet: where a packet starts and ends is the same until a helper of the kernel moves or cuts it.
+//! Generations of packet pointers: the start and end of a packet stay the same until a helper of the kernel
+//! moves or truncates it.
 //!
-//! After such a call the verifier takes no pointer that was made before, and what was tested of one says nothing of the next. So
-//! each [`Op::PacketEdge`] has the version of the packet that it is taken from. Edges of one version are one pointer, for every
-//! pass; those of two are different operations. A version begins at the function's start, behind a call that changes the packet,
-//! and in a block to which ways with different versions lead: also at the start of a loop that changes it.
+//! After such a call the verifier rejects all older pointers, and tests of an older pointer prove nothing
+//! about a newer one. So each [`Op::PacketEdge`] has the generation in which it is loaded. Edges of one
+//! generation are one pointer for every pass; those of two generations are different operations. A generation
+//! begins at the function's start, after a call that changes the packet, and in a block whose incoming edges
+//! have different generations, such as the header of a loop that changes the packet.
 //!
-//! Versions are counted anew whenever control goes other ways: turns of a loop that are written out would have the same ones.
+//! The pass renumbers whenever control flow changes: unrolled iterations of a loop would otherwise have equal
+//! generations.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +17,12 @@ use crate::hir::{ExternId, FuncId};
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Callee, Helper, Inst, MirFunction, Op, Program, Value};
 
-/// What changes packets in a program.
+/// The calls in a program that change packets.
 #[derive(Default)]
 pub struct PacketChanges {
-    /// Helpers named by the script.
+    /// Packet-changing helpers named by the script.
     externs: BTreeSet<ExternId>,
-    /// Its functions that lead to a call of such a helper.
+    /// The program's functions that call one of these helpers, directly or indirectly.
     functions: BTreeSet<FuncId>,
 }
 
@@ -33,7 +36,8 @@ impl PacketChanges {
         changing
     }
 
-    /// Adds what leads to a call of a helper, or of a function that was found before. Gives whether there was any.
+    /// Adds the functions that call such a helper, or a function found before. Returns whether there were
+    /// any.
     fn add_callers(&mut self, program: &Program) -> bool {
         let before = self.functions.len();
         for function in &program.functions {
@@ -48,8 +52,8 @@ impl PacketChanges {
         self.functions.len() > before
     }
 
-    /// Whether an instruction is a call that changes the packet, or for which the kernel calls a function that does:
-    /// `named` gives the function whose address an argument is.
+    /// Whether an instruction is a call that changes the packet, or for which the kernel calls a function
+    /// that does. `named` returns the function whose address an argument is.
     fn changes(&self, inst: &Inst, named: impl Fn(Value) -> Option<FuncId>) -> bool {
         let Op::Call { callee, args } = &inst.op else { return false };
         let changes = match callee {
@@ -61,7 +65,7 @@ impl PacketChanges {
         changes || args.iter().filter_map(|arg| named(*arg)).any(|id| self.functions.contains(&id))
     }
 
-    /// Numbers the versions in one of the program's functions.
+    /// Numbers the generations in one of the program's functions.
     pub fn number(&self, program: &mut Program, at: usize, flow: &Flow) {
         if !self.functions.contains(&program.functions[at].id) {
             return;
@@ -71,7 +75,7 @@ impl PacketChanges {
         number(function, &changes, flow);
     }
 
-    /// The calls in some of a function's blocks that change the packet: block by block, by their positions.
+    /// The calls in some of a function's blocks that change the packet: block by block, by position.
     pub fn calls<'b>(
         &self,
         function: &MirFunction,
@@ -94,13 +98,13 @@ impl PacketChanges {
     }
 }
 
-/// The version at the function's start.
+/// The generation at the function's start.
 const FIRST: u32 = 0;
 
-/// Numbers the versions, given the calls that change the packet: block by block, by their positions.
+/// Numbers the generations. `changes` holds the calls that change the packet: block by block, by position.
 fn number(function: &mut MirFunction, changes: &[(Block, usize)], flow: &Flow) {
     let blocks = function.blocks.len() as u32;
-    // Blocks have the numbers behind the first, calls those behind the blocks'.
+    // Blocks have the numbers after the first one, calls those after the blocks'.
     let joined = |block: Block| 1 + block.index() as u32;
     let called = |call: usize| 1 + blocks + call as u32;
     let mut last: IndexVec<Block, Option<u32>> = IndexVec::filled(function.blocks.len(), None);
@@ -115,7 +119,7 @@ fn number(function: &mut MirFunction, changes: &[(Block, usize)], flow: &Flow) {
             let mut ends = flow.predecessors[*block].iter().filter_map(|from| last[*from].or(starts[*from]));
             let Some(first) = ends.next() else { continue };
             let start = if ends.all(|other| other == first) { first } else { joined(*block) };
-            // Once ways were seen to differ they do.
+            // Once the incoming generations differ, the block keeps a generation of its own.
             if starts[*block] != Some(start) && starts[*block] != Some(joined(*block)) {
                 starts[*block] = Some(start);
                 changed = true;

@@ -1,4 +1,4 @@
-//! Removes block parameters that only hand one value to each other, however many loops they go round.
+//! Removes cycles of block parameters that only pass one value to each other, through any number of loops.
 //!
 //! ```text
 //! jump outer(a)                  jump outer
@@ -13,7 +13,7 @@ use super::{Replacements, redundant_params};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, MirFunction, Value};
 
-/// Runs the pass.
+/// Runs the pass on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let stands_for = stands_for(function, &flow.order);
     let mut replacements = Replacements::default();
@@ -29,12 +29,13 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     Changes::VALUES.when(redundant_params::drop_replaced(function, &removed, &replacements))
 }
 
-/// The one value that each value is: a parameter is itself where different values come in.
+/// The single value that each value equals: a parameter with different incoming values is itself.
 fn stands_for(function: &MirFunction, order: &[Block]) -> IndexVec<Value, Option<Value>> {
     let entry = function.entry();
     let mut found: IndexVec<Value, Option<Value>> = function.values.ids().map(Some).collect();
     for block in order.iter().filter(|block| **block != entry) {
-        // Nothing is known to come in yet: what a loop carries round adds nothing to what enters it.
+        // Optimistic start: no incoming value is known, so that a back edge adds nothing to the values from
+        // outside.
         function.blocks[*block].params.iter().for_each(|param| found[*param] = None);
     }
     let mut changed = true;

@@ -1,6 +1,7 @@
-//! Arithmetic in two steps that one can do, and comparisons of what was made for them.
+//! Reassociation: replaces two operations by one, and comparisons of converted or shifted values by
+//! comparisons of the originals.
 //!
-//! Each rewriting gives an instruction on values that are there already, or one more constant: [`Rewritten`].
+//! Each rewrite yields one instruction on existing values, or on one more constant: [`Rewritten`].
 
 use super::bounds::{greatest, proven};
 use super::changes::Changes;
@@ -10,14 +11,14 @@ use super::{insert, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Condition, Inst, MirFunction, Op, Type, Value};
 
-/// An operation whose right operand is a value or a constant to be made.
+/// A replacement operation whose right operand is a value, or a constant yet to be created.
 enum Rewritten {
     Binary(BinaryOp, Value, u64),
     Compare(Condition, Value, u64),
     Op(Op),
 }
 
-/// Runs the pass.
+/// Runs reassociation on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = IndexVec::filled(function.values.len(), None);
@@ -101,7 +102,7 @@ impl Rewriter<'_> {
         let is_signed = condition.is_signed();
         match (&self.ops[a], self.constant(b)) {
             (Some(Op::ZeroExtend(x)), Some(limit)) if !is_signed => {
-                // Beyond 32 bits the answer is known, which is for `fold` to say of the bounds.
+                // For a limit beyond 32 bits the result is constant, which `gvn` derives from the bounds.
                 (limit >> 32 == 0).then_some(Rewritten::Compare(condition, *x, limit))
             }
             (Some(Op::ZeroExtend(x)), None) if !is_signed => match self.ops[b] {

@@ -8,16 +8,16 @@ use super::flow::Flow;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, MirFunction, Value};
 
-/// What the jumps to each block pass to it.
+/// The arguments that the jumps to each block pass to it.
 type Incoming<'a> = IndexVec<Block, SmallVec<[&'a [Value]; 2]>>;
 
-/// Runs the pass.
+/// Runs the pass on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let (removed, replacements) = replaceable(function, flow);
     Changes::VALUES.when(drop_replaced(function, &removed, &replacements))
 }
 
-/// The parameters of each block that always have one value, by their positions, and that value.
+/// The parameters of each block that always have one value, by position, with their replacements.
 fn replaceable(function: &MirFunction, flow: &Flow) -> (IndexVec<Block, Vec<usize>>, Replacements) {
     let mut incoming: Incoming<'_> = function.blocks.iter().map(|_| SmallVec::new()).collect();
     for block in &flow.order {
@@ -35,7 +35,7 @@ fn replaceable(function: &MirFunction, flow: &Flow) -> (IndexVec<Block, Vec<usiz
             let args = incoming[block].iter().map(|args| replacements.resolve(args[index]));
             let mut others = args.filter(|arg| arg != param);
             let Some(only) = others.next().filter(|first| others.all(|arg| arg == *first)) else { continue };
-            // A parameter of any memory stays one if it stands for a pointer of a closer type.
+            // A parameter of any memory keeps its type if it stands for a pointer of a more specific one.
             replacements.replace(*param, only);
             removed[block].push(index);
         }
@@ -43,7 +43,7 @@ fn replaceable(function: &MirFunction, flow: &Flow) -> (IndexVec<Block, Vec<usiz
     (removed, replacements)
 }
 
-/// Removes parameters, by their positions, that were replaced. Gives whether there were any.
+/// Removes replaced parameters, by position. Returns whether there were any.
 pub(super) fn drop_replaced(
     function: &mut MirFunction,
     removed: &IndexVec<Block, Vec<usize>>,
@@ -57,7 +57,7 @@ pub(super) fn drop_replaced(
     any
 }
 
-/// Removes parameters, by their positions, and the arguments for them.
+/// Removes parameters, by position, and the arguments for them.
 pub(super) fn remove(function: &mut MirFunction, removed: &IndexVec<Block, Vec<usize>>) {
     for id in function.blocks.ids() {
         let block = &mut function.blocks[id];

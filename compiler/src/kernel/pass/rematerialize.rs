@@ -1,11 +1,12 @@
-//! Values that the turns of a loop make, and others read: where turns are calls, those make them again that can.
+//! Rematerialises values of a loop's iterations that other code reads, for loops whose iterations become
+//! calls.
 
 use std::collections::BTreeSet;
 
 use crate::index::IndexVec;
 use crate::kernel::mir::{Inst, MirFunction, Op, Value};
 
-/// What the turns of a loop make.
+/// The values that are defined in a loop.
 pub struct Rematerializer<'a> {
     pub function: &'a MirFunction,
     pub ops: &'a IndexVec<Value, Option<&'a Op>>,
@@ -13,7 +14,7 @@ pub struct Rematerializer<'a> {
 }
 
 impl Rematerializer<'_> {
-    /// Whether others have a value, or can make it again.
+    /// Whether other code has a value, or can rematerialise it.
     pub fn is_possible(&self, value: Value) -> bool {
         let can_be =
             |op: &Op| op.is_leaf() || is_test(op) || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. });
@@ -21,7 +22,7 @@ impl Rematerializer<'_> {
         !self.defined.contains(&value) || self.ops[value].is_some_and(|op| can_be(op) && of_such(op))
     }
 
-    /// Appends what makes a value again, behind what it is made of.
+    /// Appends the instructions that rematerialise a value, its operands first.
     pub fn append(&self, value: Value, insts: &mut Vec<Inst>) {
         let Some(op) = self.ops[value].filter(|_| self.defined.contains(&value)) else { return };
         if insts.iter().all(|inst| inst.result != Some(value)) {
@@ -31,7 +32,8 @@ impl Rematerializer<'_> {
     }
 }
 
-/// Whether this tests a pointer: as a number that was handed over it would say nothing about it to the verifier.
+/// Whether the operation tests a pointer. If its result were passed as a number, it would prove nothing to
+/// the verifier.
 pub fn is_test(op: &Op) -> bool {
     matches!(op, Op::IsNull(_) | Op::Within { .. })
 }

@@ -1,4 +1,4 @@
-//! Lets a value have several definitions for a moment, and makes parameters of blocks where they meet.
+//! SSA repair: inserts block parameters where several definitions of a value meet.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::uses;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, MirFunction, Predecessors, Value};
 
-/// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
-/// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay. The
-/// blocks are given in reverse postorder, with those that lead to each.
+/// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with a
+/// definition, the value at the block's end; every path to a use goes through one of them. Uses in the
+/// value's own block stay. The blocks are in reverse postorder, with the predecessors of each.
 pub fn run(
     function: &mut MirFunction,
     (order, predecessors): (&[Block], &Predecessors),
@@ -41,7 +41,7 @@ pub fn run(
     }
 }
 
-/// The blocks at whose start the value is needed.
+/// The blocks at whose start the value is live.
 fn needing(
     users: &[Block],
     predecessors: &Predecessors,
@@ -57,10 +57,10 @@ fn needing(
     needing
 }
 
-/// What stands for the value where a block starts.
+/// The reaching definition at the start of each block.
 struct Reaching {
     at_start: IndexVec<Block, Option<Value>>,
-    /// Where different definitions meet.
+    /// The parameters of blocks where different definitions meet.
     params: BTreeMap<Block, Value>,
 }
 

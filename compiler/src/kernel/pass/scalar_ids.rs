@@ -1,9 +1,9 @@
-//! Values that are one number to the verifier, or may be on some way: a branch on one of them says something about all.
+//! Values that may share a scalar id in the verifier on some path: a branch on one of them refines all.
 
 use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::{MirFunction, Op, Slot, Value};
 
-/// Names of one number: each leads to the one that stands for them.
+/// Union-find over values that may share a scalar id: each points to its representative.
 pub struct ScalarIds(IndexVec<Value, Value>);
 
 impl ScalarIds {
@@ -33,7 +33,7 @@ impl ScalarIds {
         scalar_ids
     }
 
-    /// The value that stands for all that are this number.
+    /// The representative of the values that share a scalar id with this one.
     pub fn number(&self, mut value: Value) -> Value {
         while self.0[value] != value {
             value = self.0[value];

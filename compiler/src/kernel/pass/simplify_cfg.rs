@@ -1,4 +1,5 @@
-//! Simplifies control flow: branches on constants, jumps to jumps, blocks with one predecessor that only jumps there.
+//! Simplifies control flow: branches on constants, jumps to jumps, and blocks with a single predecessor that
+//! only jumps there.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,7 @@ use super::flow::Flow;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Condition, MirFunction, Op, Target, Terminator, Value};
 
-/// Runs the pass.
+/// Runs the simplification on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let mut order = Cow::Borrowed(&flow.order);
     let mut changes = Changes::NONE;
@@ -39,7 +40,7 @@ fn constant_branches(function: &mut MirFunction, _: &[Block]) -> Changes {
     Changes::CONTROL_FLOW.when(!found.is_empty())
 }
 
-/// Where a block leads that holds nothing but a jump.
+/// The target of a block that contains nothing but a jump.
 fn only_jumps(function: &MirFunction, block: Block) -> Option<&Target> {
     let block = &function.blocks[block];
     match &block.term {
@@ -48,7 +49,7 @@ fn only_jumps(function: &MirFunction, block: Block) -> Option<&Target> {
     }
 }
 
-/// Where a jump to the block ends up, through blocks that hold nothing but a jump.
+/// The final target of a jump, through blocks that contain nothing but a jump.
 fn destination<'a>(function: &'a MirFunction, target: &'a Target) -> Option<&'a Target> {
     let mut current = target;
     // A loop of empty blocks has no destination.
@@ -77,7 +78,7 @@ fn forward_jumps(function: &mut MirFunction, order: &[Block]) -> Changes {
         }
         term = match term {
             Terminator::Branch { then, otherwise, .. } if then == otherwise => Terminator::Jump(then),
-            // Two ways into one block with different arguments need their own blocks.
+            // Two edges into one block with different arguments need blocks of their own.
             Terminator::Branch { ref then, ref otherwise, .. } if then.block == otherwise.block => continue,
             other => other,
         };
@@ -91,8 +92,8 @@ fn forward_jumps(function: &mut MirFunction, order: &[Block]) -> Changes {
     changes
 }
 
-/// Where both ways of a branch lead to one block with the same arguments, there is nothing to ask; a constant is the same
-/// as the number that was just found to be it.
+/// Replaces branches whose edges go to one block with the same arguments by jumps. A constant counts as the
+/// same argument as a number that was just compared equal to it.
 fn redundant_branches(function: &mut MirFunction, order: &[Block]) -> Changes {
     let mut found = Vec::new();
     let definitions = function.definitions();
@@ -102,7 +103,7 @@ fn redundant_branches(function: &mut MirFunction, order: &[Block]) -> Changes {
         if yes.block != no.block {
             continue;
         }
-        // Which of the two is the way of the constant, and of which number.
+        // The target where the compared values are equal, the other target, and the compared values.
         let equal = match definitions[*cond] {
             Some(Op::Compare(Condition::Eq, a, b)) => Some((yes, no, *a, *b)),
             Some(Op::Compare(Condition::Ne, a, b)) => Some((no, yes, *a, *b)),
@@ -127,12 +128,12 @@ fn redundant_branches(function: &mut MirFunction, order: &[Block]) -> Changes {
     Changes::CONTROL_FLOW.when(!found.is_empty())
 }
 
-/// The target of a block that only jumps on, or the block itself.
+/// The target of a block that only jumps, or the block itself.
 fn beyond<'a>(function: &'a MirFunction, target: &'a Target) -> &'a Target {
     only_jumps(function, target.block).unwrap_or(target)
 }
 
-/// Whether a constant is what a number must be where it equals another constant.
+/// Whether a constant is the value that a number must have where it equals another constant.
 fn stands_for(
     definitions: &IndexVec<Value, Option<&Op>>,
     (constant, number): (Value, Value),
@@ -184,7 +185,7 @@ fn merge_blocks(function: &mut MirFunction, order: &[Block]) -> Changes {
     Changes::VALUES.when(replacements.apply(function)) | Changes::JOINED.when(merged)
 }
 
-/// What cannot be reached keeps no instructions, so that it keeps no value alive either.
+/// Unreachable blocks keep no instructions, so that they keep no value alive.
 fn clear_unreachable(function: &mut MirFunction, order: &[Block]) -> bool {
     let mut reached: IndexVec<Block, bool> = function.blocks.iter().map(|_| false).collect();
     for block in order {

@@ -1,11 +1,11 @@
-//! Makes one block of those that do the same and then go the same way.
+//! Tail merging: replaces blocks with the same instructions and the same terminator by one block.
 
 use super::changes::Changes;
 use super::flow::Flow;
 use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{Block, MirFunction, Op, SlotData, Target, Terminator, Value};
 
-/// Runs the pass.
+/// Runs tail merging on one function.
 pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
     let mut firsts: FastMap<BlockContent, Block> = FastMap::default();
     let mut stands_for: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
@@ -36,18 +36,18 @@ pub fn run(function: &mut MirFunction, flow: &Flow) -> Changes {
         if let Terminator::Branch { then, otherwise, .. } = term
             && then.block == otherwise.block
         {
-            // Twins have no parameters.
+            // The merged blocks have no parameters.
             *term = Terminator::Jump(then.clone());
         }
     }
     Changes::CONTROL_FLOW
 }
 
-/// Instructions and the end, with the block's own values counted from the first.
+/// The instructions, operands of the terminator and successors of a block, with its own values numbered from
+/// the first.
 type BlockContent = (Vec<Op>, Vec<Value>, Vec<Block>);
 
-/// For each address of the frame, the first value that is the same one: slots that are not used at the same time share
-/// their bytes.
+/// For each frame address, the first value with the same address: slots with disjoint lifetimes share bytes.
 fn same_addresses(function: &MirFunction) -> FastMap<Value, Value> {
     let mut firsts = FastMap::default();
     let mut same = FastMap::default();
@@ -60,7 +60,7 @@ fn same_addresses(function: &MirFunction) -> FastMap<Value, Value> {
     same
 }
 
-/// A block without parameters whose values nobody else uses.
+/// The content of a block without parameters whose values are not used elsewhere.
 fn content(function: &MirFunction, block: Block, same: &FastMap<Value, Value>) -> Option<BlockContent> {
     let data = &function.blocks[block];
     if block == function.entry() || !data.params.is_empty() {
@@ -83,7 +83,7 @@ fn content(function: &MirFunction, block: Block, same: &FastMap<Value, Value>) -
     Some((ops.collect(), ends, Vec::new()))
 }
 
-/// A block that does something without results and then jumps.
+/// The content of a block that has only instructions without results, and then jumps.
 fn short_jump(function: &MirFunction, block: Block, same: &FastMap<Value, Value>) -> Option<BlockContent> {
     let data = &function.blocks[block];
     let Terminator::Jump(target) = &data.term else { return None };

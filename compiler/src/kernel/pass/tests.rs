@@ -1,4 +1,4 @@
-//! What the passes make of small functions.
+//! Tests of the passes on small functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,8 @@ fn optimised(function: MirFunction) -> MirFunction {
     program.functions.remove(0)
 }
 
-/// Passes that were not run again, because nothing changed that they look at, would have found nothing.
+/// Checks that a pass which did not run again, because nothing that it depends on changed, would have found
+/// nothing.
 fn settles(mut program: Program) {
     improve(&mut program, 0, Passes::All, &mut 0, Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
@@ -144,7 +145,7 @@ fn what_nobody_uses_goes_and_effects_stay() {
     assert!(matches!(left.as_slice(), [Op::GlobalAddr { .. }, Op::Store { .. }]), "{left:?}");
 }
 
-/// What the checker says about a function that breaks one rule.
+/// The verifier's error for a function that violates one rule.
 fn refusal(change: impl FnOnce(&mut Builder, Value), then: impl FnOnce(&mut MirFunction)) -> String {
     let mut b = builder();
     let argument = parameter(&mut b);
@@ -225,7 +226,8 @@ fn what_was_computed_above_is_used_again() {
     assert_eq!(count(&function, |op| matches!(op, Op::Binary(BinaryOp::Mul, ..))), 1);
 }
 
-/// Checks an index twice, against these bounds, and loads with it; gives how many comparisons and loads are left.
+/// Builds a function that checks an index against both bounds and loads with it; returns the number of
+/// comparisons and the bounds of [`Op::Below`] that are left.
 fn checks(outer: u64, inner: u64) -> (usize, Vec<u64>) {
     let mut b = builder();
     let index = parameter(&mut b);
@@ -260,8 +262,8 @@ fn a_check_within_a_narrower_one_goes_and_the_value_stays_checked() {
     assert_eq!(checks(16, 8), (2, vec![8]));
 }
 
-/// The 64-bit arithmetic that is left of a sum that is compared, of the time and of what is made of it. The time itself is
-/// compared before if that is wanted.
+/// The 64-bit arithmetic that is left of a compared sum of the time and of a value derived from it. With
+/// `time_is_compared` the time itself is compared before.
 fn compared_sum(
     time_is_compared: bool,
     added: impl FnOnce(&mut Builder, Value) -> Value,
@@ -389,7 +391,7 @@ fn an_address_that_leads_elsewhere_may_change_what_was_stored() {
     assert_eq!(count(&optimised(b.finish()), |op| matches!(op, Op::Load { .. })), 1);
 }
 
-/// Looks one key up twice, with something in between.
+/// The number of lookups that are left of two with the same key and something between them.
 fn lookups(between: impl FnOnce(&mut Builder, Value, Value)) -> usize {
     let mut b = builder();
     let (first, second) = (b.slot(4), b.slot(4));
@@ -450,7 +452,7 @@ fn arithmetic_in_two_steps_is_one() {
     b.ret(eighth);
     let left = ops(&optimised(b.finish()));
     let is = |op: BinaryOp| left.iter().any(|one| matches!(one, Op::Binary(found, ..) if *found == op));
-    // 7 is added, by a subtraction.
+    // 7 is added as a subtraction.
     let is_seven_less = left.contains(&Op::Const(7u64.wrapping_neg()));
     assert!(is(BinaryOp::Sub) && is(BinaryOp::LShr) && is_seven_less, "{left:?}");
     assert_eq!(left.iter().filter(|op| !op.is_leaf()).count(), 2, "{left:?}");

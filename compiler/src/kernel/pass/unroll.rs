@@ -1,7 +1,8 @@
-//! Writes the turns of small loops one after the other, where the verifier can walk all ways through them.
+//! Unrolls small loops where the verifier can follow all paths through them.
 //!
-//! A turn under an iterator costs a call. Without one the verifier walks every way there is, in the worst case without
-//! ever finding two of them the same: so many steps are counted, and a function with too many stays as it is.
+//! An iteration under an iterator costs a call. Without the iterator the verifier follows every path, in the
+//! worst case without ever finding two equal states. So the pass counts the steps on all paths, and leaves a
+//! function with too many unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,12 @@ use crate::kernel::mir::{
     Block, BlockData, Callee, Inst, IterStep, Kfunc, MirFunction, Op, Slot, Target, Terminator, Type, Value,
 };
 
-/// Most turns.
+/// The limit of iterations of an unrolled loop.
 const MAX_ITERATIONS: u64 = 16;
-/// Most instructions of all turns together.
+/// The limit of instructions of all iterations together.
 const MAX_INSTS: usize = 192;
-/// Most steps on all ways through a function. The verifier walks a million; a step is up to a handful of instructions.
+/// The limit of steps on all paths through a function. The verifier processes at most a million instructions;
+/// a step is up to a handful of instructions.
 pub const MAX_STEPS: u64 = 60_000;
 
 /// Whether a function has a loop under an iterator.
@@ -25,7 +27,7 @@ pub fn has_loop(function: &MirFunction) -> bool {
     insts.any(|inst| kfunc(inst).is_some())
 }
 
-/// Writes out the turns of all loops that are small enough; gives whether there were any.
+/// Unrolls all loops that are small enough; returns whether there were any.
 pub fn run(function: &mut MirFunction) -> bool {
     let mut changed = false;
     while let Some(plan) = loops(function).into_iter().find_map(|one| Plan::new(function, one)) {
@@ -35,14 +37,14 @@ pub fn run(function: &mut MirFunction) -> bool {
     changed
 }
 
-/// Whether a function calls others.
+/// Whether a function calls other functions of the object.
 pub fn calls_others(function: &MirFunction) -> bool {
     let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
 }
 
-/// The steps of a verifier that walks all ways through a function one by one, calls of others left out; `None` if it has
-/// loops.
+/// The number of steps of a verifier that follows each path through a function separately, not counting
+/// called functions; `None` if the function has loops.
 pub fn steps(function: &MirFunction) -> Option<u64> {
     let order = function.reverse_postorder();
     let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
@@ -63,7 +65,7 @@ pub fn steps(function: &MirFunction) -> Option<u64> {
     Some(steps)
 }
 
-/// What the end of a block asks.
+/// The condition of a block's branch, if it ends with one.
 fn asked(term: &Terminator) -> Option<Value> {
     match term {
         Terminator::Branch { cond, .. } => Some(*cond),
@@ -78,7 +80,7 @@ fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
     }
 }
 
-/// A loop that can be written out.
+/// A loop that can be unrolled.
 struct Plan {
     of: Loop,
     slot: Slot,
@@ -110,7 +112,7 @@ impl Plan {
                 match kfunc(inst) {
                     Some((Kfunc::IterNumNew, args)) if used == slot => started.push(args.to_vec()),
                     Some((Kfunc::IterNumNext, _)) if used == slot && inst != next => return None,
-                    // An end of it may serve another iterator in the same bytes.
+                    // An exit of the loop may serve another iterator in the same bytes.
                     Some(_) if used != slot && same_bytes => return None,
                     None if used == slot => return None,
                     _ => {}
@@ -130,7 +132,7 @@ impl Plan {
         (iterations <= MAX_ITERATIONS && plan.is_plain(function, iterations)).then_some(plan)
     }
 
-    /// Whether the body is short, holds no other loop and does nothing with the counter but read it.
+    /// Whether the body is short, contains no other loop and only reads the counter.
     fn is_plain(&self, function: &MirFunction, iterations: u64) -> bool {
         let mut insts = 0;
         for block in &self.of.blocks {
@@ -221,7 +223,7 @@ impl Plan {
         self.drop_iterator(function);
     }
 
-    /// Removes what starts and ends the iterator; what starting it gives is 0.
+    /// Removes the calls that start and release the iterator; the result of starting it becomes 0.
     fn drop_iterator(&self, function: &mut MirFunction) {
         let ops = function.definitions();
         let addresses = ops.iter_enumerated().filter_map(|(value, op)| match op {
@@ -247,20 +249,20 @@ fn empty_block(function: &mut MirFunction) -> Block {
     function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
 }
 
-/// One turn: what stands in it for the loop's values and blocks.
+/// One unrolled iteration: the mapping of the loop's values and blocks.
 struct Copy {
     values: BTreeMap<Value, Value>,
     blocks: BTreeMap<Block, Block>,
 }
 
 impl Copy {
-    /// A new value for one that the turn makes.
+    /// A new value for one that the iteration defines.
     fn value(&mut self, function: &mut MirFunction, value: Value) -> Value {
         let values = &mut function.values;
         *self.values.entry(value).or_insert_with(|| values.push(values[value]))
     }
 
-    /// New values for all that a block makes.
+    /// New values for all that a block defines.
     fn make_values(&mut self, function: &mut MirFunction, block: Block) {
         let data = &function.blocks[block];
         let results = data.insts.iter().filter_map(|inst| inst.result);

@@ -1,18 +1,18 @@
-//! What may be written at the cursor.
+//! Finds the kind of text that may be written at the cursor.
 
 use crate::lex::{Keyword, Punct, TokenKind};
 use crate::lsp::cursor::Cursor;
 
-/// What may be written.
+/// The kind of text that may be written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Context {
-    /// Nothing that is known: a new name, a comment, a text.
+    /// Nothing to suggest: a new name, a comment, a string.
     Nothing,
-    /// Behind the dot or arrow of the chain that begins and ends at these tokens.
+    /// After the dot or arrow of the chain that begins and ends at these tokens.
     Member { start: usize, end: usize },
-    /// Behind `@`.
+    /// The name of an attribute, after `@`.
     Attribute,
-    /// The text of an attribute.
+    /// The argument of an attribute.
     Argument { attribute: String },
     /// A flag of a map.
     Flag,
@@ -22,16 +22,16 @@ pub(super) enum Context {
     Field { of: String, given: Vec<String> },
     /// The value of a field in a literal.
     FieldValue { of: String, field: String },
-    /// An event, behind `counter name :`.
+    /// An event, after `counter name :`.
     Event,
-    /// A declaration.
+    /// A declaration at top level.
     Declaration,
-    /// A statement or an expression; an expression only, if it does not begin here.
+    /// A statement or an expression; only an expression, if the cursor is not at the start of a statement.
     Body { begins: bool },
 }
 
 impl Context {
-    /// The context of a cursor.
+    /// Returns the context of a cursor.
     pub(super) fn at(cursor: &Cursor<'_>) -> Context {
         if let Some(inside) = cursor.inside {
             return inside_text(cursor, inside.kind);
@@ -80,7 +80,7 @@ fn inside_text(cursor: &Cursor<'_>, kind: TokenKind) -> Context {
     }
 }
 
-/// Words that a new name follows, or a path.
+/// Whether a new name or a path follows the keyword.
 fn names_something(keyword: Keyword) -> bool {
     matches!(
         keyword,
@@ -108,7 +108,7 @@ fn is_cast(cursor: &Cursor<'_>) -> bool {
     value && cursor.token(Some(last)).is_some_and(|token| cursor.text(token) == "as")
 }
 
-/// Whether the arrow at `at` stands behind the parameters of a function or of a function type.
+/// Whether the arrow at `at` stands after the parameters of a function or of a function type.
 fn ends_head(cursor: &Cursor<'_>, at: usize) -> bool {
     let Some(open) = at.checked_sub(1).and_then(|close| cursor.matching(close)) else { return false };
     let before = |count: usize| cursor.token(open.checked_sub(count)).map(|token| token.kind);
@@ -117,7 +117,7 @@ fn ends_head(cursor: &Cursor<'_>, at: usize) -> bool {
     fn_type || (before(1) == Some(TokenKind::Ident) && head)
 }
 
-/// Whether a type is being written: behind the colon of a declaration, also behind `*` or inside `<`.
+/// Whether a type is being written: after the colon of a declaration, also after `*` or inside `<`.
 fn is_type(cursor: &Cursor<'_>) -> bool {
     let part = |kind: TokenKind| match kind {
         TokenKind::Punct(Punct::Star | Punct::Less | Punct::Comma | Punct::Greater) => true,
@@ -130,7 +130,7 @@ fn is_type(cursor: &Cursor<'_>) -> bool {
     while let Some(last) = at.checked_sub(1).filter(|last| part(cursor.before[*last].kind)) {
         let kind = cursor.before[last].kind;
         angle |= kind == TokenKind::Punct(Punct::Less);
-        // Only a star or an angle bracket lets a type go on behind something else.
+        // Only a star or an angle bracket continues a type after another token.
         let name = matches!(kind, TokenKind::Ident | TokenKind::Int | TokenKind::Keyword(_));
         if !angle && (name || kind == TokenKind::Punct(Punct::Comma)) && !inside_angle(cursor, last) {
             return false;
@@ -174,7 +174,7 @@ fn is_scalar(keyword: Keyword) -> bool {
     matches!(keyword, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64 | Bool | Char | Void | Str)
 }
 
-/// Whether a type follows the colon at `colon`: behind the name of a variable, parameter, field or result.
+/// Whether a type follows the colon at `colon`: after the name of a variable, parameter, field or result.
 fn declares_at(cursor: &Cursor<'_>, colon: usize) -> bool {
     let before = |count: usize| cursor.token(colon.checked_sub(count)).map(|token| token.kind);
     if matches!(before(2), Some(TokenKind::Keyword(Keyword::Var | Keyword::Const))) {
@@ -235,7 +235,7 @@ fn default_value(cursor: &Cursor<'_>) -> Context {
     }
 }
 
-/// Between the methods of an impl block.
+/// Returns the context between the methods of an impl block.
 fn in_impl(cursor: &Cursor<'_>) -> Context {
     match cursor.back(0) {
         Some(TokenKind::Punct(Punct::Colon)) => Context::Body { begins: false },
@@ -258,7 +258,7 @@ fn is_result(cursor: &Cursor<'_>, open: usize, before: Option<TokenKind>) -> boo
     }
 }
 
-/// Inside `Name { .. }`.
+/// Returns the context inside `Name { .. }`.
 fn literal(cursor: &Cursor<'_>, open: usize) -> Context {
     let end = open;
     let start = cursor.chain_start(end);

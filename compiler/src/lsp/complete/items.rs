@@ -1,4 +1,4 @@
-//! Choices as the protocol shows them.
+//! Completion items in the form of the protocol.
 
 use lsp_types::{
     CompletionItem, CompletionItemKind, CompletionItemLabelDetails, Documentation, InsertTextFormat,
@@ -12,10 +12,10 @@ use crate::lex::Keyword;
 use crate::lsp::cursor::Cursor;
 use crate::lsp::snippets::Snippet;
 
-/// What is shown first.
+/// The sort order of completions, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rank {
-    /// What the place asks for.
+    /// Names of the kind that the context needs.
     Wanted,
     /// Names of the function.
     Near,
@@ -45,7 +45,7 @@ fn docs(text: &str) -> Option<Documentation> {
     (!text.is_empty()).then_some(Documentation::MarkupContent(markup))
 }
 
-/// A name.
+/// Completes the name of a definition.
 pub(super) fn definition(one: &Definition, rank: Rank) -> CompletionItem {
     let ty = one.ty.is_known().then(|| one.ty.to_string());
     CompletionItem {
@@ -56,18 +56,18 @@ pub(super) fn definition(one: &Definition, rank: Rank) -> CompletionItem {
     }
 }
 
-/// A field in a literal: its name and what separates it from the value.
+/// Completes a field in a literal: its name and the separator before the value.
 pub(super) fn field(one: &Definition) -> CompletionItem {
     CompletionItem { insert_text: Some(format!("{}: ", one.name)), ..definition(one, Rank::Wanted) }
 }
 
-/// A reserved word.
+/// Completes a reserved word.
 pub(super) fn keyword(keyword: Keyword) -> CompletionItem {
     let documentation = keywords::keyword_docs(keyword.text()).and_then(docs);
     CompletionItem { documentation, ..item(keyword.text(), CompletionItemKind::KEYWORD, Rank::Language) }
 }
 
-/// A piece of text with places to fill in.
+/// Completes a snippet with placeholders.
 pub(super) fn snippet(one: &Snippet) -> CompletionItem {
     CompletionItem { detail: Some(one.detail.to_owned()), ..filled(one.keyword, one.text) }
 }
@@ -80,9 +80,9 @@ fn filled(label: &str, text: &str) -> CompletionItem {
     }
 }
 
-/// Attributes, with the function they stand before where that is fixed.
+/// Completes attributes, with the function after them where that is fixed.
 pub(super) fn attributes(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
-    // What stands before `@` on its line is another attribute: then only the word is wanted.
+    // Another attribute before `@` on the line already has a function: then only the name is wanted.
     let whole = cursor.before.last().is_none_or(|at| cursor.begins_line(at.span.start));
     ATTRIBUTES.iter().map(|one| attribute(one, whole)).collect()
 }
@@ -103,7 +103,7 @@ fn attribute(one: &Attribute, whole: bool) -> CompletionItem {
     }
 }
 
-/// Programs of every kind, to begin one at the start of a line.
+/// Completes programs of every kind at the start of a line.
 pub(super) fn programs() -> Vec<CompletionItem> {
     let with_text = ATTRIBUTES.iter().filter(|one| !one.snippet.is_empty());
     let whole = with_text.map(|one| CompletionItem {
@@ -114,7 +114,7 @@ pub(super) fn programs() -> Vec<CompletionItem> {
     whole.collect()
 }
 
-/// What may stand in the text of an attribute.
+/// Completes the argument of an attribute.
 pub(super) fn arguments(attribute: &str) -> Vec<CompletionItem> {
     let texts: &[&str] = match attribute {
         "tc" | "cgroup" => &["ingress", "egress"],
@@ -124,13 +124,13 @@ pub(super) fn arguments(attribute: &str) -> Vec<CompletionItem> {
     texts.iter().map(|text| item(text, CompletionItemKind::VALUE, Rank::Wanted)).collect()
 }
 
-/// The word for every CPU in `cpu: all`.
+/// Completes the keyword for every CPU in `cpu: all`.
 pub(super) fn every_cpu() -> CompletionItem {
     let documentation = docs("Each CPU by itself; `read` gives the sum.");
     CompletionItem { documentation, ..item("all", CompletionItemKind::KEYWORD, Rank::Wanted) }
 }
 
-/// Flags of maps.
+/// Completes the flags of maps.
 pub(super) fn flags() -> Vec<CompletionItem> {
     let flag = |(name, text): &(&str, &str)| CompletionItem {
         documentation: docs(text),
@@ -139,7 +139,7 @@ pub(super) fn flags() -> Vec<CompletionItem> {
     maps::FLAGS.iter().map(flag).collect()
 }
 
-/// Kinds of maps, with what stands behind their names.
+/// Completes the kinds of maps, with the text after their names.
 pub(super) fn map_kinds() -> Vec<CompletionItem> {
     let kind = |one: &maps::MapKind| CompletionItem {
         detail: Some(one.form.to_owned()),

@@ -1,5 +1,5 @@
-//! What may be written at the cursor, as a list to choose from. Works in broken text: the tokens before the cursor say
-//! what may follow, and the names are those of the text with everything that is open closed.
+//! Completion. Works in a text with errors: the tokens before the cursor determine what may follow, and the
+//! names are those of the text with all open brackets closed.
 
 mod context;
 mod items;
@@ -19,14 +19,14 @@ use crate::lex::Keyword;
 use context::Context;
 use items::{Rank, definition, keyword, snippet};
 
-/// More choices than these are cut, and the client asks again when more is written.
+/// Maximum number of completions; if there are more, the client asks again when more is written.
 const MOST: usize = 400;
 
-/// Words that begin an expression or stand in one.
+/// Keywords that begin an expression or stand in one.
 const EXPRESSION_KEYWORDS: &[Keyword] =
     &[Keyword::True, Keyword::False, Keyword::Null, Keyword::New, Keyword::Match];
 
-/// Statements that are one word or a word and an expression.
+/// Keywords of statements that are one word or a word and an expression.
 const STATEMENT_KEYWORDS: &[Keyword] = &[
     Keyword::Return,
     Keyword::Break,
@@ -38,7 +38,7 @@ const STATEMENT_KEYWORDS: &[Keyword] = &[
     Keyword::Catch,
 ];
 
-/// What may be written at a place.
+/// Returns the completions at a position.
 pub(super) fn complete(server: &mut Server, position: &TextPosition) -> Option<CompletionResponse> {
     let source = server.workspace.source(&position.path)?;
     let cursor = Cursor::new(&source.unit, position.offset);
@@ -50,7 +50,7 @@ pub(super) fn complete(server: &mut Server, position: &TextPosition) -> Option<C
     Some(CompletionResponse::List(cut(items, &String::from_utf8_lossy(written))))
 }
 
-/// What is known of the text, as far as it stands before the cursor.
+/// Returns the facts of the text, as far as it stands before the cursor.
 fn names(
     server: &mut Server,
     position: &TextPosition,
@@ -70,7 +70,7 @@ fn names(
     server.workspace.analysis_of(&position.path, cursor.repaired(cut)).map(Rc::new)
 }
 
-/// The choices that fit what is written, if they are too many to send all.
+/// Selects the completions that fit the written part, if they are too many to send all.
 fn cut(items: Vec<CompletionItem>, written: &str) -> CompletionList {
     if items.len() <= MOST {
         return CompletionList { is_incomplete: false, items };
@@ -79,13 +79,13 @@ fn cut(items: Vec<CompletionItem>, written: &str) -> CompletionList {
     CompletionList { is_incomplete: true, items: fitting.take(MOST).collect() }
 }
 
-/// Whether the letters of `written` stand in `label` in their order.
+/// Whether the letters of `written` occur in `label` in their order.
 fn fits(label: &str, written: &str) -> bool {
     let mut letters = label.chars().map(|letter| letter.to_ascii_lowercase());
     written.chars().all(|wanted| letters.any(|letter| letter == wanted.to_ascii_lowercase()))
 }
 
-/// The choices that are being gathered.
+/// The completions collected so far.
 struct Choice<'a> {
     analysis: &'a Analysis,
     cursor: &'a Cursor<'a>,
@@ -156,7 +156,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The value of a field: of an enum its enumerators first.
+    /// Completes the value of a field: for an enum its enumerators first.
     fn value(&mut self, of: &str, field: &str) {
         let fields = self.analysis.facts.members_of(of);
         let id = fields.iter().copied().find(|id| self.name(*id) == Some(field));

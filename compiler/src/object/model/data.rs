@@ -1,4 +1,4 @@
-//! Variables.
+//! Variables and their sections.
 
 use std::fmt;
 
@@ -6,67 +6,68 @@ use super::super::name::Name;
 use super::super::table::Attribute;
 use crate::btf::TypeId;
 
-/// A section of variables. The loader makes an array of one value of it.
+/// A section of variables. The loader creates an array map of one value from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataSection {
-    /// What programs may do with it.
+    /// Access of programs to the section.
     pub kind: DataKind,
-    /// What follows the kind in its name: `pinned` of `.data.pinned`, `str1.1` of `.rodata.str1.1`.
+    /// Part of the section name after the kind: `pinned` of `.data.pinned`, `str1.1` of `.rodata.str1.1`.
     pub suffix: Option<Name>,
-    /// Its first content.
+    /// Initial content.
     pub content: DataContent,
-    /// Its variables, by offset. They do not overlap.
+    /// Variables, sorted by offset. They do not overlap.
     pub variables: Vec<Variable>,
 }
 
-/// What programs may do with a section.
+/// Access of programs to a section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DataKind {
     /// `.data`: read and write.
     Data,
-    /// `.rodata`: read. The values are constants to the verifier.
+    /// `.rodata`: read only. The values are constants to the verifier.
     Rodata,
-    /// `.bss`: read and write; zero at first.
+    /// `.bss`: read and write; initially zero.
     Bss,
 }
 
-/// The first content of a section.
+/// Initial content of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataContent {
-    /// These bytes.
+    /// Explicit bytes.
     Bytes(Vec<u8>),
-    /// So many zeros.
+    /// A number of zero bytes.
     Zeros(u32),
 }
 
-/// Who sees a variable or function.
+/// Visibility of a variable or function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Linkage {
-    /// This object. A function is verified at each call; a section of only such variables is not mapped into userspace.
+    /// Visible in this object. A function is verified at each call; a section with only static variables is
+    /// not mapped into userspace.
     Static,
-    /// Everyone. A function is verified on its own, for all arguments of its types.
+    /// Visible everywhere. A function is verified on its own, for all arguments of its types.
     Global,
 }
 
-/// A variable.
+/// A variable in a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Its name, unique in its section, and among all global names if it is global.
+    /// Name, unique in its section, and among all global names if it is global.
     pub name: Name,
-    /// Bytes from the section's start.
+    /// Offset in bytes from the section's start.
     pub offset: u32,
-    /// Its size; not 0.
+    /// Size in bytes; not 0.
     pub bytes: u32,
-    /// Who sees it.
+    /// Visibility of the variable.
     pub linkage: Linkage,
-    /// Its type, if the object tells it; not larger than the variable.
+    /// Type, if the object has it; not larger than the variable.
     pub ty: Option<TypeId>,
-    /// Its attributes.
+    /// Attributes of the declaration.
     pub attributes: Vec<Attribute>,
 }
 
 impl DataKind {
-    /// The name of the section without suffix.
+    /// Returns the section name without suffix.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
@@ -78,7 +79,7 @@ impl DataKind {
 }
 
 impl DataContent {
-    /// The size.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u32 {
         match self {
@@ -89,7 +90,7 @@ impl DataContent {
 }
 
 impl DataSection {
-    /// The name of the section.
+    /// Returns the full section name.
     #[must_use]
     pub fn name(&self) -> String {
         self.to_string()

@@ -1,74 +1,74 @@
-//! What an object wants from the kernel by name.
+//! Symbols and settings of the kernel that an object refers to by name.
 
 use super::super::name::Name;
 use crate::btf::TypeId;
 
-/// What happens if the kernel does not have something.
+/// Behaviour if the kernel does not have a symbol or setting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Presence {
-    /// The object does not load.
+    /// Loading fails.
     Required,
-    /// Its address and value are 0; a call of it must not be reached.
+    /// Address and value are 0; a call must not be reached.
     Optional,
 }
 
 /// A function or variable of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ksym {
-    /// Its name.
+    /// Name of the symbol.
     pub name: Name,
-    /// What is known of it.
+    /// Kind of symbol, with its type.
     pub kind: KsymKind,
-    /// What happens without it.
+    /// Behaviour if the kernel does not have it.
     pub presence: Presence,
 }
 
-/// What is known of something of the kernel.
+/// Kind of a kernel symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KsymKind {
-    /// A function with this signature: what programs call.
+    /// A kfunc with this signature, which programs call.
     #[doc(alias = "kfunc")]
     Function(TypeId),
     /// A variable of this type, which programs read through its address.
     Variable(TypeId),
-    /// Only the address, as a number.
+    /// A symbol without a type, of which only the address is used.
     Address,
 }
 
-/// A fact about the kernel: a line of its configuration (`CONFIG_HZ`), or what the loader knows of it
+/// A kernel setting: a line of the kernel's configuration (`CONFIG_HZ`), or a value that the loader supplies
 /// (`LINUX_KERNEL_VERSION`, `LINUX_HAS_BPF_COOKIE`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kconfig {
-    /// Its name.
+    /// Name of the setting.
     pub name: Name,
-    /// Its type.
+    /// Type of the variable that receives it.
     pub ty: KconfigType,
-    /// What happens without it.
+    /// Behaviour if the kernel does not have it.
     pub presence: Presence,
 }
 
-/// The type of a fact about the kernel. Source: tools/lib/bpf/libbpf.c, `find_kcfg_type`, v1.7.
+/// Type of a kernel setting. Source: tools/lib/bpf/libbpf.c, `find_kcfg_type`, v1.7.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KconfigType {
-    /// `y` or not.
+    /// `y` or `n`.
     Bool,
-    /// `y`, `m` or not: `enum libbpf_tristate`.
+    /// `y`, `m` or `n`: `enum libbpf_tristate`.
     Tristate,
     /// A character, or a small number.
     Char {
-        /// Whether it is a signed number.
+        /// Whether the number is signed.
         signed: bool,
     },
     /// A number of 2, 4 or 8 bytes.
     Int {
-        /// Its size.
+        /// Size in bytes: 2, 4 or 8.
         bytes: u32,
-        /// Whether it is signed.
+        /// Whether the number is signed.
         signed: bool,
     },
-    /// Text of at most so many bytes, the final zero included.
+    /// Text of a limited length.
     Text {
-        /// Its size.
+        /// Maximum size in bytes, with the final zero.
         bytes: u32,
     },
 }

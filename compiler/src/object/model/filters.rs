@@ -1,12 +1,14 @@
-//! Whether a program at a tracepoint may keep its hits from the counters of others.
+//! Analysis whether a program at a tracepoint may suppress events for other consumers.
 //!
-//! The kernel combines the results of all programs at a tracepoint with `&=`, starting from 1, and counts a hit for
-//! nobody if the outcome is 0. So the question is whether the lowest bit of a program's result is set on every path.
+//! The kernel combines the results of all programs at a tracepoint with `&=`, starting from 1, and drops the
+//! event for all consumers if the outcome is 0. The analysis therefore proves that the lowest bit of a
+//! program's result is set on every path.
 //!
-//! A forward data-flow analysis: for each instruction the registers that are known to be odd. It knows constants, copies,
-//! `or`, `and` and comparisons with constants; anything else is taken for even.
+//! It is a forward data-flow analysis: for each instruction, the registers that are known to be odd. It
+//! handles constants, copies, `or`, `and` and comparisons with constants; any other value counts as even.
 //!
-//! Source: include/linux/bpf.h, `bpf_prog_run_array`; kernel/events/core.c, `perf_trace_run_bpf_submit`, v6.18.
+//! Source: include/linux/bpf.h, `bpf_prog_run_array`; kernel/events/core.c, `perf_trace_run_bpf_submit`,
+//! v6.18.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +16,13 @@ use super::super::table::ProgramType;
 use super::{Body, Callee, Instruction, Object, ProgramId, SubprogramId, Wide};
 use crate::bpf::{AluOp, Insn, InsnIndex, JmpOp, Operand, Reg};
 
-/// Calls nest no deeper in the kernel (`MAX_CALL_FRAMES` in include/linux/bpf_verifier.h, v6.18).
+/// Maximum call depth in the kernel (`MAX_CALL_FRAMES` in include/linux/bpf_verifier.h, v6.18).
 const MAX_CALL_FRAMES: usize = 8;
 
-/// The function of the kernel that ends a program with a result of its argument's making.
+/// Kfunc that ends a program with a result computed from its argument.
 const THROW: &str = "bpf_throw";
 
-/// Registers that are known to be odd, one bit each.
+/// Set of registers known to be odd, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Odd(u16);
 
@@ -41,7 +43,7 @@ impl Odd {
         }
     }
 
-    /// A call takes the result's and the arguments' registers.
+    /// Returns the state after a call, which clobbers the result's and the arguments' registers.
     #[must_use]
     fn after_call(self, is_odd: bool) -> Odd {
         Odd(self.0 & !0x3f).with(Reg::R0, is_odd)
@@ -53,9 +55,9 @@ impl Odd {
 }
 
 impl Object {
-    /// Whether a program may keep hits of its tracepoint from everybody's counters: it is attached to a tracepoint with a
-    /// record, and no proof is found that its result is odd on every path. Programs that it leaves for by tail calls are
-    /// judged by themselves.
+    /// Returns whether a program may suppress events of its tracepoint for all counters: it is attached to a
+    /// tracepoint with a record, and its result is not proven odd on every path. Targets of tail calls are
+    /// analysed separately.
     #[must_use]
     pub fn may_filter_events(&self, program: ProgramId) -> bool {
         let Some(one) = self.programs.get(program.index()) else { return false };
@@ -70,7 +72,8 @@ impl Object {
         !returns_odd(&one.body, &self.odd_subprograms(&uses.subprograms))
     }
 
-    /// The functions whose results are odd. Each iteration adds those that call only what is known before.
+    /// Returns the functions whose results are odd. Each iteration adds functions that call only functions
+    /// analysed before.
     fn odd_subprograms(&self, reached: &BTreeSet<SubprogramId>) -> BTreeSet<SubprogramId> {
         let mut odd = BTreeSet::new();
         for _ in 0..MAX_CALL_FRAMES {
@@ -88,7 +91,7 @@ impl Object {
     }
 }
 
-/// Whether the lowest bit of a function's result is set on every path.
+/// Returns whether the lowest bit of a function's result is set on every path.
 fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
     let adjusted: BTreeSet<u32> = body.core.iter().map(|record| record.at.0).collect();
     let mut before: Vec<Option<Odd>> = vec![None; body.code.len()];
@@ -96,7 +99,7 @@ fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
     while let Some((at, odd)) = pending.pop() {
         let index = at.0 as usize;
         let (Some(known), Some(instruction)) = (before.get_mut(index), body.code.get(index)) else {
-            // It leaves the function: the kernel refuses such a program.
+            // The branch leaves the function; the kernel rejects this program.
             return false;
         };
         let joined = known.map_or(odd, |known| Odd(known.0 & odd.0));
@@ -137,13 +140,13 @@ fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
     true
 }
 
-/// What is odd after an instruction that goes on to the next one. The loader may put another constant into one that is
-/// adjusted to the kernel's types.
+/// Returns the odd registers after an instruction that falls through. The loader may change the constant of
+/// an instruction that is adjusted to the kernel's types.
 fn after(insn: Insn, odd: Odd, is_adjusted: bool) -> Odd {
     match insn {
         Insn::Mov { dst, src, .. } => odd.with(dst, !is_adjusted && odd.of(src)),
         Insn::MovSx { dst, src, .. } => odd.with(dst, odd.has(src)),
-        // A 32-bit operation keeps the lowest bit, and so does a negation.
+        // A 32-bit operation preserves the lowest bit, and so does a negation.
         Insn::Alu { op: AluOp::Or, dst, src, .. } if !is_adjusted => {
             odd.with(dst, odd.has(dst) || odd.of(src))
         }

@@ -1,4 +1,4 @@
-//! Positions of the parts of an object.
+//! Typed indices of the parts of an object.
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -7,7 +7,7 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The position in the list of the object.
+            /// Returns the position in the object's list.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
@@ -17,16 +17,16 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A map: a position in [`super::Object::maps`].
+    /// Position of a map in [`super::Object::maps`].
     MapId,
-    /// A section of variables: a position in [`super::Object::data`].
+    /// Position of a section of variables in [`super::Object::data`].
     DataId,
-    /// A program: a position in [`super::Object::programs`].
+    /// Position of a program in [`super::Object::programs`].
     ProgramId,
-    /// A function that programs call: a position in [`super::Object::subprograms`].
+    /// Position of a callable function in [`super::Object::subprograms`].
     SubprogramId,
-    /// Something of the kernel: a position in [`super::Object::ksyms`].
+    /// Position of a kernel symbol in [`super::Object::ksyms`].
     KsymId,
-    /// A fact about the kernel: a position in [`super::Object::kconfig`].
+    /// Position of a kernel setting in [`super::Object::kconfig`].
     KconfigId,
 }

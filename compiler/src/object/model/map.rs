@@ -1,4 +1,4 @@
-//! Maps.
+//! Map definitions.
 
 use std::collections::BTreeMap;
 
@@ -7,59 +7,61 @@ use super::super::table::MapKind;
 use super::{MapId, ProgramId};
 use crate::btf::TypeId;
 
-/// A map of an object.
+/// A map that the object defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
-    /// Its name, unique among maps, variables and structs.
+    /// Name, unique among maps, variables and structs.
     pub name: Name,
-    /// What it is made of.
+    /// Kind, sizes and flags.
     pub shape: MapShape,
-    /// Whether it outlives the object.
+    /// Whether the map outlives the object.
     pub pinning: Pinning,
-    /// For a map of maps: what its values are. The loader makes one such map while it makes the outer one.
+    /// Shape of the inner maps, for a map of maps. The loader creates one inner map while it creates the
+    /// outer one.
     pub inner: Option<MapShape>,
-    /// What is put into it before programs run, by key.
+    /// Initial values by key, stored before programs run.
     pub slots: BTreeMap<u32, MapInitSlot>,
 }
 
-/// What a map is made of. Sizes and flags are within the kind's row ([`MapKind::row`]); a number of entries or bytes of 0
-/// is left to the loader to set where the kind needs one.
+/// Kind, sizes and flags of a map. Sizes and flags are within the kind's row ([`MapKind::row`]). A size or
+/// number of entries of 0 is left to the loader where the kind needs one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapShape {
-    /// Its kind.
+    /// Map kind (`BPF_MAP_TYPE_*`).
     pub kind: MapKind,
-    /// Its keys.
+    /// Size and type of the keys.
     pub key: Side,
-    /// Its values.
+    /// Size and type of the values.
     pub value: Side,
-    /// Most entries; bytes of a ring buffer.
+    /// Maximum number of entries; for a ring buffer its size in bytes.
     pub entries: u32,
-    /// Flags of [`super::super::table::flag`].
+    /// Creation flags of [`super::super::table::flag`].
     pub flags: u32,
-    /// The NUMA node of its memory. The flag [`super::super::table::flag::NUMA_NODE`] makes it count.
+    /// NUMA node of the memory; used only with the flag [`super::super::table::flag::NUMA_NODE`].
     pub numa_node: Option<u32>,
-    /// The hash functions of a bloom filter, 1 to 15; none for the kernel's choice, and for other kinds.
+    /// Number of hash functions of a bloom filter, 1 to 15; none for the kernel's default, and for other
+    /// kinds.
     pub bloom_hashes: Option<u8>,
 }
 
-/// Keys or values.
+/// Size and type of keys or of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// None.
+    /// The map has no keys or no values.
     Nothing,
-    /// So many bytes.
+    /// A size in bytes, without a type.
     Bytes(u32),
-    /// A type.
+    /// A type with a size.
     Typed {
-        /// The type.
+        /// Type of the key or value.
         ty: TypeId,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
     },
 }
 
 impl Side {
-    /// The size; 0 for none.
+    /// Returns the size in bytes; 0 for none.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         match self {
@@ -72,19 +74,19 @@ impl Side {
 /// Whether a map outlives the object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Pinning {
-    /// It does not.
+    /// The map is destroyed with the object.
     #[default]
     None,
-    /// The loader pins it under its own name in a folder that the loader chooses.
+    /// The loader pins the map under its own name in a directory that the loader chooses.
     #[doc(alias = "LIBBPF_PIN_BY_NAME")]
     ByName,
 }
 
-/// What the loader puts into a map.
+/// An initial value of a map.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MapInitSlot {
-    /// A program, into an array of programs.
+    /// A program, for an array of programs.
     Program(ProgramId),
-    /// A map, into a map of maps.
+    /// An inner map, for a map of maps.
     Map(MapId),
 }

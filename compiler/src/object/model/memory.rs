@@ -1,16 +1,16 @@
-//! The memory that the kernel charges for maps.
+//! Kernel memory that is charged for maps.
 //!
-//! Source: the `*_map_mem_usage` functions of kernel/bpf/ and net/, v6.18; the sizes of the kernel's structs were measured
-//! there by `memlock` of fdinfo, on x86-64. Maps that grow are counted as if they were full. What is not counted: storage of
-//! sockets, tasks, inodes and control groups (the kernel charges it with the object that it belongs to), and the inner
-//! nodes of an LPM trie, of which there are at most as many as entries.
+//! Source: the `*_map_mem_usage` functions of kernel/bpf/ and net/, v6.18; the sizes of the kernel's structs
+//! were measured there by `memlock` of fdinfo, on x86-64. Growing maps are counted as if they were full. Not
+//! counted: storage of sockets, tasks, inodes and control groups (the kernel charges it with the owning
+//! object), and the inner nodes of an LPM trie, of which there are at most as many as entries.
 
 use super::super::table::{MapKind, flag};
 use super::{DataSection, Map, MapShape, Object, StructOps};
 
-/// Bytes of a page. Of kernels with larger pages small maps and ring buffers take more.
+/// Page size in bytes. On kernels with larger pages, small maps and ring buffers take more.
 const PAGE: u64 = 4096;
-/// `struct bpf_array`, and others that are a few bytes smaller.
+/// Size of `struct bpf_array`, and of others that are a few bytes smaller.
 const ARRAY: u64 = 312;
 /// `struct bpf_htab`
 const HASH: u64 = 896;
@@ -18,7 +18,7 @@ const HASH: u64 = 896;
 const BUCKET: u64 = 16;
 /// `struct htab_elem`
 const HASH_ENTRY: u64 = 48;
-/// A pointer, or `struct llist_node`.
+/// Size of a pointer, or of `struct llist_node`.
 const POINTER: u64 = 8;
 /// `struct bpf_stack_map`
 const STACK_MAP: u64 = 320;
@@ -26,7 +26,7 @@ const STACK_MAP: u64 = 320;
 const STACK_ENTRY: u64 = 16;
 /// `struct lpm_trie_node`
 const TRIE_NODE: u64 = 24;
-/// Bytes of the number of bits at the start of a key of an LPM trie.
+/// Size in bytes of the prefix length at the start of an LPM trie's key.
 const PREFIX_LEN: u64 = 4;
 /// `struct bpf_dtab`
 const DEVICES: u64 = 344;
@@ -42,15 +42,16 @@ const SOCKET: u64 = 48;
 const STORAGE: u64 = 448;
 /// `struct bpf_ringbuf_map`
 const RING: u64 = 304;
-/// Pages of a ring buffer that hold no records (kernel/bpf/ringbuf.c, `RINGBUF_NR_META_PAGES`).
+/// Pages of a ring buffer without records (kernel/bpf/ringbuf.c, `RINGBUF_NR_META_PAGES`).
 const RING_META_PAGES: u64 = 3;
-/// `struct bpf_struct_ops_map`, and the page of its trampolines.
+/// `struct bpf_struct_ops_map` plus the page of its trampolines.
 const STRUCT_OPS: u64 = 512 + PAGE;
-/// Hash functions of a bloom filter if nobody says how many (kernel/bpf/bloom_filter.c, `bloom_map_alloc`).
+/// Default number of hash functions of a bloom filter (kernel/bpf/bloom_filter.c, `bloom_map_alloc`).
 const BLOOM_HASHES: u64 = 5;
 
 impl MapShape {
-    /// Bytes that the kernel charges for a map of this shape on a machine with so many possible CPUs, all entries included.
+    /// Returns the bytes that the kernel charges for a map of this shape with `cpus` possible CPUs, all
+    /// entries included.
     #[must_use]
     pub fn memory_bytes(&self, cpus: u32) -> u64 {
         let cpus = u64::from(cpus);
@@ -119,11 +120,11 @@ impl MapShape {
         let is_allocated_later = self.flags & flag::NO_PREALLOC != 0;
         let (mut count, mut rest) = (entries, 0);
         match (is_allocated_later, is_per_cpu) {
-            // Each entry of a list of free memory; per CPU a second one.
+            // Each entry has free-list links; per CPU a second one.
             (true, true) => entry = entry.saturating_add(3 * POINTER),
             (true, false) => entry = entry.saturating_add(POINTER),
             (false, false) if !is_lru => {
-                // An entry for each CPU is in reserve, but maps of maps need none.
+                // The kernel reserves one entry per CPU, except for maps of maps.
                 count += if self.kind == MapKind::HashOfMaps { 0 } else { cpus };
                 rest = POINTER.saturating_mul(cpus);
             }
@@ -134,7 +135,8 @@ impl MapShape {
 }
 
 impl Map {
-    /// As [`MapShape::memory_bytes`]; of a map of maps with one inner map, which the loader makes beside it.
+    /// Returns the bytes like [`MapShape::memory_bytes`]; for a map of maps, including the inner map that the
+    /// loader creates with it.
     #[must_use]
     pub fn memory_bytes(&self, cpus: u32) -> u64 {
         let inner = self.inner.as_ref().map_or(0, |inner| inner.memory_bytes(cpus));
@@ -143,8 +145,8 @@ impl Map {
 }
 
 impl DataSection {
-    /// Bytes that the kernel charges for the array that the host makes of the section: all of them can be mapped, which
-    /// libbpf asks for only if a variable is global.
+    /// Returns the bytes that the kernel charges for the section's array. The host makes every array
+    /// mappable; libbpf does so only if a variable is global.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         PAGE + round_up(self.content.bytes().into(), PAGE)
@@ -152,26 +154,26 @@ impl DataSection {
 }
 
 impl StructOps {
-    /// Bytes that the kernel charges for the map that the loader makes of the struct; `struct_bytes` is its size, and the
-    /// kernel's may be larger.
+    /// Returns the bytes that the kernel charges for the struct_ops map; `struct_bytes` is the size in the
+    /// object, and the kernel's may be larger.
     fn memory_bytes(&self, struct_bytes: u32) -> u64 {
         STRUCT_OPS + 2 * u64::from(struct_bytes) + 2 * POINTER * self.members.len() as u64
     }
 }
 
-/// The memory of the maps of an object.
+/// Memory of the maps of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// How many maps there are, those of variables and inner ones included.
+    /// Number of maps, including those of variables and inner ones.
     pub maps: u64,
-    /// Bytes of all but ring buffers.
+    /// Bytes of all maps except ring buffers.
     pub map_bytes: u64,
     /// Bytes of ring buffers.
     pub ring_bytes: u64,
 }
 
 impl Object {
-    /// What the kernel charges for all maps on a machine with so many possible CPUs.
+    /// Returns the charge for all maps with `cpus` possible CPUs.
     #[must_use]
     pub fn memory(&self, cpus: u32) -> Memory {
         let mut memory = Memory::default();
@@ -184,7 +186,7 @@ impl Object {
         let data = self.data.iter().map(DataSection::memory_bytes);
         let structs = self.struct_ops.iter();
         let structs = structs.map(|one| one.memory_bytes(self.types.bytes(one.ty).unwrap_or_default()));
-        // The facts about the kernel are the variables of one more map.
+        // The kernel settings are the variables of one more map.
         let facts = (!self.kconfig.is_empty()).then_some(2 * PAGE);
         for bytes in data.chain(structs).chain(facts) {
             memory.maps += 1;
@@ -194,12 +196,12 @@ impl Object {
     }
 }
 
-/// Something and a list after it.
+/// Returns the size of a header followed by a list, saturated.
 fn list(head: u64, count: u64, element: u64) -> u64 {
     head.saturating_add(count.saturating_mul(element))
 }
 
-/// The kernel rounds the number of buckets up to a power of two.
+/// Returns the number of hash buckets, which the kernel rounds up to a power of two.
 fn buckets(entries: u64) -> u64 {
     entries.max(1).next_power_of_two()
 }
@@ -208,7 +210,8 @@ fn round_up(bytes: u64, unit: u64) -> u64 {
     bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
-/// The loader rounds the records up to a power of two of pages. The kernel maps them twice, so that records do not wrap.
+/// Returns the charge for a ring buffer. The loader rounds its size up to a power of two of pages; the kernel
+/// maps the pages twice, so that records do not wrap.
 fn ring_bytes(bytes: u64) -> u64 {
     let pages = (round_up(bytes, PAGE) / PAGE).max(1).next_power_of_two();
     RING + (pages + RING_META_PAGES) * PAGE + (RING_META_PAGES + 2 * pages) * POINTER
@@ -225,7 +228,7 @@ mod tests {
         MapShape { kind, key, value, entries, flags, numa_node: None, bloom_hashes: None }
     }
 
-    /// What fdinfo of a 6.18 kernel with two CPUs shows, of growing maps when they are full.
+    /// The expected values are from fdinfo of a 6.18 kernel with two CPUs; growing maps were full.
     #[test]
     fn bytes_are_those_of_the_kernel() {
         let no_prealloc = flag::NO_PREALLOC;
@@ -257,7 +260,8 @@ mod tests {
         for (shape, bytes) in cases {
             assert_eq!(shape.memory_bytes(2), bytes, "{shape:?}");
         }
-        // Of these the kernel's structs are some bytes smaller, or an LPM trie has no struct in the sum.
+        // For these kinds the kernel's structs are some bytes smaller, or the sum has no struct of the LPM
+        // trie.
         for (shape, bytes) in [
             (shape(MapKind::CpuMap, 4, 4, 1000, 0), 8304),
             (shape(MapKind::XskMap, 4, 4, 1000, 0), 8304),

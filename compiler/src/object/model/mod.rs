@@ -1,8 +1,8 @@
-//! What an object is: closed types for everything that a loader reads.
+//! Object model: closed types for all content that a loader reads.
 //!
-//! Nothing here is text or a number of the file that libbpf or the kernel would interpret on its own: kinds are enums with
-//! tables behind them ([`super::table`]), names have a closed set of characters, calls and addresses name a part of the
-//! object or one thing of the kernel. What has no place here cannot be written.
+//! The model has no text or number that libbpf or the kernel would interpret on its own. Kinds are enums with
+//! tables ([`super::table`]), names have a closed set of characters, calls and addresses name a part of the
+//! object or one symbol of the kernel. Content outside the model cannot be written.
 
 mod data;
 mod externs;
@@ -27,46 +27,46 @@ pub use struct_ops::{StructOps, StructOpsMember, StructOpsValue};
 pub use types::{Member, Modifier, Type, TypeNote, Types};
 pub use uses::Uses;
 
-/// A BPF object.
+/// A validated BPF object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Object {
-    /// The licence, by which the kernel decides which helpers programs may call; none if there is none.
+    /// Licence, which determines the helpers that programs may call; none if the object has none.
     pub license: Option<String>,
-    /// The maps, but for those of variables.
+    /// Maps, except those of variables.
     pub maps: Vec<Map>,
-    /// The sections of variables; the loader makes a map of each.
+    /// Sections of variables; the loader creates a map from each.
     pub data: Vec<DataSection>,
-    /// The structs of the kernel that are filled in.
+    /// struct_ops variables.
     pub struct_ops: Vec<StructOps>,
-    /// Facts about the kernel that the loader looks up, by name.
+    /// Kernel settings that the loader looks up, sorted by name.
     pub kconfig: Vec<Kconfig>,
-    /// Functions and variables of the kernel, by name.
+    /// Kernel functions and variables, sorted by name.
     pub ksyms: Vec<Ksym>,
-    /// The programs; those of one section are neighbours.
+    /// Programs; those of one section are adjacent.
     pub programs: Vec<Program>,
-    /// The functions that programs call, directly or not. No other function is kept.
+    /// Functions that programs call, directly or indirectly. No other function is kept.
     pub subprograms: Vec<Subprogram>,
-    /// The types of all these.
+    /// Types that the other parts refer to.
     pub types: Types,
-    /// What the records of printed lines mean (`ks_wit::object::PRINTS_SECTION`); the host parses it.
+    /// Format of the records of printed lines (`ks_wit::object::PRINTS_SECTION`), parsed by the host.
     pub print_table: Option<Vec<u8>>,
 }
 
 impl Object {
-    /// The program of this name.
+    /// Returns the program with this name.
     #[must_use]
     pub fn program(&self, name: &str) -> Option<(ProgramId, &Program)> {
         let at = self.programs.iter().position(|program| program.name.as_str() == name)?;
         Some((ProgramId(u32::try_from(at).ok()?), self.programs.get(at)?))
     }
 
-    /// The map of this name.
+    /// Returns the map with this name.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.maps.iter().find(|map| map.name.as_str() == name)
     }
 
-    /// The variable of this name, with its section.
+    /// Returns the variable with this name, and its section.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<(&DataSection, &Variable)> {
         let all =

@@ -1,4 +1,4 @@
-//! Programs, and the functions that they call.
+//! Programs and the functions that they call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use super::{DataId, KconfigId, KsymId, Linkage, MapId, SubprogramId};
 use crate::bpf::{Insn, InsnIndex, Reg, helper_name};
 use crate::btf::{CoreRelo, TypeId};
 
-/// A program: what the kernel runs at some place.
+/// A program: an entry point that the kernel runs at a hook.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Its name, unique among programs and subprograms.
+    /// Name, unique among programs and subprograms.
     pub name: Name,
-    /// What it is and where it is attached.
+    /// Program type and attach point.
     pub section: Section,
-    /// What it does.
+    /// Instructions and metadata.
     pub body: Body,
 }
 
 /// A function that programs and other functions call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subprogram {
-    /// Its name, unique among programs and subprograms.
+    /// Name, unique among programs and subprograms.
     pub name: Name,
-    /// How it is verified.
+    /// Visibility, which determines how it is verified.
     pub linkage: Linkage,
-    /// What it does.
+    /// Instructions and metadata.
     pub body: Body,
 }
 
-/// What a program is, where it is attached, and whether it is loaded without being asked for. Printed, it is the name of
-/// the section that libbpf reads.
+/// Program type, attach point, and whether the program is loaded by default. `Display` prints the section
+/// name that libbpf reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// What it is.
+    /// Row of the program type.
     pub kind: &'static ProgramRow,
-    /// Where it is attached.
+    /// Attach point, as far as the section names it.
     pub target: Target,
-    /// Whether the loader loads it without being asked to.
+    /// Whether the loader loads it by default.
     pub autoload: bool,
 }
 
@@ -54,64 +54,64 @@ impl fmt::Display for Section {
     }
 }
 
-/// The body of a function.
+/// Instructions and metadata of a function.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Body {
-    /// Its signature; none if the object has no types of it.
+    /// Signature; none if the object has no BTF of it.
     pub signature: Option<TypeId>,
-    /// Its attributes.
+    /// Attributes of the function and its parameters.
     pub notes: Vec<FunctionNote>,
-    /// Its instructions. Branches stay inside.
+    /// Instructions. Branches stay inside the function.
     pub code: Vec<Instruction>,
-    /// The source lines, ascending by instruction.
+    /// Source lines, ascending by instruction.
     pub lines: Vec<Line>,
-    /// What the loader adjusts to the running kernel's types, ascending by instruction: at most one of each, each a plain
-    /// instruction with a constant or an offset, or a wide load of a constant.
+    /// CO-RE relocations, ascending by instruction, at most one for each. Each adjusts a plain instruction
+    /// with a constant or an offset, or a wide load of a constant.
     pub core: Vec<CoreRelo>,
 }
 
 /// An attribute of a function or of one of its parameters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FunctionNote {
-    /// The parameter's position; none for the function.
+    /// Position of the parameter; none for the function.
     pub param: Option<u16>,
-    /// The attribute.
+    /// Text of the attribute, from the closed list.
     pub attribute: Attribute,
 }
 
-/// The source line of an instruction and those after it.
+/// Source line of an instruction and of those after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// The first instruction of the line.
+    /// First instruction of the line.
     pub at: InsnIndex,
-    /// The source file.
+    /// Name of the source file.
     pub file: Arc<str>,
-    /// The text of the line, without control characters.
+    /// Text of the line, without control characters.
     pub text: Arc<str>,
-    /// The line, from 1; at most 4194303.
+    /// Line number, from 1; at most 4194303.
     pub line: u32,
-    /// The column, from 1; at most 1023.
+    /// Column, from 1; at most 1023.
     pub column: u32,
 }
 
-/// An instruction.
+/// An instruction with symbolic operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
-    /// One that names nothing outside of the function.
+    /// An instruction without references outside the function.
     Plain(PlainInsn),
-    /// A call.
+    /// A call of a helper or function.
     Call(Callee),
     /// A wide load: a constant or an address.
     LoadWide {
-        /// The register that gets it.
+        /// Destination register.
         dst: Reg,
-        /// What is loaded.
+        /// Constant or address to load.
         value: Wide,
     },
 }
 
 impl Instruction {
-    /// How many eight-byte slots it takes.
+    /// Returns the number of eight-byte slots: 2 for a wide load, else 1.
     #[must_use]
     pub const fn slots(&self) -> u32 {
         match self {
@@ -126,7 +126,7 @@ impl Instruction {
 pub struct PlainInsn(Insn);
 
 impl PlainInsn {
-    /// The instruction, if it is neither a call nor a wide load.
+    /// Wraps an instruction; none for a call or a wide load.
     #[must_use]
     pub const fn new(insn: Insn) -> Option<PlainInsn> {
         match insn {
@@ -135,21 +135,21 @@ impl PlainInsn {
         }
     }
 
-    /// The instruction.
+    /// Returns the wrapped instruction.
     #[must_use]
     pub const fn insn(self) -> Insn {
         self.0
     }
 }
 
-/// What is called.
+/// Target of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Callee {
-    /// A helper of the kernel.
+    /// A helper of the kernel, by number.
     Helper(Helper),
-    /// A function of the object.
+    /// Another function of the object.
     Subprogram(SubprogramId),
-    /// A function of the kernel: its extern is a [`super::KsymKind::Function`].
+    /// A kfunc: a [`super::KsymKind::Function`].
     Kfunc(KsymId),
 }
 
@@ -158,43 +158,43 @@ pub enum Callee {
 pub struct Helper(u32);
 
 impl Helper {
-    /// The helper with a number of `enum bpf_func_id`, if there is one.
+    /// Returns the helper with a number of `enum bpf_func_id`; none if Linux 6.18 has none.
     #[must_use]
     pub fn new(number: u32) -> Option<Helper> {
         helper_name(number).map(|_| Helper(number))
     }
 
-    /// The number.
+    /// Returns the number of `enum bpf_func_id`.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The name, with `bpf_`.
+    /// Returns the name with the prefix `bpf_`.
     #[must_use]
     pub fn name(self) -> &'static str {
         helper_name(self.0).unwrap_or_default()
     }
 }
 
-/// What a wide load loads.
+/// Operand of a wide load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Wide {
-    /// A number.
+    /// A 64-bit constant.
     Constant(u64),
     /// The address of a map, as helpers take it.
     Map(MapId),
-    /// The address of a byte of a section of variables.
+    /// The address of a byte in a section of variables.
     Data {
-        /// The section.
+        /// Section of variables.
         section: DataId,
-        /// Bytes from its start, inside of it.
+        /// Offset in bytes, inside the section.
         offset: u32,
     },
     /// The address of a function of the object, as a callback.
     Subprogram(SubprogramId),
-    /// The address of something of the kernel.
+    /// The address of a kernel symbol.
     Ksym(KsymId),
-    /// The address of a fact about the kernel.
+    /// The address of a kernel setting.
     Kconfig(KconfigId),
 }

@@ -1,42 +1,42 @@
-//! Structs of the kernel that an object fills in.
+//! struct_ops: kernel structs that an object fills in.
 
 use super::super::name::Name;
 use super::ProgramId;
 use crate::btf::TypeId;
 
-/// A struct of the kernel that an object fills in. The loader makes a map of it.
+/// A kernel struct that an object fills in. The loader creates a map from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOps {
-    /// The variable's name.
+    /// Name of the variable.
     pub name: Name,
-    /// The kernel's name of the struct, with what follows `___` if the object has several shapes of it.
+    /// Kernel name of the struct, with a suffix after `___` if the object has several shapes of it.
     pub ops: Name,
-    /// The struct as the object knows it. The loader compares its members with the kernel's by name.
+    /// The object's type of the struct. The loader matches its members with the kernel's by name.
     pub ty: TypeId,
-    /// Whether it is registered by a link, which undoes it.
+    /// Whether it is registered by a link, which can be released.
     pub by_link: bool,
-    /// Whether the loader makes the map without being asked to.
+    /// Whether the loader creates the map by default.
     pub autocreate: bool,
-    /// The members, in the order of the type.
+    /// Members, in the order of the type.
     pub members: Vec<StructOpsMember>,
 }
 
-/// A member of a struct of the kernel.
+/// A member of a kernel struct.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOpsMember {
-    /// Its name; none for an anonymous struct or union.
+    /// Name; none for an anonymous struct or union.
     pub name: Option<Name>,
-    /// Bytes from the start of the struct.
+    /// Offset in bytes from the start of the struct.
     pub offset: u32,
-    /// Its value.
+    /// Program or bytes.
     pub value: StructOpsValue,
 }
 
-/// The value of a member.
+/// Value of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StructOpsValue {
-    /// A program takes the place of the function.
+    /// A program that implements the function.
     Program(ProgramId),
-    /// Data, as many bytes as the member has. Of pointers only zeros.
+    /// Data of the member's size. Pointers are zero.
     Bytes(Vec<u8>),
 }

@@ -1,18 +1,17 @@
-//! The types of an object. Variables, functions and sections are no types here, as they are in BTF: they are parts of the
-//! object.
+//! Types of an object. Unlike in BTF, variables, functions and sections are no types but parts of the object.
 
 use super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
 use super::super::name::Name;
 use super::super::table::Attribute;
 use crate::btf::{FwdKind, IntEncoding, Signedness, TypeId};
 
-/// The types that an object uses, and nothing else. [`TypeId`] 1 is the first.
+/// Types that an object uses, and no others. [`TypeId`] 1 is the first.
 ///
-/// Every reference is to a type of the list or to `void`; sizes fit; a type contains itself only through pointers to
-/// structs, unions and functions.
+/// Every reference is to a type of the list or to `void`; sizes fit; a type contains itself only through
+/// pointers to structs, unions and functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Types {
-    /// The types.
+    /// Types by id, from id 1.
     pub list: Vec<Type>,
     /// Attributes of structs, unions, typedefs and members.
     pub notes: Vec<TypeNote>,
@@ -21,104 +20,104 @@ pub struct Types {
 /// An attribute of a type or of one of its members.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TypeNote {
-    /// The type.
+    /// Annotated type.
     pub ty: TypeId,
-    /// The member's position; none for the whole type.
+    /// Position of the member; none for the whole type.
     pub member: Option<u16>,
-    /// The attribute.
+    /// Text of the attribute, from the closed list.
     pub attribute: Attribute,
 }
 
-/// A type.
+/// A BTF type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// An integer.
+    /// An integer of 1 to 16 bytes.
     Int {
-        /// Its name.
+        /// C name, which may have spaces.
         name: Name,
-        /// Its size: 1, 2, 4, 8 or 16.
+        /// Size in bytes: 1, 2, 4, 8 or 16.
         bytes: u32,
-        /// How its bits are meant.
+        /// Interpretation of the bits.
         encoding: IntEncoding,
     },
-    /// A floating-point number.
+    /// A floating-point number of 2 to 16 bytes.
     Float {
-        /// Its name.
+        /// C name, which may have spaces.
         name: Name,
-        /// Its size: 2, 4, 8, 12 or 16.
+        /// Size in bytes: 2, 4, 8, 12 or 16.
         bytes: u32,
     },
-    /// A pointer.
+    /// A pointer to a type, or to `void`.
     Pointer(TypeId),
     /// A type with `const`, `volatile` or `restrict`.
     Modified {
-        /// Which of the three.
+        /// `const`, `volatile` or `restrict`.
         modifier: Modifier,
-        /// The type without it.
+        /// The unmodified type.
         ty: TypeId,
     },
     /// A type with an attribute.
     Tagged {
-        /// The attribute.
+        /// Text of the attribute, from the closed list.
         attribute: Attribute,
-        /// The type without it.
+        /// The type without the attribute.
         ty: TypeId,
     },
-    /// Another name of a type.
+    /// An alias of a type.
     Typedef {
-        /// The name.
+        /// Name of the alias.
         name: Name,
-        /// The type.
+        /// The aliased type.
         ty: TypeId,
     },
-    /// An array.
+    /// An array of a fixed length.
     Array {
-        /// Its elements.
+        /// Type of the elements.
         element: TypeId,
-        /// How many; 0 for a member at the end of a struct whose length is not known.
+        /// Number of elements; 0 for a flexible array member.
         len: u32,
     },
     /// A struct or union.
     Composite {
-        /// Which of the two.
+        /// Struct or union.
         kind: FwdKind,
-        /// Its name; none if anonymous.
+        /// Name; none if anonymous.
         name: Option<Name>,
-        /// Its size.
+        /// Size in bytes.
         bytes: u32,
-        /// Its members.
+        /// Members, in the order of the file.
         members: Vec<Member>,
     },
-    /// An enum.
+    /// An enum with its values.
     Enum {
-        /// Its name; none if anonymous.
+        /// Name; none if anonymous.
         name: Option<Name>,
-        /// Its size: 1, 2, 4 or 8.
+        /// Size in bytes: 1, 2, 4 or 8.
         bytes: u32,
-        /// Whether its values are signed.
+        /// Whether the values are signed.
         sign: Signedness,
         /// Whether each value has 64 bits in BTF (Linux 6.0).
         wide: bool,
-        /// Its values. Unsigned values above `i64::MAX` are given as their two's complement.
+        /// Names and values. Unsigned values above `i64::MAX` are stored as their two's complement.
         values: Vec<(Name, i64)>,
     },
     /// A struct or union without its body.
     Forward {
-        /// Which of the two.
+        /// Struct or union.
         kind: FwdKind,
-        /// Its name.
+        /// Name of the declared type.
         name: Name,
     },
-    /// The signature of a function.
+    /// A function signature.
     Signature {
-        /// Its result.
+        /// Type of the result.
         result: TypeId,
-        /// Its parameters. The last of a function with `...` has no name and type `void`.
+        /// Names and types of the parameters. A final `...` has no name and type `void`.
         params: Vec<(Option<Name>, TypeId)>,
     },
 }
 
-/// A keyword in front of a type.
+/// A type qualifier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Modifier {
     /// `volatile`
@@ -132,18 +131,18 @@ pub enum Modifier {
 /// A member of a struct or union.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its name; none for an anonymous struct, union or padding bit field.
+    /// Name; none for an anonymous struct, union or padding bit field.
     pub name: Option<Name>,
-    /// Its type.
+    /// Type of the member.
     pub ty: TypeId,
-    /// Bits from the start of the struct.
+    /// Offset in bits from the start of the struct.
     pub bit_offset: u32,
-    /// The bits of a bit field; 0 if it is none.
+    /// Width of a bit field; 0 if the member is none.
     pub bits: u8,
 }
 
 impl Type {
-    /// The types that it refers to; not those of its attributes.
+    /// Returns the types that it refers to, except those of its attributes.
     pub fn references(&self) -> impl Iterator<Item = TypeId> {
         let (first, members, params) = match self {
             Type::Pointer(ty)
@@ -162,17 +161,17 @@ impl Type {
     }
 }
 
-/// Bytes of a pointer of BPF.
+/// Size in bytes of a pointer of BPF.
 const POINTER_BYTES: u32 = 8;
 
 impl Types {
-    /// The type with an id; none for `void` and for ids that there are not.
+    /// Returns the type with an id; none for `void` and for unused ids.
     #[must_use]
     pub fn get(&self, id: TypeId) -> Option<&Type> {
         self.list.get((id.0 as usize).checked_sub(1)?)
     }
 
-    /// A type without its modifiers, attributes and typedefs, and its id.
+    /// Returns a type and its id without modifiers, attributes and typedefs.
     #[must_use]
     pub fn resolve(&self, id: TypeId) -> Option<(TypeId, &Type)> {
         let mut id = id;
@@ -185,7 +184,8 @@ impl Types {
         None
     }
 
-    /// Bytes of a type; none if it has no size, or is an array of more than [`MAX_VALUE_BYTES`].
+    /// Returns the size of a type in bytes; none if it has no size, or is an array of more than
+    /// [`MAX_VALUE_BYTES`].
     #[must_use]
     pub fn bytes(&self, id: TypeId) -> Option<u32> {
         self.bytes_at(id, 0)

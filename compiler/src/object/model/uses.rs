@@ -1,4 +1,5 @@
-//! What a program reaches, through all functions that it calls or hands to the kernel as callbacks.
+//! Parts of an object that a program reaches, through all functions that it calls or passes to the kernel as
+//! callbacks.
 
 use std::collections::BTreeSet;
 
@@ -8,29 +9,30 @@ use super::{
 };
 use crate::bpf::Insn;
 
-/// What a program reaches.
+/// Parts of an object that a program reaches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Uses {
-    /// Helpers that it calls.
+    /// Called helpers.
     pub helpers: BTreeSet<Helper>,
-    /// Functions of the kernel that it calls.
+    /// Called kernel functions.
     pub kfuncs: BTreeSet<KsymId>,
-    /// Things of the kernel whose addresses it takes.
+    /// Kernel symbols whose addresses are taken.
     pub addresses: BTreeSet<KsymId>,
-    /// Facts about the kernel.
+    /// Kernel settings that are read.
     pub kconfig: BTreeSet<KconfigId>,
-    /// Maps.
+    /// Maps whose addresses are taken.
     pub maps: BTreeSet<MapId>,
-    /// Sections of variables.
+    /// Sections of accessed variables.
     pub data: BTreeSet<DataId>,
-    /// Functions of the object.
+    /// Functions of the object that are called or passed as callbacks.
     pub subprograms: BTreeSet<SubprogramId>,
-    /// Whether it has a `may_goto`, which leaves a loop that takes too long.
+    /// Whether it has a `may_goto`, which leaves a loop that runs too long.
     pub has_may_goto: bool,
 }
 
 impl Object {
-    /// What a program reaches. What programs it reaches by tail calls depends on the content of its maps.
+    /// Returns the parts that a program reaches. Programs reached by tail calls depend on map contents and
+    /// are not included.
     #[must_use]
     pub fn uses(&self, program: ProgramId) -> Uses {
         let mut uses = Uses::default();
@@ -44,7 +46,7 @@ impl Object {
         uses
     }
 
-    /// What all programs reach.
+    /// Returns the parts that any program reaches.
     #[must_use]
     pub fn all_uses(&self) -> Uses {
         let mut uses = Uses::default();
@@ -57,7 +59,7 @@ impl Object {
 }
 
 impl Uses {
-    /// Notes what an instruction names; returns a function of the object that was not noted before.
+    /// Records the operands of an instruction; returns a function of the object that was not recorded before.
     fn add(&mut self, instruction: &Instruction) -> Option<SubprogramId> {
         match *instruction {
             Instruction::Plain(plain) => self.has_may_goto |= matches!(plain.insn(), Insn::MayGoto { .. }),

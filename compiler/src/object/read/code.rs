@@ -1,7 +1,7 @@
-//! Instructions: each call and each wide load is resolved to what it names.
+//! Instructions: resolves the operand of each call and each wide load.
 //!
-//! Source: tools/lib/bpf/libbpf.c, `bpf_program__record_reloc`, `bpf_object__reloc_code` and `bpf_object__relocate_data`,
-//! v1.7; Documentation/bpf/llvm_reloc.rst, v6.18.
+//! Source: tools/lib/bpf/libbpf.c, `bpf_program__record_reloc`, `bpf_object__reloc_code` and
+//! `bpf_object__relocate_data`, v1.7; Documentation/bpf/llvm_reloc.rst, v6.18.
 
 use super::super::error::{ReadError, Reason};
 use super::super::model::{
@@ -16,26 +16,27 @@ use super::functions::{Functions, RawFunction};
 use crate::bpf::{self, DecodeError, Imm64, Insn, InsnIndex, SLOT_BYTES};
 use crate::btf::{CoreRelo, TypeId};
 
-/// What instructions may name: places of the file, and the parts of the object that lie there.
+/// Lookup of operands: maps file positions to parts of the object.
 pub(super) struct SymbolResolver<'n, 'a> {
     pub elf: &'n Elf<'a>,
     pub functions: &'n Functions<'a>,
-    /// The map that starts at a place.
+    /// Returns the map at a section and offset.
     pub map: &'n dyn Fn(usize, u64) -> Option<MapId>,
-    /// The section of variables, and its size.
+    /// Returns the id and the size of a section of variables.
     pub data: &'n dyn Fn(usize) -> Option<(DataId, u32)>,
-    /// What a symbol of the kernel is.
+    /// Returns the kernel symbol or setting of an ELF symbol.
     pub external: &'n dyn Fn(usize) -> Option<External>,
 }
 
-/// Something of the kernel.
+/// A kernel symbol or setting.
 #[derive(Clone, Copy)]
 pub(super) enum External {
     Ksym(KsymId, KsymKind),
     Kconfig(KconfigId),
 }
 
-/// A function whose instructions are resolved. Functions of the object are still named by their positions in the file.
+/// A function with resolved instructions. Functions of the object are still identified by their positions in
+/// the file.
 pub(super) struct ResolvedCode {
     pub instructions: Vec<Instruction>,
     lines: Vec<Line>,
@@ -55,7 +56,8 @@ impl SymbolResolver<'_, '_> {
         };
         let (slots, _) = function.bytes.as_chunks::<SLOT_BYTES>();
         let mut slots = slots.to_vec();
-        // What names something is kept here, and stands in the slots as a plain form that can be decoded.
+        // Instructions with symbolic operands are kept here, and replaced in the slots by a plain form that
+        // decodes.
         let mut named: Vec<(usize, Instruction)> = Vec::new();
         let mut at = 0;
         while let Some(slot) = slots.get(at).copied().map(RawInsn::new) {
@@ -117,13 +119,13 @@ impl SymbolResolver<'_, '_> {
             return Err(Reason::Instruction("a relocated wide load has a constant in its second half"));
         }
         let value = self.address(symbol, slot.immediate)?;
-        // A register that does not exist is the decoder's to refuse.
+        // The decoder rejects registers that do not exist.
         let dst =
             bpf::Reg::new(slot.destination).ok_or(Reason::Instruction("it has a register above r10"))?;
         Ok(Some(Instruction::LoadWide { dst, value }))
     }
 
-    /// What lies at a symbol and so many bytes after it.
+    /// Returns the operand at a symbol plus `addend` bytes.
     fn address(&self, index: usize, addend: i32) -> Result<Wide, Reason> {
         let symbol =
             self.elf.symbols.get(index).ok_or(Reason::Relocation("of a symbol that does not exist"))?;
@@ -219,7 +221,7 @@ impl SymbolResolver<'_, '_> {
         }
     }
 
-    /// The function that starts so many slots after another slot.
+    /// Returns the function that starts `distance` slots after another slot.
     fn subprogram(&self, section: usize, slot: u64, distance: i32) -> Result<Callee, Reason> {
         let target = i64::try_from(slot).ok().and_then(|slot| slot.checked_add(distance.into()));
         let target = target.and_then(|slot| u64::try_from(slot).ok()?.checked_mul(SLOT_BYTES as u64));
@@ -233,7 +235,7 @@ const NO_FUNCTION: Reason = Reason::Instruction("no function of `.text` starts w
 const OUTSIDE: Reason = Reason::Instruction("it leads outside of the section of variables");
 const UNKNOWN_EXTERN: Reason = Reason::Relocation("of something of the kernel that has no types");
 
-/// A function's position in the file, until the functions that are called are numbered.
+/// Encodes a function's position in the file, until the called functions are numbered.
 fn position(found: usize) -> SubprogramId {
     SubprogramId(u32::try_from(found).unwrap_or(u32::MAX))
 }
@@ -244,7 +246,7 @@ const WIDE: u8 = 0x18;
 const CALL: u8 = 0x85;
 /// `BPF_PSEUDO_CALL`
 const PSEUDO_CALL: u8 = 1;
-/// A call of a helper, in the place of any call.
+/// A helper call, as placeholder for any call.
 const ANY_CALL: [u8; SLOT_BYTES] = [CALL, 0, 0, 0, 1, 0, 0, 0];
 
 /// `struct bpf_insn`
@@ -270,7 +272,7 @@ impl RawInsn {
         }
     }
 
-    /// The kind of relocation that the instruction may have.
+    /// Returns the kind of relocation that the instruction may have.
     fn relocation(&self) -> Option<RelocationKind> {
         match self.opcode {
             WIDE => Some(RelocationKind::Wide),
@@ -306,7 +308,7 @@ fn slot_of(fault: &DecodeError) -> usize {
     }
 }
 
-/// Joins decoded instructions with what they name, and with their lines and CO-RE records.
+/// Combines decoded instructions with their operands, lines and CO-RE records.
 fn assemble(
     function: &RawFunction<'_>,
     insns: &[Insn],
@@ -352,7 +354,7 @@ fn assemble(
         });
         slot += insn.slots();
     }
-    // What is left is about the second half of a wide load, or the second about one instruction.
+    // A remaining record is about the second half of a wide load, or a second one about the same instruction.
     if let Some(line) = lines.next() {
         return Err(error(
             line.at.0 as usize,
@@ -366,7 +368,7 @@ fn assemble(
 }
 
 impl ResolvedCode {
-    /// The functions of the file that the code names.
+    /// Returns the functions of the file that the code refers to.
     pub(super) fn named_functions(&self) -> impl Iterator<Item = usize> {
         self.instructions.iter().filter_map(|instruction| match instruction {
             Instruction::Call(Callee::Subprogram(id))
@@ -375,7 +377,7 @@ impl ResolvedCode {
         })
     }
 
-    /// The body, with functions and types as the object numbers them.
+    /// Converts to a body with the object's numbering of functions and types.
     pub(super) fn into_body(
         self,
         func: Option<TypeId>,

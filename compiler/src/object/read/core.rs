@@ -1,4 +1,5 @@
-//! CO-RE records: whether their paths lead through the object's own types, and whether their instructions can be adjusted.
+//! CO-RE records: checks that their paths are valid in the object's own types, and that their instructions
+//! can be adjusted.
 //!
 //! Source: tools/lib/bpf/relo_core.c, `bpf_core_parse_spec` and `bpf_core_patch_insn`, v1.7.
 
@@ -9,10 +10,10 @@ use super::functions::RawCore;
 use crate::bpf::{Imm64, Insn, Operand};
 use crate::btf::{CoreReloKind, TypeId};
 
-/// Largest index of an array whose length is not known. Guards sums of offsets.
+/// Maximum index of an array of unknown length. Bounds sums of offsets.
 const MAX_OPEN_INDEX: u32 = 1 << 20;
 
-/// What a record asks about.
+/// Subject of a record's question.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Field,
@@ -64,7 +65,7 @@ fn check_field(types: &RawTypes<'_>, root: TypeId, path: &[u32]) -> Result<(), R
                 let member = members.get(index as usize).ok_or(ASTRAY)?;
                 (member.bit_offset.into(), member.ty)
             }
-            // Of an array of one or none the length is often not the true one.
+            // The length of an array of one or none is often not the true one.
             Type::Array { element, len } if index < *len || *len <= 1 && index <= MAX_OPEN_INDEX => {
                 (self::bits(types, *element, index)?, *element)
             }
@@ -76,15 +77,15 @@ fn check_field(types: &RawTypes<'_>, root: TypeId, path: &[u32]) -> Result<(), R
     if u32::try_from(bits).is_err() { Err(Reason::Core("its path leads too far")) } else { Ok(()) }
 }
 
-/// The bits of so many values of a type; the path has few numbers, so that sums fit.
+/// Returns the bits of `index` values of a type; the path has few numbers, so that sums fit.
 fn bits(types: &RawTypes<'_>, id: TypeId, index: u32) -> Result<u64, Reason> {
     let bytes = types.bytes(id).ok_or(Reason::Core("its path leads through a type without a size"))?;
     let bits = u64::from(bytes) * 8 * u64::from(index);
     if u32::try_from(bits).is_err() { Err(Reason::Core("its path leads too far")) } else { Ok(bits) }
 }
 
-/// The instruction as it is kept: one that asks for the id of a type has 0, since ids are those of the file and the loader
-/// puts in its own.
+/// Returns the instruction as it is stored. An instruction with the id of a type gets 0: ids are those of the
+/// file, and the loader inserts its own.
 pub(super) fn instruction(kind: CoreReloKind, insn: Insn) -> Result<Insn, Reason> {
     let is_id = matches!(kind, CoreReloKind::TypeIdLocal | CoreReloKind::TypeIdTarget);
     match insn {

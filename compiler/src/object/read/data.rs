@@ -1,4 +1,4 @@
-//! Sections of variables.
+//! Parsing of the sections of variables.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,13 +11,13 @@ use super::btf::{RawEntry, RawType, RawTypes};
 use super::elf::{Binding, Elf, RelocationKind, Role, Section, Symbol, SymbolKind, SymbolSection};
 use crate::btf::{TypeId, VarLinkage};
 
-/// The sections of variables, and which of the file's sections they are.
+/// Sections of variables, and their indices in the file.
 pub(super) struct Data {
     pub list: Vec<DataSection>,
     pub by_section: BTreeMap<usize, (DataId, u32)>,
 }
 
-/// Reads the sections of variables.
+/// Parses the sections of variables.
 pub(super) fn read(
     elf: &Elf<'_>,
     types: Option<&RawTypes<'_>>,
@@ -26,7 +26,7 @@ pub(super) fn read(
     let mut data = Data { list: Vec::new(), by_section: BTreeMap::new() };
     for (at, section) in elf.sections.iter().enumerate() {
         let Role::Data(kind) = section.role else { continue };
-        // libbpf passes over empty ones.
+        // libbpf skips empty ones.
         if section.size == 0 {
             continue;
         }
@@ -52,7 +52,7 @@ pub(super) fn read(
     Ok(data)
 }
 
-/// The variables of a section: its symbols, with the types of `.BTF`.
+/// Returns the variables of a section: its symbols, with the types of `.BTF`.
 fn variables(
     elf: &Elf<'_>,
     at: usize,
@@ -93,7 +93,7 @@ fn variables(
     Ok(variables)
 }
 
-/// A variable, and whether its symbol is local.
+/// A variable, with the binding of its symbol.
 struct FoundVariable {
     variable: Variable,
     is_local: bool,
@@ -104,7 +104,7 @@ fn linkage(symbol: &Symbol<'_>) -> Linkage {
     if is_global { Linkage::Global } else { Linkage::Static }
 }
 
-/// Adds the type that an entry of `.BTF` has for a variable. What has no symbol is static.
+/// Adds the type that a `.BTF` entry has for a variable. A variable without a symbol is static.
 fn add_type(
     elf: &Elf<'_>,
     at: usize,
@@ -160,12 +160,13 @@ fn add_type(
     Ok(())
 }
 
-/// An error in `.BTF`, where the entry of a variable lies.
+/// Creates an error in `.BTF`, at the entry of a variable.
 pub(super) fn type_error(entry: &RawEntry, reason: Reason) -> ReadError {
     ReadError::section(".BTF", entry.reloc_offset, reason)
 }
 
-/// Where a variable lies: the entry's number, and what its relocation adds. clang leaves 0 for what has a symbol.
+/// Returns the offset of a variable: the entry's number plus its relocation. clang leaves 0 for variables
+/// with a symbol.
 pub(super) fn offset(elf: &Elf<'_>, section: usize, entry: &RawEntry) -> Result<u32, ReadError> {
     let Some(relocation) = elf.type_relocation(entry.reloc_offset) else { return Ok(entry.offset) };
     let error = || type_error(entry, Reason::Relocation("of a variable's offset leads to another section"));
@@ -190,7 +191,7 @@ fn check_overlaps(section: &Section<'_>, variables: &[Variable]) -> Result<(), R
     Ok(())
 }
 
-/// Every relocation of `.BTF` is of a variable's offset.
+/// Checks that every relocation of `.BTF` applies to a variable's offset.
 pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), ReadError> {
     let Some(at) = elf.sections.iter().position(|section| section.role == Role::Types) else { return Ok(()) };
     let reloc_offsets: HashSet<u64> = types
@@ -205,7 +206,8 @@ pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(
     }
 }
 
-/// The sections that `.BTF` has variables of, each once, are those of the file and the two of the kernel's.
+/// Checks that each section with variables in `.BTF` occurs once and is one of the file's or one of the two
+/// kernel ones.
 pub(super) fn check_sections(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), ReadError> {
     let mut left: HashSet<&str> = elf.sections.iter().map(|section| section.name).collect();
     left.extend([".ksyms", ".kconfig"]);
@@ -218,7 +220,7 @@ pub(super) fn check_sections(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The variable of an entry: name, type, linkage.
+/// Returns name, type and linkage of an entry's variable.
 pub(super) fn variable<'t>(
     types: &'t RawTypes<'_>,
     entry: &RawEntry,

@@ -1,6 +1,7 @@
-//! `.BTF.ext`: which function, source line and kernel type belongs to which instruction.
+//! `.BTF.ext`: functions, source lines and CO-RE records of the instructions.
 //!
-//! Source: Documentation/bpf/btf.rst, ".BTF.ext section", v6.18; tools/lib/bpf/btf.c, `btf_ext_parse_sec_info`, v1.7.
+//! Source: Documentation/bpf/btf.rst, ".BTF.ext section", v6.18; tools/lib/bpf/btf.c,
+//! `btf_ext_parse_sec_info`, v1.7.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +15,12 @@ use super::functions::{Functions, RawCore, is_code};
 use crate::bpf::{InsnIndex, SLOT_BYTES};
 use crate::btf::{CoreReloKind, TypeId};
 
-/// Bytes of the header, without CO-RE records and with them.
+/// Size of the header in bytes, without CO-RE records and with them.
 const HEADER_BYTES: [u32; 2] = [24, 32];
 /// A line number has 22 bits, a column 10.
 const COLUMN_BITS: u32 = 10;
 
-/// Reads the section, and gives each function its records.
+/// Parses the section, and adds its records to the functions.
 pub(super) fn read<'a>(
     elf: &Elf<'a>,
     types: &mut RawTypes<'a>,
@@ -47,7 +48,7 @@ pub(super) fn read<'a>(
     }
 }
 
-/// The tables, in the order of the header, with the bytes of their records.
+/// Tables in the order of the header, with the size of their records in bytes.
 const TABLES: [(Table, u32); 3] = [(Table::Functions, 8), (Table::Lines, 16), (Table::Core, 16)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,7 @@ enum Table {
     Core,
 }
 
-/// Where each table starts, in bytes from the section's start, and its length.
+/// Returns start and length of each table, in bytes from the section's start.
 fn header(bytes: &[u8]) -> Result<[(u32, u32); 3], Reason> {
     let is_known =
         u16_at(bytes, 0) == Some(0xeb9f) && u8_at(bytes, 2) == Some(1) && u8_at(bytes, 3) == Some(0);
@@ -77,7 +78,7 @@ fn header(bytes: &[u8]) -> Result<[(u32, u32); 3], Reason> {
             break;
         }
         let (offset, len) = (field(at)?, field(at + 4)?);
-        // The tables follow each other, so that none shares bytes with another.
+        // The tables are contiguous, so that none shares bytes with another.
         let start = offset.checked_add(header_bytes).filter(|&start| len == 0 || start == end);
         let start = start.ok_or(Reason::TypeHeader("the tables do not follow each other"))?;
         if slice(bytes, start.into(), len.into()).is_none() || !len.is_multiple_of(4) {
@@ -94,14 +95,14 @@ fn header(bytes: &[u8]) -> Result<[(u32, u32); 3], Reason> {
 
 struct Reader<'r, 'a> {
     elf: &'r Elf<'a>,
-    /// The position of the section.
+    /// Section index of `.BTF.ext`.
     at: usize,
     section: &'r Section<'a>,
     types: &'r mut RawTypes<'a>,
     functions: &'r mut Functions<'a>,
-    /// The sections of code, by name.
+    /// Section indices of code, by name.
     code: HashMap<&'a [u8], usize>,
-    /// The relocations that belong to a record.
+    /// Offsets of relocations that belong to a record.
     used: HashSet<u64>,
     cores: usize,
 }
@@ -140,7 +141,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reads a record; returns the offset of its instruction. Offsets rise, but for CO-RE records.
+    /// Parses a record; returns the offset of its instruction. Offsets are ascending, except for CO-RE
+    /// records.
     fn record(&mut self, table: Table, code: usize, at: u64, last: Option<u64>) -> Result<u64, ReadError> {
         let error = |reason| ReadError::section(self.section.name, at, reason);
         let fields = [self.word(at)?, self.word(at + 4)?];
@@ -154,7 +156,7 @@ impl Reader<'_, '_> {
         self.check_relocation(code, at)?;
         let Some((function, inside)) = self.functions.around(code, offset) else {
             let size = self.elf.section(code).map_or(0, |section| section.size);
-            // The code of a weak function that the linker replaced belongs to no function any more.
+            // The code of a weak function that the linker replaced belongs to no function.
             return match offset < size && table != Table::Functions {
                 true => Ok(offset),
                 false => Err(error(Reason::TypeHeader("a record is about no instruction"))),
@@ -179,7 +181,8 @@ impl Reader<'_, '_> {
         let Some(RawType::Func { .. }) = self.types.get(id) else {
             return Err(Reason::TypeHeader("the type of a function is no `FUNC`"));
         };
-        // Its name is not compared with the symbol's, which of Rust is mangled: the writer uses the symbol's.
+        // The name is not compared with the symbol's, which is mangled for Rust: the writer uses the
+        // symbol's.
         let found = self.functions.list.get_mut(function).filter(|_| slot == 0);
         let found = found.ok_or(Reason::TypeHeader("a function does not start where its record says"))?;
         found.func = Some(id);
@@ -214,15 +217,15 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The section of a name, which must be one of code.
+    /// Returns the code section with a name.
     fn code_section(&self, name: u32) -> Result<usize, Reason> {
         let name = self.types.strings.bytes(name)?;
         let found = self.code.get(name).copied();
         found.ok_or(Reason::TypeHeader("a table names a section that has no code"))
     }
 
-    /// The offset of an instruction may have a relocation, as clang writes it: against the section, so the offset in the
-    /// record is right already. libbpf passes over these relocations.
+    /// Checks the relocation that clang emits for the offset of an instruction. It is against the section, so
+    /// the offset in the record is already right. libbpf skips these relocations.
     fn check_relocation(&mut self, code: usize, at: u64) -> Result<(), ReadError> {
         let Some(relocation) = self.elf.relocations.at(self.at, at) else { return Ok(()) };
         self.used.insert(at);
@@ -244,7 +247,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// `0:2:1` as numbers.
+/// Parses an access string like `0:2:1`.
 fn path(access: &[u8]) -> Option<Vec<u32>> {
     let number = |digits: &[u8]| {
         let is_plain = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);

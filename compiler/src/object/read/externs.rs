@@ -1,4 +1,4 @@
-//! What the object wants from the kernel by name.
+//! Parsing of the symbols and settings of the kernel that the object refers to.
 //!
 //! Source: tools/lib/bpf/libbpf.c, `bpf_object__collect_externs` and `find_kcfg_type`, v1.7.
 
@@ -15,7 +15,7 @@ use super::data::type_error;
 use super::elf::{Binding, Elf, SymbolKind, SymbolSection};
 use crate::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
-/// What the object wants, sorted by name, and which symbols stand for it.
+/// Externs sorted by name, and their ELF symbols.
 #[derive(Default)]
 pub(super) struct Externs {
     pub ksyms: Vec<Ksym>,
@@ -23,10 +23,10 @@ pub(super) struct Externs {
     pub by_symbol: HashMap<usize, External>,
 }
 
-/// Largest text of the kernel's configuration, the final zero included.
+/// Maximum size in bytes of a text of the kernel's configuration, with the final zero.
 const MAX_TEXT_BYTES: u32 = 4096;
 
-/// Reads the externs. Types keep their ids of the file until [`Externs::select`].
+/// Parses the externs. Types keep the ids of the file until [`Externs::select`].
 pub(super) fn read(elf: &Elf<'_>, types: Option<&RawTypes<'_>>) -> Result<Externs, ReadError> {
     let mut symbols = HashMap::new();
     for (index, symbol) in elf.symbols.iter().enumerate().skip(1) {
@@ -96,7 +96,7 @@ impl Externs {
         Some(External::Kconfig(KconfigId(number(at))))
     }
 
-    /// The functions and variables of the kernel, with types as the object numbers them.
+    /// Returns the kernel functions and variables, with the object's type ids.
     pub(super) fn select(ksyms: &[Ksym], selection: &mut Selection<'_, '_>) -> Vec<Ksym> {
         let kind = |kind: KsymKind, selection: &mut Selection<'_, '_>| match kind {
             KsymKind::Function(ty) => KsymKind::Function(selection.keep(ty)),
@@ -111,7 +111,7 @@ fn error(entry: &RawEntry, name: &Name, reason: &'static str) -> ReadError {
     type_error(entry, Reason::Extern { name: name.to_string(), reason })
 }
 
-/// The offset of an extern is nothing; clang leaves a relocation against its symbol.
+/// Checks the offset of an extern, which must be 0; clang emits a relocation against its symbol.
 fn check_offset(elf: &Elf<'_>, entry: &RawEntry, symbol: usize, name: &Name) -> Result<(), ReadError> {
     let is_other =
         elf.type_relocation(entry.reloc_offset).is_some_and(|relocation| relocation.symbol != symbol);
@@ -142,7 +142,7 @@ fn kconfig(types: &RawTypes<'_>, entry: &RawEntry, name: &Name) -> Result<Kconfi
     kconfig_type(types, *ty).ok_or_else(|| error(entry, name, "no fact about the kernel has this type"))
 }
 
-/// `LINUX_KERNEL_VERSION`, `LINUX_HAS_..` and `CONFIG_..`
+/// Returns whether a name is `LINUX_KERNEL_VERSION`, `LINUX_HAS_..` or `CONFIG_..`.
 fn is_fact(name: &str) -> bool {
     let is_upper = |rest: &str| {
         !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')

@@ -1,4 +1,4 @@
-//! Where the functions lie.
+//! Functions of the file and their positions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,34 +10,34 @@ use super::elf::{Binding, Elf, Role, Symbol, SymbolKind, SymbolSection};
 use crate::bpf::SLOT_BYTES;
 use crate::btf::{CoreReloKind, TypeId};
 
-/// A function of the file.
+/// A function of the file, before its instructions are resolved.
 pub(super) struct RawFunction<'a> {
     pub name: Name,
-    /// The position of its section.
+    /// Index of its section.
     pub section: usize,
-    /// Bytes from the section's start.
+    /// Offset in bytes from the section's start.
     pub start: u64,
     pub bytes: &'a [u8],
     pub binding: Binding,
     pub is_hidden: bool,
-    /// Its `FUNC`, if the object has one.
+    /// Id of its `FUNC` record; none if the object has no BTF of it.
     pub func: Option<TypeId>,
-    /// Its source lines; the instruction is a slot.
+    /// Source lines; their instruction index is a slot index.
     pub lines: Vec<Line>,
     pub core: Vec<RawCore>,
 }
 
-/// A CO-RE record.
+/// An unchecked CO-RE record.
 pub(super) struct RawCore {
-    /// The slot of the instruction.
+    /// Slot of the instruction.
     pub slot: u32,
-    /// The root type, with its id of the file.
+    /// Root type, with its id in the file.
     pub root: TypeId,
     pub path: Vec<u32>,
     pub kind: CoreReloKind,
 }
 
-/// The functions, by section and place.
+/// Functions, sorted by section and offset.
 pub(super) struct Functions<'a> {
     pub list: Vec<RawFunction<'a>>,
     by_offset: BTreeMap<(usize, u64), usize>,
@@ -76,7 +76,7 @@ impl<'a> Functions<'a> {
         Ok(functions)
     }
 
-    /// Functions do not overlap and have names of their own.
+    /// Checks that functions do not overlap and have unique names.
     fn check(&self, elf: &Elf<'_>) -> Result<(), ReadError> {
         let mut names = HashSet::new();
         let mut end = (0, 0);
@@ -95,12 +95,12 @@ impl<'a> Functions<'a> {
         Ok(())
     }
 
-    /// The function that starts at a place.
+    /// Returns the function that starts at an offset.
     pub(super) fn starting_at(&self, section: usize, offset: u64) -> Option<usize> {
         self.by_offset.get(&(section, offset)).copied()
     }
 
-    /// The function around a place, and the place in it.
+    /// Returns the function that contains an offset, and the offset within it.
     pub(super) fn around(&self, section: usize, offset: u64) -> Option<(usize, u64)> {
         let (&(of, start), &at) = self.by_offset.range(..=(section, offset)).next_back()?;
         let inside = offset.checked_sub(start)?;
@@ -109,12 +109,12 @@ impl<'a> Functions<'a> {
     }
 }
 
-/// Whether a section has instructions.
+/// Returns whether a section has instructions.
 pub(super) fn is_code(role: &Role) -> bool {
     matches!(role, Role::Subprograms | Role::Programs { .. })
 }
 
-/// What a section makes of its functions; none if they are called by programs.
+/// Returns the program type and attach point of a section's functions; none for subprograms.
 pub(super) fn program_section(role: &Role) -> Option<Section> {
     match role {
         Role::Programs { kind, target, autoload } => {

@@ -1,4 +1,5 @@
-//! Maps: the variables of `.maps` whose struct types say everything, and the older definitions of numbers.
+//! Maps: the variables of `.maps`, which are described by their struct types, and the older numeric
+//! definitions.
 //!
 //! Source: tools/lib/bpf/libbpf.c, `parse_btf_map_def`, `bpf_object__init_user_btf_map` and
 //! `bpf_object__collect_map_relos`, v1.7.
@@ -17,7 +18,7 @@ use super::data::{self, type_error};
 use super::elf::{Binding, Elf, RelocationKind, Role, Symbol, SymbolKind, SymbolSection};
 use crate::btf::{FwdKind, TypeId, VarLinkage};
 
-/// Maps, and where they lie in the file.
+/// Maps and their positions in the file.
 #[derive(Default)]
 pub(super) struct Maps {
     pub list: Vec<Map>,
@@ -25,7 +26,7 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// The map that starts at a place.
+    /// Returns the map that starts at an offset.
     pub(super) fn at(&self, section: usize, offset: u64) -> Option<MapId> {
         self.by_offset.get(&(section, offset)).copied()
     }
@@ -45,7 +46,7 @@ fn fault(name: &Name, fault: MapFault) -> Reason {
     Reason::Map { name: name.to_string(), fault }
 }
 
-/// Reads all maps. `program` finds the program that starts at a place.
+/// Parses all maps. `program` returns the program that starts at an offset.
 pub(super) fn read(
     elf: &Elf<'_>,
     types: Option<&RawTypes<'_>>,
@@ -72,13 +73,13 @@ pub(super) fn read(
     Ok(maps)
 }
 
-/// A map in `.maps` whose initial values are not known yet.
+/// A map in `.maps` whose initial values are not resolved yet.
 struct Defined {
     id: MapId,
-    /// Where it lies, and where it ends.
+    /// Start and end offsets in the section.
     start: u64,
     end: u64,
-    /// Where its values begin; none if it has none.
+    /// Start offset of the initial values; none if the map has none.
     values: Option<u64>,
 }
 
@@ -138,7 +139,7 @@ fn defined(
     Ok(())
 }
 
-/// The variables of a section, by place.
+/// Returns the variables of a section, by offset.
 fn symbols<'e, 'a>(elf: &'e Elf<'a>, at: usize) -> Result<BTreeMap<u64, &'e Symbol<'a>>, ReadError> {
     let mut symbols = BTreeMap::new();
     for (index, symbol) in elf.symbols_of(at).filter(|(_, symbol)| symbol.kind == SymbolKind::Variable) {
@@ -152,7 +153,7 @@ fn symbols<'e, 'a>(elf: &'e Elf<'a>, at: usize) -> Result<BTreeMap<u64, &'e Symb
     Ok(symbols)
 }
 
-/// Puts the program or map that a relocation names into a map.
+/// Adds the program or map of a relocation to a map's initial values.
 fn fill(
     elf: &Elf<'_>,
     maps: &mut Maps,
@@ -199,14 +200,14 @@ fn fill(
     Ok(())
 }
 
-/// The definition of one map.
+/// Parser of one map definition.
 struct Definition<'d, 'a, 's, 'b> {
     types: &'d RawTypes<'a>,
     selection: &'d mut Selection<'s, 'b>,
     name: &'d Name,
 }
 
-/// The members of a definition.
+/// Parsed members of a definition.
 #[derive(Default)]
 struct Members {
     kind: Option<u32>,
@@ -217,12 +218,12 @@ struct Members {
     value: (Option<u32>, Option<TypeId>),
     pinning: u32,
     extra: u64,
-    /// Where the initial values begin, and what they point to.
+    /// Offset of the initial values, and their pointee type.
     values: Option<(u32, TypeId)>,
 }
 
 impl Definition<'_, '_, '_, '_> {
-    /// The map, and where its initial values begin in it.
+    /// Returns the map, and the offset of its initial values.
     fn read(self, ty: TypeId) -> Result<(Map, Option<u32>), Reason> {
         let name = Name::new(self.name.as_str())?;
         let wrong = |fault| self::fault(&name, fault);
@@ -265,7 +266,7 @@ impl Definition<'_, '_, '_, '_> {
     }
 }
 
-/// Reads the members of a definition; each once.
+/// Parses the members of a definition; each occurs at most once.
 fn members(types: &RawTypes<'_>, ty: TypeId) -> Result<Members, MapFault> {
     let Some((_, Type::Composite { kind: FwdKind::Struct, members: list, .. })) = types.resolve(ty) else {
         return Err(MapFault::Definition("its type is no struct"));
@@ -308,7 +309,7 @@ fn members(types: &RawTypes<'_>, ty: TypeId) -> Result<Members, MapFault> {
     Ok(members)
 }
 
-/// `int (*NAME)[NUMBER]`
+/// Returns the number of `int (*NAME)[NUMBER]`.
 fn number(types: &RawTypes<'_>, ty: TypeId) -> Option<u32> {
     let Type::Pointer(to) = types.resolve(ty)?.1 else { return None };
     match types.resolve(*to)?.1 {
@@ -317,7 +318,7 @@ fn number(types: &RawTypes<'_>, ty: TypeId) -> Option<u32> {
     }
 }
 
-/// A number as above, or an enum of one value.
+/// Returns a number as above, or that of an enum of one value.
 fn long(types: &RawTypes<'_>, ty: TypeId) -> Option<u64> {
     match types.resolve(ty)?.1 {
         Type::Enum { values, .. } => match &values[..] {
@@ -361,7 +362,7 @@ fn shape(
     raw.check(key, value)
 }
 
-/// The numbers of a definition.
+/// Unchecked numbers of a definition.
 struct RawShape {
     number: u32,
     entries: u32,
@@ -380,7 +381,7 @@ impl RawShape {
         if self.flags & !row.flags != 0 {
             return Err(MapFault::Flags(self.flags));
         }
-        // What has no bytes yet is the loader's to set: libbpf's tools do so for stacks and perf buffers.
+        // The loader sets a size of 0: libbpf's tools do so for stack traces and perf buffers.
         if !row.key.allows(key.bytes()) && key.bytes() != 0 {
             return Err(MapFault::KeySize(key.bytes()));
         }
@@ -408,8 +409,8 @@ impl RawShape {
     }
 }
 
-/// Definitions of five numbers (libbpf before 1.0), or seven (Aya): kind, bytes of keys and values, entries, flags, then an id
-/// and how it is pinned.
+/// Parses definitions of five numbers (libbpf before 1.0), or seven (Aya): kind, bytes of keys and values,
+/// entries, flags, then an id and the pinning mode.
 ///
 /// Source: aya-ebpf-bindings, `bpf_map_def`; aya-obj, src/maps.rs, `bpf_map_def` (0.2).
 fn numbered(elf: &Elf<'_>, at: usize, maps: &mut Maps) -> Result<(), ReadError> {

@@ -6,8 +6,9 @@
 //!                                                                                       -> code -> Object
 //! ```
 //!
-//! Each step takes what the one before it has checked. What a loader would not read is dropped: debug information, labels,
-//! functions that nothing calls, types that nothing uses, the names of map definitions.
+//! Each step takes the checked output of the previous one. Content that a loader does not read is dropped:
+//! debug information, labels, functions that nothing calls, types that nothing uses, the names of map
+//! definitions.
 
 mod btf;
 mod bytes;
@@ -41,10 +42,11 @@ use crate::btf::FuncLinkage;
 
 /// Reads a BPF object.
 ///
-/// Takes time and memory in proportion to the file; never panics; allocates nothing that a number in the file asks for.
+/// Time and memory are linear in the file size. It never panics, and never allocates a size that the file
+/// merely claims.
 ///
 /// # Errors
-/// [`ReadError`]: the section, the offset and the reason. The file is hostile or from a tool that is not known.
+/// [`ReadError`]: the section, the offset and the reason. The file is hostile or from an unknown tool.
 pub fn read(file: &[u8]) -> Result<Object, ReadError> {
     let elf = Elf::parse(file)?;
     let mut types = elf.find(&Role::Types).map(RawTypes::read).transpose()?;
@@ -57,7 +59,7 @@ pub fn read(file: &[u8]) -> Result<Object, ReadError> {
     Parts { elf: &elf, types: types.as_ref(), functions: &functions }.object()
 }
 
-/// What was read of the file.
+/// Parsed parts of the file.
 struct Parts<'p, 'a> {
     elf: &'p Elf<'a>,
     types: Option<&'p RawTypes<'a>>,
@@ -65,7 +67,7 @@ struct Parts<'p, 'a> {
 }
 
 impl Parts<'_, '_> {
-    /// The object. Parts ask for types in the order of the model, see [`Selection`].
+    /// Builds the object. Parts request types in the order of the model, see [`Selection`].
     fn object(&self) -> Result<Object, ReadError> {
         let programs = Programs::of(self.elf, self.functions);
         let mut selection = Selection::new(self.types);
@@ -132,8 +134,8 @@ impl Parts<'_, '_> {
         (found, subprograms)
     }
 
-    /// How a function of `.text` is verified: as its type says, but hidden functions are static (tools/lib/bpf/libbpf.c,
-    /// `bpf_object__sanitize_and_load_btf`, v1.7), and so are those without a type.
+    /// Returns the linkage of a function of `.text`: that of its type, but hidden functions are static
+    /// (tools/lib/bpf/libbpf.c, `bpf_object__sanitize_and_load_btf`, v1.7), and so are those without a type.
     fn linkage(&self, at: usize) -> Linkage {
         let Some(function) = self.functions.list.get(at) else { return Linkage::Static };
         let declared = function.func.zip(self.types).and_then(|(func, types)| types.get(func));
@@ -164,11 +166,11 @@ impl Parts<'_, '_> {
     }
 }
 
-/// The programs: those of one section are neighbours, sections are in the order of their first programs.
+/// Programs: those of one section are adjacent, sections are in the order of their first programs.
 struct Programs {
-    /// The position in the file and the section of each.
+    /// Position in the file and section of each program.
     list: Vec<(usize, super::model::Section)>,
-    /// The number of each, by its position in the file.
+    /// Program ids, by position in the file.
     ids: BTreeMap<usize, ProgramId>,
 }
 
@@ -193,7 +195,7 @@ impl Programs {
         self.ids.get(&at).copied()
     }
 
-    /// The program, if it is for structs of the kernel.
+    /// Returns the program at a position, if its type is struct_ops.
     fn method(&self, at: usize) -> Option<ProgramId> {
         let id = self.id(at)?;
         let (_, section) = self.list.get(id.index())?;
@@ -201,7 +203,7 @@ impl Programs {
     }
 }
 
-/// The numbers of the functions that programs call, by their positions in the file.
+/// Numbers the functions that programs call, by their positions in the file.
 fn called(programs: &Programs, codes: &[Option<ResolvedCode>]) -> BTreeMap<usize, SubprogramId> {
     let mut found = BTreeSet::new();
     let mut pending: Vec<usize> = programs.list.iter().map(|(at, _)| *at).collect();
@@ -212,7 +214,7 @@ fn called(programs: &Programs, codes: &[Option<ResolvedCode>]) -> BTreeMap<usize
     found.into_iter().zip((0u32..).map(SubprogramId)).collect()
 }
 
-/// libbpf looks for maps and variables by name, whatever section they are in.
+/// Checks that names are unique: libbpf looks up maps and variables by name, whatever section they are in.
 fn check_names(maps: &[Map], data: &[DataSection], struct_ops: &[StructOps]) -> Result<(), ReadError> {
     let mut seen = HashSet::new();
     let maps = maps.iter().map(|map| (".maps", &map.name));

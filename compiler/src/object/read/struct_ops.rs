@@ -1,4 +1,4 @@
-//! Structs of the kernel that the object fills in.
+//! Parsing of struct_ops variables.
 //!
 //! Source: tools/lib/bpf/libbpf.c, `init_struct_ops_maps`, `bpf_object__collect_st_ops_relos` and
 //! `bpf_map__init_kern_struct_ops`, v1.7.
@@ -16,7 +16,7 @@ use super::data::{self, type_error};
 use super::elf::{Elf, Role, Section, SymbolKind, SymbolSection};
 use crate::btf::{FwdKind, VarLinkage};
 
-/// Reads all of them. `program` finds the program for structs of the kernel that starts at a place.
+/// Parses all struct_ops variables. `program` returns the struct_ops program that starts at an offset.
 pub(super) fn read(
     elf: &Elf<'_>,
     types: Option<&RawTypes<'_>>,
@@ -91,7 +91,7 @@ struct Filled<'f, 'a> {
     types: &'f RawTypes<'a>,
     start: u32,
     program: &'f dyn Fn(usize, u64) -> Option<ProgramId>,
-    /// How many relocations belong to members.
+    /// Number of relocations that belong to members.
     used: &'f mut usize,
 }
 
@@ -152,7 +152,7 @@ impl Filled<'_, '_> {
         Ok(found)
     }
 
-    /// What lies between members is read by nobody.
+    /// Checks that the padding between members is zero.
     fn require_zeros(&self, from: u32, to: u32) -> Result<(), &'static str> {
         let start = u64::from(self.start) + u64::from(from);
         let between = slice(self.section.bytes, start, to.saturating_sub(from).into()).unwrap_or_default();

@@ -1,46 +1,47 @@
 //! Attributes of declarations and types: BTF's `DECL_TAG` and `TYPE_TAG`.
 
-/// An attribute that the kernel's verifier knows and that reaches nothing outside of the program.
+/// An attribute that the kernel's verifier knows and that has no effect outside the program.
 ///
-/// Not here, so refused: `exception_callback:` (names a function that nothing calls), `arg:arena` and `address_space(1)`
-/// (arenas are refused), `uptr` (a map's value then pins pages of a user's process).
+/// Excluded, and so rejected: `exception_callback:` (names a function that nothing calls), `arg:arena` and
+/// `address_space(1)` (arenas are rejected), `uptr` (a map's value then pins pages of a user's process).
 ///
-/// Source: tools/lib/bpf/bpf_helpers.h, v1.7; kernel/bpf/btf.c, `btf_get_field_type` and `btf_prepare_func_args`, v6.18.
+/// Source: tools/lib/bpf/bpf_helpers.h, v1.7; kernel/bpf/btf.c, `btf_get_field_type` and
+/// `btf_prepare_func_args`, v6.18.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Attribute(String);
 
-/// Attributes of declarations.
+/// Accepted attributes of declarations.
 const DECLARATIONS: [&str; 7] =
     ["arg:ctx", "arg:nonnull", "arg:nullable", "arg:trusted", "arg:untrusted", "bpf_fastcall", "bpf_kfunc"];
 
-/// Attributes of types.
+/// Accepted attributes of types.
 const TYPES: [&str; 7] = ["kptr", "kptr_untrusted", "percpu", "percpu_kptr", "rcu", "uninit", "user"];
 
-/// Before the struct and member of the nodes of a list or tree: `contains:node:link`.
+/// Prefix of the struct and member of a list's or tree's nodes: `contains:node:link`.
 const CONTAINS: &str = "contains:";
 
 impl Attribute {
-    /// An attribute of a declaration; none if it is not known.
+    /// Parses an attribute of a declaration; none if it is not accepted.
     #[must_use]
     pub fn of_declaration(text: &str) -> Option<Attribute> {
         let is_known = DECLARATIONS.contains(&text) || text.strip_prefix(CONTAINS).is_some_and(is_node);
         is_known.then(|| Attribute(text.to_owned()))
     }
 
-    /// An attribute of a type; none if it is not known.
+    /// Parses an attribute of a type; none if it is not accepted.
     #[must_use]
     pub fn of_type(text: &str) -> Option<Attribute> {
         TYPES.contains(&text).then(|| Attribute(text.to_owned()))
     }
 
-    /// The text.
+    /// Returns the attribute's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// `STRUCT:MEMBER`
+/// Returns whether a text has the form `STRUCT:MEMBER`.
 fn is_node(text: &str) -> bool {
     let is_identifier = |name: &str| {
         !name.is_empty() && name.len() < 128 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

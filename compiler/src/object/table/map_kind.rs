@@ -1,11 +1,11 @@
-//! The kinds of maps of the kernel, and which of them a plugin may have.
+//! Map kinds of the kernel, and the subset that plugins may have.
 //!
-//! Source: include/uapi/linux/bpf.h, `enum bpf_map_type` and the flags of `BPF_MAP_CREATE`, v6.18; what a kind takes is in
-//! the `*_map_alloc_check` function of its file in kernel/bpf/ or net/.
+//! Source: include/uapi/linux/bpf.h, `enum bpf_map_type` and the flags of `BPF_MAP_CREATE`, v6.18. The
+//! constraints of a kind are in the `*_map_alloc_check` function of its file in kernel/bpf/ or net/.
 
 use super::Class;
 
-/// A kind of map that a plugin may have.
+/// A map kind that a plugin may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MapKind {
     /// `BPF_MAP_TYPE_HASH`
@@ -69,31 +69,31 @@ pub enum MapKind {
 /// Whether a plugin may have maps of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapUse {
-    /// Yes; what leads there are only the plugin's own programs.
+    /// Allowed; only the plugin's own programs access the map.
     Allowed(MapKind),
-    /// If a policy allows the class, too.
+    /// Allowed if the policy allows the class.
     NeedsClass(MapKind, Class),
-    /// No, with the reason.
+    /// Refused, with the reason.
     Refused(&'static str),
 }
 
-/// What a kind takes as the size of its keys, or of its values.
+/// Accepted sizes of a kind's keys, or of its values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SideRule {
-    /// It has none.
+    /// The kind has no keys or no values.
     Nothing,
-    /// Exactly so many bytes.
+    /// An exact size in bytes.
     Exactly(u32),
-    /// From one number of bytes to another.
+    /// An inclusive range of sizes in bytes.
     Between(u32, u32),
-    /// One of two numbers of bytes.
+    /// One of two sizes in bytes.
     Either(u32, u32),
-    /// A multiple of a number of bytes, up to a number of bytes.
+    /// A multiple of the first number of bytes, up to the second.
     MultipleOf(u32, u32),
 }
 
 impl SideRule {
-    /// Whether a size is within the rule; 0 bytes for a side that does not exist.
+    /// Returns whether a size is accepted; 0 bytes for a side that does not exist.
     #[must_use]
     pub fn allows(self, bytes: u32) -> bool {
         match self {
@@ -106,75 +106,76 @@ impl SideRule {
     }
 }
 
-/// What a kind takes as the number of its entries.
+/// Accepted numbers of a kind's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntriesRule {
-    /// One at least.
+    /// At least one entry.
     Some,
-    /// None: entries come and go with objects of the kernel.
+    /// Zero: entries are created and deleted with objects of the kernel.
     Nothing,
-    /// Also none: the loader then takes the number of CPUs.
+    /// Any number; for 0 the loader uses the number of CPUs.
     OrOnePerCpu,
-    /// Bytes: a power of two, and of whole pages.
+    /// A size in bytes: a power of two, and a multiple of the page size.
     RingBytes,
 }
 
 impl EntriesRule {
-    /// Whether a number of entries is within the rule.
+    /// Returns whether a number of entries is accepted.
     #[must_use]
     pub fn allows(self, entries: u32) -> bool {
         match self {
             EntriesRule::Some => (1..=MAX_ENTRIES).contains(&entries),
             EntriesRule::Nothing => entries == 0,
             EntriesRule::OrOnePerCpu => entries <= MAX_ENTRIES,
-            // libbpf rounds up to a power of two of pages; bytes that the kernel would take stay as they are.
+            // libbpf rounds up to a power of two of pages; sizes that the kernel accepts stay unchanged.
             EntriesRule::RingBytes => (1..=MAX_ENTRIES).contains(&entries),
         }
     }
 }
 
-/// More entries overflow the kernel's sums of some kinds on some versions; a policy's limits are far below.
+/// Maximum number of entries. More overflow the kernel's sums of some kinds on some versions; policy limits
+/// are far lower.
 const MAX_ENTRIES: u32 = 1 << 30;
 
-/// A row of the table: all of a kind but its number.
+/// A row of the table: the properties of a kind, except its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapRow {
-    /// The kernel's name without `BPF_MAP_TYPE_`.
+    /// Kernel name without `BPF_MAP_TYPE_`.
     pub name: &'static str,
     /// Whether a plugin may have it.
     pub usage: MapUse,
-    /// The flags that it may be created with.
+    /// Accepted creation flags.
     pub flags: u32,
-    /// Its keys.
+    /// Accepted key sizes.
     pub key: SideRule,
-    /// Its values.
+    /// Accepted value sizes.
     pub value: SideRule,
-    /// Its entries.
+    /// Accepted numbers of entries.
     pub entries: EntriesRule,
 }
 
-/// Flags of `BPF_MAP_CREATE`. Source: include/uapi/linux/bpf.h, v6.18. Those that are not here are for no map of a plugin:
-/// descriptors, tokens and modes of access of userspace are the loader's.
+/// Flags of `BPF_MAP_CREATE` that maps of a plugin may have. Source: include/uapi/linux/bpf.h, v6.18. The
+/// others (descriptors, tokens and access modes of userspace) are reserved for the loader.
 pub mod flag {
-    /// Entries are allocated one by one.
+    /// Allocates entries one by one.
     pub const NO_PREALLOC: u32 = 1 << 0;
-    /// Each CPU has its own list of recently used entries.
+    /// Gives each CPU its own LRU list.
     pub const NO_COMMON_LRU: u32 = 1 << 1;
-    /// The memory is on one NUMA node.
+    /// Allocates the memory on one NUMA node.
     pub const NUMA_NODE: u32 = 1 << 2;
-    /// Stacks are build ids and offsets.
+    /// Stores stacks as build ids and offsets.
     pub const STACK_BUILD_ID: u32 = 1 << 5;
-    /// Programs only read.
+    /// Programs have read access only.
     pub const RDONLY_PROG: u32 = 1 << 7;
-    /// Programs only write.
+    /// Programs have write access only.
     pub const WRONLY_PROG: u32 = 1 << 8;
-    /// A socket's storage is copied to its children.
+    /// Copies a socket's storage to its children.
     pub const CLONE: u32 = 1 << 9;
-    /// Userspace maps the values.
+    /// Userspace can map the values.
     pub const MMAPABLE: u32 = 1 << 10;
-    /// Perf events stay when their descriptors are closed.
+    /// Keeps perf events when their descriptors are closed.
     pub const PRESERVE_ELEMS: u32 = 1 << 11;
-    /// Inner maps may have other numbers of entries.
+    /// Inner maps may have different numbers of entries.
     pub const INNER_MAP: u32 = 1 << 12;
 }
 
@@ -183,24 +184,24 @@ use flag::{
     STACK_BUILD_ID, WRONLY_PROG,
 };
 
-/// Which side programs may not use.
+/// Flags that restrict the access of programs.
 const ACCESS: u32 = RDONLY_PROG | WRONLY_PROG;
 
-/// Bytes of a key: it lies on a program's stack (include/linux/filter.h, `MAX_BPF_STACK`).
+/// Maximum key size in bytes: a key is on a program's stack (include/linux/filter.h, `MAX_BPF_STACK`).
 const MAX_KEY: u32 = 512;
-/// Bytes of a value.
+/// Maximum value size in bytes.
 const MAX_VALUE: u32 = super::super::limits::MAX_VALUE_BYTES;
-/// A key that is a number.
+/// A 32-bit index as key.
 const INDEX: SideRule = SideRule::Exactly(4);
-/// A value that stands for a descriptor.
+/// A 32-bit file descriptor as value.
 const DESCRIPTOR: SideRule = SideRule::Exactly(4);
-/// Any key.
+/// A key of any accepted size.
 const KEY: SideRule = SideRule::Between(1, MAX_KEY);
-/// A number of bits, and up to 256 bytes (kernel/bpf/lpm_trie.c, `LPM_KEY_SIZE_MAX`, v6.18).
+/// A prefix length followed by up to 256 bytes (kernel/bpf/lpm_trie.c, `LPM_KEY_SIZE_MAX`, v6.18).
 const PREFIX: SideRule = SideRule::Between(5, 260);
-/// Addresses, or build ids with offsets; the kernel's limit of frames is a sysctl.
+/// Addresses, or build ids with offsets; the kernel's limit of stack frames is a sysctl.
 const STACK: SideRule = SideRule::MultipleOf(8, 1 << 16);
-/// Any value.
+/// A value of any accepted size.
 const VALUE: SideRule = SideRule::Between(1, MAX_VALUE);
 
 const fn row(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
@@ -211,7 +212,8 @@ const fn entries(row: MapRow, entries: EntriesRule) -> MapRow {
     MapRow { entries, ..row }
 }
 
-/// A kind by which packets and messages reach other interfaces, CPUs and sockets: `redirect_map` and its kind ask nobody.
+/// Row of a kind that forwards packets and messages to other interfaces, CPUs and sockets. `redirect_map` and
+/// similar helpers are not checked further.
 const fn redirect(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
     MapRow { usage: MapUse::NeedsClass(kind, Class::Redirect), ..row(kind, name, flags, key, value) }
 }
@@ -231,7 +233,7 @@ const fn ring(kind: MapKind, name: &'static str) -> MapRow {
     entries(row(kind, name, NUMA_NODE, SideRule::Nothing, SideRule::Nothing), EntriesRule::RingBytes)
 }
 
-/// The kinds, by their numbers from 0.
+/// Rows of the kinds, indexed by kind number.
 const ROWS: [MapRow; 35] = [
     refused("UNSPEC", "it is no kind"),
     row(MapKind::Hash, "HASH", NO_PREALLOC | NUMA_NODE | ACCESS, KEY, VALUE),
@@ -276,14 +278,14 @@ const ROWS: [MapRow; 35] = [
     refused("INSN_ARRAY", "it is the jump table of a program, and indirect jumps are refused"),
 ];
 
-/// The row of a kind number; none if Linux 6.18 has no such kind.
+/// Returns the row of a kind number; none if Linux 6.18 has no such kind.
 #[must_use]
 pub fn map_row(number: u32) -> Option<&'static MapRow> {
     ROWS.get(usize::try_from(number).ok()?)
 }
 
 impl MapKind {
-    /// Its number in `enum bpf_map_type`.
+    /// Returns the number in `enum bpf_map_type`.
     #[must_use]
     pub fn number(self) -> u32 {
         let is_this = |row: &MapRow| match row.usage {
@@ -293,19 +295,19 @@ impl MapKind {
         ROWS.iter().position(is_this).and_then(|at| u32::try_from(at).ok()).unwrap_or_default()
     }
 
-    /// Its row. Every kind has one: a test looks at each number.
+    /// Returns the kind's row. Every kind has one, as a test of all numbers verifies.
     #[must_use]
     pub fn row(self) -> &'static MapRow {
         map_row(self.number()).unwrap_or(&ROWS[0])
     }
 
-    /// The kernel's name of it without `BPF_MAP_TYPE_`.
+    /// Returns the kernel name without `BPF_MAP_TYPE_`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The class that a policy must allow for it, if it needs one.
+    /// Returns the class that a policy must allow; none if no class is needed.
     #[must_use]
     pub fn class(self) -> Option<Class> {
         match self.row().usage {
@@ -314,19 +316,19 @@ impl MapKind {
         }
     }
 
-    /// Whether its values are maps.
+    /// Returns whether the values are maps.
     #[must_use]
     pub fn holds_maps(self) -> bool {
         matches!(self, MapKind::ArrayOfMaps | MapKind::HashOfMaps)
     }
 
-    /// Whether there is a value for each CPU.
+    /// Returns whether there is one value per CPU.
     #[must_use]
     pub fn is_per_cpu(self) -> bool {
         matches!(self, MapKind::PerCpuHash | MapKind::PerCpuArray | MapKind::LruPerCpuHash)
     }
 
-    /// Whether it is a ring buffer.
+    /// Returns whether the kind is a ring buffer.
     #[must_use]
     pub fn is_ring(self) -> bool {
         matches!(self, MapKind::RingBuf | MapKind::UserRingBuf)

@@ -1,4 +1,4 @@
-//! What an object may contain: kinds of maps and of programs, each with the class that a policy must allow.
+//! Tables of the accepted kinds of maps and programs, each with the class that a policy must allow.
 
 mod attribute;
 mod map_kind;
@@ -10,37 +10,37 @@ pub use map_kind::{EntriesRule, MapKind, MapRow, MapUse, SideRule, flag, map_row
 pub use program_kind::{AttachType, ProgramRow, ProgramType, program_row};
 pub use target::{Target, TargetForm};
 
-/// A class of acts that a policy decides about, as far as an object tells it.
+/// A class of actions that a policy decides about, as far as an object shows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
-    /// Programs that run on the overflow of an event.
+    /// Programs that run when a perf event overflows.
     PerfEvent,
-    /// Programs at tracepoints.
+    /// Programs at tracepoints, with the event record.
     Tracepoint,
-    /// Programs at tracepoints with the arguments as the kernel passes them.
+    /// Programs at tracepoints with raw, untyped arguments.
     RawTracepoint,
-    /// Programs at functions of the kernel.
+    /// Programs at kernel functions.
     Kprobe,
-    /// Programs at functions of programs and libraries.
+    /// Programs at functions of userspace programs and libraries.
     Uprobe,
-    /// Programs that watch functions and tracepoints of the kernel with typed arguments.
+    /// Programs that observe kernel functions and tracepoints with typed arguments.
     Tracing,
-    /// Programs that see packets of an interface.
+    /// Programs that receive packets of an interface.
     SocketFilter,
     /// Programs that decide about packets before the network stack.
     Xdp,
-    /// Programs that decide about packets at an interface.
+    /// Programs that decide about packets at an interface, in the network stack.
     Tc,
     /// Programs that decide about the sockets of a control group.
     Cgroup,
-    /// Programs that decide at a hook of the security module.
+    /// Programs that decide at a hook of a Linux security module.
     Lsm,
-    /// Programs that change what a function of the kernel returns.
+    /// Programs that change the return value of a kernel function.
     ModifyReturn,
-    /// Programs that take the place of functions of the kernel.
+    /// Programs that implement functions of kernel structs.
     StructOps,
     /// Maps and helpers that send packets and messages to other interfaces, CPUs and sockets.
     Redirect,
-    /// Programs of a kind that is none of these.
+    /// Programs of any other type.
     Other,
 }

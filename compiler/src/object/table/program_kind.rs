@@ -1,4 +1,4 @@
-//! The sections of programs: libbpf tells by their names what a program is.
+//! Program sections: libbpf determines the type of a program from the section name.
 //!
 //! Source: tools/lib/bpf/libbpf.c, `section_defs` and `sec_def_matches`, v1.7; include/uapi/linux/bpf.h,
 //! `enum bpf_prog_type` and `enum bpf_attach_type`, v6.18.
@@ -8,7 +8,7 @@ use super::{Class, Target};
 use AttachType as A;
 use ProgramType as P;
 
-/// A type of program that a plugin may have.
+/// A program type that a plugin may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ProgramType {
@@ -55,14 +55,14 @@ pub enum ProgramType {
 }
 
 impl ProgramType {
-    /// Its number in `enum bpf_prog_type`.
+    /// Returns the number in `enum bpf_prog_type`.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32
     }
 }
 
-/// What a program is loaded for, where the kernel wants to know it at the load.
+/// Expected attach type, for programs whose load requires one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum AttachType {
@@ -167,27 +167,27 @@ pub enum AttachType {
 }
 
 impl AttachType {
-    /// Its number in `enum bpf_attach_type`.
+    /// Returns the number in `enum bpf_attach_type`.
     #[must_use]
     pub const fn number(self) -> u32 {
         self as u32
     }
 }
 
-/// A kind of section.
+/// A kind of program section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProgramRow {
-    /// The name, or its part before the slash and the target.
+    /// Section name, or its part before the slash and the target.
     pub section: &'static str,
-    /// The type of its programs.
+    /// Type of the section's programs.
     pub program: ProgramType,
-    /// What they are loaded for.
+    /// Expected attach type; none if the load needs none.
     pub attach: Option<AttachType>,
-    /// What follows the slash.
+    /// Form of the target after the slash.
     pub target: F,
-    /// Whether they may sleep.
+    /// Whether the programs may sleep.
     pub sleeps: bool,
-    /// The class that a policy must allow.
+    /// Class that a policy must allow.
     pub class: Class,
 }
 
@@ -199,11 +199,11 @@ const fn sleeping(row: ProgramRow) -> ProgramRow {
     ProgramRow { sleeps: true, ..row }
 }
 
-/// Every kind that a plugin may have.
+/// Section kinds that a plugin may have.
 ///
-/// Kinds of libbpf that are refused, because the contract has no way to attach them or they act for other programs:
-/// `action`, `flow_dissector`, `freplace`, `lirc_mode2`, `lwt_*`, `netfilter`, `netkit/*`, `sk_lookup`, `sk_reuseport`,
-/// `syscall`.
+/// Kinds of libbpf that are rejected, because the contract cannot attach them or they act for other programs:
+/// `action`, `flow_dissector`, `freplace`, `lirc_mode2`, `lwt_*`, `netfilter`, `netkit/*`, `sk_lookup`,
+/// `sk_reuseport`, `syscall`.
 #[rustfmt::skip]
 const ROWS: [ProgramRow; 90] = [
     row("socket", P::SocketFilter, None, F::Nothing, Class::SocketFilter),
@@ -297,10 +297,10 @@ const ROWS: [ProgramRow; 90] = [
     row("struct_ops", P::StructOps, None, F::Name, Class::StructOps),
     sleeping(row("struct_ops.s", P::StructOps, None, F::Name, Class::StructOps)),
 ];
-/// The kind and target of a section's name, without the `?` of programs that are not loaded by default; none if no
-/// program of a plugin has such a section.
+/// Returns the kind and target of a section name, without the `?` of programs that are not loaded by default;
+/// none if plugins may not have such a section.
 ///
-/// The longest kind counts: `xdp/devmap` is none of `xdp`.
+/// The longest kind matches: `xdp/devmap` is not `xdp` with a target.
 #[must_use]
 pub fn program_row(name: &str) -> Option<(&'static ProgramRow, Target)> {
     let after = |row: &ProgramRow| match name.strip_prefix(row.section)? {

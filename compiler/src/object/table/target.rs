@@ -1,4 +1,4 @@
-//! What follows the kind in the name of a program's section: where the program is attached.
+//! Target in the section name of a program: its attach point.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use ks_wit::target::{Spot, UprobeTarget};
 
 use super::super::limits::MAX_TARGET_BYTES;
 
-/// Which targets a kind of section takes.
+/// Form of the targets of a section kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetForm {
-    /// None. Loaders before libbpf 1.0 and Aya let people write a word there; it is dropped.
+    /// No target. Loaders before libbpf 1.0 and Aya allow a free text there; it is dropped.
     Nothing,
     /// `FUNCTION`, `FUNCTION+OFFSET` or `MODULE:FUNCTION`, or none yet.
     Function,
@@ -19,62 +19,62 @@ pub enum TargetForm {
     Event,
     /// A name, or none yet.
     Name,
-    /// A place in a file ([`ks_wit::target`]), or none yet. Digits alone after the path are bytes from the file's start, as
-    /// libbpf reads them.
+    /// A position in a file ([`ks_wit::target`]), or none yet. Digits alone after the path are a file offset
+    /// in bytes, as in libbpf.
     Binary,
     /// `PATH:PROVIDER:NAME`, or none yet.
     Usdt,
 }
 
-/// Where a program is attached, as far as its section tells. Printed, it is what follows the slash.
+/// Attach point of a program, as far as its section names it. `Display` prints the part after the slash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Target {
-    /// Nowhere, or told later.
+    /// No attach point, or one that is supplied later.
     #[default]
     None,
-    /// A function of the kernel.
+    /// A kernel function.
     Function {
-        /// The module that has it; none for the kernel, or any.
+        /// Module that has it; none for the kernel, or any.
         module: Option<String>,
-        /// Its symbol.
+        /// Symbol of the function.
         name: String,
-        /// Bytes from its start.
+        /// Offset in bytes from its start; none if not written.
         offset: Option<u64>,
     },
     /// All functions whose names match a pattern with `*` and `?`.
     Functions(String),
-    /// A tracepoint.
+    /// A tracepoint, by category and name.
     Event {
-        /// Its category.
+        /// Category (directory) of the tracepoint.
         category: String,
-        /// Its name.
+        /// Name within the category.
         name: String,
     },
-    /// A name of its kind: a system call, a tracepoint's event, a hook, a method.
+    /// A kind-specific name: a system call, a tracepoint's event, a hook, a method.
     Name(String),
-    /// A place in a program or library.
+    /// A position in a program or library.
     Binary {
-        /// Its file: a path, or a name that is looked for in the folders of programs and libraries.
+        /// File: a path, or a name that is searched for in the directories of programs and libraries.
         path: String,
-        /// The function or pattern of functions, and what selects among functions of this name after an `@`; none for a
-        /// place in the file.
+        /// Function or pattern of functions, with an optional selector after `@` among functions of this
+        /// name; none for an offset in the file.
         symbol: Option<String>,
-        /// Bytes from the function's start, or the file's.
+        /// Offset in bytes from the start of the function, or of the file.
         offset: Option<u64>,
     },
-    /// A static probe of a program or library.
+    /// A static probe (USDT) of a program or library.
     Usdt {
-        /// Its file.
+        /// Path of the file.
         path: String,
-        /// Who defines the probe.
+        /// Provider that defines the probe.
         provider: String,
-        /// Its name.
+        /// Name of the probe.
         name: String,
     },
 }
 
 impl Target {
-    /// Reads a target; none if it is not of the form.
+    /// Parses a target; none if it does not have the form.
     #[must_use]
     pub fn parse(form: TargetForm, text: &str) -> Option<Target> {
         if text.len() > MAX_TARGET_BYTES || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -127,7 +127,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Characters of symbols: Rust's have `$`, the kernel's clones and constant-propagated copies have dots.
+/// Returns whether a byte may occur in a symbol: Rust's have `$`, the kernel's clones and constant-propagated
+/// copies dots.
 fn is_symbol_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
@@ -155,12 +156,12 @@ fn function(text: &str) -> Option<Target> {
     is_sound.then(|| Target::Function { module: module.map(str::to_owned), name: name.to_owned(), offset })
 }
 
-/// A place in a file, or a file alone.
+/// Parses a position in a file, or a file alone.
 fn binary(text: &str) -> Option<Target> {
     if !text.contains(':') {
         return Some(Target::Binary { path: text.to_owned(), symbol: None, offset: None });
     }
-    // What libbpf takes for an offset.
+    // A text that libbpf reads as an offset.
     if let Some((path, offset)) = text.split_once(':').filter(|(path, _)| !path.contains('@'))
         && let Some(offset) = number(offset)
     {
@@ -176,18 +177,18 @@ fn binary(text: &str) -> Option<Target> {
         Spot::Offset(offset) => (None, Some(offset)),
         Spot::Function { name, of, offset } => {
             let of = of.map(|of| format!("@{of}")).unwrap_or_default();
-            // An offset of 0 is the start, whether it is written or not; it is kept as it was written.
+            // An offset of 0 is the start, whether written or not; the written form is kept.
             let is_written = offset != 0 || text.ends_with("+0");
             (Some(format!("{name}{of}")), is_written.then_some(offset))
         }
-        // No program has the lines of a source file.
+        // A source line is no valid attach point here.
         Spot::Line { .. } => return None,
     };
     let is_sound = offset.is_none_or(|offset| offset <= MAX_OFFSET);
     is_sound.then(|| Target::Binary { path: path.to_owned(), symbol, offset })
 }
 
-/// What libbpf reads into a long is not negative.
+/// Largest offset: libbpf reads it into a signed long.
 const MAX_OFFSET: u64 = 1 << 62;
 
 fn usdt(text: &str) -> Option<Target> {
@@ -201,7 +202,7 @@ fn usdt(text: &str) -> Option<Target> {
     })
 }
 
-/// A decimal or hexadecimal number, as libbpf reads one (`sscanf` with `%li`), but without its octal ones.
+/// Parses a decimal or hexadecimal number like libbpf (`sscanf` with `%li`), except octal ones.
 fn number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),

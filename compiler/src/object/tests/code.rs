@@ -1,4 +1,4 @@
-//! Instructions that name what they should not.
+//! Instructions with invalid operands.
 
 use super::super::model::{Callee, Instruction, KsymId, Linkage, SubprogramId, Wide};
 use super::file::{
@@ -7,7 +7,7 @@ use super::file::{
 };
 use super::{Object, Reason, accepted, assert_refused, refused};
 
-/// The first instruction of the program.
+/// Returns the first instruction of the program.
 fn first(object: &Object) -> Instruction {
     object.programs[0].body.code[0]
 }
@@ -31,7 +31,8 @@ fn calls_lead_to_starts_of_functions_of_text() {
         file.code(".text", "called", &[returns(3)]);
         file
     };
-    // Against the function, and against the section with the distance in the instruction, as clang does for static ones.
+    // Against the function, and against the section with the distance in the instruction, as clang does for
+    // static ones.
     let mut file = base(-1);
     let symbol = file.symbol_of("called");
     file.relocate("xdp", 0, CALL, symbol);
@@ -48,7 +49,7 @@ fn calls_lead_to_starts_of_functions_of_text() {
         file.relocate("xdp", 0, CALL, section);
         assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Instruction(_)));
     }
-    // A program, a function of the own section without a relocation, something by a number.
+    // A program, a function of the own section without a relocation, a kernel symbol by number.
     let mut file = base(-1);
     let watch = file.symbol_of("watch");
     file.relocate("xdp", 0, CALL, watch);
@@ -114,7 +115,7 @@ fn wide_loads_name_parts_of_the_object_inside_their_bounds() {
             assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Instruction(_)));
         }
     }
-    // A map, a map's value, a function or the kernel's by a number, and a constant in the second half.
+    // By number: a map, a map's value, a function or a kernel symbol; and a constant in the second half.
     for source in 1..=6 {
         let file = File::with_code(&[vec![slot(0x18, 1, source, 0, 0), slot(0, 0, 0, 0, 0)]]);
         assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Instruction(_)));
@@ -124,7 +125,7 @@ fn wide_loads_name_parts_of_the_object_inside_their_bounds() {
     file.find("xdp").bytes[12] = 1;
     file.relocate("xdp", 0, WIDE, number);
     assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Instruction(_)));
-    // Of a section that is none of variables.
+    // A section that does not hold variables.
     let mut file = base(0);
     let license = file.symbol("LICENSE", VARIABLE, "license", 0, 4);
     file.relocate("xdp", 0, WIDE, license);
@@ -176,7 +177,7 @@ fn functions_of_the_kernel_are_called_by_name_and_facts_are_not_called() {
     assert_eq!(first(&object), Instruction::Call(Callee::Kfunc(KsymId(0))));
     file.find("xdp").bytes[4..8].copy_from_slice(&0i32.to_le_bytes());
     assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Relocation(_)));
-    // libbpf would take the offset of the fact for the number of a function.
+    // libbpf would read the offset of the setting as the number of a function.
     let mut file = File::with_code(&[call(-1)]);
     let fact = file.add_extern(".kconfig", "CONFIG_HZ", 1, EXTERN);
     file.relocate("xdp", 0, CALL, fact);
@@ -228,7 +229,7 @@ fn programs_of_one_section_become_neighbours() {
     assert_eq!(names, [("watch", "xdp".into()), ("third", "xdp".into()), ("second", "tc".to_owned())]);
 }
 
-/// A file with this code in a program at a tracepoint.
+/// Builds a file with this code in a program at a tracepoint.
 fn at_tracepoint(code: &[Vec<[u8; 8]>]) -> File {
     let mut file = File::new();
     file.sections.retain(|one| one.name != "xdp");
@@ -237,7 +238,7 @@ fn at_tracepoint(code: &[Vec<[u8; 8]>]) -> File {
     file
 }
 
-/// Whether the program at the tracepoint may keep hits from others.
+/// Returns whether the program at the tracepoint may suppress events for others.
 fn filters(code: &[Vec<[u8; 8]>]) -> bool {
     let object = accepted(&at_tracepoint(code));
     let (id, _) = object.program("seen").expect("it is there");
@@ -255,16 +256,16 @@ fn a_program_at_a_tracepoint_filters_unless_its_result_is_odd_on_every_path() {
     for (code, odd) in [
         (vec![mov(0, 1), exit()], true),
         (vec![mov(0, 0), exit()], false),
-        // The kernel looks at the lowest bit alone.
+        // The kernel checks only the lowest bit.
         (vec![mov(0, 2), exit()], false),
         (vec![mov(0, -1), exit()], true),
         (vec![vec![slot(0xb4, 0, 0, 0, 3)], exit()], true),
         (vec![mov(6, 1), helper(5), copy(0, 6), exit()], true),
         (vec![mov(0, 1), helper(5), exit()], false),
-        // One path of two.
+        // Only one of two paths returns an odd value.
         (vec![helper(5), copy(6, 0), mov(0, 1), jump(0x15, 1, 7), mov(0, 0), exit()], false),
         (vec![helper(5), copy(6, 0), mov(0, 1), jump(0x15, 1, 7), mov(0, 3), exit()], true),
-        // A comparison tells what the register holds.
+        // A comparison determines the value of the register.
         (vec![helper(5), copy(6, 0), copy(0, 6), jump(0x15, 1, 7), mov(0, 1), exit()], false),
         (vec![helper(5), copy(6, 0), jump(0x15, 1, 7), mov(6, 1), copy(0, 6), exit()], true),
         (vec![helper(5), copy(6, 0), jump(0x55, 1, 7), copy(0, 6), mov(0, 1), exit()], true),
@@ -273,7 +274,7 @@ fn a_program_at_a_tracepoint_filters_unless_its_result_is_odd_on_every_path() {
         // `r0 |= 1`, `r0 += 1`
         (vec![helper(5), vec![slot(0x47, 0, 0, 0, 1)], exit()], true),
         (vec![mov(0, 1), vec![slot(0x07, 0, 0, 0, 1)], exit()], false),
-        // A loop that never ends is no path to the end.
+        // An infinite loop has no path to the exit.
         (vec![mov(0, 1), vec![slot(0x05, 0, 0, -1, 0)], exit()], true),
     ] {
         assert_eq!(filters(&code), !odd, "{code:?}");
@@ -290,7 +291,7 @@ fn the_result_of_a_called_function_counts() {
         let object = accepted(&file);
         assert_eq!(object.may_filter_events(object.program("seen").expect("it is there").0), !odd);
     }
-    // Other programs filter nothing, whatever they return.
+    // Other programs suppress nothing, whatever they return.
     let object = accepted(&File::with_code(&[returns(0)]));
     assert!(!object.may_filter_events(object.program("watch").expect("it is there").0));
 }

@@ -1,4 +1,4 @@
-//! Files whose headers, sections, symbols or relocations lie.
+//! Files with invalid headers, sections, symbols or relocations.
 
 use super::file::{CALL, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, wide};
 use super::{Reason, accepted, assert_refused, read, refused};
@@ -119,7 +119,7 @@ fn symbols_lie_in_their_sections() {
         (file.symbols[0].value, file.symbols[0].size) = (value, size);
         assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
     }
-    // Kinds, bindings and visibilities that no compiler writes; a symbol that is nowhere and has a value.
+    // Kinds, bindings and visibilities that no compiler writes; an undefined symbol with a value.
     for (info, other) in [(0x1a, 0), (0x16, 0), (0xa2, 0), (0x12, 4), (0x12, 0x80)] {
         let mut file = File::new();
         (file.symbols[0].info, file.symbols[0].other) = (info, other);
@@ -164,7 +164,8 @@ fn one_relocation_per_offset_of_the_kind_of_its_instruction() {
     accepted(&file);
     file.relocate("xdp", 0, WIDE, map);
     assert_refused(&file, "xdp", |reason| matches!(reason, Reason::SecondRelocation));
-    // Outside, not at a slot, the wide load cut off, overflowing, of other kinds, of symbols that do not exist.
+    // Outside, not at a slot, the wide load cut off, overflowing, of other kinds, of symbols that do not
+    // exist.
     for (offset, kind, symbol) in [
         (32, WIDE, 2),
         (24, WIDE, 2),
@@ -181,7 +182,7 @@ fn one_relocation_per_offset_of_the_kind_of_its_instruction() {
         file.relocate("xdp", offset, kind, symbol);
         assert_refused(&file, ".relxdp", |reason| matches!(reason, Reason::Relocation(_)));
     }
-    // Of the kind of the section, but not of the instruction.
+    // Valid in the section, but not for the instruction.
     for (offset, kind) in [(0, CALL), (8, WIDE), (16, WIDE), (8, CALL), (16, CALL)] {
         let (mut file, map) = base();
         file.relocate("xdp", offset, kind, map);

@@ -1,6 +1,6 @@
-//! ELF files by hand: each field can be made wrong.
+//! Hand-made ELF files in which each field can be made invalid.
 
-/// A file that is serialised as it stands.
+/// A file that is serialised without checks.
 #[derive(Clone)]
 pub struct File {
     pub machine: u16,
@@ -8,9 +8,9 @@ pub struct File {
     pub symbols: Vec<Symbol>,
     pub types: Types,
     pub ext: Ext,
-    /// Changes of the finished bytes: offsets and values.
+    /// Offsets and values that overwrite the finished bytes.
     pub patches: Vec<(usize, Vec<u8>)>,
-    /// Changes of section headers: the section, the offset of a field of eight bytes, and its value.
+    /// Overwrites of section headers: the section, the offset of a field of eight bytes, and its value.
     pub headers: Vec<(String, usize, u64)>,
 }
 
@@ -20,10 +20,10 @@ pub struct Section {
     pub ty: u32,
     pub flags: u64,
     pub bytes: Vec<u8>,
-    /// The size of one that has no bytes in the file.
+    /// Size of a section that has no bytes in the file.
     pub size: Option<u64>,
     pub align: u64,
-    /// Offset, kind and symbol.
+    /// Offset, kind and symbol of each relocation.
     pub relocations: Vec<(u64, u32, u32)>,
 }
 
@@ -33,23 +33,23 @@ pub struct Symbol {
     /// `st_info`: binding times 16, and kind.
     pub info: u8,
     pub other: u8,
-    /// The name of its section; empty for none.
+    /// Name of its section; empty for none.
     pub section: &'static str,
     pub value: u64,
     pub size: u64,
 }
 
-/// `.BTF`
+/// Builder of `.BTF`.
 #[derive(Clone, Default)]
 pub struct Types {
     pub records: Vec<u8>,
     pub count: u32,
     pub strings: Vec<u8>,
-    /// Where records start.
+    /// Start offset of each record.
     pub starts: Vec<u32>,
 }
 
-/// `.BTF.ext`: for each section name the records of functions, lines and CO-RE.
+/// `.BTF.ext`: records of functions, lines and CO-RE for each section name.
 #[derive(Clone, Default)]
 pub struct Ext {
     pub functions: Vec<(u32, Vec<[u32; 2]>)>,
@@ -104,7 +104,7 @@ impl Types {
         offset
     }
 
-    /// A record, with the flag in bit 31 of the number of elements.
+    /// Adds a record; bit 31 of the number of elements becomes its flag.
     pub fn add(&mut self, name: &str, kind: u32, len: u32, size_or_type: u32, tail: &[u32]) -> u32 {
         let name = self.string(name);
         self.starts.push(24 + self.records.len() as u32);
@@ -127,20 +127,20 @@ impl Types {
         self.add("", kind::ARRAY, 0, 0, &[element, 1, len])
     }
 
-    /// A struct of members: name, type, offset in bits.
+    /// Adds a struct; members are name, type, offset in bits.
     pub fn structure(&mut self, name: &str, bytes: u32, members: &[(&str, u32, u32)]) -> u32 {
         let tail: Vec<u32> =
             members.iter().flat_map(|(name, ty, at)| [self.string(name), *ty, *at]).collect();
         self.add(name, kind::STRUCT, members.len() as u32, bytes, &tail)
     }
 
-    /// `int (*)[NUMBER]`
+    /// Adds a number of a map definition, `int (*)[NUMBER]`.
     pub fn number(&mut self, number: u32) -> u32 {
         let array = self.array(1, number);
         self.pointer(array)
     }
 
-    /// A variable: linkage 0 is static, 1 global, 2 extern.
+    /// Adds a variable: linkage 0 is static, 1 global, 2 extern.
     pub fn var(&mut self, name: &str, ty: u32, linkage: u32) -> u32 {
         self.add(name, kind::VAR, 0, ty, &[linkage])
     }
@@ -149,7 +149,7 @@ impl Types {
         self.add(name, kind::DATASEC, entries.len() as u32, 0, entries.as_flattened())
     }
 
-    /// A map of numbers and types, in `.maps`.
+    /// Adds a map of numbers and types to `.maps`.
     pub fn map(&mut self, name: &str, numbers: &[(&str, u32)], types: &[(&str, u32)]) -> u32 {
         let numbers: Vec<_> = numbers.iter().map(|(name, number)| (*name, self.number(*number))).collect();
         let types: Vec<_> = types.iter().map(|(name, ty)| (*name, self.pointer(*ty))).collect();
@@ -202,23 +202,23 @@ pub fn returns(number: i32) -> Vec<[u8; 8]> {
     vec![slot(0xb7, 0, 0, 0, number), slot(0x95, 0, 0, 0, 0)]
 }
 
-/// A wide load, as before relocation.
+/// Returns an unrelocated wide load.
 pub fn wide(dst: u8, immediate: i32) -> Vec<[u8; 8]> {
     vec![slot(0x18, dst, 0, 0, immediate), slot(0, 0, 0, 0, 0)]
 }
 
-/// A call of a function or of something of the kernel.
+/// Returns a call of a function or of a kernel symbol.
 pub fn call(immediate: i32) -> Vec<[u8; 8]> {
     vec![slot(0x85, 0, 1, 0, immediate)]
 }
 
-/// A call of a helper.
+/// Returns a call of a helper.
 pub fn helper(number: i32) -> Vec<[u8; 8]> {
     vec![slot(0x85, 0, 0, 0, number)]
 }
 
 impl File {
-    /// A program `watch` in `xdp` that returns 2, with the licence GPL.
+    /// Creates a file with a program `watch` in `xdp` that returns 2, with the licence GPL.
     pub fn new() -> File {
         let mut file = File {
             machine: 247,
@@ -234,7 +234,7 @@ impl File {
         file
     }
 
-    /// A file whose program does this first.
+    /// Creates a file whose program starts with this code.
     pub fn with_code(code: &[Vec<[u8; 8]>]) -> File {
         let mut file = File::new();
         file.find("xdp").bytes = [code.concat(), returns(2)].concat().as_flattened().to_vec();
@@ -256,7 +256,7 @@ impl File {
         self.sections.last_mut().expect("just added")
     }
 
-    /// A global function at the end of a section of code.
+    /// Appends a global function to a code section.
     pub fn code(&mut self, section: &'static str, name: &'static str, code: &[Vec<[u8; 8]>]) {
         let code = code.concat();
         if !self.sections.iter().any(|one| one.name == section) {
@@ -281,7 +281,7 @@ impl File {
         self.symbols.len() as u32
     }
 
-    /// The number of a symbol that is there.
+    /// Returns the number of an existing symbol.
     pub fn symbol_of(&self, name: &str) -> u32 {
         1 + self.symbols.iter().position(|one| one.name == name).expect("the symbol is there") as u32
     }
@@ -310,7 +310,7 @@ impl File {
         self.symbol(name, info, "", 0, 0)
     }
 
-    /// The bytes of the file: header, sections, `.symtab`, `.strtab`, then the table of sections.
+    /// Serialises the file: header, sections, `.symtab`, `.strtab`, then the section header table.
     pub fn bytes(&self) -> Vec<u8> {
         let mut sections = self.sections.clone();
         let plain = |name: &str, ty, bytes: Vec<u8>| Section {

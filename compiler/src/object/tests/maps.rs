@@ -1,4 +1,4 @@
-//! Maps that a plugin may have, and others.
+//! Accepted and rejected maps.
 
 use super::super::error::MapFault;
 use super::super::model::{MapInitSlot, Pinning, Side};
@@ -6,7 +6,7 @@ use super::super::table::{Class, MapKind, MapUse, map_row};
 use super::file::{DATA64, File, VARIABLE, kind};
 use super::{Object, Reason, accepted, assert_refused, refused};
 
-/// A map of numbers, with keys and values of four bytes where these are not said.
+/// Builds a map of numbers, with keys and values of four bytes by default.
 fn map(numbers: &[(&str, u32)]) -> File {
     let mut file = File::new();
     let var = file.types.map("counts", numbers, &[]);
@@ -76,7 +76,7 @@ fn extra_is_the_hash_functions_of_a_bloom_filter() {
     assert_eq!(fault(&bloom(16)), MapFault::Extra(16));
     let hash = map(&[&[("type", 1), ("map_extra", 1)], &SIZES[..]].concat());
     assert_eq!(fault(&hash), MapFault::Extra(1));
-    // As `__ulong` of bpf_helpers.h writes it.
+    // The form of `__ulong` in bpf_helpers.h.
     let mut file = File::new();
     let value = file.types.string("value");
     let long = file.types.add("", kind::ENUM, 1, 8, &[value, 7]);
@@ -122,7 +122,7 @@ fn definitions_have_the_members_of_libbpf_each_once() {
     file.section(".maps", 1, 3, &[0; 24]);
     file.symbol("counts", VARIABLE, ".maps", 0, 24);
     assert_eq!(fault(&file), MapFault::Conflict);
-    // A size where a type is wanted, and a type where a number is.
+    // A size instead of a type, and a type instead of a number.
     let mut file = File::new();
     let ty = file.types.structure("", 8, &[("type", 1, 0)]);
     let var = file.types.var("counts", ty, 1);
@@ -167,7 +167,7 @@ fn maps_are_global_variables_with_symbols_that_lie_apart() {
     file.section(".maps", 1, 3, &[0; 8]);
     file.symbol("counts", VARIABLE, ".maps", 0, 8);
     assert_refused(&file, ".maps", |reason| matches!(reason, Reason::TypeHeader(_)));
-    // Two at one place, with names that do what names of maps may not.
+    // Two at one offset, with names that are invalid for maps.
     let mut file = File::new();
     let vars = ["one", "two"].map(|name| file.types.map(name, &[("type", 1)], &[]));
     file.types.section(".maps", &[[vars[0], 0, 8], [vars[1], 4, 8]]);
@@ -177,7 +177,7 @@ fn maps_are_global_variables_with_symbols_that_lie_apart() {
     assert!(matches!(fault(&file), MapFault::Definition(_)));
 }
 
-/// An array of programs or maps whose values follow its definition.
+/// Builds an array of programs or maps whose values follow its definition.
 fn filled(number: u32, values: impl FnOnce(&mut File) -> u32) -> File {
     let mut file = File::new();
     let numbers = [("type", number), ("key_size", 4), ("max_entries", 2)];
@@ -216,7 +216,7 @@ fn arrays_of_programs_and_maps_of_maps_are_filled_with_theirs() {
     assert!(matches!(object.maps[0].slots.get(&0), Some(MapInitSlot::Map(_))), "{object:#?}");
     assert_eq!(object.maps[0].inner.as_ref().map(|inner| inner.kind), Some(MapKind::Array));
     assert_eq!(object.memory(2).maps, 3);
-    // A map in an array of programs, a program in a map of maps, the map itself, places that are no values.
+    // A map in an array of programs, a program in a map of maps, the map itself, offsets that are no values.
     for (mut file, symbol, offset) in [
         (programs(), inner, 24),
         (maps(), watch, 24),

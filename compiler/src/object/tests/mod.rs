@@ -1,4 +1,5 @@
-//! The reader and the writer, through objects that are made by hand, by our compiler, by clang and by rustc with Aya.
+//! Tests of the reader and the writer with objects made by hand, by our compiler, by clang and by rustc with
+//! Aya.
 
 mod code;
 mod elf;
@@ -12,7 +13,7 @@ mod types;
 use super::{Object, ReadError, Reason, read, write};
 use file::File;
 
-/// What writing an object gives, which reads as the same object and is written the same again.
+/// Writes an object, and asserts that the result reads as the same object and is written the same again.
 fn written(object: &Object) -> Vec<u8> {
     let bytes = write(object).expect("what was read can be written");
     let again = read(&bytes).unwrap_or_else(|error| panic!("{error}\n{object:#?}"));
@@ -21,14 +22,14 @@ fn written(object: &Object) -> Vec<u8> {
     bytes
 }
 
-/// The object of a file, which can be written and read again.
+/// Returns the object of a file, and asserts that it can be written and read again.
 fn accepted(file: &File) -> Object {
     let object = read(&file.bytes()).unwrap_or_else(|error| panic!("{error}"));
     written(&object);
     object
 }
 
-/// Why a file is refused.
+/// Returns the reason for which a file is rejected.
 fn refused(file: &File) -> ReadError {
     match read(&file.bytes()) {
         Ok(object) => panic!("accepted: {object:#?}"),
@@ -36,7 +37,7 @@ fn refused(file: &File) -> ReadError {
     }
 }
 
-/// Asserts the section and the reason of a refusal, and that the message is one line.
+/// Asserts the section and the reason of a rejection, and that the message is one line.
 fn assert_refused(file: &File, section: &str, expected: fn(&Reason) -> bool) {
     let error = refused(file);
     assert!(expected(&error.reason), "{error:?}");

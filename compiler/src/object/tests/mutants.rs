@@ -1,11 +1,11 @@
-//! Changed objects: nothing panics, and what is accepted is written and read again unchanged.
+//! Mutated objects: nothing panics, and accepted ones are written and read again unchanged.
 
 use super::super::testing::{Mutator, check};
 use super::real::{OBJECTS, own};
 use super::{File, read};
 use crate::kernel::Cpu;
 
-/// Mutants of each object. A larger harness has more, see [`crate::object::testing`].
+/// Number of mutants of each object. A larger harness uses more, see [`crate::object::testing`].
 const MUTANTS: u64 = 300;
 
 #[test]
@@ -24,6 +24,6 @@ fn mutants_are_refused_or_survive_the_round_trip() {
             all += 1;
         }
     }
-    // Else the mutations are too crude to test anything but the first check.
+    // With fewer, the mutations would test only the first check.
     assert!(accepted * 20 > all, "{accepted} of {all} accepted");
 }

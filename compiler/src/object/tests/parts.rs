@@ -1,4 +1,4 @@
-//! Variables, externs, structs of the kernel, the licence.
+//! Variables, externs, struct_ops, the licence.
 
 use super::super::model::{DataContent, KconfigType, KsymKind, Linkage, Presence, StructOpsValue};
 use super::super::table::{Target, TargetForm};
@@ -60,7 +60,7 @@ fn variables_lie_apart_and_have_names_of_their_own() {
     file.section(".rodata", 1, 2, &[0; 4]);
     file.symbol("second", VARIABLE, ".rodata", 0, 4);
     assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::NameTwice(_)));
-    // Variables of a section that does not exist, and two lists of one.
+    // Variables of a section that does not exist, and two lists of one section.
     let mut file = variables();
     let var = file.types.var("third", 1, 0);
     file.types.section(".data.other", &[[var, 0, 4]]);
@@ -73,7 +73,7 @@ fn variables_lie_apart_and_have_names_of_their_own() {
 
 #[test]
 fn offsets_of_variables_come_from_relocations_if_there_are_some() {
-    // clang leaves 0 for the variable and a relocation against its symbol, the one of `.BTF` after the others.
+    // clang leaves 0 for the variable and a relocation against its symbol; the section of `.BTF` is last.
     let mut file = File::new();
     let var = file.types.var("second", 1, 1);
     let list = file.types.section(".data", &[[var, 0, 4]]);
@@ -164,14 +164,14 @@ fn names_of_the_kernel_are_typed_or_only_addresses() {
     file.types.section(".ksyms", &[[var, 0, 0]]);
     file.symbol("jiffies_64", EXTERN, "", 0, 0);
     assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::Extern { .. }));
-    // Twice.
+    // A duplicate extern.
     let mut file = File::new();
     file.add_extern(".ksyms", "jiffies_64", 1, EXTERN);
     file.symbol("jiffies_64", EXTERN, "", 0, 0);
     assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
 }
 
-/// A struct of the kernel with a function and a number.
+/// A kernel struct with a function and a number.
 fn filled_in(flags: [u8; 4]) -> File {
     let mut file = File::new();
     file.code("struct_ops/half", "half", &[returns(1)]);

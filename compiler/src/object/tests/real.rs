@@ -10,7 +10,7 @@ use crate::kernel::{Cpu, Machine, compile};
 use crate::pipeline;
 use crate::split::split;
 
-/// The objects of clang and of rustc; their sources lie beside them.
+/// Objects of clang and of rustc; their sources are in the same directory.
 pub const OBJECTS: [(&str, &[u8]); 3] = [
     ("features", include_bytes!("objects/features.o")),
     ("struct_ops", include_bytes!("objects/struct_ops.o")),
@@ -24,8 +24,8 @@ fn object(name: &str) -> Object {
     object
 }
 
-/// The kernel half of every n-th case of the compiler's tests. Here the compiler is slow; with the kernel's verifier all
-/// cases go through reader and writer in tests/kernel/load.rs.
+/// Returns the kernel half of every n-th case of the compiler's tests, because the compiler is slow in this
+/// build. In tests/kernel/load.rs, all cases go through reader and writer, with the kernel's verifier.
 pub fn own(cpu: Cpu, nth: usize) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compiler/tests/cases/kernel");
     let entries = std::fs::read_dir(folder).expect("the cases are there");

@@ -1,4 +1,4 @@
-//! `.BTF` and `.BTF.ext` that make no sense.
+//! Invalid `.BTF` and `.BTF.ext`.
 
 use super::super::error::TypeFault;
 use super::super::limits::MAX_NESTING;
@@ -6,7 +6,7 @@ use super::super::model::Type;
 use super::file::{File, Types, VARIABLE, kind, slot};
 use super::{Object, Reason, accepted, assert_refused, refused};
 
-/// A variable of the type that a function adds.
+/// Builds a variable of the type that a function adds.
 fn with_type(bytes: u32, add: impl FnOnce(&mut Types) -> u32) -> File {
     let mut file = File::new();
     let ty = add(&mut file.types);
@@ -24,7 +24,7 @@ fn fault(file: &File) -> TypeFault {
     }
 }
 
-/// The type of the variable.
+/// Returns the type of the variable.
 fn ty(object: &Object) -> &Type {
     let ty = object.data[0].variables[0].ty.expect("the variable has a type");
     object.types.get(ty).expect("the type is there")
@@ -107,7 +107,7 @@ fn types_are_nested_at_most_so_deep() {
     let pointers = |depth: u32| with_type(8, |types| (0..depth).fold(0, |inner, _| types.pointer(inner)));
     accepted(&pointers(MAX_NESTING));
     assert_eq!(fault(&pointers(MAX_NESTING + 1)), TypeFault::Nesting);
-    // Deepest first: the stack of the reader does not grow with the file.
+    // Deepest first: the reader's recursion does not grow with the file.
     let reversed = with_type(4, |types| {
         for _ in 0..100_000 {
             types.add("", kind::CONST, 0, types.count + 2, &[]);
@@ -142,7 +142,7 @@ fn references_are_to_types_that_may_stand_there() {
 
 #[test]
 fn sizes_fit() {
-    // The number of a map definition is the length of an array behind a pointer.
+    // The number of a map definition is the length of a pointed-to array.
     accepted(&with_type(8, |types| types.number(u32::MAX)));
     let large = with_type(8, |types| types.array(1, 0x1000_0001));
     assert!(matches!(refused(&large).reason, Reason::Variable { .. }));
@@ -242,7 +242,7 @@ fn counts_are_not_believed() {
     }
 }
 
-/// A program whose first instruction loads from a struct of the kernel, with a CO-RE record.
+/// Builds a program whose first instruction loads from a kernel struct, with a CO-RE record.
 fn with_core(access: &str, kind: u32, record: impl FnOnce(&mut [u32; 4])) -> File {
     let mut file = File::with_code(&[vec![slot(0x61, 1, 1, 4, 0)]]);
     let root = file.types.structure("task", 8, &[("first", 1, 0), ("second", 1, 32)]);
@@ -272,7 +272,7 @@ fn access_strings_are_lists_of_small_numbers() {
 
 #[test]
 fn core_records_ask_about_what_there_is() {
-    // An unknown question, another root, an offset between instructions and outside.
+    // An unknown question, another root, an offset between instructions and outside the function.
     let wrong: [fn(&mut [u32; 4]); 4] =
         [|core| core[3] = 13, |core| core[1] = 0, |core| core[0] = 4, |core| core[0] = 800];
     for change in wrong {

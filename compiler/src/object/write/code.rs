@@ -6,54 +6,54 @@ use super::super::model::{Body, Callee, Instruction, KsymId, Object, Wide};
 use super::{WriteError, small};
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 
-/// The sections of code.
+/// Code sections and the positions of functions in them.
 pub(super) struct CodeSections {
     pub sections: Vec<CodeSection>,
     by_name: HashMap<String, usize>,
-    /// Where each program, and each subprogram, lies.
+    /// Position of each program, and of each subprogram.
     pub programs: Vec<FunctionPlacement>,
     pub subprograms: Vec<FunctionPlacement>,
 }
 
-/// A section of code.
+/// A section of instructions.
 pub(super) struct CodeSection {
     pub name: String,
     pub bytes: Vec<u8>,
-    /// Bytes from the section's start to an instruction, and what it names.
+    /// Offset in bytes of each relocated instruction, and its operand.
     pub relocations: References,
 }
 
-/// Bytes to an instruction, and what it names.
+/// Offsets in bytes and operands.
 type References = Vec<(u64, Reference)>;
 
-/// Where a function lies.
+/// Position of a function.
 #[derive(Clone, Copy)]
 pub(super) struct FunctionPlacement {
-    /// The position of the section.
+    /// Index of the section.
     pub section: usize,
-    /// Bytes from the section's start, and the function's size.
+    /// Offset from the section's start, and size, in bytes.
     pub offset: u32,
     pub bytes: u32,
 }
 
-/// What a relocation is against.
+/// Target of a relocation.
 #[derive(Clone, Copy)]
 pub(super) enum Reference {
     Map(usize),
     /// The start of a section of variables; the offset is in the instruction.
     Data(usize),
-    /// A function that is called.
+    /// A called function of the object.
     Subprogram(usize),
     /// `.text`; the offset of a callback is in the instruction.
     Text,
     Ksym(usize),
     Kconfig(usize),
-    /// A function of the kernel that is called.
+    /// A called kernel function.
     Kfunc(usize),
 }
 
 impl Reference {
-    /// Whether it belongs to a call.
+    /// Returns whether it belongs to a call.
     pub(super) fn is_call(self) -> bool {
         matches!(self, Reference::Subprogram(_) | Reference::Kfunc(_))
     }
@@ -62,7 +62,7 @@ impl Reference {
 const TEXT: &str = ".text";
 /// `BPF_PSEUDO_CALL` in the upper half of the registers.
 const PSEUDO_CALL: u8 = 1 << 4;
-/// A relocated call has -1, so that the loader's "target + constant + 1" is the target.
+/// Constant of a relocated call: -1, so that the loader's "target + constant + 1" is the target.
 const CALL_PLACEHOLDER: i32 = -1;
 
 /// Lays out all functions: first the programs by section, then `.text`.
@@ -143,7 +143,7 @@ impl CodeSections {
         Ok((bytes, relocations.collect()))
     }
 
-    /// The instruction without what it names, and that.
+    /// Returns the instruction without its symbolic operand, and the operand.
     fn plain(
         &self,
         object: &Object,

@@ -11,14 +11,15 @@ use super::code::{CodeSections, FunctionPlacement, Reference};
 use super::parts::{Layout, STRUCT_ALIGN};
 use super::{WriteError, small};
 
-/// Instructions and pointers have eight bytes; variables are aligned in their sections, which start aligned.
+/// Section alignment in bytes: instructions and pointers have eight bytes; variables are aligned in their
+/// sections.
 const ALIGN: u64 = 8;
-/// Fields of `.BTF` have four bytes.
+/// Alignment of `.BTF` in bytes: its fields have four.
 const TYPE_ALIGN: u64 = 4;
 /// An address of eight bytes in data. Source: Documentation/bpf/llvm_reloc.rst, v6.18.
 const R_BPF_64_ABS64: u32 = 2;
 
-/// Writes the file.
+/// Writes the ELF file.
 pub(super) fn write(
     object: &Object,
     layout: &Layout,
@@ -59,7 +60,7 @@ struct Writer {
     subprograms: Vec<SymbolId>,
 }
 
-/// The symbols that instructions name, in the order of the object.
+/// Symbols that relocations refer to, in the order of the object.
 struct Symbols {
     data: Vec<SymbolId>,
     maps: Vec<SymbolId>,
@@ -94,7 +95,7 @@ impl Writer {
         self.symbol(name, SymbolKind::Text, section, placement.offset, placement.bytes, linkage)
     }
 
-    /// The sections of variables, by their symbols.
+    /// Adds the sections of variables; returns their symbols.
     fn add_data(&mut self, object: &Object) -> Vec<SymbolId> {
         let mut symbols = Vec::with_capacity(object.data.len());
         for section in &object.data {
@@ -216,7 +217,7 @@ impl Writer {
         })
     }
 
-    /// Something of the kernel.
+    /// Adds an undefined symbol, resolved by the kernel.
     fn external(&mut self, name: &str, presence: Presence) -> SymbolId {
         self.file.add_symbol(Symbol {
             name: name.as_bytes().to_vec(),
@@ -230,7 +231,7 @@ impl Writer {
         })
     }
 
-    /// The address of a program or map in data.
+    /// Adds a relocation for the address of a program or map in data.
     fn address(&mut self, section: SectionId, offset: u64, symbol: SymbolId) -> Result<(), WriteError> {
         self.relocation(section, offset, symbol, R_BPF_64_ABS64)
     }
@@ -262,7 +263,7 @@ impl Writer {
         list.get(at).copied()
     }
 
-    /// The addends are in the instructions already, where libbpf reads them.
+    /// Adds a relocation. The addends are in the instructions already, where libbpf reads them.
     fn relocation(
         &mut self,
         section: SectionId,

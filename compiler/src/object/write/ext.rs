@@ -1,4 +1,4 @@
-//! `.BTF.ext`: which function, source line and kernel type belongs to which instruction.
+//! `.BTF.ext`: functions, source lines and CO-RE records of the instructions.
 //!
 //! Source: Documentation/bpf/btf.rst, ".BTF.ext section", v6.18.
 
@@ -14,7 +14,7 @@ use crate::btf::TypeId;
 const MAX_LINE: u32 = 0x003f_ffff;
 const MAX_COLUMN: u32 = 0x3ff;
 
-/// The records of one section of code.
+/// Records of one code section.
 #[derive(Default)]
 struct Records {
     functions: Vec<[u32; 2]>,
@@ -22,7 +22,7 @@ struct Records {
     core: Vec<[u32; 4]>,
 }
 
-/// The bytes of `.BTF.ext`; none if there is no record. Strings enter the table of types.
+/// Returns the bytes of `.BTF.ext`; none if there is no record. Strings are added to the table of types.
 pub(super) fn write(
     object: &Object,
     code: &CodeSections,
@@ -93,9 +93,10 @@ fn add(
     Ok(())
 }
 
-/// A table: the size of a record, then for each section its name, the number of its records, and these.
+/// Writes a table: the size of a record, then for each section its name, the number of its records, and the
+/// records.
 ///
-/// libbpf refuses a table with a record size and no section: an empty table has no bytes at all.
+/// libbpf rejects a table with a record size and no section, so an empty table has no bytes at all.
 fn part(
     names: &[u32],
     records: &[Records],

@@ -4,8 +4,8 @@
 //! Object -> types (.BTF) -> parts (.maps, variables, structs, externs) -> code (programs, .text) -> ext (.BTF.ext) -> elf
 //! ```
 //!
-//! Every offset, size, index, count, flag, type id and name of a section is made here. The same object gives the same
-//! bytes, and reading them gives the same object.
+//! It computes every offset, size, index, count, flag, type id and section name. The same object gives the
+//! same bytes, and reading them gives the same object.
 
 mod code;
 mod elf;
@@ -16,29 +16,29 @@ mod types;
 use super::model::Object;
 use crate::bpf::EncodeError;
 
-/// Why an object cannot be written. An object that was read always can.
+/// Reasons for the failure to write an object. An object that was read can always be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A part refers to another one that does not exist, or is of another kind.
+    /// A part refers to a missing part, or to one of another kind.
     #[error("the object refers to {0}, which it does not have")]
     Dangling(&'static str),
     /// An instruction has no encoding.
     #[error("function `{name}`: {source}")]
     Encode {
-        /// The function.
+        /// Name of the function.
         name: String,
-        /// Why.
+        /// Why the encoder failed.
         source: EncodeError,
     },
-    /// More than the formats' offsets can express.
+    /// A size or count exceeds the format's 32-bit fields.
     #[error("the object is too large")]
     TooLarge,
-    /// The ELF file cannot be written.
+    /// The ELF library failed.
     #[error("cannot write the ELF file: {0}")]
     Elf(object::write::Error),
 }
 
-/// Writes an object.
+/// Writes an object as the bytes of an ELF file.
 ///
 /// # Errors
 /// [`WriteError`].
@@ -50,7 +50,7 @@ pub fn write(object: &Object) -> Result<Vec<u8>, WriteError> {
     elf::write(object, &layout, &code, &table.finish()?, &ext)
 }
 
-/// A number that the formats hold in 32 bits.
+/// Converts to a 32-bit number of the file formats.
 fn small(value: usize) -> Result<u32, WriteError> {
     u32::try_from(value).map_err(|_| WriteError::TooLarge)
 }

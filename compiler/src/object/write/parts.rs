@@ -1,4 +1,5 @@
-//! What is no code: the types of maps, variables, structs, functions and externs, and their places in their sections.
+//! Parts other than code: the types of maps, variables, structs, functions and externs, and their offsets in
+//! their sections.
 
 use super::super::model::{
     Body, Kconfig, KconfigType, KsymKind, Linkage, Map, MapShape, Object, Pinning, Side, StructOps,
@@ -7,34 +8,34 @@ use super::types::Table;
 use super::{WriteError, small};
 use crate::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
-/// Where parts lie, and the types of functions.
+/// Offsets of parts, and types of functions.
 #[derive(Default)]
 pub(super) struct Layout {
     /// Offset and size of each map in `.maps`.
     pub maps: Vec<(u32, u32)>,
     pub maps_bytes: u32,
-    /// Bytes from the start of a map to its initial values.
+    /// Offset in bytes of each map's initial values from the map's start.
     pub values: Vec<u32>,
-    /// The sections of structs of the kernel.
+    /// Sections of struct_ops variables.
     pub structs: Vec<StructSection>,
-    /// The `FUNC` of each program, and of each subprogram.
+    /// `FUNC` of each program, and of each subprogram.
     pub programs: Vec<Option<TypeId>>,
     pub subprograms: Vec<Option<TypeId>>,
 }
 
-/// A section of structs of the kernel.
+/// A section of struct_ops variables.
 pub(super) struct StructSection {
     pub name: &'static str,
-    /// Which structs, with offset and size.
+    /// Position in the object, offset and size of each struct.
     pub placements: Vec<(usize, u32, u32)>,
     pub bytes: u32,
 }
 
 const POINTER_BYTES: u32 = 8;
-/// No member of a struct of the kernel needs more.
+/// Alignment in bytes of the structs: no member needs more.
 pub(super) const STRUCT_ALIGN: u32 = 8;
 
-/// Describes the parts in the table of types.
+/// Adds the parts to the table of types.
 pub(super) fn describe(object: &Object, table: &mut Table) -> Result<Layout, WriteError> {
     let mut layout = Layout::default();
     maps(&object.maps, table, &mut layout)?;
@@ -75,7 +76,7 @@ fn maps(maps: &[Map], table: &mut Table, layout: &mut Layout) -> Result<(), Writ
     let mut entries = Vec::with_capacity(maps.len());
     for map in maps {
         let (ty, bytes) = map_type(map, table)?;
-        // What fills the last member, which has no length, lies behind the struct.
+        // The elements of the flexible last member follow the struct.
         let slots = map
             .slots
             .keys()
@@ -94,7 +95,7 @@ fn maps(maps: &[Map], table: &mut Table, layout: &mut Layout) -> Result<(), Writ
     Ok(())
 }
 
-/// The struct of a definition, and its size.
+/// Returns the struct of a definition, and its size.
 fn map_type(map: &Map, table: &mut Table) -> Result<(TypeId, u32), WriteError> {
     let mut members = shape(&map.shape, table)?;
     if map.pinning == Pinning::ByName {
@@ -162,7 +163,7 @@ fn variables(object: &Object, table: &mut Table) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// The name of the section of a struct of the kernel.
+/// Returns the section name of a struct_ops variable.
 fn struct_section(one: &StructOps) -> &'static str {
     match (one.by_link, one.autocreate) {
         (true, true) => ".struct_ops.link",

@@ -1,4 +1,5 @@
-//! `.BTF`: the object's types with their own ids, then those that describe maps, variables and functions.
+//! `.BTF`: the object's types with their own ids, followed by those that describe maps, variables and
+//! functions.
 //!
 //! Source: Documentation/bpf/btf.rst; include/uapi/linux/btf.h, v6.18.
 
@@ -10,29 +11,29 @@ use super::super::name::Name;
 use super::{WriteError, small};
 use crate::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
 
-/// The types and strings of `.BTF`.
+/// Types and strings of `.BTF` under construction.
 pub(super) struct Table {
     records: Vec<u8>,
     count: u32,
     strings: Vec<u8>,
     string_offsets: HashMap<String, u32>,
-    /// Pointers to arrays that stand for numbers of map definitions.
+    /// Pointers to arrays that encode the numbers of map definitions.
     numbers: HashMap<u32, TypeId>,
-    /// The integer of the indices of arrays.
+    /// Integer type of array indices.
     index: TypeId,
-    /// The integer of map definitions. libbpf also makes variables of it of the things of the kernel.
+    /// Integer type of map definitions. libbpf also uses it for the variables it makes of kernel symbols.
     int: TypeId,
 }
 
-/// Bit 31 of a record's info.
+/// Flag in bit 31 of a record's info.
 const FLAG: u32 = 1 << 31;
-/// Bits of the offset of a member in a struct with bit fields.
+/// Bits of a member's offset in a struct with bit fields.
 const OFFSET_BITS: u32 = 24;
-/// Most elements of a record.
+/// Maximum number of elements of a record.
 const MAX_ELEMENTS: usize = 0xffff;
 
 impl Table {
-    /// A table with the object's types.
+    /// Creates a table with the object's types.
     pub(super) fn new(types: &Types) -> Result<Table, WriteError> {
         let count = small(types.list.len())?;
         let mut table = Table {
@@ -41,7 +42,7 @@ impl Table {
             strings: vec![0],
             string_offsets: HashMap::from([(String::new(), 0)]),
             numbers: HashMap::new(),
-            // They follow the object's types.
+            // The integer types follow the object's types.
             index: TypeId(count.checked_add(1).ok_or(WriteError::TooLarge)?),
             int: TypeId(count.checked_add(2).ok_or(WriteError::TooLarge)?),
         };
@@ -58,7 +59,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The bytes of `.BTF`.
+    /// Returns the bytes of `.BTF`.
     pub(super) fn finish(&self) -> Result<Vec<u8>, WriteError> {
         let (types, strings) = (small(self.records.len())?, small(self.strings.len())?);
         let mut out = Vec::new();
@@ -69,7 +70,7 @@ impl Table {
         Ok(out)
     }
 
-    /// The offset of a string.
+    /// Returns the offset of a string, added on first use.
     pub(super) fn string(&mut self, text: &str) -> Result<u32, WriteError> {
         if let Some(&known) = self.string_offsets.get(text) {
             return Ok(known);
@@ -81,7 +82,7 @@ impl Table {
         Ok(offset)
     }
 
-    /// An integer.
+    /// Adds an integer type.
     pub(super) fn int(
         &mut self,
         name: &str,
@@ -97,17 +98,17 @@ impl Table {
         self.record(name, kind::INT, 0, bytes, &[(encoding << 24) | (bytes * 8)])
     }
 
-    /// A pointer.
+    /// Adds a pointer type.
     pub(super) fn pointer(&mut self, to: TypeId) -> Result<TypeId, WriteError> {
         self.record("", kind::PTR, 0, to.0, &[])
     }
 
-    /// An array.
+    /// Adds an array type.
     pub(super) fn array(&mut self, element: TypeId, len: u32) -> Result<TypeId, WriteError> {
         self.record("", kind::ARRAY, 0, 0, &[element.0, self.index.0, len])
     }
 
-    /// A number of a map definition: `int (*)[NUMBER]`.
+    /// Adds a number of a map definition: `int (*)[NUMBER]`.
     pub(super) fn number(&mut self, number: u32) -> Result<TypeId, WriteError> {
         if let Some(&known) = self.numbers.get(&number) {
             return Ok(known);
@@ -118,17 +119,17 @@ impl Table {
         Ok(pointer)
     }
 
-    /// A signature without parameters.
+    /// Adds a signature without parameters.
     pub(super) fn empty_signature(&mut self) -> Result<TypeId, WriteError> {
         self.record("", kind::FUNC_PROTO, 0, 0, &[])
     }
 
-    /// `const void`
+    /// Adds a `const`-qualified type.
     pub(super) fn constant(&mut self, ty: TypeId) -> Result<TypeId, WriteError> {
         self.record("", kind::CONST, 0, ty.0, &[])
     }
 
-    /// An anonymous struct of pointers, one after the other; the last may have no size.
+    /// Adds an anonymous struct of consecutive pointers; the last member may have no size.
     pub(super) fn definition(
         &mut self,
         members: &[(&str, TypeId)],
@@ -141,7 +142,7 @@ impl Table {
         self.record("", kind::STRUCT, self::len(members.len())?, bytes, &tail)
     }
 
-    /// An enum of numbers from 0.
+    /// Adds an enum whose values count from 0.
     pub(super) fn enumeration(&mut self, name: &str, values: &[&str]) -> Result<TypeId, WriteError> {
         let mut tail = Vec::new();
         for (value, name) in (0u32..).zip(values) {
@@ -150,7 +151,7 @@ impl Table {
         self.record(name, kind::ENUM, self::len(values.len())?, 4, &tail)
     }
 
-    /// A variable.
+    /// Adds a `VAR` record.
     pub(super) fn var(&mut self, name: &Name, ty: TypeId, linkage: VarLinkage) -> Result<TypeId, WriteError> {
         let number = match linkage {
             VarLinkage::Static => 0,
@@ -160,7 +161,7 @@ impl Table {
         self.record(name.as_str(), kind::VAR, 0, ty.0, &[number])
     }
 
-    /// A function.
+    /// Adds a `FUNC` record.
     pub(super) fn func(
         &mut self,
         name: &Name,
@@ -175,13 +176,13 @@ impl Table {
         self.record(name.as_str(), kind::FUNC, number, signature.0, &[])
     }
 
-    /// The variables of a section: their ids, offsets and sizes.
+    /// Adds a `DATASEC` record; entries are type ids, offsets and sizes.
     pub(super) fn section(&mut self, name: &str, bytes: u32, entries: &[[u32; 3]]) -> Result<(), WriteError> {
         let len = self::len(entries.len())?;
         self.record(name, kind::DATASEC, len, bytes, entries.as_flattened()).map(|_| ())
     }
 
-    /// An attribute of a declaration or of a part of it.
+    /// Adds an attribute of a declaration or of a part of it.
     pub(super) fn decl_tag(&mut self, text: &str, of: TypeId, part: Option<u16>) -> Result<(), WriteError> {
         let part = part.map_or(u32::MAX, u32::from);
         self.record(text, kind::DECL_TAG, 0, of.0, &[part]).map(|_| ())
@@ -292,13 +293,13 @@ fn len(elements: usize) -> Result<u32, WriteError> {
     if elements <= MAX_ELEMENTS { small(elements) } else { Err(WriteError::TooLarge) }
 }
 
-/// The first fields of the headers of `.BTF` and `.BTF.ext`: magic number, version, flags, size.
+/// Writes the common start of the headers of `.BTF` and `.BTF.ext`: magic number, version, flags, size.
 pub(super) fn header(out: &mut Vec<u8>, bytes: u32) {
     out.extend_from_slice(&[0x9f, 0xeb, 1, 0]);
     words(out, &[bytes]);
 }
 
-/// Numbers of 32 bits.
+/// Appends 32-bit numbers, little-endian.
 pub(super) fn words(out: &mut Vec<u8>, words: &[u32]) {
     words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }

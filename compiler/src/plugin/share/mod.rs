@@ -1,12 +1,12 @@
-//! A shared memory for plugins that other compilers made, which know one memory: `ks share`.
+//! Shared memory for plugins of other compilers, which support one memory only: `ks share`.
 //!
 //! ```text
 //! component: | .. | core module: exports kernelscript:shared/load-64, .. | .. |
 //!         -> | .. | the same with a second memory, and accesses to it in the place of calls | .. |
 //! ```
 //!
-//! All else of the file stays as it is, byte by byte. What the module exports is defined by [`ks_wit::shared`]; what comes
-//! out is checked by the host as the shared memory of a script is.
+//! The rest of the file is copied byte for byte. [`ks_wit::shared`] defines the module's exports; the host
+//! checks the result like the shared memory of a script.
 
 mod module;
 
@@ -18,46 +18,46 @@ use wasmparser::{BinaryReaderError, MemoryType, Parser, Payload};
 
 use self::module::Module;
 
-/// Bytes of a page of Wasm; what is mapped begins at multiples of them.
+/// Size of a Wasm page in bytes; mapped objects start at multiples of it.
 const PAGE: u64 = 1 << 16;
 
-/// Bytes of a shared memory unless another number is asked for.
+/// Default size of a shared memory in bytes.
 pub const DEFAULT_BYTES: u64 = 16 << 20;
 
-/// Why a plugin gets no shared memory.
+/// Reasons why a plugin gets no shared memory.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
-    /// Not a component.
+    /// The file is not a component.
     #[error("not a WebAssembly component; `wasm-tools component new` makes one of a core module")]
     NotAComponent,
-    /// Broken WebAssembly.
+    /// The file is not valid WebAssembly.
     #[error("not a well-formed component: {0}")]
     Malformed(#[from] BinaryReaderError),
-    /// Nobody would use it.
+    /// No core module exports accesses to shared memory.
     #[error(
         "no core module of it exports accesses to shared memory (`{}load-64`, ..)\n  do: build it with a `ks-guest` that \
          has them, and share before components are composed",
         ks_wit::shared::PREFIX
     )]
     NotAsked,
-    /// Each would need a memory.
+    /// Several core modules export accesses; each would need its own memory.
     #[error("several core modules of it export accesses to shared memory; a plugin has one shared memory")]
     Several,
-    /// It has one.
+    /// The plugin has a shared memory already.
     #[error("it has a shared memory already")]
     Shared,
-    /// The signature would not fit any more.
+    /// The plugin is signed, and the change would invalidate the signature.
     #[error("it is signed, and a signature is of every byte\n  do: share it first, then sign it")]
     Signed,
-    /// The module is none that can get one.
+    /// The core module cannot get a shared memory, with the reason.
     #[error("its core module cannot get a shared memory: {0}")]
     Module(String),
-    /// A size that no memory has.
+    /// The requested size is out of range.
     #[error("a shared memory has {PAGE} bytes to 2 GiB")]
     Size,
 }
 
-/// Gives a plugin a shared memory of at least so many bytes.
+/// Adds a shared memory of at least `bytes` bytes to a plugin.
 ///
 /// # Errors
 /// See [`ShareError`].
@@ -71,9 +71,9 @@ pub fn share(plugin: &[u8], bytes: u64) -> Result<Vec<u8>, ShareError> {
         Err(none) if none.is_empty() => return Err(ShareError::NotAsked),
         Err(_) => return Err(ShareError::Several),
     };
-    // Address 0 is no place, and neither is the rest of its page.
+    // Address 0 means unmapped, so its page is not used.
     let mut pages = bytes.div_ceil(PAGE).saturating_add(1);
-    // The host tells it from others by its size.
+    // The host identifies the shared memory by its size.
     while found.memories.iter().any(|memory| memory.maximum == Some(pages) && memory.initial == pages) {
         pages += 1;
     }
@@ -84,10 +84,10 @@ pub fn share(plugin: &[u8], bytes: u64) -> Result<Vec<u8>, ShareError> {
     replace(plugin, &range, &shared)
 }
 
-/// Whether a plugin asks for a shared memory that it has not yet.
+/// Returns whether a plugin requests a shared memory that it does not have yet.
 ///
 /// # Errors
-/// As [`share`], for what is no component.
+/// As [`share`], for files that are no component.
 pub fn asks(plugin: &[u8]) -> Result<bool, ShareError> {
     if !Parser::is_component(plugin) {
         return Err(ShareError::NotAComponent);
@@ -99,12 +99,12 @@ pub fn asks(plugin: &[u8]) -> Result<bool, ShareError> {
     }
 }
 
-/// What one walk over the component finds.
+/// Modules and memories found in one traversal of the component.
 #[derive(Default)]
 struct FoundModules<'a> {
-    /// The modules that export accesses, each with the place of its bytes.
+    /// Modules that export accesses, each with its byte range.
     asking: Vec<(Range<usize>, Module<'a>)>,
-    /// The memories of all modules.
+    /// Memories of all modules.
     memories: Vec<MemoryType>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> FoundModules<'a> {
     }
 }
 
-/// The component with other bytes for the module that lies there.
+/// Returns the component with the bytes of one module replaced.
 fn replace(plugin: &[u8], module: &Range<usize>, with: &[u8]) -> Result<Vec<u8>, ShareError> {
     let mut component = Component::new();
     let mut depth = 0_usize;
@@ -151,7 +151,7 @@ fn replace(plugin: &[u8], module: &Range<usize>, with: &[u8]) -> Result<Vec<u8>,
             Payload::End(_) => depth -= 1,
             _ => {}
         }
-        // What lies inside of modules and components goes with their sections.
+        // The contents of modules and components are copied with their sections.
         let (1, Some((id, range))) = (depth, payload.as_section()) else { continue };
         let data = if range == *module { with } else { &plugin[range] };
         component.section(&RawSection { id, data });

@@ -1,4 +1,4 @@
-//! A core module that gets a second memory, and accesses to it in the place of calls.
+//! Rewriting of a core module: adds a second memory, and replaces calls by accesses to it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,18 +16,18 @@ use wasmparser::{
 
 use super::ShareError;
 
-/// What is known of a module.
+/// The parsed outline of a module.
 #[derive(Default)]
 pub(super) struct Module<'a> {
-    /// By index; none for what is no function's type.
+    /// Function types by type index; none for other types.
     types: Vec<Option<FuncType>>,
-    /// The type of each function, imported ones first.
+    /// Type index of each function, imported ones first.
     functions: Vec<u32>,
     imported_functions: usize,
     imported_memories: u32,
     own_memories: u32,
     exports: Vec<Export<'a>>,
-    /// By function.
+    /// Accesses by function index.
     accesses: BTreeMap<u32, Access>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Module<'a> {
         !self.accesses.is_empty()
     }
 
-    /// The module with a memory of so many pages.
+    /// Returns the module with a shared memory of `pages` pages.
     pub(super) fn share(&self, bytes: &[u8], pages: u64) -> Result<Vec<u8>, ShareError> {
         self.check()?;
         let memory = self.imported_memories + self.own_memories;
@@ -118,7 +118,7 @@ impl<'a> Module<'a> {
                     }
                 }
                 Payload::CodeSectionStart { .. } => {}
-                // The addresses in it are those of the code that was.
+                // DWARF sections are dropped: their addresses refer to the original code.
                 Payload::CustomSection(custom) if custom.name().starts_with(".debug_") => {}
                 payload => {
                     if let Some((id, range)) = payload.as_section() {
@@ -133,7 +133,8 @@ impl<'a> Module<'a> {
         Ok(module.finish())
     }
 
-    /// Functions that are what their names say, and a memory section to add to.
+    /// Checks that the exported functions have the signatures of their accesses, and that there is a memory
+    /// section.
     fn check(&self) -> Result<(), ShareError> {
         if self.own_memories == 0 {
             return Err(refused("it defines no memory of its own"));
@@ -167,7 +168,7 @@ impl<'a> Module<'a> {
         section
     }
 
-    /// The code of a function, where calls of accesses are these themselves.
+    /// Returns the code of a function with calls of accesses replaced by the accesses.
     fn without_calls(
         &self,
         bytes: &[u8],
@@ -190,7 +191,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// The memories that are there, and the shared one, which is as large as it will ever be.
+/// Returns the existing memories and the shared one at its final size.
 fn memories(section: &MemorySectionReader<'_>, pages: u64) -> Result<MemorySection, ShareError> {
     let mut memories = MemorySection::new();
     for memory in section.clone() {
@@ -222,7 +223,7 @@ fn signature(access: Access) -> (&'static [ValType], &'static [ValType]) {
     }
 }
 
-/// A function that is an access, for what calls it by its address.
+/// Returns a function that performs an access, for calls through a table.
 fn defined(access: Access, memory: u32) -> Function {
     let mut function = Function::new([]);
     for param in 0..signature(access).0.len() {
@@ -232,7 +233,7 @@ fn defined(access: Access, memory: u32) -> Function {
     function
 }
 
-/// The access. Atomic ones name their alignment exactly.
+/// Returns the instruction of an access. Atomic accesses require the exact alignment.
 fn instruction(access: Access, memory_index: u32) -> I<'static> {
     let (Access::Load(width) | Access::Store(width)) = access;
     let align = match width {

@@ -1,4 +1,4 @@
-//! Walks over the entries of a map, `clear` and `count`.
+//! Map iteration, `clear` and `count`.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -8,7 +8,7 @@ use super::super::cx::Cx;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::{Table, UNAVAILABLE, push_warn};
 
-/// Opens a map; returns 0 from the routine if it cannot be opened.
+/// Opens a map; the routine returns 0 if it cannot be opened.
 fn opened(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, location: Var, location_len: Var) -> Var {
     let handle = code.local(ValType::I32);
     let open = cx.routine(Routine::MapOpen(map));
@@ -18,7 +18,7 @@ fn opened(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, location: Var, locat
     handle
 }
 
-/// Returns 0 from the routine, after a line, if the host refused.
+/// Makes the routine print a line and return 0 if the host refused.
 fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Var, location_len: Var) {
     push_failed(cx, code);
     code.if_();
@@ -26,7 +26,7 @@ fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Va
     code.i32(0).op(I::Return).end();
 }
 
-/// [`Routine::MapCursor`]. Slots of all CPUs are added up by a lookup of their own.
+/// Emits the body of [`Routine::MapCursor`]. The values of all CPUs are merged by a separate lookup.
 pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
     let cursor = cx.host("maps", "[method]map.walk");
@@ -38,7 +38,7 @@ pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset)));
 }
 
-/// [`Routine::MapNext`].
+/// Emits the body of [`Routine::MapNext`].
 pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (cursor, to, most, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let next = cx.host("maps", "[method]cursor.next");
@@ -49,7 +49,7 @@ pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
     reset_arena(code);
     code.get(cursor).get(most).u32(cx.returned).call(next);
     return_if_failed(cx, code, shape.err().offset, location, location_len);
-    // A host that answers with more has broken the contract.
+    // A host that returns more violates the contract.
     code.u32(cx.returned).op(I::I32Load(mem(list + LIST_LEN))).get(most).op(I::I32GtU).if_();
     code.op(I::Unreachable).end();
     code.get(to).u32(cx.returned).op(I::I32Load(mem(list)));
@@ -57,7 +57,7 @@ pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned).op(I::I32Load(mem(list + LIST_LEN)));
 }
 
-/// [`Routine::MapCount`].
+/// Emits the body of [`Routine::MapCount`].
 pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
     let count = cx.host("maps", "[method]map.count");
@@ -68,7 +68,7 @@ pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset)));
 }
 
-/// [`Routine::MapClear`].
+/// Emits the body of [`Routine::MapClear`].
 pub fn clear(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
     let clear = cx.host("maps", "[method]map.clear");

@@ -1,7 +1,8 @@
 //! Maps: one set of routines for each map that the script uses, and for each config block.
 //!
-//! A map is opened at its first use, because opening creates the kernel's objects, which may need rights that a run
-//! without map accesses does without. A map that cannot be opened reads as empty and swallows writes, after one line.
+//! A map is opened at its first use. Opening creates the kernel's objects, which may need rights that a run
+//! without map accesses does not need. A map that cannot be opened prints one line, reads as empty and
+//! ignores writes.
 
 mod cursor;
 mod per_cpu;
@@ -21,22 +22,22 @@ use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::split::Split;
 
-/// The kept handle of a map before its first use. No handle is negative.
+/// Value of a map's handle before its first use. No handle is negative.
 const UNOPENED: i32 = -1;
-/// The kept handle of a map that could not be opened.
+/// Value of the handle of a map that could not be opened.
 pub const UNAVAILABLE: i32 = -2;
 
-/// Bytes of the key of a map of this kind, in the kernel.
+/// Size of a map's key in bytes, in the kernel.
 pub fn key_size(cx: &Cx<'_>, map: Table) -> u32 {
     map.key_size(cx.hir)
 }
 
-/// Bytes of a value, of one CPU.
+/// Size of one CPU's value in bytes.
 pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
     cx.hir.types.size(map.value(cx.hir)) as u32
 }
 
-/// [`Routine::MapOpen`].
+/// Emits the body of [`Routine::MapOpen`].
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let kept = cx.kept(KeptGlobal::Map(map), UNOPENED);
     let name = cx.text(map.name(cx.hir));
@@ -58,8 +59,9 @@ pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.get_global(kept);
 }
 
-/// Opens something that is pinned, and with it the whole object: a pin of another shape ends the plugin at its start. Where
-/// the script asks what came of a `load`, that says why the object cannot be loaded.
+/// Opens a pinned map or variable, and with it the whole object: a pin of another shape ends the plugin at
+/// its start. If the script checks the result of a `load`, that result reports why the object cannot be
+/// loaded.
 pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
     let maps = split.maps.iter().map(|id| &cx.hir.maps[*id]).filter(|map| map.pinned);
     let maps = maps.map(|map| (&map.name, map.span));
@@ -83,8 +85,9 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop).end();
 }
 
-/// Runs `end` if the error at this offset of a result, of opening something pinned, ends the plugin: if the script does not
-/// ask what came of a `load`, or if the pin is another script's. The host refuses that one before it asks the kernel.
+/// Runs `end` if an error of opening a pin, at this offset of a result, ends the plugin: if the script does
+/// not check the result of a `load`, or if the pin belongs to another script. The host refuses the latter
+/// before it asks the kernel.
 pub fn if_fatal(cx: &Cx<'_>, code: &mut WasmCode, err: u32, end: impl FnOnce(&mut WasmCode)) {
     if !cx.tests_a_load {
         return end(code);
@@ -98,7 +101,7 @@ pub fn if_fatal(cx: &Cx<'_>, code: &mut WasmCode, err: u32, end: impl FnOnce(&mu
     code.end();
 }
 
-/// [`Routine::MapLookup`].
+/// Emits the body of [`Routine::MapLookup`].
 pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let to = Var(1);
     let size = value_size(cx, map);
@@ -108,7 +111,7 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     if map.is_per_cpu(cx.hir) {
         per_cpu::merge(cx, code, map, to, &found);
     } else {
-        // A host that answers with another length has broken the contract.
+        // A host that returns another length violates the contract.
         code.get(found.len).u32(size).op(I::I32Ne).if_();
         code.op(I::Unreachable).end();
         code.get(to).get(found.address).u32(size).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
@@ -118,7 +121,8 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.i32(0);
 }
 
-/// [`Routine::MapStore`]. An entry that is gone is no failure if only an existing one was to be replaced.
+/// Emits the body of [`Routine::MapStore`]. In the mode that replaces existing entries only, a missing entry
+/// is no failure.
 pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, value, mode, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let handle = code.local(ValType::I32);
@@ -138,14 +142,14 @@ pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.end();
 }
 
-/// [`Routine::MapAdd`]: the other CPUs' slots go back as they were read.
+/// Emits the body of [`Routine::MapAdd`]. The other CPUs' values are written back as they were read.
 pub fn add(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, delta, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let any = update_mode(cx, "any");
     let create = code.block();
     let found = find(cx, code, Access { map, key, location, location_len }, create);
     per_cpu::add_to_first(cx, code, map, found.address, delta);
-    // The arena is not reset: the value lies in it.
+    // The arena is not reset: the value is in it.
     code.get(found.handle).get(key).u32(key_size(cx, map)).get(found.address).get(found.len).i32(any);
     let err = call_update(cx, code);
     push_failed(cx, code);
@@ -158,7 +162,7 @@ pub fn add(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.get(key).u32(first).i32(any).get(location).get(location_len).call(store);
 }
 
-/// [`Routine::MapRemove`].
+/// Emits the body of [`Routine::MapRemove`].
 pub fn remove(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
@@ -175,7 +179,7 @@ pub fn remove(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.end();
 }
 
-/// [`Routine::MapSlot`].
+/// Emits the body of [`Routine::MapSlot`].
 pub fn slot(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (cpu, to, location, location_len) = (Var(1), Var(2), Var(3), Var(4));
     let size = value_size(cx, map);
@@ -189,12 +193,12 @@ pub fn slot(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.i32(0);
 }
 
-/// The number of an update mode.
+/// Returns the number of an update mode in the contract.
 pub fn update_mode(cx: &Cx<'_>, name: &str) -> i32 {
     cx.abi.named("maps", "update-mode").enumerator(name).cast_signed()
 }
 
-/// An access to an entry: where the key lies, and the start of a message about it.
+/// Locals of an access to an entry: address of the key, and the start of a message.
 struct Access {
     map: Table,
     key: Var,
@@ -202,7 +206,7 @@ struct Access {
     location_len: Var,
 }
 
-/// An entry that was found; the value lies in the arena.
+/// An entry that was found; its value is in the arena.
 struct FoundValue {
     handle: Var,
     address: Var,
@@ -214,7 +218,7 @@ fn push_open(cx: &mut Cx<'_>, code: &mut WasmCode, access: &Access) {
     code.get(access.location).get(access.location_len).call(open);
 }
 
-/// Looks an entry up. Branches to `absent` if there is none or the lookup failed, which then was reported.
+/// Looks an entry up. Branches to `absent` if there is none, or after reporting that the lookup failed.
 fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> FoundValue {
     let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
     let lookup = cx.host("maps", "[method]map.lookup");
@@ -234,7 +238,7 @@ fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> 
     FoundValue { handle, address, len }
 }
 
-/// Calls `update` with the arguments on the stack and gives the offset of its error.
+/// Calls `update` with the arguments on the stack and returns the offset of its error.
 fn call_update(cx: &mut Cx<'_>, code: &mut WasmCode) -> u32 {
     let update = cx.host("maps", "[method]map.update");
     code.u32(cx.returned).call(update);

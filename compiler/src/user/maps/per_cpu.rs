@@ -1,7 +1,7 @@
-//! Per-CPU maps: one value from the slots of all CPUs.
+//! Per-CPU maps: merging the values of all CPUs into one.
 //!
-//! Integers are summed, also inside structs and arrays; bools are or-ed; anything else is that of the first CPU whose
-//! slot is not all zero.
+//! Integers are summed, also inside structs and arrays; bools are or-ed; any other value is that of the first
+//! CPU whose value is not all zero.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -11,13 +11,13 @@ use super::super::scalar::{load_op, store_op};
 use super::{FoundValue, Table, value_size};
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
-/// Merges the slots that were found into one value.
+/// Merges the values of all CPUs into one.
 pub fn merge(cx: &Cx<'_>, code: &mut WasmCode, map: Table, to: Var, found: &FoundValue) {
     let ty = map.value(cx.hir);
     let size = value_size(cx, map);
     let at = found.address;
     let end = code.local(ValType::I32);
-    // A host that answers with no slot has broken the contract.
+    // A host that returns no value violates the contract.
     code.get(found.len).u32(size).op(I::I32LtU).if_();
     code.op(I::Unreachable).end();
     code.get(at).get(found.len).op(I::I32Add).set(end);
@@ -32,7 +32,7 @@ pub fn merge(cx: &Cx<'_>, code: &mut WasmCode, map: Table, to: Var, found: &Foun
     code.br(next).end().end();
 }
 
-/// Adds to the slot of CPU 0, which lies at an address.
+/// Adds to the value of CPU 0, which is at the address `slot`.
 pub fn add_to_first(cx: &Cx<'_>, code: &mut WasmCode, map: Table, slot: Var, delta: Var) {
     let int = cx.hir.types.scalar(map.value(cx.hir)).expect("only an integer is added to");
     code.get(slot).get(slot).op(load_op(int, 0)).get(delta);
@@ -42,7 +42,7 @@ pub fn add_to_first(cx: &Cx<'_>, code: &mut WasmCode, map: Table, slot: Var, del
     code.op(store_op(int, 0));
 }
 
-/// Whether a value is made of integers alone, so that a zero slot needs no special care.
+/// Returns whether a value consists of integers alone, so that an all-zero value needs no special case.
 fn is_sum(types: &Types, ty: TypeId) -> bool {
     match types.kind(ty) {
         TypeKind::Int(_) | TypeKind::Bool => true,
@@ -52,7 +52,7 @@ fn is_sum(types: &Types, ty: TypeId) -> bool {
     }
 }
 
-/// Moves `at` to the first slot that is not all zero, or to the last one.
+/// Advances `at` to the first value that is not all zero, or to the last one.
 fn skip_zero_slots(code: &mut WasmCode, at: Var, end: Var, size: u32) {
     let byte = code.local(ValType::I32);
     let found = code.block();
@@ -65,7 +65,7 @@ fn skip_zero_slots(code: &mut WasmCode, at: Var, end: Var, size: u32) {
     code.get_plus(at, size).set(at).br(next_slot).end().end();
 }
 
-/// Two values of one type at the same offset from two addresses.
+/// Addresses of two values of one type, and their common offset.
 #[derive(Clone, Copy)]
 struct Pair {
     to: Var,
@@ -124,7 +124,8 @@ fn has_sum(types: &Types, ty: TypeId) -> bool {
     }
 }
 
-/// Adds the two numbers on the stack; `narrow` makes the upper one as wide as an integer of at most 32 bits is.
+/// Adds the two numbers on the stack. `narrow` converts the upper one to i32 if the integer has at most 32
+/// bits.
 fn add(code: &mut WasmCode, int: IntType, narrow: impl FnOnce(&mut WasmCode)) {
     if int.bits == 64 {
         code.op(I::I64Add);

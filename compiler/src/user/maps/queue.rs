@@ -10,11 +10,11 @@ use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::{Access, Table, UNAVAILABLE, call_update, push_open, push_warn, update_mode, value_size};
 
 fn access(map: Table, location: Var, location_len: Var) -> Access {
-    // There is no key, so it does not matter where it lies.
+    // There is no key, so any address serves.
     Access { map, key: location, location, location_len }
 }
 
-/// [`Routine::MapPush`].
+/// Emits the body of [`Routine::MapPush`].
 pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
@@ -34,7 +34,7 @@ pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.i32(0);
 }
 
-/// [`Routine::MapTake`].
+/// Emits the body of [`Routine::MapTake`].
 pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (to, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
@@ -52,7 +52,7 @@ pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     push_warn(cx, code, shape.err().offset, location, location_len);
     code.br(absent).end();
     code.u32(cx.returned).ops_of([I::I32Load8U(mem(shape.ok().offset)), I::I32Eqz]).br_if(absent);
-    // A host that answers with another length has broken the contract.
+    // A host that returns another length violates the contract.
     code.u32(cx.returned).op(I::I32Load(mem(value + LIST_LEN))).u32(size).op(I::I32Ne).if_();
     code.op(I::Unreachable).end();
     code.get(to).u32(cx.returned).op(I::I32Load(mem(value))).u32(size);
@@ -62,7 +62,7 @@ pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.i32(0);
 }
 
-/// [`Routine::MapHas`].
+/// Emits the body of [`Routine::MapHas`].
 pub fn has(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);

@@ -1,9 +1,9 @@
-//! What lies in a BPF map: a map of the script, or a config block.
+//! Contents of a BPF map: a map of the script, or a config block.
 
 use crate::hir::{ConfigId, Hir, MapId, MapKind};
 use crate::types::TypeId;
 
-/// Whether keys have 4 bytes in the kernel, whatever the script's type.
+/// Returns whether keys have 4 bytes in the kernel, whatever the script's type.
 pub fn has_index(kind: MapKind) -> bool {
     kind.is_array() || kind == MapKind::StackTrace
 }
@@ -11,9 +11,9 @@ pub fn has_index(kind: MapKind) -> bool {
 /// A BPF map that the userspace half uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
-    /// A map of the script.
+    /// A map declared in the script.
     Map(MapId),
-    /// The map of one entry that holds a config block.
+    /// The one-entry map of a config block.
     Config(ConfigId),
 }
 
@@ -24,7 +24,7 @@ impl From<MapId> for Table {
 }
 
 impl Table {
-    /// Its name in the BPF object.
+    /// Returns the map's name in the BPF object.
     pub fn name(self, hir: &Hir) -> String {
         match self {
             Table::Map(id) => hir.maps[id].name.clone(),
@@ -32,7 +32,7 @@ impl Table {
         }
     }
 
-    /// The type of its values, of one CPU.
+    /// Returns the type of one CPU's value.
     pub fn value(self, hir: &Hir) -> TypeId {
         match self {
             Table::Map(id) => hir.maps[id].value,
@@ -40,12 +40,12 @@ impl Table {
         }
     }
 
-    /// Whether it has one value per CPU.
+    /// Returns whether the map has one value per CPU.
     pub fn is_per_cpu(self, hir: &Hir) -> bool {
         matches!(self, Table::Map(id) if hir.maps[id].kind.is_per_cpu())
     }
 
-    /// Bytes of its keys, in the kernel.
+    /// Returns the size of a key in bytes, in the kernel.
     pub fn key_size(self, hir: &Hir) -> u32 {
         match self {
             Table::Map(id) if !has_index(hir.maps[id].kind) => hir.types.size(hir.maps[id].key) as u32,

@@ -1,4 +1,5 @@
-//! `attach` of a perf event: checks what only this side can see, opens the event, fills the attachment.
+//! `attach` of a perf event: checks the properties that only the plugin can see, opens the event, fills the
+//! attachment.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -20,7 +21,7 @@ const FLAGS: Var = Var(4);
 const LOCATION: Var = Var(5);
 const LOCATION_LEN: Var = Var(6);
 
-/// The setters of the contract's `options`, with the field that each takes.
+/// Setters of the contract's `options`, each with the field that it sets.
 const SETTERS: &[(&str, usize)] = &[
     ("set-pid", options::PID),
     ("set-cpu", options::CPU),
@@ -31,7 +32,7 @@ const SETTERS: &[(&str, usize)] = &[
     ("set-exclude-user", options::EXCLUDE_USER),
 ];
 
-/// The setters for what version 0.1.1 has not: imported if the script uses the field.
+/// Setters of fields that version 0.1.1 does not have, imported if the script uses the field.
 const MORE_SETTERS: &[(&str, usize)] = &[
     ("set-freq", options::FREQ),
     ("set-exclude-idle", options::EXCLUDE_IDLE),
@@ -49,7 +50,7 @@ const MORE_SETTERS: &[(&str, usize)] = &[
     ("set-weak", options::WEAK),
 ];
 
-/// [`Routine::PerfAttach`].
+/// Emits the body of [`Routine::PerfAttach`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [event, leader, handle] = [(); 3].map(|()| code.local(ValType::I32));
     let drop_event = cx.drop_handle("perf", "event");
@@ -85,12 +86,12 @@ fn make_event(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, failed: Label) {
     code.get(OPTIONS).op(I::I64Load32U(mem(value)));
     code.u32(cx.returned).call(numbered);
     code.end();
-    // The constructors have one type of result.
+    // All constructors return the same result type.
     warn_if_failed(cx, code, shape.err().offset, failed);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(event);
 }
 
-/// Makes an event that is described beside `event`, if it is one of these.
+/// Creates an event that is described in fields other than `event`, if it is one.
 fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label) {
     let value = mem(option_field(cx, options::EVENT));
     for form in cx.perf.forms.clone() {
@@ -124,7 +125,8 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
         }
         code.u32(cx.returned).call(call).br(created).end();
     }
-    // A variable holds the form alone: what described the event stayed in the options that it was read from.
+    // A variable of type event holds the form alone; the description stayed in the options that it was read
+    // from.
     code.get(OPTIONS).op(I::I64Load(value)).i64(form::RAW.cast_signed()).op(I::I64GeU).if_();
     let warn = cx.host("console", "warn");
     let start = begin_message(code);
@@ -134,7 +136,7 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
     code.call(warn).br(failed).end();
 }
 
-/// The length of a breakpoint and its accesses, whose bits are those of the contract's flags.
+/// Pushes the length of a breakpoint and its accesses, whose bits equal the contract's flags.
 fn push_accesses(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_option(cx, code, options::EVENT_CONFIG1);
     code.op(I::I32WrapI64);
@@ -142,12 +144,12 @@ fn push_accesses(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.op(I::I32WrapI64);
 }
 
-/// Refuses what the host could not tell from a valid request.
+/// Rejects requests that the host could not distinguish from valid ones.
 fn check(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, refused: Label) {
     let handle = option_field(cx, options::GROUP) + attachment_field(cx, attachment::PERF_FD);
     code.get(OPTIONS).op(I::I32Load(mem(handle))).tee(leader).i32(0).op(I::I32LeS);
     code.get(leader).i32(attachment::NONE).ops_of([I::I32Ne, I::I32And]).if_();
-    // Why a leader could not be attached was reported then.
+    // The failed `attach` of the leader has reported why.
     code.get(leader).i32(attachment::INVALID).op(I::I32Eq).br_if(refused);
     refuse(cx, code, event, "stale or invalid leader: attach the leader first and test it for null", refused);
     code.end();
@@ -171,7 +173,7 @@ fn check(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, refused:
     }
 }
 
-/// One line that names the event, then out.
+/// Prints one line that names the event and branches to `refused`.
 fn refuse(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, reason: &str, refused: Label) {
     let name = cx.host("perf", "[method]event.name");
     let append = cx.routine(Routine::Append);
@@ -215,7 +217,7 @@ fn open(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, handle: V
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(handle);
 }
 
-/// Pushes a field of the script's `perf_options` by the width that it has there.
+/// Pushes a field of the script's `perf_options`, loaded with the field's width.
 fn push_option(cx: &Cx<'_>, code: &mut WasmCode, position: usize) {
     let types = &cx.hir.types;
     let crate::types::TypeKind::Struct(id) = types.kind(cx.hir.known.perf_options) else {
@@ -226,7 +228,7 @@ fn push_option(cx: &Cx<'_>, code: &mut WasmCode, position: usize) {
     code.get(OPTIONS).op(super::super::scalar::load_op(int, option_field(cx, position)));
 }
 
-/// Pushes a text of the options: address and length.
+/// Pushes the address and the length of a text of the options.
 fn push_text_option(cx: &mut Cx<'_>, code: &mut WasmCode, position: usize) {
     let length = cx.routine(Routine::TextLength);
     let offset = option_field(cx, position);
@@ -243,7 +245,7 @@ fn store_attachment(cx: &mut Cx<'_>, code: &mut WasmCode, handle: Var) {
     code.get(TO).get(handle).call(id).op(I::I64Store(at(attachment::GENERATION)));
 }
 
-/// If the host refused: one line, then out.
+/// Prints one line and branches to `failed` if the host refused.
 fn warn_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, failed: Label) {
     let warn = cx.routine(Routine::WarnError);
     push_failed(cx, code);

@@ -10,22 +10,22 @@ use super::super::runtime::{
 use super::push_handle;
 use crate::builtins::perf::attachment;
 
-/// EBADF of `include/uapi/asm-generic/errno-base.h`: there is no attachment.
+/// EBADF of `include/uapi/asm-generic/errno-base.h`: the attachment does not exist.
 const EBADF: i32 = 9;
 
-/// Which.
+/// Builtin that controls a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Control {
-    /// Counts again.
+    /// Resumes counting.
     Enable,
     /// Stops counting.
     Disable,
-    /// Counts from zero.
+    /// Sets the count to zero.
     Reset,
 }
 
 impl Control {
-    /// The builtin's name.
+    /// Returns the name of the builtin.
     pub fn name(self) -> &'static str {
         match self {
             Control::Enable => "enable",
@@ -35,7 +35,7 @@ impl Control {
     }
 }
 
-/// [`Routine::PerfControl`].
+/// Emits the body of [`Routine::PerfControl`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode, control: Control) {
     let (counter, location, location_len) = (Var(0), Var(1), Var(2));
     let function = format!("[method]attachment.{}", control.name());
@@ -57,7 +57,8 @@ pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode, control: Control) {
     code.u32(cx.returned + err).call(errno);
 }
 
-/// One line: a builtin was given an attachment that never was one. None if its `attach` failed, which reported why.
+/// Warns that a builtin was passed an attachment that never existed. Silent if its `attach` failed, which
+/// reported why.
 pub fn warn_invalid(
     cx: &mut Cx<'_>,
     code: &mut WasmCode,

@@ -1,4 +1,4 @@
-//! A count as the language has it: an i64, where the contract has a u64.
+//! Conversion of a count: the language has an i64, the contract a u64.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -8,8 +8,8 @@ use super::super::runtime::Routine;
 use super::attachment_field;
 use crate::builtins::perf::attachment;
 
-/// Pushes the count that lies at an offset from `base`; one that does not fit becomes the largest, which is said.
-/// `attachment` holds the address of what was read.
+/// Pushes the count at an offset from `base`. A count that does not fit becomes the largest one, with a
+/// warning. `attachment` holds the address of the attachment that was read.
 pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, offset: u32, attachment: Var) {
     let largest = cx.routine(Routine::PerfLargestCount);
     let count = code.local(ValType::I64);
@@ -18,7 +18,7 @@ pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, offset: u32, attach
     code.else_().get(count).end();
 }
 
-/// [`Routine::PerfLargestCount`]: says once of an attachment that it has one.
+/// Emits the body of [`Routine::PerfLargestCount`], which warns once per attachment.
 pub fn largest(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let att = Var(0);
     let text = cx.text("a count above 9223372036854775807 is shown as that number");

@@ -1,4 +1,4 @@
-//! `events(wildcard)`.
+//! The `events(wildcard)` builtin.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -8,7 +8,7 @@ use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 
-/// [`Routine::PerfEvents`].
+/// Emits the body of [`Routine::PerfEvents`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (text, size, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
     let list = cx.host("perf", "print-events");

@@ -1,4 +1,4 @@
-//! `read`: of one counter, and of a whole group.
+//! `read` of one counter, and of a whole group.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -15,10 +15,10 @@ const LOCATION: Var = Var(2);
 const LOCATION_LEN: Var = Var(3);
 const CPU: Var = Var(4);
 
-/// Bytes of an element of both arrays.
+/// Size in bytes of an element of both arrays.
 const WORD: u32 = 8;
 
-/// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
+/// Emits the body of [`Routine::PerfRead`], which fills everything except the group's members.
 pub fn scalar(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "read-by-id", "read", None);
     let base = code.local(ValType::I32);
@@ -27,13 +27,13 @@ pub fn scalar(cx: &mut Cx<'_>, code: &mut WasmCode) {
     store_times(cx, code, ok);
 }
 
-/// [`Routine::PerfSnapshot`].
+/// Emits the body of [`Routine::PerfSnapshot`].
 pub fn snapshot(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "snapshot-by-id", "read", None);
     store_group(cx, code, ok);
 }
 
-/// [`Routine::PerfSnapshotCpu`].
+/// Emits the body of [`Routine::PerfSnapshotCpu`].
 pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ok = call(cx, code, "[method]attachment.snapshot-cpu", "read_cpu", Some(CPU));
     store_group(cx, code, ok);
@@ -45,7 +45,7 @@ fn store_group(cx: &mut Cx<'_>, code: &mut WasmCode, ok: Shape) {
     let entries = ok.field("entries").offset;
     code.u32(cx.returned).op(I::I32Load(mem(entries))).set(at);
     code.u32(cx.returned).op(I::I32Load(mem(entries + LIST_LEN))).set(len);
-    // A host that names a member outside the group has broken the contract.
+    // A host that names a member outside the group violates the contract.
     code.u32(cx.returned).op(I::I32Load(mem(ok.field("own").offset))).tee(own).get(len);
     code.op(I::I32GeU).if_();
     code.op(I::Unreachable).end();
@@ -53,12 +53,13 @@ fn store_group(cx: &mut Cx<'_>, code: &mut WasmCode, ok: Shape) {
     code.get(at).get(own).u32(entry.size()).ops_of([I::I32Mul, I::I32Add]).set(own);
     store_counts(cx, code, own, entry.field("raw"), entry.field("scaled"));
     cut(cx, code, at, len, entry.field("id").offset);
-    // With the gap behind it, which is compared, too, where two readings are.
+    // The store includes the padding after the field, because a comparison of two readings includes it.
     code.get(TO).get(len).op(I::I64ExtendI32U).op(I::I64Store(mem(reading_field(cx, reading::COUNT))));
     store_members(cx, code, at, len, entry);
 }
 
-/// Calls the host, with the handle and a CPU if there is one, else with the id; a failure fills the result and returns.
+/// Calls the host with the handle and a CPU, or with the id if there is no CPU. On failure it fills the
+/// result and returns.
 fn call(cx: &mut Cx<'_>, code: &mut WasmCode, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
     let abi = cx.abi;
     let shape = abi.result("perf", function);
@@ -84,7 +85,7 @@ fn call(cx: &mut Cx<'_>, code: &mut WasmCode, function: &str, builtin: &str, cpu
     shape.ok()
 }
 
-/// Fills the result of a failure and returns.
+/// Fills the result of a failed read and returns.
 fn fail(cx: &Cx<'_>, code: &mut WasmCode) {
     push_zeros(cx, code);
     for position in [reading::RAW, reading::SCALED] {
@@ -116,14 +117,14 @@ fn store_counts(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, raw: Shape, sca
     code.op(I::I64Store(mem(reading_field(cx, reading::SCALED))));
 }
 
-/// Pushes a scaled count; -1 if the event never ran, which the host says on standard error.
+/// Pushes a scaled count; -1 if the event never ran, which the host reports on standard error.
 fn push_scaled(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, scaled: Shape) {
     code.get(base).op(I::I32Load8U(mem(scaled.offset))).if_value(ValType::I64);
     count::push(cx, code, base, scaled.some().offset, ATTACHMENT);
     code.else_().i64(-1).end();
 }
 
-/// Cuts a group to the members that the language's arrays hold and says so once. The key is the leader's event.
+/// Truncates a group to the members that the language's arrays hold, and warns once per leader's event.
 fn cut(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, id: u32) {
     let most = SNAPSHOT_ENTRIES as u32;
     let warn_once = cx.host("console", "warn-once");
@@ -140,7 +141,7 @@ fn cut(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, id: u32) {
     code.u32(most).set(len).end();
 }
 
-/// Stores what the arrays of the language hold; what no member has is zero.
+/// Stores the members that the language's arrays hold, and zeros for the rest.
 fn store_members(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, entry: Shape) {
     let values = reading_field(cx, reading::VALUES);
     let ids = reading_field(cx, reading::IDS);

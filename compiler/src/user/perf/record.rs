@@ -1,4 +1,4 @@
-//! Events that do not fit `type << 32 | config`: they are described in the fields of `perf_options` that follow `event`.
+//! Events that do not fit `type << 32 | config`: the fields of `perf_options` after `event` describe them.
 
 use super::super::addr::Addr;
 use super::super::cx::Lower;
@@ -10,7 +10,7 @@ use crate::builtins::perf::{form, options};
 use crate::hir::{BreakpointAddress, EventSpec, Expr, Lvalue};
 use crate::types::IntType;
 
-/// The fields that describe an event.
+/// Positions of the fields that describe an event.
 const DESCRIBED: [usize; 6] = [
     options::EVENT,
     options::EVENT_TYPE,
@@ -20,7 +20,7 @@ const DESCRIBED: [usize; 6] = [
     options::EVENT_TEXT,
 ];
 
-/// The value of `event` for an event that is described beside it.
+/// Returns the value of `event` for an event that other fields describe.
 pub fn form_of(spec: &EventSpec) -> u64 {
     match spec {
         EventSpec::Raw { .. } => form::RAW,
@@ -33,14 +33,14 @@ pub fn form_of(spec: &EventSpec) -> u64 {
     }
 }
 
-/// The value of one of the fields.
+/// Value of one describing field.
 enum Value<'a> {
     Is(u64),
     Of(&'a Expr),
 }
 
 impl FnCx<'_, '_> {
-    /// Describes an event in the options at `to`.
+    /// Writes the description of an event to the options at `to`.
     pub fn event_record(&mut self, spec: &EventSpec, to: Addr) -> Lower<()> {
         use Value::{Is, Of};
         let (ty, [config, config1, config2], text) = match spec {
@@ -83,9 +83,9 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// `options.event = ..` with an event that is described beside it.
+    /// Lowers `options.event = ..` for an event that other fields describe.
     pub fn assign_event(&mut self, lvalue: &Lvalue, spec: &EventSpec) -> Lower<()> {
-        // `event` is the first field: what follows it lies behind the same address.
+        // `event` is the first field, so the describing fields follow the same address.
         let storage = match self.storage(lvalue)? {
             Storage::Memory(addr) => return self.event_record(spec, addr),
             elsewhere => elsewhere,

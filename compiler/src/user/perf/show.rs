@@ -1,4 +1,4 @@
-//! Shows an attachment to programs, which read it as a counter.
+//! Exposes an attachment to BPF programs, which read it as a counter.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -7,7 +7,7 @@ use super::super::cx::Cx;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::push_handle;
 
-/// [`Routine::PerfShow`]: of an invalid attachment `attach` has said why.
+/// Emits the body of [`Routine::PerfShow`]. For an invalid attachment, `attach` has reported the failure.
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (attachment, name, name_len, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let show = cx.host("perf", "[method]attachment.show");

@@ -1,4 +1,5 @@
-//! Which options and kinds of events a script uses, so that a plugin imports no more of the contract than it needs.
+//! Perf options and kinds of events that a script uses, so that a plugin imports no more of the contract than
+//! it needs.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +7,17 @@ use super::record::form_of;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, Lvalue, LvalueKind};
 
-/// What the functions of one half use.
+/// Perf features used by the functions of one half.
 #[derive(Debug, Default)]
 pub struct UsedFeatures {
-    /// Of `builtins::perf::form`.
+    /// Event forms, from `builtins::perf::form`.
     pub forms: BTreeSet<u64>,
-    /// Fields of `perf_options` that may have another value than their default.
+    /// Positions of fields of `perf_options` that may have a value other than their default.
     pub options: BTreeSet<usize>,
 }
 
 impl UsedFeatures {
-    /// Looks through functions.
+    /// Collects the features that these functions use.
     pub fn of(hir: &Hir, functions: &[FuncId]) -> UsedFeatures {
         let mut visitor = UsedVisitor { hir, used: UsedFeatures::default() };
         functions.iter().for_each(|id| visit::block(&mut visitor, &hir.functions[*id].body));
@@ -52,7 +53,8 @@ impl Visitor for UsedVisitor<'_> {
     }
 }
 
-/// The default of what a script of the first version does not have: nothing.
+/// Returns whether a field has its default, zero or empty. It applies to fields that version 0.1.1 does not
+/// have.
 fn is_default(field: &Expr) -> bool {
     match &field.kind {
         ExprKind::Const(bits) => *bits == 0,

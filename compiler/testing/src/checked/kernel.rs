@@ -1,9 +1,10 @@
-//! A small kernel: the functions, events and hooks that the tests name, with the members and parameters of Linux 6.12.
+//! A small kernel: the functions, events and hooks that the tests name, with the members and parameters of
+//! Linux 6.12.
 
 use ks_compiler::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 use ks_compiler::kernel_types::KernelTypes;
 
-/// What the compiler learns of it.
+/// Returns the types of the small kernel.
 pub fn types() -> KernelTypes {
     KernelTypes::from_btf(btf()).expect("the small kernel can be read")
 }

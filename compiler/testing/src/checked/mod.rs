@@ -1,7 +1,7 @@
-//! The one place that knows how a test reaches the front end.
+//! Access of tests to the front end.
 //!
-//! [`check`] takes files and options, runs everything up to the typed tree and no back end, and gives back what was
-//! said as plain text.
+//! [`check`] takes files and options, runs everything up to the typed tree and no back end, and returns the
+//! diagnostics as plain text.
 
 pub mod kernel;
 
@@ -12,25 +12,25 @@ use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::pipeline;
 use ks_compiler::source::Files;
 
-/// What a test may choose.
+/// Options of a test.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Refuse what 0.1.1 refuses.
+    /// Whether to reject everything that is not part of KernelScript 0.1.1.
     pub strict_011: bool,
-    /// Test mode: `@test` functions are what is compiled.
+    /// Test mode: compiles the `@test` functions.
     pub tests: bool,
-    /// Hold names and members against the small kernel of [`kernel`], instead of against none.
+    /// Whether to check names and members against the small kernel of [`kernel`], instead of against none.
     pub kernel: bool,
 }
 
-/// One diagnostic.
+/// A diagnostic as text.
 #[derive(Debug, Clone)]
 pub struct ReportedDiagnostic {
-    /// `KS0401`.
+    /// The diagnostic's code, such as `KS0401`.
     pub code: String,
-    /// The headline.
+    /// The headline, without source locations.
     pub message: String,
-    /// Headline, labels, notes, help and suggested texts, a line each.
+    /// Headline, labels, notes, help and suggested texts, one line each.
     pub text: String,
 }
 
@@ -53,24 +53,24 @@ impl ReportedDiagnostic {
     }
 }
 
-/// What the front end made of some files.
+/// The result of the front end.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// By place.
+    /// Errors, sorted by source position.
     pub errors: Vec<ReportedDiagnostic>,
-    /// By place.
+    /// Warnings, sorted by source position.
     pub warnings: Vec<ReportedDiagnostic>,
-    /// Whether there is a typed tree.
+    /// Whether a typed tree was produced.
     pub hir_ok: bool,
 }
 
 impl Outcome {
-    /// No error, and a typed tree.
+    /// Whether there is no error, and a typed tree.
     pub fn accepted(&self) -> bool {
         self.errors.is_empty() && self.hir_ok
     }
 
-    /// At least one error, and no error of another code than these.
+    /// Whether there is at least one error, and every error has one of these codes.
     pub fn refused_with(&self, codes: &[&str]) -> bool {
         !self.errors.is_empty() && self.errors.iter().all(|error| codes.contains(&error.code.as_str()))
     }
@@ -80,12 +80,12 @@ impl Outcome {
         self.warnings.iter().any(|warning| warning.code == code)
     }
 
-    /// The errors in a few words, for a table or a failed assertion.
+    /// Summarises the errors, for a table or a failed assertion.
     pub fn errors_in_short(&self) -> String {
         in_short(&self.errors)
     }
 
-    /// The warnings in a few words.
+    /// Summarises the warnings.
     pub fn warnings_in_short(&self) -> String {
         in_short(&self.warnings)
     }
@@ -98,7 +98,7 @@ fn in_short(all: &[ReportedDiagnostic]) -> String {
     }
 }
 
-/// Checks `files[0]`; the others are what it can import and include, by path relative to it.
+/// Checks `files[0]`; it can import and include the others by paths relative to it.
 pub fn check(files: &[(&str, &str)], options: Options) -> Outcome {
     let (name, text) = files.first().expect("a test has a main file");
     let mut with = pipeline::Options::new("script");
@@ -119,7 +119,7 @@ pub fn check(files: &[(&str, &str)], options: Options) -> Outcome {
     }
 }
 
-/// A folder in memory.
+/// Files in memory, by normalised path.
 #[derive(Debug)]
 struct Texts(BTreeMap<String, String>);
 
@@ -135,7 +135,7 @@ impl Files for Texts {
     }
 }
 
-/// `./lib/../a.ks` is `a.ks`.
+/// Normalises a path: `./lib/../a.ks` is `a.ks`.
 fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

@@ -1,9 +1,9 @@
-//! A kernel small enough to read: the functions, events and structs that the examples name.
+//! A small kernel: the functions, events and structs that the examples name.
 
 use ks_compiler::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 use ks_compiler::kernel_types::KernelTypes;
 
-/// The types of that kernel.
+/// Returns the types of that kernel.
 pub fn types() -> KernelTypes {
     let mut btf = BtfBuilder::new();
     let scalars = Scalars::new(&mut btf);

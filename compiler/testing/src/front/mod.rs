@@ -1,4 +1,4 @@
-//! What the tests of diagnostics share: the front end over files in memory.
+//! The front end over files in memory, for tests of diagnostics.
 
 mod kernel;
 
@@ -9,17 +9,17 @@ use ks_compiler::diag::{DiagnosticCode, Severity};
 use ks_compiler::pipeline::{self, Checked, Options, Target};
 use ks_compiler::source::Files;
 
-/// A file's name and text.
+/// Name and contents of a file.
 pub type File = (String, Vec<u8>);
 
-/// The codes that a script leads to, by severity.
+/// The codes of a script's diagnostics, by severity.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FoundCodes {
     pub errors: BTreeSet<DiagnosticCode>,
     pub warnings: BTreeSet<DiagnosticCode>,
 }
 
-/// Files in memory.
+/// A source of files in memory.
 #[derive(Debug)]
 struct Memory(Vec<File>);
 
@@ -29,9 +29,9 @@ impl Files for Memory {
     }
 }
 
-/// Checks the first file, with the others beside it. Flags: `strict` (the language of 0.1.1), `test` (for `ks test`),
-/// `btf` (against the kernel of `kernel()`, else against none), `build` (through the back ends too), `kernel=MAJOR.MINOR`
-/// (the same, for that kernel), `module` (the same, with a kernel module).
+/// Checks the first file, which can import the others. Flags: `strict` (the language of 0.1.1), `test` (for
+/// `ks test`), `btf` (against the kernel of `kernel()`, else against none), `build` (through the back ends
+/// too), `kernel=MAJOR.MINOR` (like `build`, for that kernel), `module` (like `build`, with a kernel module).
 pub fn check(files: &[File], flags: &[String]) -> Checked {
     let (name, text) = files.first().expect("an example has a file");
     let mut options = Options { files: Arc::new(Memory(files.to_vec())), ..Options::new("example") };
@@ -53,13 +53,13 @@ pub fn check(files: &[File], flags: &[String]) -> Checked {
     }
     let mut checked = pipeline::parse(name, text, options).expect("examples are short").check();
     if build {
-        // What it says is in the diagnostics.
+        // The result is in the diagnostics.
         let _ = checked.build(Target { kernel, module, ..Target::default() });
     }
     checked
 }
 
-/// The codes that [`check`] leads to.
+/// Returns the codes of the diagnostics of [`check`].
 pub fn codes(files: &[File], flags: &[String]) -> FoundCodes {
     let checked = check(files, flags);
     let mut found = FoundCodes::default();
@@ -72,7 +72,7 @@ pub fn codes(files: &[File], flags: &[String]) -> FoundCodes {
     found
 }
 
-/// Nothing may fail: each name comes with its reason.
+/// Panics with all names and reasons unless the list of failures is empty.
 pub fn expect_none(failing: &[(String, String)]) {
     let lines: Vec<_> = failing.iter().map(|(name, why)| format!("  {name}: {why}")).collect();
     assert!(lines.is_empty(), "{} do not hold:\n{}", lines.len(), lines.join("\n"));

@@ -1,26 +1,27 @@
-//! The arithmetic of MIR, from its definition and in wider numbers: none of it is the compiler's own, which is judged by it.
+//! The arithmetic of MIR, from its definition and in wider numbers: it shares no code with the compiler under
+//! test.
 
 use ks_compiler::kernel::mir::{BinaryOp, Condition};
 
 use super::{InterpError, fault};
 
-/// The bits as a number without a sign.
+/// Converts bits to an unsigned number.
 fn unsigned(width: u32, bits: u64) -> i128 {
     i128::from(bits) % (1 << width)
 }
 
-/// The bits as a number in two's complement.
+/// Converts bits to a number in two's complement.
 fn signed(width: u32, bits: u64) -> i128 {
     let number = unsigned(width, bits);
     if number < 1 << (width - 1) { number } else { number - (1 << width) }
 }
 
-/// The bits of a number, modulo 2^width.
+/// Converts a number to its bits, modulo 2^width.
 fn bits(width: u32, number: i128) -> u64 {
     u64::try_from(number.rem_euclid(1 << width)).expect("a remainder by at most 2^64 has 64 bits")
 }
 
-/// The result of an operation on 32 or 64 bits.
+/// Computes an operation on 32 or 64 bits.
 ///
 /// # Errors
 /// A signed division by 0 or -1, which MIR does not have.
@@ -31,7 +32,7 @@ pub(super) fn compute(op: BinaryOp, width: u32, left: u64, right: u64) -> Result
     let number = match op {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
-        // The product of two numbers of 64 bits without a sign does not fit.
+        // The product of two unsigned 64-bit numbers does not fit.
         BinaryOp::Mul => x * y,
         BinaryOp::UDiv if b == 0 => 0,
         BinaryOp::UDiv => a / b,
@@ -68,13 +69,13 @@ pub(super) fn compare(condition: Condition, width: u32, left: u64, right: u64) -
     }
 }
 
-/// The low bits of a number, as a number of 32 bits.
+/// Extends the low bits of a number to 32 bits.
 pub(super) fn narrow(value: u64, width: u8, is_signed: bool) -> u64 {
     let width = u32::from(width);
     bits(32, if is_signed { signed(width, value) } else { unsigned(width, value) })
 }
 
-/// The low bytes of a number in the other order.
+/// Reverses the low bytes of a number.
 pub(super) fn swap_bytes(value: u64, width: u8) -> u64 {
     let bytes = value.to_le_bytes();
     bytes[..usize::from(width / 8)].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))

@@ -1,4 +1,4 @@
-//! The kernel's side of the interpreter: maps, iterators and helpers.
+//! The interpreter's kernel: maps, iterators and helpers.
 
 use super::memory::{Datum, Pointer};
 use super::{InterpError, Machine, fault};
@@ -6,7 +6,7 @@ use ks_compiler::hir::{FuncId, MapId, MapKind};
 use ks_compiler::index::Id;
 use ks_compiler::kernel::mir::{Helper, Kfunc, MapSymbol};
 
-/// Bytes of the context.
+/// Size of the context in bytes.
 pub(super) const CONTEXT_BYTES: usize = 256;
 
 /// `-EEXIST`, `-EFAULT`, `-ENOENT` and `-E2BIG`. Source: include/uapi/asm-generic/errno-base.h.
@@ -15,15 +15,15 @@ const UNREADABLE: i64 = -14;
 pub(super) const ABSENT: i64 = -2;
 pub(super) const TOO_MANY: i64 = -7;
 
-/// What helpers answer that are about the world outside. One helper gives the same answer throughout a run.
+/// Results of helpers that depend on the environment. A helper returns the same result throughout a run.
 pub trait Answers {
-    /// A number.
+    /// The number that a helper returns.
     fn number(&mut self, helper: Helper) -> u64;
-    /// The bytes that a helper writes.
+    /// The `len` bytes that a helper writes.
     fn bytes(&mut self, helper: Helper, len: usize) -> Vec<u8>;
 }
 
-/// Answers that differ from helper to helper only.
+/// Results that differ only between helpers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
@@ -129,7 +129,7 @@ impl Machine<'_> {
             | (Helper::GetAttachCookie, [_])
             | (_, []) => {
                 let number = self.answers.number(helper);
-                // The kernel's function gives so many bits.
+                // The kernel's helper returns 32 bits.
                 let is_narrow = helper == Helper::GetPrandom;
                 Ok(Datum::Bits(if is_narrow { number & u64::from(u32::MAX) } else { number }))
             }
@@ -137,7 +137,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The entry's name, if there may be such an entry.
+    /// Returns the key of the entry, if the map can have such an entry.
     fn name(&self, map: MapId, key: Pointer) -> Result<Option<(MapId, Vec<u8>)>, InterpError> {
         let Some(shape) = self.environment.maps.get(map.index()) else { return fault("no such map") };
         let key = self.memory.read(key, shape.key)?;
@@ -182,7 +182,7 @@ impl Machine<'_> {
         {
             self.memory.write(*entry, &value)?;
         } else {
-            // An entry of a hash is replaced: pointers to the old one lead to the old value.
+            // Replacing an entry of a hash map keeps the old value alive: old pointers still point to it.
             let entry = self.memory.alloc_with(&value);
             self.entries.insert(name, entry);
         }
@@ -191,11 +191,11 @@ impl Machine<'_> {
 
     fn remove(&mut self, map: MapId, key: Pointer) -> Result<i64, InterpError> {
         let Some(name) = self.name(map, key)? else { return Ok(ABSENT) };
-        // Whoever has a pointer to the entry may still use it.
+        // Holders of a pointer to the entry may still use it.
         Ok(if self.entries.remove(&name).is_some() { 0 } else { ABSENT })
     }
 
-    /// Calls a function until it gives 1.
+    /// Calls a function until it returns 1.
     fn bpf_loop(&mut self, iterations: u32, function: FuncId, captured: Datum) -> Result<Datum, InterpError> {
         let iterations = u64::from(iterations).min(self.environment.max_iterations as u64);
         for index in 0..iterations {

@@ -1,4 +1,4 @@
-//! Maps without keys, and the one that looks for the longest prefix.
+//! Maps without keys, and the longest-prefix-match map.
 
 use super::kernel::{ABSENT, TOO_MANY};
 use super::memory::Pointer;
@@ -17,13 +17,13 @@ impl Machine<'_> {
         }
     }
 
-    /// The names of a map's entries, in order: that of their keys.
+    /// Returns the keys of a map's entries, in order.
     fn names(&self, map: MapId) -> impl DoubleEndedIterator<Item = &(MapId, Vec<u8>)> {
         self.entries.keys().filter(move |(one, _)| *one == map)
     }
 
-    /// Values of queues and stacks are kept under their number, those of a bloom filter under themselves: this one never
-    /// errs.
+    /// Adds a value. Values of queues and stacks are stored by a sequence number, those of a bloom filter by
+    /// themselves: it has no false positives.
     pub(super) fn push(&mut self, map: MapId, value: Pointer, flags: u64) -> Result<i64, InterpError> {
         let shape = self.shape(map)?;
         let value = self.memory.read(value, shape.value)?;
@@ -46,7 +46,8 @@ impl Machine<'_> {
         Ok(0)
     }
 
-    /// The next value of a queue or stack, which a pop removes; of a bloom filter, whether it has seen the value.
+    /// Returns the next value of a queue or stack, which a pop removes; for a bloom filter, whether it
+    /// contains the value.
     pub(super) fn take(&mut self, map: MapId, value: Pointer, is_pop: bool) -> Result<i64, InterpError> {
         let shape = self.shape(map)?;
         if shape.kind == MapKind::Bloom {
@@ -64,7 +65,8 @@ impl Machine<'_> {
         Ok(0)
     }
 
-    /// The entry whose prefix is the longest that a key begins with. A key's first four bytes are the prefix's bits.
+    /// Returns the entry with the longest prefix of a key. A key's first four bytes are the number of prefix
+    /// bits.
     pub(super) fn longest_prefix(&self, map: MapId, key: &[u8]) -> Option<Pointer> {
         let fitting = self.names(map).filter(|(_, entry)| {
             let bits = prefix_bits(entry);
@@ -78,7 +80,7 @@ fn prefix_bits(key: &[u8]) -> u32 {
     key.iter().take(4).rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
 }
 
-/// A bit of what stands behind the prefix's length, the highest of the first byte first.
+/// Returns a bit of the data after the prefix length, most significant bit of the first byte first.
 fn bit_of(key: &[u8], bit: u32) -> Option<bool> {
     key.get(4 + bit as usize / 8).map(|byte| byte >> (7 - bit % 8) & 1 == 1)
 }

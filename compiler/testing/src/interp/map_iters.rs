@@ -1,22 +1,22 @@
-//! Walks through maps, before and after they become calls of a helper: in the order of the keys, each entry that is there
-//! when its turn comes.
+//! Map iteration, before and after it is lowered to a helper call: in the order of keys, each entry that
+//! exists when the iteration reaches it.
 
 use super::memory::{Datum, Pointer};
 use super::{InterpError, Machine, fault};
 use ks_compiler::hir::{FuncId, MapId};
 use ks_compiler::kernel::mir::{MapIter, MapSymbol};
 
-/// A walk that is under way.
+/// A running map iteration.
 pub(super) struct ActiveMapIter {
     map: MapId,
-    /// The key of the last entry.
+    /// Key of the last visited entry; none before the first.
     last: Option<Vec<u8>>,
-    /// Where it is in memory.
+    /// Address of that key in memory.
     key: Option<Pointer>,
 }
 
 impl Machine<'_> {
-    /// The entry whose key comes behind another, with its key.
+    /// Returns the entry with the next greater key, and that key.
     fn next_entry(&self, map: MapId, last: Option<&[u8]>) -> Option<(Vec<u8>, Pointer)> {
         let mut entries = self.entries.iter().filter(|((one, _), _)| *one == map);
         let found = entries.find(|((_, key), _)| last.is_none_or(|last| key.as_slice() > last));
@@ -58,7 +58,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Calls a function for each entry until it gives 1.
+    /// Calls a function for each entry until it returns 1.
     pub(super) fn visit(
         &mut self,
         map: MapId,

@@ -1,4 +1,5 @@
-//! Memory of the interpreter: regions with bounds, whose bytes are known or not, and which keep pointers apart from numbers.
+//! Memory of the interpreter: regions with bounds. It tracks uninitialised bytes, and distinguishes pointers
+//! from numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +7,21 @@ use super::{InterpError, fault};
 use ks_compiler::hir::FuncId;
 use ks_compiler::kernel::mir::MapSymbol;
 
-/// What a value is while a function runs.
+/// A value during execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datum {
-    /// A number, or a null pointer as 0.
+    /// A number; a null pointer is 0.
     Bits(u64),
-    /// A pointer.
+    /// A pointer into a region.
     Pointer(Pointer),
-    /// A map, as helpers take it.
+    /// A map, as an argument of helpers.
     Map(MapSymbol),
-    /// A function, as helpers take it.
+    /// A function, as an argument of helpers.
     FuncPtr(FuncId),
 }
 
 impl Datum {
-    /// The number, or nothing for a pointer.
+    /// Returns the number; none for a pointer.
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
@@ -29,7 +30,7 @@ impl Datum {
     }
 }
 
-/// A place in a region; it may lie outside until it is used.
+/// A position in a region; it may be out of bounds until it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
     pub(super) region: usize,
@@ -37,7 +38,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// A number that grows with the offset; regions lie far apart.
+    /// Returns a number that grows with the offset; regions are far apart.
     pub(super) fn address(self) -> u64 {
         ((self.region as u64) << 32).wrapping_add(self.offset as u64)
     }
@@ -45,34 +46,34 @@ impl Pointer {
 
 #[derive(Debug, Default)]
 struct Region {
-    /// `None` where nothing was written yet.
+    /// `None` for uninitialised bytes.
     bytes: Vec<Option<u8>>,
-    /// Pointers that were stored, by their first byte.
+    /// Stored pointers, by the index of their first byte.
     pointers: BTreeMap<usize, Datum>,
     gone: bool,
 }
 
-/// All regions.
+/// All regions of a run.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     regions: Vec<Region>,
 }
 
 impl Memory {
-    /// A region of so many bytes that nobody wrote yet.
+    /// Allocates a region of uninitialised bytes.
     pub(super) fn reserve(&mut self, bytes: usize) -> Pointer {
         self.regions.push(Region { bytes: vec![None; bytes], ..Region::default() });
         Pointer { region: self.regions.len() - 1, offset: 0 }
     }
 
-    /// A region with content.
+    /// Allocates a region with content.
     pub(super) fn alloc_with(&mut self, content: &[u8]) -> Pointer {
         let start = self.reserve(content.len());
         self.regions[start.region].bytes = content.iter().copied().map(Some).collect();
         start
     }
 
-    /// Ends a region: what is accessed there from now on is a fault.
+    /// Ends a region: later accesses are faults.
     pub(super) fn release(&mut self, start: Pointer) {
         self.regions[start.region].gone = true;
     }
@@ -90,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of a place, all of which were written.
+    /// Reads bytes, all of which must be initialised.
     pub(super) fn read(&self, at: Pointer, bytes: usize) -> Result<Vec<u8>, InterpError> {
         let range = self.range(at, bytes)?;
         let region = &self.regions[at.region];
@@ -136,7 +137,7 @@ impl Memory {
         }
     }
 
-    /// All bytes of a region; 0 where nobody wrote.
+    /// Returns all bytes of a region, with 0 for uninitialised ones.
     pub(super) fn content(&self, start: Pointer) -> Vec<u8> {
         self.regions[start.region].bytes.iter().map(|byte| byte.unwrap_or(0)).collect()
     }

@@ -1,10 +1,11 @@
-//! Runs MIR: what passes are held against.
+//! MIR interpreter, the reference for passes.
 //!
-//! In: a program, a function's arguments, what is around it ([`Environment`]) and answers of kernel helpers ([`Answers`]). Out:
-//! the result and everything that is left behind in global variables and maps ([`Outcome`]), or why it cannot go on. It is
-//! stricter than a machine: memory outside its region, bytes that nobody wrote, pointers read as numbers and broken
-//! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs. It has no objects of a
-//! kernel: what reads them, and the values that belong to them, it does not run.
+//! In: a program, a function's arguments, the [`Environment`] and results of kernel helpers ([`Answers`]).
+//! Out: the result and the final contents of global variables and maps ([`Outcome`]), or why execution cannot
+//! continue. It is stricter than a machine: accesses out of bounds, reads of uninitialised bytes, pointers
+//! read as numbers and broken promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference
+//! between CPUs. It has no kernel objects: operations on them and on values that belong to them are not
+//! supported.
 
 mod arithmetic;
 mod kernel;
@@ -29,10 +30,10 @@ use ks_compiler::kernel::mir::{
 /// Why a run ended without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InterpError {
-    /// It took too many steps.
+    /// It exceeded the limit of steps.
     #[error("out of fuel")]
     Fuel,
-    /// It did what no function may do.
+    /// It did something that no function may do; the text says what.
     #[error("{0}")]
     Fault(String),
 }
@@ -41,34 +42,34 @@ fn fault<T>(what: impl Into<String>) -> Result<T, InterpError> {
     Err(InterpError::Fault(what.into()))
 }
 
-/// What a map looks like.
+/// Type and sizes of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapShape {
-    /// What kind of map; of the array kinds every index below the number of entries is there.
+    /// The map's type; in arrays every index below the number of entries exists.
     pub kind: MapKind,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key: usize,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value: usize,
-    /// Most entries.
+    /// Limit on the number of entries.
     pub entries: u64,
 }
 
-/// What there is around a function when it starts.
+/// The environment of a function at its start.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// The first content of global variables.
+    /// Initial contents of global variables.
     pub globals: Vec<Vec<u8>>,
-    /// The content of config blocks.
+    /// Contents of config blocks.
     pub configs: Vec<Vec<u8>>,
     /// The maps, all empty.
     pub maps: Vec<MapShape>,
-    /// Most turns of an iterator; less than the kernel's, so that an endless loop ends soon.
+    /// Limit on the iterations of an iterator; lower than the kernel's, so that an endless loop ends soon.
     pub max_iterations: i32,
 }
 
 impl Environment {
-    /// As a script says it.
+    /// Creates the environment that a script declares.
     pub fn of(hir: &Hir, max_iterations: i32) -> Environment {
         let map = |map: &ks_compiler::hir::Map| MapShape {
             kind: map.kind,
@@ -90,18 +91,18 @@ impl Environment {
     }
 }
 
-/// What a run led to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The result; of 32 bits, if the function's type has that many.
+    /// The returned number; 32 bits, if the function's type has that many.
     pub result: u64,
-    /// Global variables.
+    /// Final contents of global variables.
     pub globals: Vec<Vec<u8>>,
-    /// Entries of maps, by map and key; of arrays, where every entry is there, those that are not zero.
+    /// Entries of maps, by map and key; of arrays, in which every entry exists, only non-zero ones.
     pub entries: BTreeMap<(MapId, Vec<u8>), Vec<u8>>,
 }
 
-/// Runs a function; `args` are numbers, `None` stands for a context, of zeros.
+/// Runs a function; `args` are numbers, `None` stands for a context of zeros.
 ///
 /// # Errors
 /// See [`InterpError`].
@@ -159,27 +160,27 @@ struct Machine<'a> {
     memory: Memory,
     globals: Vec<Pointer>,
     configs: Vec<Pointer>,
-    /// The count of faults.
+    /// The counter of faults.
     faults: Pointer,
-    /// The count of loops that reached their limit.
+    /// The counter of loops that reached their limit.
     cuts: Pointer,
-    /// What the host says of its PID namespace.
+    /// The PID namespace that the host reports.
     namespace: Option<Pointer>,
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
-    /// Running iterators, by their place: the next number and the end.
+    /// Running iterators over numbers, by their address: the next number and the end.
     num_iters: BTreeMap<Pointer, (i32, i32)>,
-    /// Walks that are under way, by their place.
+    /// Running map iterations, by their address.
     map_iters: BTreeMap<Pointer, map_iters::ActiveMapIter>,
-    /// Records of ring buffers that were not given back yet.
+    /// Ring buffer records that are reserved and neither submitted nor discarded.
     records: BTreeSet<Pointer>,
-    /// Counts of what was lost.
+    /// Counters of lost records and output.
     lost: BTreeMap<Lost, Pointer>,
     /// Scratch slots, by their numbers.
     slots: BTreeMap<Vec<u8>, Pointer>,
     fuel: u64,
 }
 
-/// A function while it runs.
+/// A running function.
 struct CallFrame<'a> {
     function: &'a MirFunction,
     values: IndexVec<Value, Option<Datum>>,
@@ -303,7 +304,7 @@ impl<'a> Machine<'a> {
             Op::FunctionAddr(id) => return Ok(Some(Datum::FuncPtr(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
             Op::CountAddr(Count::CutLoop(_)) => self.cuts,
-            // The first one.
+            // All zeros: the initial PID namespace.
             Op::CountAddr(Count::PidNamespace) => {
                 let memory = &mut self.memory;
                 *self.namespace.get_or_insert_with(|| memory.alloc_with(&[0; object::PID_NAMESPACE_BYTES]))
@@ -356,7 +357,8 @@ impl<'a> Machine<'a> {
         self.globals.get(global.index()).copied().map_or_else(|| fault("no such global variable"), Ok)
     }
 
-    /// A scratch slot, which no other run uses. The bytes behind its mark are unknown at first, as another run left them.
+    /// Returns a scratch slot that no other run uses. The bytes after its mark are uninitialised at first, as
+    /// another run left them.
     fn scratch(&mut self, key: Pointer) -> Result<Datum, InterpError> {
         let key = self.memory.read(key, 4)?;
         if let Some(slot) = self.slots.get(&key) {
@@ -368,7 +370,7 @@ impl<'a> Machine<'a> {
         Ok(Datum::Pointer(slot))
     }
 
-    /// The fields of a config block.
+    /// Returns the address of a config block.
     fn config(&self, config: ConfigId) -> Result<Datum, InterpError> {
         let start = self.configs.get(config.index()).copied();
         start.map_or_else(|| fault("no such config block"), |start| Ok(Datum::Pointer(start)))

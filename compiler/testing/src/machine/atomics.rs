@@ -1,11 +1,12 @@
-//! Atomic accesses as plain ones: the interpreter has no threads, and so no atomic instructions.
+//! Replaces atomic accesses by plain ones: the interpreter has no threads, and so no atomic instructions.
 
 use wasmparser::{Operator, Parser, Payload};
 
-/// NOP of the core specification.
+/// The opcode NOP of the core specification.
 const NOP: u8 = 0x01;
 
-/// The same module with a plain access for each atomic one. Both forms have two bytes before their operand.
+/// Returns the module with a plain access for each atomic one. Both encodings have two bytes before their
+/// operand.
 pub fn as_plain(core: &[u8]) -> Vec<u8> {
     let mut plain = core.to_vec();
     for payload in Parser::new(0).parse_all(core) {
@@ -21,7 +22,7 @@ pub fn as_plain(core: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The plain access's opcode.
+/// Returns the opcode of the plain access.
 fn access(operator: &Operator<'_>) -> Option<u8> {
     Some(match operator {
         Operator::I32AtomicLoad { .. } => 0x28,

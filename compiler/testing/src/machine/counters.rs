@@ -1,17 +1,17 @@
-//! Counters that a host would have opened: every reading of each is the same.
+//! Emulated counters: every reading of each is the same.
 
 use wasmi::{Caller, Linker};
 
 use super::{Machine, note, text, write};
 
-/// What a host reads: the count, and the count for all the time that the event was enabled, if it ever ran.
+/// The reading of an emulated counter: the raw count, and the scaled count if the event ever ran.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
     pub raw: u64,
     pub scaled: Option<u64>,
 }
 
-/// Events, options and attachments have one handle each: no script here has two.
+/// The single handle of events, options and attachments: no script here has two.
 const HANDLE: u32 = 1;
 
 pub(super) fn define(linker: &mut Linker<Machine>) {
@@ -50,7 +50,7 @@ fn open(caller: &mut Caller<'_, Machine>, result: u32) {
     write(caller, result + 4, &HANDLE.to_le_bytes());
 }
 
-/// A result of a reading: both times, the state and whether it is partial follow the counts.
+/// Writes a reading as the result: the counts, then both times, the state and whether it is partial.
 fn read(caller: &mut Caller<'_, Machine>, result: u32) {
     let Reading { raw, scaled } = caller.data().reading;
     write(caller, result, &[0; 56]);

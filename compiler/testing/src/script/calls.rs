@@ -1,4 +1,4 @@
-//! Productions of calls: of helpers with parameters of every kind, of the kernel's helpers, and of the next program.
+//! Productions of calls: of functions with parameters of every type, of the kernel's helpers, and tail calls.
 
 use super::exprs::MAX_DEPTH;
 use super::kinds::CALLS;
@@ -7,7 +7,7 @@ use super::tree::Node;
 use super::types::{Int, Ty, U32};
 
 impl Gen {
-    /// A call, with its value.
+    /// Generates a call of a function with this result type.
     pub fn call_of(&mut self, ret: Option<&Ty>) -> Option<Node> {
         let function = &self.function;
         let fits = |helper: &&Helper| {
@@ -49,7 +49,7 @@ impl Gen {
         Some(Node::expr(&ty, &format!("{}({})", helper.name, texts.join(", ")), values))
     }
 
-    /// A pointer to a value that may be written, or null.
+    /// Generates a pointer to a writable value, or null.
     fn pointer_to(&mut self, ty: &Ty) -> Node {
         let pointers = &self.function.pointers;
         let fitting: Vec<&str> = pointers
@@ -66,7 +66,7 @@ impl Gen {
         }
     }
 
-    /// The address of so many bytes that start where a variable or a map element does, or null.
+    /// Generates the address of so many bytes at the start of a variable or map element, or null.
     fn memory(&mut self, bytes: u32) -> Node {
         let vars = self.function.locals.iter().chain(&self.globals);
         let types = vars.filter(|var| var.writable).map(|var| var.ty.clone());
@@ -88,14 +88,14 @@ impl Gen {
         }
     }
 
-    /// The name of a helper of this type.
+    /// Returns the name of a function of this type.
     fn function_of(&mut self, ty: &str, frames: u32) -> Option<String> {
         let fits = |one: &&Helper| one.is_value() && one.frames <= frames && one.value_type() == ty;
         let helpers: Vec<&Helper> = self.helpers.iter().filter(fits).collect();
         (!helpers.is_empty()).then(|| self.rng.pick(&helpers).name.clone())
     }
 
-    /// A parameter of a helper.
+    /// Generates a parameter of a function.
     pub fn param(&mut self) -> Param {
         if !self.kernel_only {
             return Param::Value(self.any_type());
@@ -116,7 +116,7 @@ impl Gen {
         }
     }
 
-    /// What pointers lead to.
+    /// Returns a type that pointers point to.
     pub fn pointed_type(&mut self) -> Ty {
         match self.structs.is_empty() || self.rng.one_in(3) {
             true => self.scalar_type(),
@@ -129,7 +129,7 @@ pub fn call(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     generator.call_of(Some(ty))
 }
 
-/// A call of one of the kernel's helpers.
+/// Generates a call of one of the kernel's helpers.
 pub fn kernel(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if !generator.kernel_only || generator.function.depth >= MAX_DEPTH {
         return None;
@@ -151,7 +151,7 @@ pub fn kernel(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &call.replace('&', "$"), values))
 }
 
-/// Another program takes the place of this one.
+/// Generates a tail call: another program replaces this one.
 pub fn next_program(generator: &mut Gen) -> Option<Node> {
     let next = generator.next.clone().filter(|_| generator.function.is_program)?;
     let condition = generator.condition();

@@ -1,5 +1,5 @@
-//! Scripts whose results are known without a kernel: numbers of the compiler's own, and members of the kernel's structs
-//! that userspace can know, each read on a path of its own.
+//! Scripts whose results are known without a kernel: numbers computed by the compiler, and members of the
+//! kernel's structs that userspace can determine, each read on a path of its own.
 //!
 //! A script has one program, `watch`, which writes a result for each check into the map `seen`.
 
@@ -10,7 +10,7 @@ use super::scope::{Gen, ScriptFunction};
 use super::tree::Node;
 use super::types::{Int, Ty};
 
-/// What is known of a result.
+/// The expected result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
     /// The number, extended to 64 bits.
@@ -19,18 +19,18 @@ pub enum Expected {
     Fact(&'static str),
 }
 
-/// A script and what its program must find.
+/// A script and the expected results of its program.
 pub struct Compared {
     pub script: Node,
     pub expected: Vec<Expected>,
-    /// The kind of its program, as a script spells it.
+    /// The attribute of its program, as a script spells it.
     pub kind: &'static str,
-    /// It has a config block, to be written before the program runs.
+    /// Whether it has a config block, to be written before the program runs.
     pub has_config: bool,
 }
 
-/// Members of the current task that userspace knows as well, with their paths. `files[N]` are descriptors that the test has
-/// opened.
+/// Members of the current task that userspace can determine, too, with their paths. `files[N]` are
+/// descriptors that the test has opened.
 pub const FACTS: &[(&str, &str)] = &[
     ("tid", "pid"),
     ("pid", "tgid"),
@@ -61,7 +61,7 @@ pub const FACTS: &[(&str, &str)] = &[
     ("score", "signal.oom_score_adj"),
 ];
 
-/// Members that stay while the program runs, of which two reads must agree.
+/// Members that do not change while the program runs, so two reads must agree.
 const STABLE: &[&str] = &[
     "start_time",
     "static_prio",
@@ -86,12 +86,12 @@ const STABLE: &[&str] = &[
     "mm.task_size",
 ];
 
-/// Checks of a script.
+/// Number of checks in a script.
 const CHECKS: usize = 8;
-/// Bytes of the stack that the locals of a check may take.
+/// Stack bytes for the locals of a check.
 const STACK: u32 = 200;
 
-/// The script of a seed.
+/// Generates the script of a seed.
 pub fn script(seed: u64) -> Compared {
     let mut generator = Gen::new(seed, true);
     let kinds: Vec<&'static Program> = kinds::RUNNABLE.iter().filter_map(|name| kinds::find(name)).collect();
@@ -124,7 +124,7 @@ impl Checks {
                 1 => self.fact(),
                 _ => self.pair(),
             };
-            // Locals of one check are not there in the next one.
+            // Locals of one check are not visible in the next one.
             let one = self.generator.one();
             stmts.push(Node::stmt(&format!("if ({one} == 1) $"), vec![Node::block(check)]));
         }
@@ -132,7 +132,7 @@ impl Checks {
         Node::block(stmts)
     }
 
-    /// The statement that keeps a result.
+    /// Generates the statement that stores a result.
     fn keep(&mut self, value: &str, expected: Expected) -> Node {
         self.expected.push(expected);
         Node::stmt(&format!("seen[{}] = ({value} as u64)", self.expected.len() - 1), Vec::new())
@@ -142,7 +142,7 @@ impl Checks {
         kernel_memory::steps(self.generator.rng.pick::<&str>(paths))
     }
 
-    /// A member that userspace knows.
+    /// Generates a read of a member that userspace can determine.
     fn fact(&mut self) -> Vec<Node> {
         let (name, path) = *self.generator.rng.pick(FACTS);
         let mut stmts = Vec::new();
@@ -152,7 +152,7 @@ impl Checks {
         vec![self.generator.in_order(stmts)]
     }
 
-    /// A member on two paths.
+    /// Generates two reads of a member on different paths.
     fn pair(&mut self) -> Vec<Node> {
         let steps = self.steps(STABLE);
         let mut stmts = Vec::new();
@@ -164,7 +164,7 @@ impl Checks {
         vec![self.generator.in_order(stmts)]
     }
 
-    /// A constant in one of the places where one may stand.
+    /// Generates a use of a constant, in one of the positions where one is allowed.
     fn constant(&mut self) -> Vec<Node> {
         let int = *self.generator.rng.pick(&Int::ALL);
         let ty = Ty::Int(int).name();
@@ -222,7 +222,7 @@ impl Checks {
                 return self.kept_as(stmts, &found, &plain, 1);
             }
             9 => {
-                // A variable that has the value, and one that is next to it.
+                // Compares with the variable's value or a neighbouring one.
                 let other = if value == int.most() { value - 1 } else { value + 1 };
                 self.items.push(Node::stmt(&format!("var {name}: {ty} = {text}"), Vec::new()));
                 self.items.push(Node::stmt(&format!("var o{name}: {ty} = {other}"), Vec::new()));

@@ -1,11 +1,11 @@
-//! Constant expressions of all widths, with the whole numbers that they are.
+//! Constant expressions of all widths, with their values as unbounded integers.
 
 use super::rng::Rng;
 use super::scope::Gen;
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32, U64};
 
-/// Numbers around which widths begin and end.
+/// Numbers near the limits of widths.
 const LIMITS: &[i128] = &[
     0,
     1,
@@ -42,7 +42,7 @@ const LIMITS: &[i128] = &[
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Parts of a constant expression are below this, so that none overflows what the compiler computes in.
+/// Limit on the magnitude of a constant's parts, so that none overflows the compiler's own numbers.
 const MOST: i128 = 1 << 100;
 
 impl Int {
@@ -58,39 +58,39 @@ impl Int {
         (self.least()..=self.most()).contains(&value)
     }
 
-    /// The number that the low bits of a value are.
+    /// Truncates a value to the width of the type.
     pub fn cut(self, value: i128) -> i128 {
         let low = value & ((1 << self.bits) - 1);
         if low > self.most() { low - (1 << self.bits) } else { low }
     }
 }
 
-/// A constant expression, and the number that it is.
+/// A constant expression, and its value.
 #[derive(Clone, Debug)]
 pub struct Constant {
     pub text: String,
     pub value: i128,
 }
 
-/// A literal, perhaps negative, that a type holds.
+/// Generates a literal, possibly negative, that a type can represent.
 pub fn literal(rng: &mut Rng, int: Int) -> Constant {
     let value = number(rng, int);
     Constant { text: spelled(rng, value), value }
 }
 
-/// A constant expression of literals and operators that a type holds.
+/// Generates a constant expression of literals and operators that a type can represent.
 pub fn folded(rng: &mut Rng, int: Int) -> Constant {
     for _ in 0..20 {
         let Some(constant) = tree(rng, 3) else { continue };
         if int.holds(constant.value) {
             return constant;
         }
-        // The complement is as wide as its destination.
+        // The complement has the width of its destination.
         if !int.signed && int.bits >= 32 && constant.value < 0 && rng.one_in(2) {
             let inner = literal(rng, int);
             return Constant { text: format!("(~{})", inner.text), value: int.cut(!inner.value) };
         }
-        // What is left of it fits, and so does a number that brings it there.
+        // The remainder fits, and so does a number that adjusts it to the wanted value.
         let wanted = number(rng, int);
         if let Some(text) = adjusted_to(rng, &constant, wanted) {
             return Constant { text, value: wanted };
@@ -99,7 +99,7 @@ pub fn folded(rng: &mut Rng, int: Int) -> Constant {
     literal(rng, int)
 }
 
-/// The constant and an operation that makes it a number; `None` if no literal can.
+/// Adjusts the constant to a value by one operation; `None` if no literal can.
 fn adjusted_to(rng: &mut Rng, constant: &Constant, wanted: i128) -> Option<String> {
     let Constant { text, value } = constant;
     if rng.one_in(3) && *value >= 0 {
@@ -117,7 +117,7 @@ fn number(rng: &mut Rng, int: Int) -> i128 {
             _ => *rng.pick(LIMITS),
         };
         let value = if int.signed && rng.one_in(2) { -limit } else { limit };
-        // Limits are also one off.
+        // Also uses numbers next to the limits.
         let value = value + [0, 0, 1, -1][rng.below(4)];
         if int.holds(value) {
             return value;
@@ -125,7 +125,7 @@ fn number(rng: &mut Rng, int: Int) -> i128 {
     }
 }
 
-/// A number as a literal.
+/// Formats a number as a literal.
 fn spelled(rng: &mut Rng, value: i128) -> String {
     let size = value.unsigned_abs();
     let digits = match rng.below(6) {
@@ -182,7 +182,7 @@ pub const CONSTRUCTS: [&str; 5] = [
 ];
 
 impl Constant {
-    /// The construct that this is one of.
+    /// Returns the construct of this constant.
     pub fn construct(&self) -> &'static str {
         let [literal, large, negative, folded, large_folded] = CONSTRUCTS;
         let is_large = self.value > I64.most();
@@ -196,7 +196,7 @@ impl Constant {
     }
 }
 
-/// An integer constant that may go to a place of the type.
+/// Generates an integer constant that may be assigned to the type.
 pub fn fitting(generator: &mut Gen, int: Int) -> Node {
     let rng = &mut generator.rng;
     let constant = if rng.one_in(3) { folded(rng, int) } else { literal(rng, int) };
@@ -204,7 +204,7 @@ pub fn fitting(generator: &mut Gen, int: Int) -> Node {
     Node::constant(&Ty::Int(int), constant.text).of(construct)
 }
 
-/// A constant of exactly the type without a cast; `None` if literals have other types.
+/// Generates a constant of exactly the type without a cast; `None` if literals have other types.
 pub fn own(generator: &mut Gen, int: Int) -> Option<Node> {
     let rng = &mut generator.rng;
     let is_folded = rng.one_in(2);
@@ -216,7 +216,7 @@ pub fn own(generator: &mut Gen, int: Int) -> Option<Node> {
         };
         let is_own = match int {
             U32 => true,
-            // A part that is negative makes the whole an i64.
+            // A negative part makes the whole an i64.
             U64 => !U32.holds(constant.value) && !constant.text.contains(['-', '~']),
             I64 => constant.value < 0 && !constant.text.contains('~'),
             _ => false,
@@ -228,7 +228,7 @@ pub fn own(generator: &mut Gen, int: Int) -> Option<Node> {
     Some(Node::constant(&Ty::Int(int), text).of(construct))
 }
 
-/// A u32 of parts that are no larger.
+/// Generates a u32 sum of parts that are no larger.
 fn sum(rng: &mut Rng) -> Constant {
     let whole = literal(rng, U32).value;
     let part = i128::from(rng.draw()) % (whole + 1);
@@ -236,7 +236,7 @@ fn sum(rng: &mut Rng) -> Constant {
     Constant { text: format!("({first} + {second})"), value: whole }
 }
 
-/// A variable compared with a constant that its type holds.
+/// Generates a comparison of a variable with a constant that its type can represent.
 pub fn compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool {
         return None;

@@ -1,11 +1,11 @@
-//! Productions of expressions. Adding one is adding a function to the table.
+//! Productions of expressions. A new one is a function and an entry of the table.
 
 use super::scope::Gen;
 use super::tree::Node;
 use super::types::{Int, Ty, U32, U64, enumerator};
 use super::{calls, constants, forms, kernel_memory, state, texts};
 
-/// Each gives an expression of exactly the type, or nothing if it has none of that type.
+/// Generates an expression of exactly the type, or nothing if it has none of that type.
 type Production = fn(&mut Gen, &Ty) -> Option<Node>;
 
 const PRODUCTIONS: &[(usize, &str, Production)] = &[
@@ -40,12 +40,12 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (2, "kernel member by its pointer", kernel_memory::number),
 ];
 
-/// The constructs that expressions are instances of.
+/// Returns the constructs that expressions can be instances of.
 pub fn constructs() -> impl Iterator<Item = &'static str> {
     PRODUCTIONS.iter().map(|(_, construct, _)| *construct)
 }
 
-/// Most expressions within each other.
+/// Limit on the nesting of expressions.
 pub const MAX_DEPTH: u32 = 5;
 
 impl Gen {
@@ -57,7 +57,7 @@ impl Gen {
         }
     }
 
-    /// An expression of exactly this type.
+    /// Generates an expression of exactly this type.
     pub fn expr(&mut self, ty: &Ty) -> Node {
         let depth = self.function.depth;
         if self.function.fuel == 0 || depth == MAX_DEPTH {
@@ -76,7 +76,7 @@ impl Gen {
         production(self, ty).map(|generated| generated.of(construct))
     }
 
-    /// An expression without parts.
+    /// Generates an expression without operands.
     fn leaf(&mut self, ty: &Ty) -> Node {
         let lvalue = if self.rng.one_in(4) { None } else { lvalue(self, ty) };
         match lvalue.or_else(|| literal(self, ty)).or_else(|| lvalue_without_maps(self, ty)) {
@@ -85,13 +85,13 @@ impl Gen {
         }
     }
 
-    /// An expression that the compiler cannot work out.
+    /// Generates an expression that the compiler cannot evaluate.
     pub fn unknown(&mut self, ty: &Ty) -> Node {
         let generated = self.expr(ty);
         if generated.is_constant() { self.variable(ty) } else { generated }
     }
 
-    /// A variable or an element, or a number that nobody knows.
+    /// Generates a variable or an element, or a value that the compiler does not know, such as `cpu()`.
     pub fn variable(&mut self, ty: &Ty) -> Node {
         lvalue(self, ty).unwrap_or_else(|| match ty {
             Ty::Str(_) if self.program.has_task => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
@@ -100,7 +100,7 @@ impl Gen {
         })
     }
 
-    /// An expression that may be assigned to a place of this type.
+    /// Generates an expression that may be assigned to a variable of this type.
     pub fn fitting(&mut self, ty: &Ty) -> Node {
         match ty {
             Ty::Int(int) if self.rng.one_in(8) => constants::fitting(self, *int),
@@ -120,7 +120,7 @@ impl Gen {
         }
     }
 
-    /// Whatever a condition may be.
+    /// Generates a condition.
     pub fn condition(&mut self) -> Node {
         let ty = match self.rng.below(8) {
             0 => self.scalar_type(),
@@ -136,7 +136,7 @@ impl Gen {
         self.unknown(&ty)
     }
 
-    /// An element of any map.
+    /// Generates an element of any map.
     pub fn any_element(&mut self) -> Option<Node> {
         if self.maps.is_empty() {
             return None;
@@ -146,7 +146,7 @@ impl Gen {
         self.element(&value)
     }
 
-    /// Two operands whose types combine to a type; at most the second is a constant.
+    /// Generates two operands whose types combine to a type; at most the second is a constant.
     fn operands(&mut self, result: Int) -> (Node, Node) {
         let pairs: Vec<(Int, Int)> = Int::ALL
             .iter()
@@ -159,7 +159,7 @@ impl Gen {
         (self.unknown(&Ty::Int(left)), self.expr(&Ty::Int(right)))
     }
 
-    /// What may stand behind `/` and `%`.
+    /// Makes a node valid as the right operand of `/` and `%`.
     pub fn divisor(&mut self, node: Node, ty: &Ty) -> Node {
         if !node.is_constant() {
             return node;
@@ -171,10 +171,10 @@ impl Gen {
         }
     }
 
-    /// A pattern for values of a type, and the type's number of them.
+    /// Generates a pattern for values of a type; patterns of different arms differ.
     pub fn pattern(&mut self, ty: &Ty, arm: usize) -> Option<String> {
         Some(match ty {
-            // Small numbers are no limits, and differ from each other and from these.
+            // Small numbers are not near limits, and differ from each other and from these.
             Ty::Int(int) if arm < 2 && self.rng.one_in(2) => {
                 let limit = [int.most(), int.least()][arm];
                 return (limit != 0).then(|| limit.to_string());
@@ -194,7 +194,7 @@ fn lvalue(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     generator.lvalue(ty, false)
 }
 
-/// Without maps, so that it ends.
+/// Generates an lvalue without map elements, so that the recursion ends.
 fn lvalue_without_maps(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fuel = std::mem::take(&mut generator.function.fuel);
     let lvalue = generator.lvalue(ty, false);
@@ -207,7 +207,7 @@ fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         Ty::Int(int) => match constants::own(generator, *int) {
             Some(own) if *int == U32 || generator.rng.one_in(2) => return Some(own),
             _ => {
-                // What does not fit is cut.
+                // A value that does not fit is truncated.
                 let from = if generator.rng.one_in(4) { U64 } else { *int };
                 let number = constants::literal(&mut generator.rng, from);
                 format!("({} as {})", number.text, ty.name())
@@ -319,7 +319,7 @@ fn presence(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("($ {op} null)"), vec![element]))
 }
 
-/// A letter of a string.
+/// Generates an indexed character of a string.
 fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Char {
         return None;
@@ -330,7 +330,7 @@ fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, "$[$]", vec![text, index]))
 }
 
-/// A `match` with a value.
+/// Generates a `match` with a value.
 fn selection(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if matches!(ty, Ty::Array(..) | Ty::Struct(_)) {
         return None;
@@ -350,7 +350,7 @@ fn selection(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 }
 
 impl Gen {
-    /// A block whose last statement is a value.
+    /// Generates a block whose last statement is a value.
     fn block_value(&mut self, ty: &Ty) -> Node {
         self.block(|generator| {
             let mut stmts: Vec<Node> = generator.stmt().into_iter().collect();
@@ -379,7 +379,7 @@ fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, call, Vec::new()))
 }
 
-/// A number that the program's parameters lead to.
+/// Generates a number that is reachable from the program's parameters.
 fn member(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fits = |(int, _): &&(Int, &str)| *ty == Ty::Int(*int);
     let members: Vec<&str> =
@@ -390,7 +390,7 @@ fn member(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, generator.rng.pick::<&str>(&members), Vec::new()))
 }
 
-/// The slot of a histogram.
+/// Generates the slot of a histogram.
 fn slot(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U32) {
         return None;
@@ -415,7 +415,7 @@ fn struct_literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 }
 
 impl Gen {
-    /// The elements of an array, or an array to copy.
+    /// Generates the elements of an array, or an array to copy.
     pub fn array_literal(&mut self, ty: &Ty) -> Node {
         if self.rng.one_in(3)
             && let Some(lvalue) = self.lvalue(ty, false)
@@ -431,7 +431,7 @@ impl Gen {
         Node::constant(ty, format!("[{}]", texts.join(", ")))
     }
 
-    /// Literals of a type as an array.
+    /// Formats literals of a type as an array.
     pub fn int_list(&mut self, int: Int, count: usize) -> String {
         let texts: Vec<String> = (0..count).map(|_| constants::literal(&mut self.rng, int).text).collect();
         format!("[{}]", texts.join(", "))

@@ -1,4 +1,5 @@
-//! Productions of what is not compared between the halves: pointers, function values, packets, ring buffers, configs.
+//! Productions of forms that are not compared between the halves: pointers, function values, packets, ring
+//! buffers, configs.
 
 use super::constants;
 use super::exprs::MAX_DEPTH;
@@ -8,7 +9,7 @@ use super::tree::Node;
 use super::types::{Ty, U8, U32, U64};
 
 impl Gen {
-    /// A config block, whose fields are like variables that nobody writes.
+    /// Generates a config block, whose fields are like variables that nobody writes.
     pub fn config(&mut self) -> Node {
         let name = self.name("c");
         let mut fields = Vec::new();
@@ -25,7 +26,7 @@ impl Gen {
         Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new()).of("config")
     }
 
-    /// A ring buffer.
+    /// Generates a ring buffer.
     pub fn ring(&mut self) -> Option<Node> {
         if self.structs.is_empty() {
             return None;
@@ -38,7 +39,8 @@ impl Gen {
     }
 }
 
-/// `var q = &place`, a struct in the packet, a number, or a pointer so many bytes behind another.
+/// Generates a pointer: the address of an lvalue, a struct in the packet, a number, or a pointer plus an
+/// offset.
 pub fn pointer(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
@@ -60,7 +62,7 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         let number = generator.unknown(&Ty::Int(U64));
         Node::stmt(&format!("var {name} = $ as {BYTES} as *{}", ty.name()), vec![number])
     } else if let Some(from) = generator.any_pointer().filter(|_| generator.rng.one_in(3)) {
-        // It leads to the same object, which one place may own.
+        // It points to the same object, which only one lvalue may own.
         (writable, owns) = (from.writable, from.owns);
         let by = generator.expr(&Ty::Int(U32));
         let text = format!("var {name} = (({} as *char) + $) as *{}", from.name, ty.name());
@@ -73,14 +75,14 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
     Some(stmt)
 }
 
-/// A pointer is put into memory: into a struct, which may be copied or have a pointer to it, into an array, or its address
-/// is taken. What lies there is another pointer from then on.
+/// Stores a pointer in memory: in a struct, which may be copied or have a pointer to it, in an array, or by
+/// taking the pointer's address. The stored pointer is available to later statements.
 pub fn held(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
     }
     let from = generator.any_pointer().filter(|from| !from.owns)?;
-    // What is in memory already has a name of more than a word.
+    // A pointer that is stored in memory already is no plain identifier.
     let is_name = from.name.chars().all(char::is_alphanumeric);
     if !is_name || !generator.claim_bytes(24) {
         return None;
@@ -114,7 +116,7 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&text, Vec::new()).of(HELD[form]))
 }
 
-/// Where [`held`] puts pointers.
+/// The memory in which [`held`] stores pointers.
 pub const HELD: [&str; 5] = [
     "pointer in a struct",
     "pointer in a struct that is copied",
@@ -123,7 +125,7 @@ pub const HELD: [&str; 5] = [
     "address of a pointer",
 ];
 
-/// What pointers are cast to where the result depends on where memory lies, and nowhere else.
+/// The type to which pointers are cast if the result depends on addresses, and in no other case.
 pub const BYTES: &str = "*u8";
 
 impl Gen {
@@ -133,7 +135,8 @@ impl Gen {
     }
 }
 
-/// A pointer is set to an older one: what that leads to lives as long. Not one that may be deleted (KS0613).
+/// Assigns an older pointer to a pointer: its pointee lives at least as long. Not one that may be deleted
+/// (KS0613).
 pub fn repointed(generator: &mut Gen) -> Option<Node> {
     let (to, older) = generator.function.pointers.split_last()?;
     if to.owns {
@@ -148,7 +151,8 @@ pub fn repointed(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("{} = {}", to.name, from.name), Vec::new()))
 }
 
-/// A pointer as a number; another one than its address, which may not be stored where it outlives a local (KS0611).
+/// Generates a number from a pointer's address. It is not the address itself, which may not be stored where
+/// it outlives a local (KS0611).
 pub fn address(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U64) {
         return None;
@@ -157,7 +161,7 @@ pub fn address(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("(({pointer} as {BYTES} as u64) ^ 1)"), Vec::new()))
 }
 
-/// Two pointers, or one and null.
+/// Generates a comparison of two pointers, or of one with null.
 pub fn pointers_compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Bool {
         return None;
@@ -175,7 +179,7 @@ pub fn pointers_compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &text, Vec::new()))
 }
 
-/// A byte of the packet.
+/// Generates a read of a byte of the packet.
 pub fn packet(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let function = &generator.function;
     let usable = function.has_context && generator.program.has_packet() && *ty == Ty::Int(U8);
@@ -186,7 +190,8 @@ pub fn packet(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, "(*(ctx->data + $))", vec![at]))
 }
 
-/// A helper in a variable. It calls no such variable itself: it would be one of those that this may lead to (KS0717).
+/// Stores a function in a variable. The function calls no such variable itself: it would be a possible callee
+/// of itself (KS0717).
 pub fn function_value(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only {
         return None;
@@ -202,7 +207,7 @@ pub fn function_value(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&text, Vec::new()))
 }
 
-/// A record of a ring buffer, from its reservation to its end.
+/// Generates the life of a ring buffer record, from its reservation to its submission.
 pub fn record(generator: &mut Gen) -> Option<Node> {
     if generator.rings.is_empty() {
         return None;

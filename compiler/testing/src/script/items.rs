@@ -1,4 +1,4 @@
-//! Whole scripts: types, maps, variables, helpers and a program.
+//! Whole scripts: types, maps, variables, functions and a program.
 
 use super::constants;
 use super::kinds::PROGRAMS;
@@ -8,10 +8,10 @@ use super::types::{Ty, enumerator};
 
 pub const MAP_KINDS: &[&str] =
     &["hash", "array", "percpu_hash", "percpu_array", "lru_hash", "lru_percpu_hash"];
-/// Kinds that the userspace half of a test has, too.
+/// Map types that the userspace half of a test supports, too.
 const SHARED_MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
-/// The script of a seed; with what only the kernel half has, or for both.
+/// Generates the script of a seed, with or without forms that only the kernel half has.
 pub fn script(seed: u64, kernel_only: bool) -> Node {
     let mut generator = Gen::new(seed, kernel_only);
     if kernel_only {
@@ -60,7 +60,7 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
 }
 
 impl Gen {
-    /// The items that the functions written so far need beside the others.
+    /// Returns the additional items that the functions written so far need.
     pub fn items_around(&mut self) -> Vec<Node> {
         let mut items = Vec::new();
         for ty in std::mem::take(&mut self.holders) {

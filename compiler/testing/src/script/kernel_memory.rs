@@ -1,7 +1,7 @@
-//! Memory of the kernel: members that pointers lead to, copies of structs, pointers to pointers, and several paths to the
-//! same member.
+//! Kernel memory: members reachable through pointers, copies of structs, pointers to pointers, and several
+//! paths to the same member.
 //!
-//! The members are those that Linux 6.1 to 6.18 have with these types.
+//! Linux 6.1 to 6.18 have all these members with these types.
 
 use super::rng::Rng;
 use super::scope::{Gen, Var};
@@ -11,17 +11,17 @@ use super::types::{I32, I64, Int, Ty, U32, U64};
 const U16: Int = Int { bits: 16, signed: false };
 const I16: Int = Int { bits: 16, signed: true };
 
-/// What a member is.
+/// The type of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     Number(Int),
-    /// An array of so many letters.
+    /// An array of so many characters.
     Letters(u32),
-    /// A pointer to a struct.
+    /// A pointer to a struct of this name.
     Pointer(&'static str),
-    /// A struct.
+    /// A nested struct of this name.
     Part(&'static str),
-    /// A pointer to pointers to structs.
+    /// A pointer to pointers to structs of this name.
     Pointers(&'static str),
 }
 
@@ -37,9 +37,9 @@ pub struct Member {
 pub struct Composite {
     pub name: &'static str,
     members: &'static [Member],
-    /// As scripts declare it that have values of it.
+    /// The declaration in scripts that have values of it.
     declared: Option<&'static str>,
-    /// It may be copied as a whole where a pointer leads to it.
+    /// Whether it is small enough to be copied as a whole.
     is_small: bool,
 }
 
@@ -188,21 +188,21 @@ const STRUCTS: &[Composite] = &[
     small("list_head", &[member("next", Pointer("list_head")), member("prev", Pointer("list_head"))]),
 ];
 
-/// Bytes of the stack that a copy of a struct takes, as most have few members that scripts name.
+/// Stack bytes for a copy of a struct, as most have few members that scripts name.
 const COPY: u32 = 24;
 
 fn find(name: &str) -> &'static Composite {
     STRUCTS.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("no struct `{name}` in the table"))
 }
 
-/// A member on a path, and which element of it if it has several.
+/// A member on a path, and the index of its element if it has several.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub member: &'static Member,
     pub index: u32,
 }
 
-/// The members of these names, from a `task_struct` on; `fd[3]` is the third element of `fd`.
+/// Looks up the members of a path that starts at a `task_struct`; `fd[3]` is the element 3 of `fd`.
 pub fn steps(path: &str) -> Vec<Step> {
     let mut at = find("task_struct");
     let mut steps = Vec::new();
@@ -221,7 +221,8 @@ pub fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
-/// A path from a struct to a number of a type, or to any number or letter, of at most so many members.
+/// Generates a path from a struct to a number of a type, or to any number or character, of at most `most`
+/// members.
 fn random_path(rng: &mut Rng, from: &str, goal: Option<Int>, most: usize) -> Option<Vec<Step>> {
     (0..20).find_map(|_| {
         let mut at = find(from);
@@ -230,7 +231,7 @@ fn random_path(rng: &mut Rng, from: &str, goal: Option<Int>, most: usize) -> Opt
             let fits = |one: &&Member| goal.is_some_and(|int| one.shape == Number(int));
             let fitting: Vec<&'static Member> = at.members.iter().filter(fits).collect();
             let member = match fitting.is_empty() || rng.one_in(2) {
-                // Most numbers that nobody asks for are where a path may go on.
+                // Without a goal, prefer members through which the path can continue.
                 true if goal.is_none() && rng.one_in(2) => further(rng, at.members),
                 true => rng.pick(at.members),
                 false => *rng.pick(&fitting),
@@ -247,27 +248,27 @@ fn random_path(rng: &mut Rng, from: &str, goal: Option<Int>, most: usize) -> Opt
     })
 }
 
-/// A member that leads on, if there is one.
+/// Returns a member through which the path can continue, if there is one.
 fn further(rng: &mut Rng, members: &'static [Member]) -> &'static Member {
     let leads_on = |one: &&Member| !matches!(one.shape, Number(_) | Letters(_));
     let leading: Vec<&'static Member> = members.iter().filter(leads_on).collect();
     if leading.is_empty() { rng.pick(members) } else { leading[rng.below(leading.len())] }
 }
 
-/// What an expression is that leads to memory of the kernel or to a copy of it.
+/// The kind of an expression for kernel memory or for a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     /// A pointer to a struct.
     Pointer,
-    /// A struct within one that a pointer leads to.
+    /// A struct nested in the pointee of a pointer.
     Part,
-    /// A copy of a struct.
+    /// A local copy of a struct.
     Copy,
     /// A pointer to pointers to structs.
     Pointers,
 }
 
-/// An expression that leads to a struct.
+/// An expression through which a struct can be accessed.
 #[derive(Clone, Debug)]
 pub struct Lead {
     text: String,
@@ -276,13 +277,13 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// A pointer to a struct of the kernel.
+    /// Wraps a pointer to a struct of the kernel.
     pub fn pointer(text: &str, to: &'static str) -> Lead {
         Lead { text: text.into(), to, form: Form::Pointer }
     }
 }
 
-/// What [`Gen::follow`] writes, beside members.
+/// Constructs that [`Gen::follow`] generates in addition to members.
 pub const CONSTRUCTS: &[&str] = &[
     "kernel member",
     "chain of kernel pointers",
@@ -311,7 +312,7 @@ pub const CONSTRUCTS: &[&str] = &[
 ];
 
 impl Gen {
-    /// Statements that lead from a pointer to the last of the members, and the expression that reads it.
+    /// Generates the statements from a pointer to the last of the members, and the expression that reads it.
     pub fn follow(&mut self, from: Lead, steps: &[Step], stmts: &mut Vec<Node>) -> String {
         let mut lead = from;
         let mut arrows = 0;
@@ -346,13 +347,13 @@ impl Gen {
         unreachable!("a path ends at a number or a letter")
     }
 
-    /// A number that is 1, which the compiler does not know.
+    /// Returns a variable with the value 1, which the compiler does not know.
     pub fn one(&mut self) -> &'static str {
         self.around.insert("var one: u32 = 1".into());
         "one"
     }
 
-    /// A number as text, which the compiler may not know.
+    /// Formats an index, possibly as an expression that the compiler cannot evaluate.
     fn index_text(&mut self, index: u32) -> String {
         match self.rng.below(3) {
             0 => format!("{index} * {}", self.one()),
@@ -360,14 +361,14 @@ impl Gen {
         }
     }
 
-    /// Declares a variable for what leads on.
+    /// Declares a variable for an expression on the path.
     fn kept(&mut self, construct: &'static str, text: &str, stmts: &mut Vec<Node>) -> String {
         let name = self.name("k");
         stmts.push(Node::stmt(&format!("var {name} = {text}"), Vec::new()).of(construct));
         name
     }
 
-    /// An element of pointers.
+    /// Generates an access to an element of a pointer array.
     fn element_of(&mut self, mut lead: Lead, index: u32, stmts: &mut Vec<Node>) -> Lead {
         if self.rng.one_in(2) {
             lead.text = self.kept("kernel pointer in a variable", &lead.text, stmts);
@@ -401,7 +402,7 @@ impl Gen {
         Lead { text, to, form: Form::Pointer }
     }
 
-    /// Another expression that leads to the same struct.
+    /// Generates another expression for the same struct.
     fn detour(&mut self, lead: Lead, stmts: &mut Vec<Node>) -> Lead {
         let (text, to) = (lead.text.as_str(), lead.to);
         let detour = match lead.form {
@@ -492,7 +493,7 @@ impl Gen {
         Some(Lead { text, to, form: Form::Copy })
     }
 
-    /// A copy of what may be one already.
+    /// Copies a struct that may be a copy already.
     fn copy_detour(&mut self, text: &str, to: &'static str, stmts: &mut Vec<Node>) -> Option<Lead> {
         if !self.claim_bytes(COPY) {
             return None;
@@ -524,7 +525,7 @@ impl Gen {
         }
     }
 
-    /// The statements as one, which is what their last expression is an instance of, too.
+    /// Combines statements, and adds the constructs of their last expression.
     pub fn in_order(&mut self, stmts: Vec<Node>) -> Node {
         let placeholders = vec!["$"; stmts.len()].join("\n");
         let mut all = Node::stmt(&placeholders, stmts);
@@ -532,7 +533,7 @@ impl Gen {
         all
     }
 
-    /// A pointer to a struct of the kernel, from what is at hand.
+    /// Generates a pointer to a struct of the kernel, from the pointers in scope.
     fn kernel_pointer(&mut self, stmts: &mut Vec<Node>) -> Lead {
         if !self.function.kernel.is_empty() && self.rng.one_in(2) {
             let KernelPointer { name, to } = self.rng.pick(&self.function.kernel).clone();
@@ -545,7 +546,7 @@ impl Gen {
         self.current_task(stmts)
     }
 
-    /// The task that runs, in a variable.
+    /// Generates a variable with the current task.
     pub fn current_task(&mut self, stmts: &mut Vec<Node>) -> Lead {
         let call = match self.rng.below(3) {
             0 => "bpf_get_current_task_btf() as *task_struct",
@@ -558,17 +559,17 @@ impl Gen {
     }
 }
 
-/// A variable that is a pointer to a struct of the kernel.
+/// A variable that points to a struct of the kernel.
 #[derive(Clone)]
 pub struct KernelPointer {
     pub name: String,
     pub to: &'static str,
 }
 
-/// Most members of a path.
+/// Limit on the members of a path.
 const MOST_MEMBERS: usize = 6;
 
-/// `var v = p->a->b.c`, on a path with detours; or a block for the case that two such paths agree.
+/// Generates `var v = p->a->b.c`, on a path with detours; or a block for the case that two paths agree.
 pub fn read(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 || !generator.claim_bytes(8) {
         return None;
@@ -576,7 +577,7 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
     let mut stmts = Vec::new();
     let from = generator.kernel_pointer(&mut stmts);
     let Some(steps) = random_path(&mut generator.rng, from.to, None, MOST_MEMBERS) else {
-        // The pointer may be used from here on.
+        // The pointer is in scope from here on.
         return (!stmts.is_empty()).then(|| generator.in_order(stmts));
     };
     let last = steps.last().map(|step| step.member.shape);
@@ -598,7 +599,7 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
     Some(generator.in_order(stmts))
 }
 
-/// A member that a pointer to a struct of the kernel leads to.
+/// Generates a member reachable through a pointer to a struct of the kernel.
 pub fn number(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let Ty::Int(int) = ty else { return None };
     if generator.function.kernel.is_empty() {

@@ -1,8 +1,8 @@
-//! The kinds of programs, and what a function sees that is given a program's parameters.
+//! Program types, and the values that are visible to a function that receives a program's parameters.
 
 use super::types::{I32, I64, Int, U32, U64};
 
-/// What a program may do with the packet of its context.
+/// A program's access to the packet of its context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
     None,
@@ -10,30 +10,30 @@ pub enum Packet {
     Write,
 }
 
-/// A kind of program.
+/// A program type, with its generator tables.
 pub struct Program {
     pub attribute: &'static str,
-    /// The parameters as a declaration has them, also of a helper that is given them.
+    /// The parameters as in a declaration, also of a function that receives them.
     pub params: &'static str,
-    /// The same as arguments.
+    /// The parameters as arguments of a call.
     pub args: &'static str,
     ret: &'static str,
-    /// What it gives.
+    /// The result type; none without a result.
     pub result: Option<Int>,
-    /// Only an unsigned number may be given.
+    /// Whether only an unsigned number may be returned.
     pub is_action: bool,
     pub packet: Packet,
-    /// It runs for a task.
+    /// Whether it runs in the context of a task.
     pub has_task: bool,
-    /// Another program of the kind may take its place.
+    /// Whether it can tail-call another program of the type.
     pub has_tail_calls: bool,
     /// Parameters that are pointers to tasks.
     pub tasks: &'static [&'static str],
-    /// Numbers that the parameters lead to.
+    /// Number expressions on the parameters.
     pub number_exprs: &'static [(Int, &'static str)],
-    /// Calls that give numbers; a `$` is a number, a `&` a pointer.
+    /// Calls that return numbers; a `$` stands for a number, a `&` for a pointer.
     pub calls: &'static [(Int, &'static str)],
-    /// A kind of local storage, and its key.
+    /// A type of local storage, and its key.
     pub storage: Option<(&'static str, &'static str)>,
 }
 
@@ -63,7 +63,7 @@ const OF_SOCKET: &[(Int, &str)] = &[
 
 const CURRENT_TASK: Option<(&str, &str)> = Some(("task_storage", "bpf_get_current_task_btf()"));
 
-/// Of all kinds.
+/// Calls that all program types can make.
 pub const CALLS: &[(Int, &str)] = &[
     (U32, "bpf_get_prandom_u32()"),
     (U64, "bpf_ktime_get_boot_ns()"),
@@ -94,7 +94,7 @@ const TC_CALLS: &[(Int, &str)] = &[
     (U32, "bpf_get_hash_recalc(ctx)"),
 ];
 
-/// The kind that a script of both halves has; it is the first.
+/// The program type of scripts for both halves; it is the first.
 const PERF_EVENT: Program = Program {
     attribute: "@perf_event",
     params: "ctx: *bpf_perf_event_data",
@@ -120,7 +120,7 @@ const TC: Program = Program {
     ..NONE
 };
 
-/// All kinds; some stand here more than once, to be drawn more often.
+/// All program types; some stand here more than once, to be drawn more often.
 pub static PROGRAMS: &[Program] = &[
     PERF_EVENT,
     PERF_EVENT,
@@ -220,16 +220,16 @@ const XDP: Program = Program {
     ..NONE
 };
 
-/// Kinds of which the kernel runs a program on demand. `@perf_event` is loaded as one of a raw tracepoint.
+/// Program types that the kernel can test-run. `@perf_event` is loaded as a raw tracepoint program.
 pub const RUNNABLE: &[&str] = &["@perf_event", "@xdp", "@tc(\"ingress\")", "@socket_filter"];
 
-/// The kind of an attribute.
+/// Looks up the program type of an attribute.
 pub fn find(attribute: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|one| one.attribute == attribute)
 }
 
 impl Program {
-    /// The header of a program, with `$` for its body.
+    /// Formats the header of a program, with `$` for its body.
     pub fn header(&self, name: &str) -> String {
         format!("{} fn {name}({}) -> {} $", self.attribute, self.params, self.ret)
     }

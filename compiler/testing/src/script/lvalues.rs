@@ -1,11 +1,11 @@
-//! Places that a script may read and write: variables and map elements, and parts of them.
+//! Lvalues of a script: variables and map elements, and parts of them.
 
 use super::exprs::MAX_DEPTH;
 use super::scope::{Gen, Key};
 use super::tree::Node;
 use super::types::{Ty, U32, U64};
 
-/// A place as text with a `$` for each index.
+/// An lvalue as text with a `$` for each index.
 struct Path {
     template: String,
     indices: Vec<Index>,
@@ -13,20 +13,20 @@ struct Path {
 
 #[derive(Clone)]
 enum Index {
-    /// Into an array or string of so many elements.
+    /// An index into an array or string of so many elements.
     Element(u32),
-    /// Into the map with this number.
+    /// A key of the map with this number.
     Key(usize),
 }
 
 impl Gen {
-    /// A place of exactly this type.
+    /// Generates an lvalue of exactly this type.
     pub fn lvalue(&mut self, ty: &Ty, write: bool) -> Option<Node> {
         let paths = self.paths(ty, write);
         self.lvalue_of(ty, paths)
     }
 
-    /// A variable or a map element of exactly this type that may be written, not a part of one.
+    /// Generates a writable variable or map element of exactly this type, not a part of one.
     pub fn whole(&mut self, ty: &Ty) -> Option<Node> {
         let vars =
             self.function.locals.iter().chain(&self.globals).filter(|var| var.writable && var.ty == *ty);
@@ -37,7 +37,7 @@ impl Gen {
         Some(Node::expr(ty, self.rng.pick::<String>(&names), Vec::new()))
     }
 
-    /// A map element of exactly this type, not a part of one.
+    /// Generates a map element of exactly this type, not a part of one.
     pub fn element(&mut self, ty: &Ty) -> Option<Node> {
         let maps =
             (0..self.maps.len()).filter(|map| self.maps[*map].value == *ty && self.can_name_entries(*map));
@@ -84,7 +84,7 @@ impl Gen {
                         self.parts(Path { template, indices: Vec::new() }, field, ty, &mut found);
                     }
                 }
-                // As the start of a statement it would go on with the one before.
+                // At the start of a statement it would continue the previous one.
                 target if !write && target == ty => {
                     let template = format!("(*{})", pointer.name);
                     found.push(Path { template, indices: Vec::new() });
@@ -92,7 +92,7 @@ impl Gen {
                 _ => {}
             }
         }
-        // Maps only while there is room: a key may hold another element.
+        // Map elements only within the limits of expressions: a key may contain another element.
         if self.has_room() {
             for (number, map) in self.maps.iter().enumerate().filter(|(map, _)| self.can_name_entries(*map)) {
                 self.parts(self.map_path(number), &map.value, ty, &mut found);
@@ -126,7 +126,7 @@ impl Gen {
         self.function.fuel > 0 && self.function.depth < MAX_DEPTH
     }
 
-    /// An index into so many elements; as a constant it is within.
+    /// Generates an index into `len` elements; a constant index is within bounds.
     pub fn index(&mut self, len: u32) -> Node {
         if self.has_room() && !self.rng.one_in(4) {
             let ty = Ty::Int(self.int_type());
@@ -138,7 +138,7 @@ impl Gen {
         Node::constant(&Ty::Int(U32), self.rng.below(len as usize).to_string())
     }
 
-    /// A key of a map.
+    /// Generates a key of a map.
     pub fn key(&mut self, map: usize) -> Node {
         let key = match &self.maps[map].key {
             Key::Value(key) => key.clone(),

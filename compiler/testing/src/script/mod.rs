@@ -1,7 +1,7 @@
-//! Random well-typed scripts: the productions of all statement and expression forms, and what they draw from.
+//! Random well-typed scripts: the productions of all statement and expression forms, and their inputs.
 //!
-//! A new form is a function in `exprs.rs`, `stmts.rs` or a module for what belongs together, and a line in the table of
-//! `exprs.rs` or `stmts.rs`. A new kind of program is an entry of `kinds.rs`.
+//! A new form is a function in `exprs.rs`, `stmts.rs` or a module of related forms, and a line in the table
+//! of `exprs.rs` or `stmts.rs`. A new program type is an entry of `kinds.rs`.
 
 mod calls;
 pub mod compared;

@@ -1,4 +1,4 @@
-//! Which pairs of language construct and kind of program scripts had.
+//! Coverage of pairs of language construct and program type by scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,18 +7,18 @@ use super::kinds::PROGRAMS;
 use super::tree::Node;
 use super::{constants, exprs, forms, items, kernel_memory, stmts};
 
-/// How many scripts had each pair.
+/// Number of scripts with each pair.
 #[derive(Default)]
 pub struct Reached {
     scripts: usize,
     pairs: BTreeMap<(&'static str, &'static str), usize>,
 }
 
-/// Items that are constructs, beside the kinds of maps.
+/// Items that are constructs, in addition to the types of maps.
 const ITEMS: &[&str] =
     &["task_storage", "sk_storage", "queue", "stack", "bloom", "map that owns objects", "ringbuf", "config"];
 
-/// All kinds of programs, each once.
+/// Returns all program types, each once.
 fn kinds() -> Vec<&'static str> {
     let mut kinds: Vec<&str> = Vec::new();
     for program in PROGRAMS {
@@ -29,7 +29,7 @@ fn kinds() -> Vec<&'static str> {
     kinds
 }
 
-/// All constructs, each once.
+/// Returns all constructs, each once.
 fn constructs() -> Vec<&'static str> {
     let tables = [items::MAP_KINDS, ITEMS, &constants::CONSTRUCTS, &forms::HELD, kernel_memory::CONSTRUCTS];
     let all = stmts::constructs().chain(exprs::constructs());
@@ -38,7 +38,7 @@ fn constructs() -> Vec<&'static str> {
 }
 
 impl Reached {
-    /// Counts a script.
+    /// Adds a script to the counts.
     pub fn add(&mut self, script: &Node) {
         let mut found = BTreeSet::new();
         script.add_constructs(&mut found);

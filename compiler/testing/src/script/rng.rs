@@ -1,4 +1,4 @@
-//! A generator of numbers that gives the same ones for the same seed.
+//! A deterministic random number generator.
 
 /// The state of a SplitMix64 generator.
 pub struct Rng(u64);
@@ -16,12 +16,12 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below the bound, which is at least 1.
+    /// Returns a number below the bound, which is at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.draw() % bound as u64).expect("it is below a usize")
     }
 
-    /// True once in `n` times.
+    /// Returns true with probability 1/n.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -30,7 +30,7 @@ impl Rng {
         &list[self.below(list.len())]
     }
 
-    /// A row of a table of weights, names and what they are of.
+    /// Draws a row from a table of weights, names and items.
     pub fn weighted<T: Copy>(&mut self, table: &[(usize, &'static str, T)]) -> (&'static str, T) {
         let total: usize = table.iter().map(|(weight, ..)| weight).sum();
         let mut left = self.below(total);

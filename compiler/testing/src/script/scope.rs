@@ -1,4 +1,4 @@
-//! What a generator knows while it writes a script: names and their types, and how much may still be written.
+//! State of a generator while it writes a script: names and their types, and remaining budgets.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub struct Var {
     pub name: String,
     pub ty: Ty,
     pub writable: bool,
-    /// A pointer to an object of its own, which the program may take away.
+    /// Whether it is an owning pointer to an object, which the program may delete.
     pub owns: bool,
 }
 
@@ -22,7 +22,7 @@ impl Var {
         Var { name, ty, writable, owns: false }
     }
 
-    /// A pointer to an object of its own.
+    /// Creates an owning pointer to an object.
     pub fn owner(name: String, ty: Ty) -> Var {
         Var { name, ty, writable: true, owns: true }
     }
@@ -36,10 +36,10 @@ pub struct Map {
     pub size: u32,
 }
 
-/// What tells entries of a map apart.
+/// The type of a map's keys.
 pub enum Key {
     Value(Ty),
-    /// An object of the kernel, which only a function that is given the program's parameters can name.
+    /// A kernel object, which only a function with the program's parameters can name.
     Object(&'static str),
 }
 
@@ -53,7 +53,7 @@ impl Map {
     }
 }
 
-/// A queue, a stack or a filter.
+/// A queue, a stack or a bloom filter.
 #[derive(Clone)]
 pub struct Queue {
     pub name: String,
@@ -69,35 +69,35 @@ pub struct ObjectMap {
     pub value: Ty,
 }
 
-/// A ring buffer.
+/// A ring buffer of the script.
 #[derive(Clone)]
 pub struct Ring {
     pub name: String,
-    /// The struct of its records.
+    /// Index of the struct of its records.
     pub record: usize,
 }
 
 #[derive(Clone)]
 pub struct Helper {
     pub name: String,
-    /// It is given the parameters of the program, before its own.
+    /// Whether it receives the parameters of the program, before its own.
     pub has_context: bool,
     pub params: Vec<Param>,
     pub ret: Option<Ty>,
     pub throws: bool,
-    /// How many frames a call needs.
+    /// Number of stack frames that a call needs.
     pub frames: u32,
-    /// A call may lead to any function that is a value somewhere.
+    /// Whether a call may reach any function that is used as a value somewhere.
     pub calls_values: bool,
 }
 
-/// A parameter of a helper.
+/// A parameter of a function.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Param {
     Value(Ty),
     /// A pointer to a writable value.
     Pointer(Ty),
-    /// A function of this type, with at most so many frames.
+    /// A function of this type that needs at most this many stack frames.
     Function {
         ty: String,
         frames: u32,
@@ -115,7 +115,7 @@ impl Param {
 }
 
 impl Helper {
-    /// Whether it may be a value.
+    /// Whether the function may be used as a value.
     pub fn is_value(&self) -> bool {
         let plain = |param: &Param| matches!(param, Param::Value(_));
         !self.has_context
@@ -125,69 +125,69 @@ impl Helper {
             && self.params.iter().all(plain)
     }
 
-    /// Its type as a value.
+    /// Returns its type as a value.
     pub fn value_type(&self) -> String {
         let params: Vec<String> = self.params.iter().map(Param::type_name).collect();
         format!("fn({}) -> {}", params.join(", "), self.ret.as_ref().map_or("void".into(), Ty::name))
     }
 }
 
-/// The function that is being written.
+/// State of the function that is being written.
 #[derive(Default)]
 pub struct ScriptFunction {
     pub locals: Vec<Var>,
     pub ret: Option<Ty>,
     pub named_return: bool,
     pub is_program: bool,
-    /// It is given the parameters of the program.
+    /// Whether it receives the parameters of the program.
     pub has_context: bool,
-    /// Pointers, with the types of what they point to.
+    /// Pointers in scope, with the types of their pointees.
     pub pointers: Vec<Var>,
-    /// Variables that are pointers to structs of the kernel.
+    /// Variables that point to structs of the kernel.
     pub kernel: Vec<KernelPointer>,
     /// Variables that hold functions.
     pub values: Vec<Helper>,
-    /// A throw is allowed here.
+    /// Whether a throw is allowed here.
     pub can_throw: bool,
     pub loops: u32,
-    /// Blocks around.
+    /// Number of enclosing blocks.
     pub nesting: u32,
-    /// Expressions around.
+    /// Number of enclosing expressions.
     pub depth: u32,
-    /// Parts of expressions that may still be written.
+    /// Number of expressions that may still be written.
     pub fuel: u32,
     /// Bytes of locals that may still be declared.
     pub stack: u32,
-    /// Frames that the calls written so far need.
+    /// Stack frames that the calls written so far need.
     pub frames: u32,
-    /// The calls written so far may lead to any function that is a value somewhere.
+    /// Whether the calls written so far may reach any function that is used as a value somewhere.
     pub calls_values: bool,
 }
 
-/// Most frames below a program.
+/// Limit on the stack frames below a program.
 pub const MAX_FRAMES: u32 = 3;
 
 pub struct Gen {
-    /// The script is for the kernel half alone.
+    /// Whether the script is for the kernel half alone.
     pub kernel_only: bool,
     pub program: &'static Program,
     pub rng: Rng,
-    /// The types of the fields `f0`, `f1`, …
+    /// The types of the fields `f0`, `f1`, … of each struct.
     pub structs: Vec<Vec<Ty>>,
-    /// How many enumerators there are.
+    /// Number of enumerators of each enum.
     pub enums: Vec<usize>,
     pub globals: Vec<Var>,
     pub maps: Vec<Map>,
     pub rings: Vec<Ring>,
-    /// The types to which pointers lie in structs and arrays.
+    /// Pointee types of pointers in structs and arrays.
     pub holders: BTreeSet<String>,
-    /// Items that what was written so far needs.
+    /// Additional items that the text written so far needs.
     pub around: BTreeSet<String>,
-    /// What expressions are instances of that are not in the tree yet.
+    /// Constructs of expressions that are not in the tree yet.
     pub marks: Vec<&'static str>,
     pub queues: Vec<Queue>,
     pub object_maps: Vec<ObjectMap>,
-    /// A program that may take the place of the one that is written.
+    /// A program that may be tail-called.
     pub next: Option<String>,
     pub helpers: Vec<Helper>,
     pub function: ScriptFunction,
@@ -233,7 +233,7 @@ impl Gen {
         }
     }
 
-    /// A block with its own scope.
+    /// Generates a block with its own scope.
     pub fn block(&mut self, content: impl FnOnce(&mut Gen) -> Vec<Node>) -> Node {
         let visible = self.function.locals.len();
         let (pointers, values) = (self.function.pointers.len(), self.function.values.len());
@@ -252,7 +252,7 @@ impl Gen {
         self.function.locals.push(Var::new(name.into(), ty.clone(), writable));
     }
 
-    /// Any type that values of this script can have.
+    /// Returns any type that values of this script can have.
     pub fn any_type(&mut self) -> Ty {
         match self.rng.below(14) {
             0 if !self.structs.is_empty() => Ty::Struct(self.rng.below(self.structs.len())),

@@ -1,12 +1,12 @@
-//! Productions of state beside maps of values: entries that are deleted, queues, stacks, filters, objects and the maps that
-//! own them, records that stay open.
+//! Productions of state other than maps of values: deleted entries, queues, stacks, filters, objects and the
+//! maps that own them, open records.
 
 use super::scope::{Gen, Key, Map, ObjectMap, Queue, Var};
 use super::tree::Node;
 use super::types::Ty;
 
 impl Gen {
-    /// A queue, a stack or a filter.
+    /// Generates a queue, a stack or a bloom filter.
     pub fn queue(&mut self) -> Node {
         let kind = *self.rng.pick(&["queue", "stack", "bloom"]);
         let value = match self.any_type() {
@@ -19,7 +19,7 @@ impl Gen {
         Node::stmt(&text, Vec::new()).of(kind)
     }
 
-    /// Values of objects of the kernel.
+    /// Generates local storage of kernel objects.
     pub fn storage(&mut self) -> Option<Node> {
         let (kind, object) = self.program.storage?;
         let value = self.any_type();
@@ -29,7 +29,7 @@ impl Gen {
         Some(Node::stmt(&text, Vec::new()).of(kind))
     }
 
-    /// A map of pointers.
+    /// Generates a map of pointers.
     pub fn object_map(&mut self) -> Node {
         let (key, value) = (self.scalar_type(), self.pointed_type());
         let name = self.name("o");
@@ -40,7 +40,7 @@ impl Gen {
     }
 }
 
-/// `delete m[k]`
+/// Generates `delete m[k]`.
 pub fn removed(generator: &mut Gen) -> Option<Node> {
     let function = &generator.function;
     let fits = |map: &usize| {
@@ -56,7 +56,7 @@ pub fn removed(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("delete {}[$]", generator.maps[map].name), vec![key]))
 }
 
-/// `q.push(e)`, `b.add(e)`
+/// Generates `q.push(e)`, `b.add(e)`.
 pub fn added(generator: &mut Gen) -> Option<Node> {
     if generator.queues.is_empty() {
         return None;
@@ -67,7 +67,7 @@ pub fn added(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("{}.{method}($)", queue.name), vec![value]))
 }
 
-/// `q.pop()`, `q.peek()`
+/// Generates `q.pop()`, `q.peek()`.
 pub fn taken(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fits = |queue: &&Queue| queue.kind != "bloom" && queue.value == *ty;
     let queues: Vec<&Queue> = generator.queues.iter().filter(fits).collect();
@@ -79,7 +79,7 @@ pub fn taken(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("{name}.{method}()"), Vec::new()))
 }
 
-/// `b.has(e)`
+/// Generates `b.has(e)`.
 pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let filters: Vec<&Queue> = generator.queues.iter().filter(|queue| queue.kind == "bloom").collect();
     if *ty != Ty::Bool || filters.is_empty() {
@@ -90,7 +90,7 @@ pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("{}.has($)", filter.name), vec![value]))
 }
 
-/// `var o = new T()`; the compiler takes it away if nothing else does.
+/// Generates `var o = new T()`; the compiler deletes the object if no statement does.
 pub fn object(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
@@ -110,7 +110,7 @@ pub fn object(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("$\n{placeholders}$"), children))
 }
 
-/// `m[k] = new T()`, `m[k] = p`, `delete m[k]`, `var p = m[k]` of a map that owns objects.
+/// Generates `m[k] = new T()`, `m[k] = p`, `delete m[k]`, `var p = m[k]` for a map that owns objects.
 pub fn owned(generator: &mut Gen) -> Option<Node> {
     if generator.object_maps.is_empty() || generator.function.loops > 1 {
         return None;
@@ -136,7 +136,7 @@ pub fn owned(generator: &mut Gen) -> Option<Node> {
     }
 }
 
-/// `var e = r.reserve()`; the compiler gives it back if nothing else does.
+/// Generates `var e = r.reserve()`; the compiler discards the record if no statement submits it.
 pub fn open_record(generator: &mut Gen) -> Option<Node> {
     if generator.rings.is_empty() || generator.function.loops > 1 {
         return None;

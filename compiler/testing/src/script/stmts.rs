@@ -1,11 +1,11 @@
-//! Productions of statements. Adding one is adding a function to the table.
+//! Productions of statements. A new one is a function and an entry of the table.
 
 use super::scope::{Gen, Key};
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32};
 use super::{calls, constants, forms, kernel_memory, state, texts};
 
-/// Each gives a statement, or nothing where it is not allowed.
+/// Generates a statement, or nothing where it is not allowed.
 type Production = fn(&mut Gen) -> Option<Node>;
 
 const PRODUCTIONS: &[(usize, &str, Production)] = &[
@@ -44,12 +44,12 @@ const PRODUCTIONS: &[(usize, &str, Production)] = &[
     (3, "member of a kernel struct", kernel_memory::read),
 ];
 
-/// The constructs that statements are instances of.
+/// Returns the constructs that statements can be instances of.
 pub fn constructs() -> impl Iterator<Item = &'static str> {
     PRODUCTIONS.iter().map(|(_, construct, _)| *construct)
 }
 
-/// Most blocks within each other.
+/// Limit on the nesting of blocks.
 const MAX_NESTING: u32 = 4;
 
 impl Gen {
@@ -78,7 +78,7 @@ impl Gen {
         self.claim_bytes(bytes)
     }
 
-    /// Whether a local of so many bytes may be declared.
+    /// Whether a local of this many bytes may be declared.
     pub fn claim_bytes(&mut self, bytes: u32) -> bool {
         let fits = bytes <= self.function.stack;
         if fits {
@@ -118,7 +118,7 @@ fn constant(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("const {name}: {} = $", Ty::Int(int).name()), vec![value]))
 }
 
-/// `var x = m[k]`, or another element for a variable.
+/// Generates `var x = m[k]`, or the assignment of another element to a variable.
 fn binding(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
     let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
@@ -128,7 +128,7 @@ fn binding(generator: &mut Gen) -> Option<Node> {
     let name = generator.name("b");
     generator.declare(&name, &ty, true);
     if generator.may_nest() && generator.rng.one_in(2) {
-        // The test is a part of the script that can be left out on its own.
+        // The null check can be removed from the script separately.
         let test = *generator.rng.pick(&["== null", "!= null"]);
         let inside = generator.body();
         return Some(Node::stmt(&format!("var {name} = $\nif ({name} {test}) $"), vec![element, inside]));
@@ -159,7 +159,7 @@ fn compound(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("$ {op}= $"), vec![lvalue, value]))
 }
 
-/// A whole map element.
+/// Generates an assignment to a whole map element.
 fn store(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
     let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
@@ -187,7 +187,7 @@ fn branch(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&template, children))
 }
 
-/// `if (var x = m[k])`
+/// Generates `if (var x = m[k])`.
 fn bound_branch(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
@@ -251,7 +251,7 @@ impl Gen {
     }
 }
 
-/// `for (i, v in array)`
+/// Generates `for (i, v in array)`.
 fn for_array(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
@@ -275,7 +275,7 @@ fn for_array(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![lvalue, body]))
 }
 
-/// `for (k, v in m)`
+/// Generates `for (k, v in m)`.
 fn for_map(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || !generator.may_nest() || generator.function.loops > 1 {
         return None;
@@ -309,7 +309,7 @@ fn repeated(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt("while ($) $", vec![condition, body]))
 }
 
-/// `break` and `continue`, on a condition so that the rest of the loop counts.
+/// Generates `break` or `continue` under a condition, so that the rest of the loop is reachable.
 fn leave_loop(generator: &mut Gen) -> Option<Node> {
     if generator.function.loops == 0 {
         return None;
@@ -319,7 +319,7 @@ fn leave_loop(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
 }
 
-/// A `match` without a value.
+/// Generates a `match` without a value.
 fn selection(generator: &mut Gen) -> Option<Node> {
     if !generator.may_nest() {
         return None;
@@ -341,7 +341,8 @@ fn selection(generator: &mut Gen) -> Option<Node> {
 }
 
 impl Gen {
-    /// An arm that ends in no expression: it would be the arm's value, and would have to go with those of other arms.
+    /// Generates an arm that does not end in an expression: it would be the arm's value, whose type must fit
+    /// that of other arms.
     fn arm(&mut self) -> Node {
         self.block(|generator| {
             let mut stmts = generator.stmts(4);
@@ -355,12 +356,12 @@ fn call(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt("$", vec![generator.call_of(None)?]))
 }
 
-/// A call of one of the kernel's helpers, for what it does.
+/// Generates a call of one of the kernel's helpers for its effect.
 fn kernel_call(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt("$", vec![calls::kernel(generator, &Ty::Int(I64))?]))
 }
 
-/// A `return` on a condition.
+/// Generates a `return` under a condition.
 fn leave(generator: &mut Gen) -> Option<Node> {
     let inside = generator.leaving();
     Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
@@ -371,11 +372,11 @@ impl Gen {
         self.block(|generator| vec![generator.result()])
     }
 
-    /// `return`; without a value it must stand last in its block.
+    /// Generates a `return`; without a value it must stand last in its block.
     pub fn result(&mut self) -> Node {
         match self.function.ret.clone() {
             Some(_) if self.function.named_return && self.rng.one_in(2) => Node::stmt("return", Vec::new()),
-            // A number that is no `u32` is no action.
+            // A number outside of `u32` is not allowed as an action.
             Some(ty) if self.function.is_program && self.program.is_action => {
                 Node::stmt("return $", vec![self.expr(&ty)])
             }
@@ -384,7 +385,7 @@ impl Gen {
         }
     }
 
-    /// All of the type's text is written without a throw.
+    /// Calls `content` with throws forbidden.
     fn without_throws<T>(&mut self, content: impl FnOnce(&mut Gen) -> T) -> T {
         let before = std::mem::replace(&mut self.function.can_throw, false);
         let generated = content(self);

@@ -1,14 +1,14 @@
-//! Productions about text: what is printed, strings that are joined, their length, and the order of bytes.
+//! Productions for text: `print`, string concatenation, lengths, and byte order.
 
 use super::exprs::MAX_DEPTH;
 use super::scope::Gen;
 use super::tree::Node;
 use super::types::{Int, Ty, U32, U64};
 
-/// Most values of a line.
+/// Limit on the values of a line.
 const MAX_VALUES: usize = 5;
 
-/// `print`
+/// Generates a `print`.
 pub fn printed(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only {
         return None;
@@ -34,7 +34,7 @@ pub fn printed(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("print(\"{format}\"{placeholders})"), values))
 }
 
-/// `a + b`, where a string is wanted.
+/// Generates `a + b`, where a string is expected.
 pub fn joined(generator: &mut Gen) -> Node {
     let mut parts = Vec::new();
     for _ in 0..2 + generator.rng.below(2) {
@@ -45,7 +45,7 @@ pub fn joined(generator: &mut Gen) -> Node {
     Node::expr(&Ty::Str(16), &format!("({template})"), parts)
 }
 
-/// `len`
+/// Generates a `len`.
 pub fn length(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U32) {
         return None;
@@ -55,7 +55,7 @@ pub fn length(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, "len($)", vec![lvalue]))
 }
 
-/// A number with its bytes in the other order.
+/// Generates a number with reversed bytes.
 pub fn swapped(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if generator.function.depth >= MAX_DEPTH {
         return None;

@@ -8,7 +8,7 @@ use super::types::Ty;
 pub enum NodeKind {
     Expr {
         ty: Ty,
-        /// The compiler may work it out.
+        /// Whether the compiler may evaluate it.
         constant: bool,
     },
     /// A statement, or an item of a script.
@@ -29,12 +29,12 @@ pub enum Piece {
 pub struct Node {
     pub kind: NodeKind,
     pub pieces: Vec<Piece>,
-    /// What this is an instance of, for the table of what scripts reached.
+    /// Its constructs, for the table of coverage.
     pub constructs: Vec<&'static str>,
 }
 
 impl Node {
-    /// The text with a child for each `$`.
+    /// Substitutes a child for each `$` of the template.
     fn fill(kind: NodeKind, template: &str, children: Vec<Node>) -> Node {
         let mut pieces = Vec::new();
         let mut children = children.into_iter();
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// The same, as an instance of a construct.
+    /// Marks the node as an instance of a construct.
     pub fn of(mut self, construct: &'static str) -> Node {
         self.constructs.push(construct);
         self

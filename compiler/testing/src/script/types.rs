@@ -1,6 +1,6 @@
-//! The types that generated scripts use.
+//! The types of generated scripts.
 
-/// An integer type.
+/// An integer type: width and signedness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Int {
     pub bits: u32,
@@ -25,7 +25,7 @@ impl Int {
         I64,
     ];
 
-    /// The type of an operation on two integers. Source: the language reference, 3.4.
+    /// Returns the result type of an operation on two integers. Source: the language reference, 3.4.
     pub fn combine(self, other: Int) -> Option<Int> {
         let wider = if self.bits >= other.bits { self } else { other };
         if self.signed == other.signed {
@@ -40,7 +40,7 @@ impl Int {
     }
 }
 
-/// Structs and enums are numbered: `S0`, `E0`.
+/// A type; structs and enums are numbered: `S0`, `E0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ty {
     Int(Int),
@@ -69,7 +69,7 @@ impl Ty {
         matches!(self, Ty::Int(_) | Ty::Bool | Ty::Char | Ty::Enum(_))
     }
 
-    /// The shortest expression that fits where the type is wanted.
+    /// Returns the shortest expression that fits where the type is expected.
     pub fn simplest(&self) -> Option<String> {
         Some(match self {
             Ty::Int(int) if *int == U32 => "0".into(),
@@ -83,7 +83,7 @@ impl Ty {
     }
 }
 
-/// The name of an enumerator.
+/// Returns the name of an enumerator.
 pub fn enumerator(number: usize, member: usize) -> String {
     format!("E{number}_{member}")
 }

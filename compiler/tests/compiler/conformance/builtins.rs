@@ -1,4 +1,4 @@
-//! Chapters 6 and 7: what the language can do without being told how.
+//! Chapters 6 and 7: builtins and attributes of the language.
 
 use crate::conformance::scripts::{
     accepts, accepts_both, accepts_without, has_type, in_both, in_main, in_program, refuses, refuses_both,

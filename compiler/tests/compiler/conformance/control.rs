@@ -52,11 +52,11 @@ fn lf_116_break_and_endless_loops() {
         let body = format!("const N: u32 = 7\nwhile ({endless}) {{ break }}");
         refuses(in_program("", &body), "KS0703");
         accepts(in_main("", &body));
-        // What follows is never reached, so that nothing need be returned there.
+        // The code after it is unreachable, so no return is needed there.
         let helper = format!("fn f() -> u32 {{\nconst N: u32 = 7\nwhile ({endless}) {{ sleep(1) }}\n}}");
         accepts(in_main(&helper, "f()"));
     }
-    // Neither an integer nor a condition that may change is one of these.
+    // Neither an integer nor a condition that may change makes the loop endless.
     for ends in ["1", "2 - 1", "n == n", "false", "1 > 2", "!true"] {
         accepts_both("", &format!("var n: u32 = 1\nwhile ({ends}) {{ n = 2\nbreak }}"));
     }

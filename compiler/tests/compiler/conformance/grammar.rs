@@ -85,7 +85,7 @@ fn lf_024_members_of_elements() {
         accepts(&script);
         refuses_strict(&script, "KS0201|KS0211");
     }
-    // What 0.1.1 can parse of it.
+    // The part that 0.1.1 can parse.
     accepts_strict(in_program(map, "m[1].f += 1\nvar x = (m[2]).f"));
 }
 

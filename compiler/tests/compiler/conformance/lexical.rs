@@ -5,7 +5,7 @@ use crate::conformance::scripts::{
     with_empty_main,
 };
 
-/// The words that the scanner keeps for itself.
+/// Keywords that the scanner reserves.
 const RESERVED: [&str; 45] = [
     "fn", "extern", "include", "import", "from", "pin", "local", "config", "type", "struct", "enum", "impl",
     "var", "const", "if", "else", "for", "while", "return", "break", "continue", "in", "new", "delete",

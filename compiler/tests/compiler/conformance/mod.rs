@@ -1,7 +1,8 @@
 //! The conformance table of the language reference (chapter 12), as far as the front end decides it.
 //!
-//! One test per row, `lf_NNN_what_it_says`, in files by chapter. What a row says about a running program is tested where
-//! programs run; [`rows`] lists those rows with the reason. the suite `cases` holds whole scripts against the front end.
+//! One test per row, `lf_NNN_description`, in files by chapter. Rows about a running program are tested where
+//! programs run; [`rows`] lists those rows with the reason. The suite `cases` checks whole scripts with the
+//! front end.
 
 mod builtins;
 mod control;

@@ -50,7 +50,7 @@ fn lf_124_modules() {
         ],
         "KS0803",
     );
-    // Relative to the importing file; names of a module are its own.
+    // Paths are relative to the importing file; the names of a module are separate.
     accepts_files(&[
         (
             "main.ks",

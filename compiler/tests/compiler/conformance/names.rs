@@ -1,4 +1,4 @@
-//! 3.1: scopes, order, what is predeclared.
+//! Section 3.1: scopes, order of declarations, predeclared names.
 
 use crate::conformance::scripts::{
     accepts, accepts_both, in_main, in_program, refuses, refuses_both, warns, with_empty_main,
@@ -43,7 +43,7 @@ fn lf_031_enumerators_are_global() {
          TC_ACT_STOLEN = 4, TC_ACT_QUEUED = 5, TC_ACT_REPEAT = 6, TC_ACT_REDIRECT = 7, TC_ACT_TRAP = 8 }",
     ));
     refuses(with_empty_main("enum tc_action { TC_ACT_OK = 1 }"), "KS0310");
-    // Names of ours are weak.
+    // Predeclared names that are not part of 0.1.1 may be redeclared.
     accepts(with_empty_main("enum Mine { cpu_clock, dummy }"));
 }
 

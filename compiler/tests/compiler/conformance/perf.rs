@@ -1,4 +1,4 @@
-//! Chapter 10 and 11.1 to 11.4: performance events.
+//! Chapter 10 and sections 11.1 to 11.4: performance events.
 
 use crate::conformance::scripts::{
     accepts, accepts_without, has_type, in_main, other_value, refuses, refuses_saying, same_value, warns,
@@ -32,7 +32,7 @@ const EVENTS: [(&str, u64); 22] = [
     ("cgroup_switches", 0x1_0000_000b),
 ];
 
-/// `attach` with these options, in `main`.
+/// Formats a script that calls `attach` with these options in `main`.
 fn attached(options: &str, after: &str) -> String {
     in_main(
         SAMPLE,

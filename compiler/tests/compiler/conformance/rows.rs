@@ -1,13 +1,13 @@
-//! Every row of the table is a test, here or where programs run.
+//! Checks that every row of the table has a test, here or where programs run.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// How many rows the table has.
+/// Number of rows of the table.
 const ROWS: u32 = 144;
 
-/// Rows of which something needs more than the front end, with what it needs.
+/// Rows that are not tested completely, with the missing feature.
 const OPEN_ROWS: &[(u32, &str)] = &[];
 
 #[test]
@@ -23,7 +23,8 @@ fn every_row_is_tested_here_or_open() {
     assert!(done.is_empty(), "open, and yet run: {done:?}");
 }
 
-/// The numbers of the tests named `lf_NNN_...` beside this file, and of those where whole programs run.
+/// Returns the numbers in the names of tests `lf_NNN_...` next to this file, and of tests that run whole
+/// programs.
 fn tested_rows() -> BTreeSet<u32> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut rows = BTreeSet::new();
@@ -34,14 +35,15 @@ fn tested_rows() -> BTreeSet<u32> {
     rows
 }
 
-/// Those of tests that run what the compiler makes.
+/// Returns the numbers in the names of tests that run compiled programs.
 fn running_rows() -> BTreeSet<u32> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["tests/compiler/user", "../tests/tests"];
     folders.into_iter().flat_map(|folder| numbers(&package.join(folder))).collect()
 }
 
-/// The numbers of the rows that the tests below a folder name. A test that needs root says so before the number.
+/// Returns the numbers of rows in the names of tests below a folder. A test that needs root has a prefix
+/// before the number.
 fn numbers(folder: &Path) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the tests are in their folder") {

@@ -7,7 +7,7 @@ use crate::conformance::scripts::{
 
 const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
 
-/// The table of 3.4, the upper half: what a row's type and a column's give together.
+/// The upper half of the table in 3.4: the result type of a row's type and a column's.
 const COMBINED: [[Option<&str>; 8]; 8] = [
     [Some("u8"), Some("u16"), Some("u32"), Some("u64"), Some("i8"), None, None, None],
     [None, Some("u16"), Some("u32"), Some("u64"), None, Some("i16"), None, None],

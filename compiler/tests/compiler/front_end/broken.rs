@@ -1,9 +1,9 @@
-//! Texts that are broken in every place.
+//! Damaged texts.
 
 use ks_compiler::diag::render::{Style, render};
 use ks_compiler::pipeline::{self, Options};
 
-/// The front end alone, with every diagnostic as text.
+/// Runs the front end alone, and formats every diagnostic.
 fn read(text: &[u8]) {
     let checked =
         pipeline::parse("broken.ks", text, Options::new("broken")).expect("examples are short").check();
@@ -12,7 +12,7 @@ fn read(text: &[u8]) {
     }
 }
 
-/// Real scripts, cut short and with a byte missing: always a tree and diagnostics, never a panic.
+/// Real scripts, truncated and with a byte missing, produce a tree and diagnostics, never a panic.
 #[test]
 fn no_text_makes_it_panic() {
     let pieces: Vec<Vec<u8>> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/perf"))

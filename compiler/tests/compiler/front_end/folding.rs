@@ -1,9 +1,9 @@
-//! Expressions of literals, by chance: what the compiler makes of them, compared with arithmetic on whole numbers.
+//! Random expressions of literals: the compiler's results, compared with arithmetic on unbounded integers.
 
 use ks_compiler::pipeline::{self, Options};
 use proptest::prelude::*;
 
-/// Numbers around which types end.
+/// Numbers near the limits of types.
 const LITERALS: &[u64] = &[
     0,
     1,
@@ -60,7 +60,7 @@ impl Node {
         }
     }
 
-    /// The whole number; `None` if the language refuses the expression.
+    /// Returns the value as an unbounded integer; `None` if the language rejects the expression.
     fn value(&self) -> Option<i128> {
         match self {
             Node::Literal(value) => Some(i128::from(*value)),
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-/// The bytes of a variable with this initial value, or the codes of the errors.
+/// Returns the initial value of a variable as compiled, or the codes of the errors.
 fn compiled(ty: &str, value: &str) -> Result<i128, Vec<String>> {
     let script =
         format!("var g: {ty} = {value}\nfn main() -> i32 {{\n    print(\"{{}}\", g)\n    return 0\n}}\n");

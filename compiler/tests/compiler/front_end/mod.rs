@@ -1,5 +1,5 @@
-//! The front end as a whole: the rows of the language's checklist that tokens and syntax decide, recovery after errors,
-//! and properties that hold for every text.
+//! The front end as a whole: the rows of the conformance table that tokens and syntax decide, recovery after
+//! errors, and properties of every text.
 
 mod broken;
 mod folding;

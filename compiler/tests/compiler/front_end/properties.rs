@@ -1,4 +1,4 @@
-//! What holds for every tree and every text.
+//! Properties of every tree and every text.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::front_end::trees;
 
-/// The tree of a text without errors.
+/// Parses a text without errors.
 fn tree(text: &[u8]) -> Option<ast::File> {
     let file = SourceMap::default().add("t.ks", text)?;
     let mut diagnostics = Diagnostics::default();
@@ -26,7 +26,7 @@ fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// What `ks fmt` makes of a text without errors.
+/// Formats a text without errors like `ks fmt`.
 fn formatted(text: &[u8]) -> Vec<u8> {
     let file = SourceMap::default().add("t.ks", text).expect("short");
     let tokens = lex::scan(file, text);
@@ -34,7 +34,7 @@ fn formatted(text: &[u8]) -> Vec<u8> {
     fmt::format(&tokens, text, &tree).unwrap_or_else(|_| panic!("changed:\n{}", lossy(text)))
 }
 
-/// The comments of a text. Of two that would end up on one line, one moves.
+/// Returns the comments of a text, sorted: if two would end up on one line, one moves.
 fn comments(text: &[u8]) -> Vec<Vec<u8>> {
     let file = SourceMap::default().add("t.ks", text).expect("short");
     let mut found: Vec<_> = lex::scan(file, text)
@@ -46,7 +46,7 @@ fn comments(text: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// The text with other blanks, line ends and comments between its tokens, as the choices say.
+/// Returns the text with other blanks, line ends and comments between its tokens, as the choices say.
 fn perturbed(text: &[u8], choices: &[u8]) -> Vec<u8> {
     let file = SourceMap::default().add("t.ks", text).expect("short");
     let mut choices = choices.iter().copied().chain(std::iter::repeat(0));
@@ -56,7 +56,7 @@ fn perturbed(text: &[u8], choices: &[u8]) -> Vec<u8> {
             || token.kind == TokenKind::Punct(Punct::OpenBracket);
         last = token.kind;
         let gap: &[u8] = match choices.next().unwrap_or(0) {
-            // Two marks may be one operator, and the suffix of a type stands on its line.
+            // Two symbols may form one operator, and the suffix of a type must be on its line.
             _ if whole => b"",
             0..160 => b"",
             160..170 => b" ",
@@ -90,14 +90,14 @@ fn is_stable(text: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Everything that `ks check` says in the front end. What matters is that it ends.
+/// Runs the front end like `ks check`. The only requirement is that it ends.
 fn check(text: &[u8]) {
     let checked = pipeline::parse("t.ks", text, pipeline::Options::new("t")).expect("short").check();
     let found = checked.diagnostics.has_errors();
     assert_eq!(checked.hir.is_none(), found, "{}", lossy(text));
 }
 
-/// Scripts that others wrote.
+/// Scripts of other authors.
 static SCRIPTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let mut found = Vec::new();
@@ -116,7 +116,7 @@ static SCRIPTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     found.iter().map(|path| std::fs::read(path).expect("readable")).collect()
 });
 
-/// Texts made of these.
+/// Tokens of generated texts.
 const TOKENS: &[&str] = &[
     "fn", "var", "if", "(", ")", "{", "}", "[", "]", "<", ">", ",", ":", "=", ".", "..", "->", "@", "*", "&",
     "-", "|", "a", "b", "S", "1", "0x", "\"s\"", "'c'", "'", "\"", "//", "\n", "\n", "\n}\n", "match",

@@ -4,7 +4,7 @@ use ks_compiler::ast::{Expr, ExprKind, Item, ItemKind, StmtKind, UnaryOp};
 
 use crate::front_end::support::{accepts, body, only_ours, read, refuses};
 
-/// The value of `var x = text`.
+/// Parses the value of `var x = text`.
 fn value(text: &str) -> Expr {
     let read = read(&format!("var x = {text}"));
     assert_eq!(read.errors(), [""; 0], "{text}");
@@ -14,7 +14,7 @@ fn value(text: &str) -> Expr {
     }
 }
 
-/// An expression with every operation in parentheses.
+/// Formats an expression with every operation in parentheses.
 fn sexpr(expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Int(value) => value.to_string(),

@@ -1,4 +1,4 @@
-//! Strict mode: what 0.1.1 reads is read, what is ours is refused, each thing once.
+//! Strict mode: accepts 0.1.1, and reports each extension once.
 
 use crate::front_end::support::{body, only_ours, strict_accepts};
 

@@ -1,4 +1,4 @@
-//! The scripts that people read are in the one style.
+//! The published scripts are formatted by `ks fmt`.
 
 use ks_compiler::diag::Diagnostics;
 use ks_compiler::source::SourceMap;

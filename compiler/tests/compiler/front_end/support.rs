@@ -1,4 +1,4 @@
-//! Texts in, trees and codes out.
+//! Helpers that parse texts into trees and codes.
 
 use ks_compiler::ast;
 use ks_compiler::diag::{Diagnostics, Severity};
@@ -6,7 +6,7 @@ use ks_compiler::lex;
 use ks_compiler::parse::{self, Options};
 use ks_compiler::source::SourceMap;
 
-/// A text as the parser sees it.
+/// A text as the parser reads it.
 pub struct Read {
     pub sources: SourceMap,
     pub diagnostics: Diagnostics,
@@ -28,7 +28,7 @@ pub fn read(text: &str) -> Read {
 }
 
 impl Read {
-    /// `LINE:COLUMN CODE` of every diagnostic of this severity, by place.
+    /// Returns `LINE:COLUMN CODE` of every diagnostic of this severity, sorted by position.
     fn positions(&self, severity: Severity) -> Vec<String> {
         let one = |diagnostic: &&ks_compiler::diag::Diagnostic| diagnostic.severity == severity;
         self.diagnostics
@@ -50,13 +50,13 @@ impl Read {
         self.positions(Severity::Warning)
     }
 
-    /// The codes of the errors.
+    /// Returns the codes of the errors.
     fn codes(&self) -> Vec<String> {
         self.errors().iter().filter_map(|position| Some(position.split_once(' ')?.1.to_owned())).collect()
     }
 }
 
-/// Statements in a function.
+/// Puts statements into a function.
 pub fn body(statements: &str) -> String {
     format!("fn f() {{\n{statements}\n}}\n")
 }
@@ -67,7 +67,7 @@ pub fn accepts(text: &str) {
     assert!(found.is_empty(), "{text}\n{found:?}");
 }
 
-/// The text has exactly this one error.
+/// Asserts that the text has exactly this one error.
 #[track_caller]
 pub fn refuses(text: &str, code: &str) {
     assert_eq!(read(text).codes(), [code], "{text}");
@@ -79,7 +79,7 @@ pub fn strict_accepts(text: &str) {
     assert!(found.is_empty(), "{text}\n{found:?}");
 }
 
-/// Ours, and an error of this code in strict mode.
+/// Asserts that the text is accepted, and has an error of this code in strict mode.
 #[track_caller]
 pub fn only_ours(text: &str, code: &str) {
     accepts(text);

@@ -1,5 +1,5 @@
-//! Random well-formed trees that hold every node. The choices come from a sequence of bytes; when it ends, everything is
-//! as small as it can be, so a failing sequence shrinks to a small tree.
+//! Random well-formed trees that contain every kind of node. The choices come from a sequence of bytes; when
+//! it ends, everything is as small as possible, so a failing sequence shrinks to a small tree.
 
 use ks_compiler::ast::{
     Arm, ArmResult, AstFunction, Attribute, BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind,
@@ -8,7 +8,7 @@ use ks_compiler::ast::{
 };
 use ks_compiler::source::{SourceMap, Span};
 
-/// Deeper expressions, types and blocks are leaves.
+/// Depth at which expressions, types and blocks become leaves.
 const DEPTH: u32 = 5;
 
 const NAMES: &[&str] = &[
@@ -50,14 +50,14 @@ const OPS: &[BinaryOp] = &[
     BinaryOp::Rem,
 ];
 
-/// What stands before a statement, as far as it decides how the next one may begin.
+/// The kind of the previous statement, as far as it restricts the start of the next one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing that could go on.
+    /// It cannot continue.
     Closed,
-    /// An expression, which operators would continue.
+    /// It ends in an expression, which operators would continue.
     Open,
-    /// A `return` that would take an expression.
+    /// It is a `return` without a value, which an expression would continue.
     Return,
 }
 
@@ -103,7 +103,7 @@ impl Trees<'_> {
         tree
     }
 
-    /// Which of several forms; the first `leaves` of them hold nothing further.
+    /// Chooses one of several forms; the first `leaves` of them contain no further nodes.
     fn form(&mut self, forms: usize, leaves: usize) -> usize {
         self.pick(if self.depth >= DEPTH { leaves } else { forms })
     }
@@ -239,7 +239,7 @@ impl Trees<'_> {
         if self.flip() { Size::Const(self.ident()) } else { Size::Int(self.int()) }
     }
 
-    /// A type; behind `as` no `<` may stand in it.
+    /// Generates a type; after `as` it may not contain `<`.
     fn ty(&mut self, cast: bool) -> TypeExpr {
         let kind = self.deeper(|trees| match trees.form(if cast { 6 } else { 9 }, 2) {
             0 => TypeExprKind::Name(TYPES[trees.pick(TYPES.len())].to_owned()),
@@ -250,7 +250,7 @@ impl Trees<'_> {
             5 => {
                 let of = trees.ty(cast);
                 match of.kind {
-                    // The suffix would belong to what it points to or gives.
+                    // The suffix would belong to the pointee or the result type.
                     TypeExprKind::Ptr(_) | TypeExprKind::Fn(..) => of.kind,
                     _ => TypeExprKind::Array(Box::new(of), trees.size()),
                 }
@@ -361,7 +361,8 @@ impl Trees<'_> {
         If { cond, then, otherwise }
     }
 
-    /// An expression that binds at least as tightly as `level`; tighter than all operators is a cast.
+    /// Generates an expression that binds at least as tightly as `level`; tighter than all operators is a
+    /// cast.
     fn expr(&mut self, level: u8) -> Expr {
         const CAST: u8 = 11;
         let span = self.span;
@@ -394,7 +395,7 @@ impl Trees<'_> {
         Expr { kind: ExprKind::Unary(op, Box::new(operand)), span }
     }
 
-    /// `base` with one member, index or call behind it.
+    /// Generates `base` followed by one member, index or call.
     fn postfix(&mut self, base: Expr) -> Expr {
         let base = Box::new(base);
         let kind = match self.pick(3) {
@@ -431,7 +432,7 @@ impl Trees<'_> {
         Expr { kind, span: self.span }
     }
 
-    /// A type that a `(` may follow: local storage would take it for its size.
+    /// Generates a type that may be followed by `(`: local storage would parse it as its size.
     fn sized_type(&mut self) -> TypeExpr {
         let name = TYPES[self.pick(TYPES.len())].to_owned();
         TypeExpr { kind: TypeExprKind::Name(name), span: self.span }
@@ -448,7 +449,7 @@ impl Trees<'_> {
         Arm { pattern, result }
     }
 
-    /// A literal, perhaps with a sign; an array only of literals and, if `names`, names.
+    /// Generates a literal, possibly with a sign; an array only of literals and, if `names`, names.
     fn literal(&mut self, names: bool) -> Expr {
         let span = self.span;
         let kind = self.deeper(|trees| match trees.form(7, 6) {
@@ -487,7 +488,7 @@ impl Unsigned for Expr {
     }
 }
 
-/// Whether a statement stays one of its own behind what stands before.
+/// Whether a statement stays separate from the previous one.
 fn may_follow(before: Before, stmt: &Stmt) -> bool {
     let expr = match &stmt.kind {
         StmtKind::Assign { lvalue: Expr { kind: ExprKind::Unary(..), .. }, .. } => return true,

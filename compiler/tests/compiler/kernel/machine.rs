@@ -1,4 +1,4 @@
-//! Instruction sets and target kernels: nothing newer is used, and what cannot be had is refused.
+//! Instruction sets and target kernels: no newer feature is used, and unavailable ones are reported.
 
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
 use ks_wit::section::Arch;

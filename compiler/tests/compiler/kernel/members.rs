@@ -1,5 +1,5 @@
-//! Members of the kernel's structs: whatever the arguments of its raw tracepoints have of numbers, enums and pointers is read
-//! as it is, in a program that the running kernel takes.
+//! Members of the kernel's structs: all numbers, enums and pointers in the arguments of its raw tracepoints
+//! are read correctly, by programs that the running kernel accepts.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use ks_wit::section::Arch;
 
 use ks_compiler_testing::loaded::Loaded;
 
-/// As the other tests of this folder.
+/// The same architecture as in the other tests of this folder.
 const HERE: Arch = Arch::X86_64;
-/// Events in one script.
+/// Number of events in a script.
 const AT_ONCE: usize = 24;
-/// Members of one argument.
+/// Limit on the members of an argument.
 const MEMBERS: usize = 10;
-/// Parameters that a program may have.
+/// Limit on the parameters of a program.
 const PARAMS: usize = 6;
 
 #[test]
@@ -39,7 +39,7 @@ fn root_members_of_all_raw_tracepoints_arguments_can_be_read() {
     }
 }
 
-/// A loop may become a function of its own, which gets a pointer to an object as a number.
+/// A loop may be outlined to a function, which receives a pointer to an object as a number.
 #[test]
 fn root_members_can_be_read_before_within_and_after_loops() {
     let script = r#"
@@ -82,7 +82,7 @@ fn root_members_can_be_read_before_within_and_after_loops() {
     let bytes = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has types");
     let kernel = Arc::new(KernelTypes::from_btf(bytes).expect("BTF"));
     load(&kernel, script, HERE);
-    // Without iterators: the loops become functions that the kernel calls.
+    // Without iterators the loops become callbacks.
     load(&kernel, script, Machine { kernel: Some(KernelVersion::new(6, 1)), ..HERE.into() });
 }
 
@@ -95,16 +95,16 @@ fn load(kernel: &Arc<KernelTypes>, script: &str, machine: impl Into<Machine>) {
     Loaded::load(object.unwrap_or_else(|errors| panic!("{errors:#?}\n{script}")).elf());
 }
 
-/// A program that adds up members of all its arguments; none if no argument is a struct.
+/// Generates a program that adds up members of all its arguments; none if no argument is a struct.
 fn program(kernel: &KernelTypes, event: &str, params: &[Param]) -> Option<String> {
     let mut declared = Vec::new();
     let mut body = String::new();
     for (at, param) in params.iter().enumerate() {
         let ty = match &param.ty {
-            // The name of a context, which raw tracepoints do not have.
+            // The type of a context, which raw tracepoints do not have.
             KernelType::Pointer(Pointee::Struct(name)) if name == "pt_regs" => return None,
             KernelType::Pointer(Pointee::Struct(name)) if kernel.has_structure(name) => {
-                // Another part of the struct in each event.
+                // A different part of the struct in each event.
                 let members = readable(kernel, name);
                 let from = event.len() * 7 % members.len().max(1);
                 for member in members.iter().cycle().skip(from).take(MEMBERS.min(members.len())) {
@@ -126,7 +126,7 @@ fn program(kernel: &KernelTypes, event: &str, params: &[Param]) -> Option<String
     (!body.is_empty()).then(|| format!("{head}{body}    return 0\n}}\n"))
 }
 
-/// Members that are one number, and elements of arrays of numbers.
+/// Returns members that are a single number, and elements of arrays of numbers.
 fn readable(kernel: &KernelTypes, structure: &str) -> Vec<String> {
     let found = kernel.structure(structure).expect("it was asked for");
     let members = found.members.iter().filter(|member| member.bitfield.is_none());

@@ -1,5 +1,5 @@
-//! Scripts through the kernel back end: what is made of them, and (tests named `root_`) what the real loader, verifier and
-//! kernel make of that.
+//! Scripts through the kernel back end: the generated code, and (tests named `root_`) its acceptance by the
+//! real loader, verifier and kernel.
 
 mod machine;
 mod members;

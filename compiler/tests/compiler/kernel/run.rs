@@ -1,4 +1,4 @@
-//! Arithmetic as the running kernel does it against what the language says, for every integer type.
+//! Arithmetic on the running kernel compared with the language, for every integer type.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ impl Int {
         format!("{}{}", if self.signed { 'i' } else { 'u' }, self.bits)
     }
 
-    /// The number that the low bits mean.
+    /// Interprets the low bits as a value of the type.
     fn wrap(self, value: i128) -> i128 {
         let modulus = 1i128 << self.bits;
         let low = value.rem_euclid(modulus);
@@ -47,7 +47,7 @@ impl Int {
         values.iter().flat_map(|value| value.to_le_bytes()[..self.bits as usize / 8].to_vec()).collect()
     }
 
-    /// What the language says. Source: the language reference, 3.2.
+    /// Computes the language's result. Source: the language reference, 3.2.
     fn apply(self, op: &str, a: i128, b: i128) -> i128 {
         let amount = b.rem_euclid(i128::from(self.bits)) as u32;
         self.wrap(match op {
@@ -77,7 +77,7 @@ fn compare(op: &str, a: i128, b: i128) -> bool {
     }
 }
 
-/// All pairs of edge values.
+/// Returns all pairs of edge values.
 fn pairs(int: Int) -> (Vec<i128>, Vec<i128>) {
     let edges = int.edges();
     edges.iter().flat_map(|a| edges.iter().map(move |b| (*a, *b))).unzip()
@@ -91,7 +91,7 @@ fn numbers(value: &serde_json::Value) -> Vec<i128> {
     list.iter().map(number).collect()
 }
 
-/// One loop per operator over two arrays whose content the compiler does not know.
+/// One loop per operator over two arrays whose contents the compiler does not know.
 #[test]
 fn root_operators_agree_with_the_language_for_every_width() {
     for int in Int::ALL {
@@ -122,7 +122,7 @@ fn root_operators_agree_with_the_language_for_every_width() {
     }
 }
 
-/// A generator of numbers that gives the same ones in every run.
+/// A deterministic random number generator.
 struct Rng(u64);
 
 impl Rng {
@@ -132,7 +132,7 @@ impl Rng {
     }
 }
 
-/// A random expression over `a[0]`..`a[7]`: its text and its value.
+/// Generates a random expression over `a[0]`..`a[7]`: its text and its value.
 fn expression(rng: &mut Rng, int: Int, inputs: &[i128], depth: u32) -> (String, i128) {
     if depth == 0 || rng.below(8) == 0 {
         let index = rng.below(inputs.len());

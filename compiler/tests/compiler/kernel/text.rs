@@ -1,4 +1,4 @@
-//! What the stages print, what is refused, and that nothing changes from build to build.
+//! Output of the compiler's stages, rejected scripts, and reproducible builds.
 
 use ks_compiler_testing::kernel_half::{object, perf_program};
 use ks_compiler_testing::loaded::Loaded;
@@ -8,7 +8,7 @@ fn a_program_that_counts_is_five_instructions() {
     let object = object(&perf_program("var hits: u64 = 0", "hits += 1\nreturn 0"));
     assert!(object.mir().contains("atomic_add8"), "{}", object.mir());
     assert!(object.disassembly().contains("lock *(u64 *)"), "{}", object.disassembly());
-    // The name, and five lines.
+    // One line for the name, and five instructions.
     assert_eq!(object.disassembly().lines().count(), 6, "{}", object.disassembly());
 }
 

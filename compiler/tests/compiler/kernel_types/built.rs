@@ -1,4 +1,4 @@
-//! Small BTF: cases that a real kernel may not have, and bytes that mean harm.
+//! Small generated BTF: cases that a real kernel may not have, and malicious bytes.
 
 use proptest::prelude::*;
 
@@ -97,11 +97,11 @@ fn system_calls_of_another_architecture() {
     let kernel = kernel(&btf);
     let call = kernel.function("sys_brand_new").expect("written");
     assert_eq!((call.target.as_str(), call.proto.params.len()), ("__arm64_sys_brand_new", 2));
-    // Nobody knows its arguments.
+    // Its arguments are unknown.
     let unknown = kernel.function("sys_unheard_of").expect("written");
     assert_eq!((unknown.entry, unknown.proto.params.len()), (ArgumentPassing::Syscall { known: false }, 0));
     assert_eq!(kernel.syscall("unheard_of"), None);
-    // The wrapper itself is a function like any other.
+    // The wrapper itself can be used like any other function.
     assert_eq!(kernel.function("__arm64_sys_brand_new").expect("written").entry, ArgumentPassing::Direct);
     assert!(kernel.tracepoint("syscalls", "sys_enter_brand_new").is_ok());
     // The table knows it; this kernel lacks it.
@@ -125,7 +125,7 @@ fn an_event_of_a_class_is_known_by_its_arguments() {
     let raw = btf.func_proto(TypeId::VOID, &[("", data), ("", int)]);
     let raw = btf.ptr(raw);
     btf.typedef("btf_trace_fits_best", raw);
-    // The longest common start, but an event of its own.
+    // The longest common prefix, but of a separate event.
     btf.structure("trace_event_raw_fits_bes", 16, &[]);
     let fill = btf.func_proto(TypeId::VOID, &[("__data", data), ("value", int)]);
     btf.func("trace_event_raw_event_fits_bes", fill, FuncLinkage::Static);
@@ -167,7 +167,7 @@ fn types_that_contain_themselves_end() {
     let outer = btf.declare_struct("outer");
     let array = btf.array(outer, 2);
     btf.define_struct(outer, 8, &[Member::at("", outer, 0), Member::at("again", array, 0)]);
-    // A struct without a name that holds itself.
+    // A nameless struct that contains itself.
     let inner = btf.declare_struct("");
     btf.define_struct(inner, 8, &[Member::at("", inner, 0)]);
     let holder = btf.structure("holder", 8, &[Member::at("", inner, 0)]);
@@ -186,7 +186,7 @@ fn bytes_that_are_no_btf_are_refused() {
     }
 }
 
-/// Asks every question about names that may be in the BTF.
+/// Calls every query with names that may be in the BTF.
 fn ask_everything(kernel: &KernelTypes) {
     for name in ["twice", "task", "my_ops", "bpf_marked", "size_t", "visit", "sys_brand_new", "event", ""] {
         let _ = (kernel.function(name), kernel.kfunc(name), kernel.lsm_hook(name), kernel.syscall(name));

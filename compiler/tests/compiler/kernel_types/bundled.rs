@@ -1,4 +1,4 @@
-//! Without BTF.
+//! The bundled types, without BTF.
 
 use ks_compiler::kernel_types::{KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Record};
 
@@ -60,7 +60,7 @@ fn a_list_of_events_decides() {
 fn nothing_is_fetched_before_it_is_asked_for() {
     let kernel = KernelTypes::fetched(|| panic!("no question was asked"));
     drop(kernel);
-    // What is fetched may be no BTF.
+    // The fetched bytes may be no BTF.
     let kernel = KernelTypes::fetched(|| Some(b"rubbish".to_vec()));
     assert!(!kernel.has_btf());
     assert_eq!(kernel.function("vfs_read"), Err(KernelLookupError::NoBtf));

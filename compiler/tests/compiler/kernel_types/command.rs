@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// An empty folder of this test's own.
+/// Creates an empty folder for this test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("init_{name}_{}", std::process::id()));
     if folder.exists() {
@@ -72,7 +72,7 @@ fn the_btf_file_is_the_one_that_is_asked() {
     let proto = btf.func_proto(int, &[("answer", int)]);
     btf.func("only_here", proto, FuncLinkage::Static);
     fs::write(at.join("kernel.btf"), btf.finish().expect("well-formed")).expect("writable");
-    // The second is how 0.1.1 spelled it.
+    // The second is the spelling of 0.1.1.
     for (option, name) in [("--btf", "one"), ("--btf-vmlinux-path", "two")] {
         let output = ks(&at, &["probe/only_here", name, option, "kernel.btf"]);
         assert!(output.status.success(), "{}", errors(&output));

@@ -1,4 +1,5 @@
-//! `ks init`: every kind gives a script that compiles as it is, and a wrong one an error that helps.
+//! `ks init`: every program type produces a script that compiles unchanged, and a wrong one an error with a
+//! remedy.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +18,7 @@ static KERNEL: LazyLock<Arc<KernelTypes>> = LazyLock::new(|| {
     Arc::new(KernelTypes::from_btf(bytes).expect("the kernel's BTF is well-formed"))
 });
 
-/// One of every kind, and shapes of targets that differ.
+/// Every program type, with each form of target.
 const KINDS: &[&str] = &[
     "xdp",
     "tc/ingress",
@@ -54,7 +55,7 @@ const KINDS: &[&str] = &[
     "bpf_dummy_ops",
 ];
 
-/// The files of a new script, for the pipeline to include.
+/// The files of a new script, which the pipeline can include.
 #[derive(Debug)]
 struct InMemory(BTreeMap<String, String>);
 
@@ -68,7 +69,7 @@ fn starter(kind: &str, kernel: &KernelTypes, kfuncs: bool) -> Vec<(String, Strin
     init::starter(kind, "fresh", kernel, Options { kfuncs }).unwrap_or_else(|error| panic!("{kind}: {error}"))
 }
 
-/// The declarations of a file, which must be free of errors.
+/// Parses the declarations of a file, which must be free of errors.
 fn items(name: &str, text: &str) -> Vec<Item> {
     let parsed = pipeline::parse(name, text.as_bytes(), pipeline::Options::new("fresh")).expect("short");
     let found: Vec<_> =

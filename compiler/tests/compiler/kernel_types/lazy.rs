@@ -1,4 +1,4 @@
-//! The kernel's types are a file of megabytes: only a script that asks for them makes the compiler read it.
+//! The kernel's types are a file of megabytes: the compiler reads it only for scripts that need it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn reads(script: &str) -> bool {
     });
     let options = Options { kernel: Arc::new(kernel), ..Options::new("lazy") };
     let mut checked = parse("lazy.ks", script.as_bytes(), options).expect("scripts are short").check();
-    // A script that this version cannot compile has asked by then.
+    // The types are read before an unsupported script is rejected.
     let _ = checked.build(Target::default());
     asked.load(Ordering::Relaxed)
 }

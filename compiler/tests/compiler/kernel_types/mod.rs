@@ -1,4 +1,4 @@
-//! What the checker learns of a kernel: from the running one, from small BTF written here, and without any.
+//! The checker's view of a kernel: from the running one, from small generated BTF, and without any.
 
 mod built;
 mod bundled;

@@ -1,4 +1,4 @@
-//! The running kernel's BTF. These tests need it and say so if it is missing.
+//! The running kernel's BTF. These tests need it and report if it is missing.
 
 use std::sync::LazyLock;
 
@@ -36,7 +36,7 @@ fn a_wrong_function_has_near_ones() {
     };
     assert!(near.contains(&"vfs_read".to_owned()), "{near:?}");
     assert!(near.len() <= 3);
-    // A wrong first letter too.
+    // A wrong first letter is corrected, too.
     let Err(KernelLookupError::Missing { near }) = KERNEL.function("qdo_exit") else {
         panic!("there is none")
     };
@@ -55,7 +55,7 @@ fn a_system_call_means_its_wrapper_with_its_own_arguments() {
     let names: Vec<_> = open.proto.params.iter().map(|param| param.name.as_str()).collect();
     assert_eq!(names, ["dfd", "filename", "flags", "mode"]);
     assert_eq!(open.proto.params[1].ty, KernelType::Pointer(Pointee::Char));
-    // From the function behind the wrapper, where the kernel has kept it.
+    // From the wrapped function, if the kernel has kept it in its BTF.
     assert_eq!(KERNEL.function("sys_clone").expect("every kernel has it").proto.params.len(), 5);
     // A call without arguments.
     assert_eq!(KERNEL.function("sys_getpid").expect("every kernel has it").proto.params, []);
@@ -74,7 +74,7 @@ fn members_are_found_through_anonymous_structs() {
     assert_eq!(KERNEL.member("task_struct", "comm").as_ref(), Some(comm));
     assert_eq!(KERNEL.member("task_struct", "nothing"), None);
 
-    // In sk_buff everything is inside of something without a name.
+    // In sk_buff every member is nested in something nameless.
     let buffer = KERNEL.structure("sk_buff").expect("every kernel has it");
     for (name, in_union) in [("next", true), ("len", false), ("protocol", true)] {
         let member = buffer.member(name).unwrap_or_else(|| panic!("sk_buff.{name}"));
@@ -83,7 +83,7 @@ fn members_are_found_through_anonymous_structs() {
     }
     let bits = buffer.member("pkt_type").expect("a member").bitfield.expect("it has 3 bits");
     assert_eq!(bits.bits, 3);
-    // By its typedef.
+    // Found by its typedef.
     assert!(KERNEL.has_structure("sigset_t"));
     assert!(!KERNEL.has_structure("size_t"));
     assert!(!KERNEL.has_structure("no_such_struct"));
@@ -120,7 +120,8 @@ fn an_event_has_a_record() {
     assert_eq!(record("sched", "sched_switch"), own("trace_event_raw_sched_switch"));
     assert_eq!(record("syscalls", "sys_enter_openat"), own("trace_event_raw_sys_enter"));
     assert_eq!(record("syscalls", "sys_exit_getpid"), own("trace_event_raw_sys_exit"));
-    // An event of a class: its arguments tell the class, and of two with these arguments the name does.
+    // An event of a class: its arguments identify the class, and the name decides between two with these
+    // arguments.
     let wakeup = KERNEL.tracepoint("sched", "sched_wakeup").expect("every kernel has it");
     let likely = KERNEL.likely_record(&wakeup, "sched_wakeup");
     assert_eq!(likely.as_deref(), Some("trace_event_raw_sched_wakeup_template"));
@@ -161,12 +162,12 @@ fn hooks_tables_and_functions_for_programs() {
         panic!("a function")
     };
     assert_eq!((ssthresh.params.len(), &ssthresh.result), (1, &KernelType::int(4, false)));
-    // The kernel's BTF has no names for the parameters of a table's functions.
+    // The kernel's BTF has no names for the parameters of function pointers in a struct.
     assert_eq!(ssthresh.params[0].name, "sk");
     assert!(matches!(tcp.member("flags").expect("it has it").kind, OpsMemberKind::Data(_)));
     assert!(KERNEL.struct_ops_names().contains(&"tcp_congestion_ops".to_owned()));
     assert_eq!(KERNEL.near_struct_ops("tcp_congestion_op"), ["tcp_congestion_ops"]);
-    // A struct, but no table for programs; and one whose name only looks like one.
+    // A struct, but not for struct_ops; and one whose name only looks like one.
     assert!(!KERNEL.struct_ops("file_operations").expect("every kernel has it").registrable);
     assert!(!KERNEL.struct_ops_names().contains(&"map".to_owned()));
 

@@ -1,4 +1,4 @@
-//! A client of the protocol: frames, numbers, and texts with a mark where the cursor is.
+//! A client of the protocol: frames, request numbers, and texts with a mark at the cursor.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Where the cursor is in a text.
+/// Marks the cursor in a text.
 pub const MARK: &str = "<|>";
 
-/// An answer that takes longer does not come.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that is running, and a folder of its own.
+/// A running server, and its temporary folder.
 pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
     incoming: Receiver<Value>,
-    /// Notifications that nobody has asked for yet.
+    /// Notifications that no test has requested yet.
     kept: VecDeque<Value>,
     next_id: u32,
     version: i32,
@@ -36,7 +36,7 @@ pub struct Spot {
 }
 
 impl Client {
-    /// A server to which nothing was said.
+    /// Starts a server without sending anything to it.
     pub fn silent() -> Client {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ks-lsp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -63,12 +63,12 @@ impl Client {
         Client { child, input, incoming, kept: VecDeque::new(), next_id: 0, version: 0, folder }
     }
 
-    /// A server that is ready; columns count UTF-16.
+    /// Starts and initialises a server; columns count UTF-16.
     pub fn new() -> Client {
         Client::with(json!({}))
     }
 
-    /// A server that is ready, for a client with these capabilities.
+    /// Starts and initialises a server for a client with these capabilities.
     pub fn with(capabilities: Value) -> Client {
         let mut client = Client::silent();
         client.request(
@@ -110,7 +110,7 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The next message for which `wanted` holds; others that come before it are kept.
+    /// Returns the next message for which `wanted` holds; earlier messages are kept.
     pub fn receive(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.kept.iter().position(&wanted) {
             return self.kept.remove(at).expect("it is there");
@@ -133,7 +133,7 @@ impl Client {
         format!("file://{}/{name}", self.folder.display())
     }
 
-    /// Opens a text. Gives the place of its mark, which the server does not see.
+    /// Opens a text. Returns the position of its mark, which the server does not see.
     pub fn open(&mut self, name: &str, text: &str) -> Spot {
         let (before, after) = text.split_once(MARK).unwrap_or((text, ""));
         self.version += 1;
@@ -147,7 +147,7 @@ impl Client {
         Spot { uri, line, character: column.encode_utf16().count() as u32 }
     }
 
-    /// Changes a text; gives the number of its new state.
+    /// Changes a text; returns its new version number.
     pub fn change(&mut self, uri: &str, changes: Value) -> i32 {
         self.version += 1;
         let document = json!({ "uri": uri, "version": self.version });
@@ -155,12 +155,12 @@ impl Client {
         self.version
     }
 
-    /// Asks about a place.
+    /// Sends a request about a position.
     pub fn at(&mut self, method: &str, spot: &Spot) -> Value {
         self.request(method, spot.params())
     }
 
-    /// What is shown for a state of a text.
+    /// Returns the diagnostics for a version of a text.
     pub fn diagnostics(&mut self, uri: &str, version: i32) -> Vec<Value> {
         let message = self.receive(|message| {
             let params = &message["params"];
@@ -175,12 +175,12 @@ impl Client {
         self.version
     }
 
-    /// Closes the pipe.
+    /// Closes the pipe to the server.
     pub fn hang_up(&mut self) {
         self.input = None;
     }
 
-    /// The exit code of the server.
+    /// Waits for the exit code of the server.
     pub fn exit_code(&mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
@@ -188,7 +188,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A test that failed leaves a server behind, and one that passed a folder.
+        // A failed test leaves a running server, and a passed one a folder.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -204,7 +204,7 @@ impl Spot {
     }
 }
 
-/// The text of a range, for tests on one line.
+/// Returns line, start and end of a range, for tests on one line.
 pub fn line_range(range: &Value) -> (u64, u64, u64) {
     let number = |end: &str, field: &str| range[end][field].as_u64().expect("a number");
     (number("start", "line"), number("start", "character"), number("end", "character"))

@@ -1,4 +1,4 @@
-//! What may be written at the cursor, in whole and in broken texts; and the parameters of a call.
+//! Completion at the cursor, in complete and broken texts; and the parameters of a call.
 
 use serde_json::Value;
 

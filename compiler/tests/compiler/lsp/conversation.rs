@@ -1,4 +1,4 @@
-//! The beginning and the end, and what is no question.
+//! Initialisation and shutdown, and invalid messages.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Errors as they are typed, and the changes that mend them.
+//! Errors while typing, and the changes that fix them.
 
 use ks_compiler::lsp::Server;
 use ks_compiler::pipeline::Options;
@@ -45,7 +45,7 @@ fn errors_of_the_back_ends_are_reported_too() {
             && codes.into_iter().any(|code| code == "KS1004")
     });
     assert_eq!(published["params"]["uri"], spot.uri.as_str(), "{published}");
-    // A text that is mended meanwhile is not shown with them.
+    // They are not shown for a text that was fixed meanwhile.
     let version = client.change(&spot.uri, json!([{ "text": "fn main() -> i32 {\n    return 0\n}\n" }]));
     assert_eq!(client.diagnostics(&spot.uri, version), Vec::<Value>::new());
 }
@@ -116,7 +116,7 @@ fn formatting_replaces_only_the_lines_that_differ() {
     assert_eq!(format(&mut client, &uri), Value::Null, "a broken text is left alone");
 }
 
-/// Without pipes, so that what waits is known.
+/// Without pipes, so that the pending messages are known.
 #[test]
 fn of_several_changes_in_a_row_only_the_last_is_checked() {
     let mut server = Server::new(Options::new("none"));

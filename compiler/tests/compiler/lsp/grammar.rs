@@ -1,4 +1,4 @@
-//! The grammar that editors colour texts with has the compiler's words.
+//! The grammar for syntax highlighting in editors contains the compiler's keywords.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn grammar() -> Value {
     json("kernelscript.tmLanguage.json")
 }
 
-/// Every value of a field, anywhere inside.
+/// Collects every value of a field at any depth.
 fn all<'a>(value: &'a Value, fields: &[&str], found: &mut Vec<&'a str>) {
     match value {
         Value::Object(map) => {
@@ -40,7 +40,7 @@ fn all<'a>(value: &'a Value, fields: &[&str], found: &mut Vec<&'a str>) {
     }
 }
 
-/// The alternatives of the group in a rule's regex that has most of them.
+/// Returns the alternatives of the largest group in a rule's regex.
 fn alternatives(grammar: &Value, rule: &str) -> BTreeSet<String> {
     let mut texts = Vec::new();
     all(&grammar["repository"][rule], &["match"], &mut texts);

@@ -1,4 +1,4 @@
-//! What is shown of the word under the pointer.
+//! Hover texts of the word under the pointer.
 
 use crate::lsp::client::Client;
 

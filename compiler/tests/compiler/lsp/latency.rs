@@ -1,4 +1,4 @@
-//! How long an answer takes after a keystroke in a long file. Figures are printed, none is asserted.
+//! Latency of an answer after a keystroke in a long file. Times are printed, none is asserted.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::lsp::client::{Client, Spot};
 
-/// A script of about so many lines, as people write them.
+/// Generates a typical script of about this many lines.
 fn script(lines: usize) -> String {
     let mut text =
         "struct S { a: u32, b: u64, name: str(16) }\nvar m : hash<u32, S>(1024)\nvar total : u64 = 0\n"
@@ -66,7 +66,7 @@ fn answers_after_a_keystroke_in_5000_lines() {
     parts(&text);
 }
 
-/// What an answer is made of.
+/// Prints the time of each part of an answer.
 fn parts(text: &str) {
     let file = SourceMap::default().add("long.ks", text).expect("short");
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The language server as an editor meets it: the command `ks lsp`, spoken to over its pipes.
+//! The language server as an editor uses it: the command `ks lsp`, over its pipes.
 
 mod client;
 mod completion;

@@ -1,4 +1,4 @@
-//! Declarations, uses, other names, and the tree of a file.
+//! Declarations, uses, renaming, and the tree of a file.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Any text and any place gives an answer.
+//! The server answers for any text and any position.
 
 use ks_compiler::lsp::Server;
 use ks_compiler::pipeline::Options;
@@ -97,7 +97,7 @@ fn modules_that_import_each_other_do_no_harm() {
     );
 }
 
-/// Pieces that make texts that are nearly scripts.
+/// Pieces of texts that are nearly scripts.
 const PIECES: &[&str] = &[
     "fn ",
     "f",

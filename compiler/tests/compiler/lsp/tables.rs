@@ -1,4 +1,4 @@
-//! What an editor shows of the language is what the checker knows.
+//! The language's tables in editors match the checker's.
 
 use ks_compiler::facts::syntactic::{Project, Unit, collect};
 use ks_compiler::facts::tables::builtins::BUILTINS;
@@ -14,7 +14,7 @@ fn facts() -> Facts {
     facts
 }
 
-/// Names and types of the fields that an editor offers.
+/// Returns names and types of the fields that an editor offers.
 fn offered(facts: &Facts, name: &str) -> Vec<(String, String)> {
     let fields = facts.members_of(name).iter().filter_map(|id| facts.definition(*id));
     let mut fields: Vec<_> = fields.map(|one| (one.name.clone(), one.ty.to_string())).collect();
@@ -25,7 +25,7 @@ fn offered(facts: &Facts, name: &str) -> Vec<(String, String)> {
 fn known(types: &Types, ty: TypeId) -> Vec<(String, String)> {
     let TypeKind::Struct(id) = types.kind(ty) else { panic!("a struct") };
     let fields = types.struct_def(*id).fields.iter();
-    // Others are written in place of these: `cpu: all`, and an event with all that describes it.
+    // Scripts write `cpu: all` and an event with its full description instead of these.
     let hidden = |name: &str| name == "every_cpu" || name.starts_with("event_");
     let written = fields.filter(|field| !hidden(&field.name));
     let mut fields: Vec<_> = written.map(|field| (field.name.clone(), types.name(field.ty))).collect();
@@ -71,7 +71,7 @@ fn every_builtin_is_known_to_the_checker() {
     assert_eq!(unknown, Vec::<&str>::new());
 }
 
-/// The scripts below a folder.
+/// Collects the scripts below a folder.
 fn scripts(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();
@@ -87,7 +87,7 @@ fn scripts(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
 fn every_name_of_the_examples_means_something() {
     let mut found = Vec::new();
     scripts(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &mut found);
-    // What the kernel calls things is known with its types only.
+    // The kernel's names are known only with its types.
     let typed = ["trace/switches.ks", "trace/runqlat.ks", "net/congestion.ks"];
     found.retain(|path| !typed.iter().any(|name| path.ends_with(name)));
     assert!(!found.is_empty());
@@ -100,7 +100,7 @@ fn every_name_of_the_examples_means_something() {
         let unknown = names.filter(|token| facts.at(file, token.span.start).is_none());
         let unknown: Vec<_> =
             unknown.map(|token| String::from_utf8_lossy(&unit.text[token.span.range()])).collect();
-        // Words that are none of the scanner's.
+        // Words that the scanner does not reserve.
         let unknown: Vec<_> = unknown
             .iter()
             .filter(|keyword| !["as", "counter", "group", "all"].contains(&&***keyword))

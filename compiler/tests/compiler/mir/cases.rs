@@ -1,4 +1,4 @@
-//! The scripts of the kernel's tests: the interpreter finds what the kernel finds, and every pass keeps it.
+//! The scripts of the kernel's tests: the interpreter gets the expected results, before and after every pass.
 
 use ks_compiler::hir::Hir;
 use ks_compiler::kernel::mir::{Program, print};
@@ -9,13 +9,13 @@ use crate::mir::{scripts, stages, stages_apart, tree};
 const MAX_ITERATIONS: i32 = 2000;
 const FUEL: u64 = 2_000_000;
 
-/// What a stage of the script's program leads to.
+/// Runs a stage of the script's program.
 fn outcome(hir: &Hir, program: &Program) -> Result<Outcome, InterpError> {
     let watch = program.functions.iter().find(|one| one.is_program).expect("a case has a program");
     run(program, watch.id, &[None], &Environment::of(hir, MAX_ITERATIONS), &mut Plain, FUEL)
 }
 
-/// A global variable of at most 8 bytes, as the case's first lines write it.
+/// Returns a global variable of at most 8 bytes, as the case's first lines write it.
 fn number(hir: &Hir, outcome: &Outcome, name: &str) -> Option<i128> {
     let (id, global) = hir.globals.iter_enumerated().find(|(_, one)| one.name == name)?;
     let bytes = &outcome.globals[ks_compiler::index::Id::index(id)];
@@ -36,7 +36,7 @@ fn every_pass_keeps_what_a_case_does() {
         let stages = stages(&hir);
         let (_, first) = stages.first().expect("MIR before any pass");
         let expected = match outcome(&hir, first) {
-            // What functions of the kernel do, the interpreter does not know.
+            // The interpreter does not support functions of the kernel.
             Err(_) if hir.externs.iter().next().is_some() => continue,
             Err(InterpError::Fault(why)) if why.ends_with("runs no programs on packets") => continue,
             expected => expected.unwrap_or_else(|stuck| panic!("{name}: {stuck}")),

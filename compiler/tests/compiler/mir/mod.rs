@@ -1,4 +1,4 @@
-//! The passes over MIR against its interpreter: what a function leads to is the same before and after each of them.
+//! MIR passes checked by the interpreter: the result of a function is the same before and after each of them.
 
 mod cases;
 mod random;
@@ -13,7 +13,7 @@ use ks_compiler::pipeline;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
-/// The scripts that the tests of the kernel run too. Many turns are few here: the interpreter is no machine.
+/// Returns the scripts of the kernel tests. Large iteration counts are reduced: the interpreter is slow.
 fn scripts() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernel");
     let entries = std::fs::read_dir(folder).expect("the cases are there");
@@ -27,7 +27,7 @@ fn scripts() -> Vec<(String, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// A script without errors, as the back ends get it.
+/// Checks a script without errors, for the back ends.
 fn tree(script: &str) -> Hir {
     let checked = pipeline::parse("case.ks", script.as_bytes(), pipeline::Options::new("case"))
         .expect("cases are short")
@@ -36,7 +36,7 @@ fn tree(script: &str) -> Hir {
     checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"))
 }
 
-/// The same for the program with bodies of large loops as functions of their own.
+/// Returns the stages of the program with outlined bodies of large loops.
 fn stages_apart(hir: &Hir) -> Vec<(&'static str, Program)> {
     let mut stages = Vec::new();
     let watch = &mut |name: &'static str, program: &Program| stages.push((name, program.clone()));
@@ -44,7 +44,7 @@ fn stages_apart(hir: &Hir) -> Vec<(&'static str, Program)> {
     stages
 }
 
-/// The program before the first pass and after each that changed it.
+/// Returns the program before the first pass and after each pass that changed it.
 fn stages(hir: &Hir) -> Vec<(&'static str, Program)> {
     let mut stages = Vec::new();
     let watch = &mut |name: &'static str, program: &Program| stages.push((name, program.clone()));

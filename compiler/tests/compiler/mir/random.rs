@@ -1,6 +1,7 @@
-//! Random functions: what they lead to is the same before and after each pass.
+//! Random functions: their results are the same before and after each pass.
 //!
-//! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs so many instead of the usual number.
+//! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs that many instead of the default
+//! number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +48,7 @@ const CONDITIONS: [Condition; 10] = [
 const NUMBERS: [u64; 12] =
     [0, 1, 2, 3, 7, 8, 255, 256, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0xffff_ffff_ffff_fff0];
 
-/// Numbers that one seed gives again and again.
+/// A deterministic random number generator.
 struct Rng(u64);
 
 impl Rng {
@@ -64,13 +65,13 @@ impl Rng {
 struct Generator<'a> {
     rng: &'a mut Rng,
     builder: Builder,
-    /// Numbers of 32 and of 64 bits.
+    /// Variables of 32 bits; `wide` has those of 64 bits.
     narrow: Vec<Variable>,
     wide: Vec<Variable>,
     slots: Vec<Slot>,
-    /// Functions that may be called, with two arguments of 64 bits.
+    /// Functions that may be called, with two 64-bit arguments.
     callees: Vec<FuncId>,
-    /// Statements that may still be made.
+    /// Number of statements that may still be generated.
     left: usize,
 }
 
@@ -219,7 +220,8 @@ impl Generator<'_> {
         self.assign(value);
     }
 
-    /// Somewhere in a slot or a global variable: a pointer and an offset for an access of this size.
+    /// Returns an address in a stack slot or a global variable: a pointer and an offset for an access of this
+    /// size.
     fn address(&mut self, size: Size) -> (Value, i16) {
         let bytes = u32::from(size.bytes());
         let at = self.rng.below((SLOT_BYTES / bytes) as usize) as u32 * bytes;
@@ -258,7 +260,7 @@ impl Generator<'_> {
         self.assign(value);
     }
 
-    /// Reads or writes an element of a slot by a checked index.
+    /// Generates a read or write of a slot's element at a checked index.
     fn element(&mut self) {
         let elements = u64::from(SLOT_BYTES / 4);
         let index = if self.rng.below(2) == 0 {
@@ -288,7 +290,7 @@ impl Generator<'_> {
         self.builder.switch_to_sealed(after);
     }
 
-    /// Looks a key up; changes the entry, reads it, or makes one.
+    /// Generates a lookup of a key, and a change, read or creation of the entry.
     fn entry(&mut self) {
         let map = MapSymbol::Map(MapId::new(self.rng.below(2)));
         let number = self.rng.below(3) as u64;
@@ -358,7 +360,7 @@ impl Generator<'_> {
         self.builder.switch_to_sealed(after);
     }
 
-    /// An ordinary loop of a few turns.
+    /// Generates an ordinary loop of a few iterations.
     fn counted_loop(&mut self, depth: u32) {
         let counter = self.builder.variable(Type::I32);
         let zero = self.builder.constant(Type::I32, 0);
@@ -380,7 +382,7 @@ impl Generator<'_> {
         self.builder.switch_to_sealed(after);
     }
 
-    /// A loop under the kernel's iterator.
+    /// Generates a loop over the kernel's iterator.
     fn iterator(&mut self, depth: u32) {
         let slot = self.builder.slot(8);
         let stack = Type::Ptr(Origin::Stack);
@@ -414,7 +416,7 @@ impl Generator<'_> {
     }
 }
 
-/// Functions of a program; each may call those before it, the last one is entered.
+/// Number of functions of a program; each may call the previous ones, the last one is the entry point.
 const FUNCTIONS: usize = 3;
 
 fn program(seed: u64) -> Program {
@@ -446,7 +448,7 @@ fn around() -> Environment {
     }
 }
 
-/// What went wrong, if anything; and whether the function ended at all.
+/// Runs a seed; returns whether the function ended, or the failure.
 fn check(seed: u64, called: bool) -> Result<bool, String> {
     let mut program = program(seed);
     program.loops.called = called;

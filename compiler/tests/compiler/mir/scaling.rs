@@ -1,4 +1,4 @@
-//! The scaled count of a counter, after every pass, against arithmetic in 128 bits.
+//! The scaled count of a counter, after every pass, compared with 128-bit arithmetic.
 
 use ks_compiler::hir::Hir;
 use ks_compiler::index::Id as _;
@@ -9,7 +9,7 @@ use crate::mir::{stages, tree};
 
 const SCRIPT: &str = include_str!("../scripts/scaling.ks");
 
-/// What the kernel says of an event.
+/// Count and times of an event, as the kernel reports them.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     count: u64,
@@ -38,7 +38,7 @@ fn found(hir: &Hir, program: &Program, mut event: Event) -> i64 {
     i64::from_le_bytes(outcome.globals[id.index()][..8].try_into().expect("8 bytes"))
 }
 
-/// Source: the language reference, 10.6 and 11.5.
+/// Computes the expected count. Source: the language reference, 10.6 and 11.5.
 fn expected(Event { count, enabled, running }: Event) -> i64 {
     if enabled == running {
         return count as i64;
@@ -72,7 +72,7 @@ fn counts_are_scaled_exactly() {
     assert!(scaled > 500, "{scaled}");
 }
 
-/// Of times above 417 days the lowest 9 bits are left out.
+/// For times above 417 days the lowest 9 bits are ignored.
 #[test]
 fn counts_of_years_are_scaled_nearly() {
     let hir = tree(SCRIPT);

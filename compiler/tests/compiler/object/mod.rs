@@ -1,5 +1,5 @@
-//! Objects written by hand: their shape as another ELF reader sees it, what the builder refuses, and (tests named `root_`)
-//! what the real loader and verifier make of them.
+//! Handwritten objects: their form as another ELF reader sees it, the builder's errors, and (tests named
+//! `root_`) their acceptance by the real loader and verifier.
 
 mod root;
 mod sample;

@@ -1,7 +1,7 @@
-//! Our objects against the real loader and verifier: bpftool (libbpf) reads and loads them.
+//! Our objects with the real loader and verifier: bpftool (libbpf) reads and loads them.
 //!
-//! Needs root, bpftool and a kernel with BTF. Programs are pinned in a bpffs that the test mounts for itself, so nothing
-//! stays when it ends.
+//! Needs root, bpftool and a kernel with BTF. Programs are pinned in a bpffs that the test mounts for itself,
+//! so nothing stays when it ends.
 
 use crate::object::sample;
 use ks_compiler_testing::bpffs::{BpfFs, bpftool, bpftool_fails};
@@ -68,7 +68,7 @@ fn root_a_core_relocation_finds_the_running_kernels_offset() {
     let kernel = ks_compiler::btf::Btf::parse(vmlinux).expect("the kernel's BTF is well-formed");
     let task = kernel.find_struct("task_struct").expect("every kernel has task_struct");
     let field = kernel.field(task, "tgid").expect("no error").expect("task_struct has tgid");
-    // The object says that tgid lies at 4; only the relocation can have put the kernel's offset there.
+    // The object has tgid at offset 4; only the relocation can have put the kernel's offset there.
     let expected = format!("r1 += {}", field.bit_offset / 8);
     assert_ne!(field.bit_offset, 32);
     assert!(dump.contains(&expected), "no {expected} in\n{dump}");

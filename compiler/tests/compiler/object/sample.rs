@@ -1,4 +1,4 @@
-//! Objects written by hand, one per thing that a loader must do with them.
+//! Handwritten objects, one for each task of a loader.
 
 use ks_compiler::bpf::{
     AluOp, Assembler, AtomicOp, Imm64, Insn, InsnIndex, JmpOp, Reg, Size, Width, helper_number,
@@ -44,7 +44,8 @@ fn line(at: InsnIndex, line: u32, column: u32, text: &str) -> Line {
     Line { at, file: "sample.ks".to_owned(), line, column, text: text.to_owned() }
 }
 
-/// A global counter with an atomic add, a lookup in a hash map, a static function, and a loop over `bpf_iter_num`.
+/// A global counter with an atomic add, a lookup in a hash map, a static function, and a loop over
+/// `bpf_iter_num`.
 pub fn everything() -> Vec<u8> {
     let mut object = ObjectBuilder::new();
     let btf = object.btf();
@@ -202,7 +203,7 @@ pub fn callback() -> Vec<u8> {
     object.finish().expect("the object is well-formed")
 }
 
-/// Calls a kernel function that does not exist, from where the verifier can see that it is never reached.
+/// Calls a kernel function that does not exist, in code that the verifier proves unreachable.
 pub fn missing_kfunc(presence: KfuncPresence) -> Vec<u8> {
     let mut object = ObjectBuilder::new();
     let btf = object.btf();

@@ -1,4 +1,4 @@
-//! The ELF file as another reader sees it, and what the builder refuses.
+//! The ELF file as another reader sees it, and the builder's errors.
 
 use crate::object::sample;
 use ks_compiler::bpf::{CallTarget, Imm64, Insn, InsnIndex, MapRef, Reg, decode};
@@ -13,7 +13,7 @@ fn section<'a>(file: &'a object::File<'a>, name: &str) -> object::Section<'a, 'a
     file.section_by_name(name).unwrap_or_else(|| panic!("no section {name}"))
 }
 
-/// Offset, type and symbol of each relocation of a section.
+/// Returns offset, type and symbol of each relocation of a section.
 fn relocations(file: &object::File<'_>, name: &str) -> Vec<(u64, u32, String)> {
     let target = |target| match target {
         RelocationTarget::Symbol(index) => {
@@ -107,7 +107,7 @@ fn the_types_of_the_object_are_read_back() {
     assert!(decode(section(&file, ".text").data().expect("it has content")).is_ok());
 }
 
-/// An object with one program, which `change` spoils.
+/// Builds an object with one program, which `change` makes invalid.
 fn spoiled(change: impl FnOnce(&mut ObjectBuilder, &mut FunctionDecl, &mut FunctionBody)) -> ElfError {
     let mut object = ObjectBuilder::new();
     let btf = object.btf();

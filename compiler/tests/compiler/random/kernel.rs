@@ -1,4 +1,4 @@
-//! What the running kernel says about an object.
+//! Acceptance of an object by the running kernel.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -6,16 +6,16 @@ use std::process::Command;
 use ks_compiler_testing::bpffs::BpfFs;
 use ks_compiler_testing::random::{Failure, without_numbers};
 
-/// The kind of a failure that is one of the kernel itself, whose locks may be held for ever then: no script is to provoke it
+/// Kind of a failure of the kernel itself, which may hold its locks forever: shrinking must not provoke it
 /// again.
 pub const DEADLY: &str = "load: the kernel failed";
 
-/// Lines of the verifier's log that are kept.
+/// Number of lines of the verifier's log that are kept.
 const LOG_LINES: usize = 40;
 
-/// Loads the programs of an object as what they are and lets go of them.
+/// Loads the programs of an object with their own types, and unloads them.
 ///
-/// `bpftool` may be older than the sections of tc programs, and is told what they are.
+/// `bpftool` may be older than the sections of tc programs, so it is given the type.
 pub fn load(fs: &BpfFs, name: &str, elf: &[u8]) -> Result<(), Failure> {
     let is_tc = elf.windows(4).any(|bytes| bytes == b"tcx/");
     let kind: &[&str] = if is_tc { &["type", "classifier"] } else { &[] };
@@ -42,7 +42,7 @@ pub fn load(fs: &BpfFs, name: &str, elf: &[u8]) -> Result<(), Failure> {
     Err(Failure { kind: format!("load: {}", without_numbers(verifier_reason(&text))), text: last.join("\n") })
 }
 
-/// The line in which the verifier says what it does not like.
+/// Returns the line with the verifier's reason.
 fn verifier_reason(log: &str) -> &str {
     let mut reason = "";
     for line in log.lines() {

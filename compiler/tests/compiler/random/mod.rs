@@ -1,14 +1,16 @@
-//! Random well-typed scripts: what passes the checker must compile, and the running kernel's verifier must accept it.
+//! Random well-typed scripts: a script that passes the checker must compile, and the running kernel's
+//! verifier must accept it.
 //!
-//! A seed gives one script and one of the instruction sets v1 to v4. `cargo test` tries a few fixed seeds; a large run, with
-//! new ones, is `make random-scripts SCRIPTS=20000`. `SEED=7` starts at that seed, so that `SCRIPTS=1` with it repeats one
-//! script. A script that fails is made smaller as long as it fails in the same way, and written to `tests/cases/kernel/` as a
-//! case to keep. One at which the kernel itself fails ends the run as it is.
-//! At the end stands a table of which constructs scripts of which kind of program had, of those that loaded.
-//! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
-//! refused for it; `tests/tests/emulated/random_kernels.rs` loads such scripts there.
+//! A seed determines one script and one of the instruction sets v1 to v4. `cargo test` tries a few fixed
+//! seeds; a large run, with new ones, is `make random-scripts SCRIPTS=20000`. `SEED=7` starts at that seed,
+//! so that `SCRIPTS=1` with it repeats one script. A failing script is shrunk as long as it fails in the same
+//! way, and written to `tests/cases/kernel/` as a case to keep. A script that makes the kernel itself fail
+//! ends the run and is not shrunk. The final table counts the pairs of construct and program type in the
+//! scripts that loaded. `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that
+//! kernel, and counts the scripts that are refused for it; `tests/tests/emulated/random_kernels.rs` loads
+//! such scripts there.
 //!
-//! What scripts are made of are the productions in `ks_compiler_testing::script`, and a program of `bits`.
+//! Scripts consist of the productions in `ks_compiler_testing::script`, and a program of `bits`.
 
 mod kernel;
 
@@ -27,9 +29,10 @@ use ks_compiler_testing::script::tree::Node;
 use ks_compiler_testing::shrink;
 use ks_wit::section::Arch;
 
-/// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
+/// Number of scripts of a plain test run. Their seeds never change, so that only a change of the compiler can
+/// make it fail.
 const FIXED: u64 = 150;
-/// After so many failures a run ends.
+/// Number of failures after which a run ends.
 const MAX_FAILURES: usize = 10;
 
 #[test]
@@ -100,7 +103,7 @@ fn root_random_scripts_load() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The seeds of this run.
+/// Returns the seeds of this run.
 fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let now =
@@ -114,7 +117,7 @@ fn seeds() -> Vec<u64> {
     seeds
 }
 
-/// What the script of a seed is compiled for: one of the instruction sets that the target has.
+/// Chooses the machine for the script of a seed: one of the instruction sets that the target has.
 fn machine(seed: u64) -> Machine {
     let target = std::env::var("KS_RANDOM_TARGET").ok();
     let kernel: Option<KernelVersion> = target.map(|text| text.parse().expect("a version of the kernel"));
@@ -123,7 +126,7 @@ fn machine(seed: u64) -> Machine {
     Machine { kernel, cpu: levels[(seed % levels.len() as u64) as usize], ..Arch::X86_64.into() }
 }
 
-/// The code with which a script is refused for the target, if it is; else it loads.
+/// Compiles and loads a script; returns the code if it is refused for the target.
 fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<Option<String>, Failure> {
     match random::compile(&script.text(), machine)? {
         Compiled::Object(object) => kernel::load(fs, name, &object).map(|()| None),
@@ -137,7 +140,7 @@ fn shrunk(fs: &BpfFs, name: &str, script: Node, machine: Machine, kind: &str) ->
     })
 }
 
-/// Writes the case of a failure.
+/// Writes a failing script as a case.
 fn keep(seed: u64, script: Node, failure: &Failure) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernel");
     let path = folder.join(format!("random_{seed}.ks"));

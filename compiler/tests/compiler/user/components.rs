@@ -1,4 +1,4 @@
-//! Whole plugin files.
+//! Whole plugin files: imports, exports and sections.
 
 use ks_compiler::kernel::Checks;
 use ks_compiler::plugin::assemble;
@@ -17,7 +17,7 @@ fn plugin(compiled: &Compiled, bpf: &[BpfRecord]) -> Vec<u8> {
     bytes
 }
 
-/// The interfaces that a component imports, and the functions of its core module's imports.
+/// Returns the interfaces that a component imports, and the functions of its core module's imports.
 fn core_imports(core: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(core) {

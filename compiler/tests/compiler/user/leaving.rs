@@ -1,10 +1,10 @@
-//! Ways out of functions: what is thrown, what is deferred, `exit`.
+//! Exits of functions: thrown errors, deferred calls, `exit`.
 
 use crate::user::programs::{lines, output};
 use ks_compiler_testing::machine::{Outcome, run};
 use ks_compiler_testing::user_half::compile;
 
-/// How a script ends, and what it prints.
+/// Runs a script; returns how it ends, and what it prints.
 fn ends(text: &str) -> (Option<i32>, Vec<String>, Outcome) {
     let outcome = run(&compile(text).core);
     assert_eq!(outcome.aborted, None);

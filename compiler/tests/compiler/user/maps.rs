@@ -1,4 +1,4 @@
-//! Maps and config blocks, on a machine that holds them as a kernel does.
+//! Maps and config blocks, on a machine that emulates the kernel's maps.
 
 use ks_compiler::diag::Diagnostic;
 use ks_compiler::pipeline::{self, Target};

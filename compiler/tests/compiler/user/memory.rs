@@ -4,7 +4,7 @@ use crate::user::programs::output;
 use ks_compiler_testing::machine::run;
 use ks_compiler_testing::user_half::compile;
 
-/// How a script ends that the plugin's own checks stop.
+/// Runs a script that the plugin's own checks stop, and returns the message.
 fn trap(text: &str) -> String {
     let outcome = run(&compile(text).core);
     assert_eq!(outcome.code, None, "{outcome:?}");

@@ -1,7 +1,7 @@
-//! The userspace half: scripts become valid components that compute what the language says.
+//! The userspace half: scripts become valid components that compute the results of the language.
 //!
-//! The core module runs in an interpreter; what it prints is taken from the arguments of `console.print`. Whatever
-//! needs the kernel is tested with the real host, in the crate `tests`.
+//! The core module runs in an interpreter; its output is taken from the arguments of `console.print`.
+//! Features that need the kernel are tested with the real host, in the crate `tests`.
 
 mod components;
 mod leaving;

@@ -1,10 +1,10 @@
-//! Programs and their targets, tasks, and what the host decides: the calls that a script makes of them.
+//! Programs and their targets, tasks, and decisions of the host: the calls that a script makes for them.
 
 use crate::user::programs::lines;
 use ks_compiler_testing::machine::{Outcome, run};
 use ks_compiler_testing::user_half::compile;
 
-/// Two programs beside a `main` with these statements.
+/// Runs two programs and a `main` with these statements.
 fn with_programs(body: &str) -> Outcome {
     let text = format!(
         "@xdp\nfn first(ctx: *xdp_md) -> xdp_action {{ return XDP_PASS }}\n\
@@ -76,7 +76,7 @@ fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
     assert_eq!(outcome.warned, ["test.ks:3: ", "test.ks:5: "]);
 }
 
-/// Every kind of wrong sequence, and the right ones beside it; what is right is asked of the standard library.
+/// Every kind of invalid sequence, and valid ones next to it; the standard library decides which are valid.
 #[test]
 fn a_target_that_is_not_utf_8_is_an_error() {
     let seconds = [0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff];

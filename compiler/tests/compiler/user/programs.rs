@@ -1,9 +1,9 @@
-//! What scripts compute, in core modules that need nothing of the kernel.
+//! Computations of scripts, in core modules that need nothing of the kernel.
 
 use ks_compiler_testing::machine::{Outcome, Reading, Value, run, run_counting};
 use ks_compiler_testing::user_half::compile;
 
-/// What a script prints, a line each; numbers as signed or unsigned by their type.
+/// Returns a script's output, one line for each `print`; numbers are signed or unsigned by their type.
 pub fn output(text: &str) -> Vec<String> {
     let outcome = run(&compile(text).core);
     assert_eq!((outcome.code, &outcome.aborted), (Some(0), &None));
@@ -31,7 +31,7 @@ fn arithmetic_wraps_at_its_width() {
 #[test]
 fn loops_run_as_often_as_they_say() {
     let text = include_str!("../scripts/programs_loops_run_as_often_as_they_say.ks");
-    // 0+1+2+4+5+6 and 5+4+3+1 inner turns.
+    // 0+1+2+4+5+6 and 5+4+3+1 inner iterations.
     assert_eq!(output(text), ["31", "42"]);
 }
 
@@ -94,7 +94,8 @@ fn rates_are_per_second_and_never_negative() {
     assert_eq!(output(text), ["2000 0 0"]);
 }
 
-/// What a script gets of what the host read; the product of 128 bits is made, and tested, in the host.
+/// Values that a script gets for a reading of the host; the 128-bit product is computed, and tested, in the
+/// host.
 #[test]
 fn lf_133_scaled_counts_fit_or_saturate() {
     let script = "fn main() -> i32 {\n    var a = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })\n    \

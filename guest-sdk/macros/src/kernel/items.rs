@@ -1,5 +1,5 @@
-//! What the object has, as Rust items: for each program, map, ring buffer, variable and config block a function that opens
-//! it.
+//! The kernel half's objects as Rust items: a function that opens each program, map, ring buffer, variable
+//! and config block.
 
 use ks_compiler::hir::{FunctionKind, Hir, Map, MapKind};
 use ks_compiler::split::Split;
@@ -9,7 +9,7 @@ use quote::quote;
 use super::names::{Style, ident, naming};
 use super::types::Met;
 
-/// The items of a kernel half.
+/// Generates the items of a kernel half.
 pub(super) fn of(hir: &Hir, split: &Split) -> TokenStream {
     let mut items =
         Items { met: Met::new(&hir.types), openers: Vec::new(), declared: Vec::new(), configs: Vec::new() };
@@ -23,9 +23,9 @@ pub(super) fn of(hir: &Hir, split: &Split) -> TokenStream {
 struct Items<'a> {
     met: Met<'a>,
     openers: Vec<(String, TokenStream)>,
-    /// What gives the host of a test the same.
+    /// Statements that declare the same objects to the host of a test.
     declared: Vec<TokenStream>,
-    /// What gives each config block its first values.
+    /// Statements that set the initial values of config blocks.
     configs: Vec<TokenStream>,
 }
 
@@ -46,7 +46,7 @@ impl Items<'_> {
         }
     }
 
-    /// What is done before a program can run: config blocks have their values then.
+    /// Generates the code that precedes the load of a program: it initialises the config blocks.
     fn before_programs(&self) -> TokenStream {
         if self.configs.is_empty() { TokenStream::new() } else { first() }
     }
@@ -88,7 +88,7 @@ impl Items<'_> {
     }
 
     fn variables(&mut self, hir: &Hir, split: &Split) {
-        // Those that the script calls its own are not the plugin's.
+        // Kernel-only variables are not visible to the plugin.
         for global in split.kernel_globals.iter().map(|id| &hir.globals[*id]).filter(|one| !one.kernel_only) {
             let (name, value) = (&global.name, self.met.ty(global.ty));
             let doc = format!("Opens the variable `{name}`.");
@@ -98,10 +98,10 @@ impl Items<'_> {
         }
     }
 
-    /// The type of a map, and what declares it to the host of a test.
+    /// Returns the type of a map, and the statement that declares it to the host of a test.
     fn map_type(&mut self, map: &Map) -> (TokenStream, TokenStream) {
         let value = self.met.ty(map.value);
-        // The kernel's arrays have keys of 4 bytes, whatever the script calls an index.
+        // The kernel's arrays have 4-byte keys, whatever type the script uses as an index.
         let key = match map.kind {
             MapKind::Array | MapKind::PercpuArray | MapKind::StackTrace => quote!(u32),
             _ => self.met.ty(map.key),
@@ -124,7 +124,7 @@ impl Items<'_> {
         let types = met.declarations();
         let names = openers.iter().map(|(name, _)| ident(name));
         let items = openers.iter().map(|(_, item)| item);
-        // The script's own names come first.
+        // A name of the script takes precedence over the generated one.
         let declare = openers.iter().all(|(name, _)| name != "declare").then(|| {
             quote! {
                 ::ks_guest::for_tests! {
@@ -158,7 +158,7 @@ impl Items<'_> {
             #(#items)*
             #declare
 
-            // A plugin need not open all that its kernel half has.
+            // A plugin need not open all objects of its kernel half.
             const _: () = {
                 #(let _ = #names;)*
             };
@@ -174,7 +174,7 @@ fn first() -> TokenStream {
     quote!(__first_values()?;)
 }
 
-/// A function that opens something, after what comes first.
+/// Generates a function that opens an object, after the statements in `first`.
 fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, first: &TokenStream) -> TokenStream {
     let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let errors = match ty.to_string().as_str() {
@@ -194,7 +194,7 @@ fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, first: &T
     }
 }
 
-/// A counter that programs read is opened by the plugin: what remains is to show it to them.
+/// Generates a function that shows a counter, which the plugin opens, to the programs that read it.
 fn shower(name: &str) -> TokenStream {
     let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let doc = format!("Lets programs read this event as the counter `{name}`.");

@@ -1,30 +1,32 @@
-//! Names of a script as names of Rust.
+//! Conversion of a script's names to Rust names.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
-/// A name of the script as one of Rust: that of a module's item with `_` for the dot, a keyword as a raw identifier.
+/// Converts a name of the script to a Rust identifier: the dot of a module's item becomes `_`, a keyword a
+/// raw identifier.
 pub(super) fn ident(name: &str) -> Ident {
     let name = name.replace('.', "_");
     match name.as_str() {
-        // The words that cannot be raw.
+        // Keywords that cannot be raw identifiers.
         "self" | "Self" | "super" | "crate" | "_" => format_ident!("{name}_"),
         name => syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site())),
     }
 }
 
-/// How Rust writes names of a sort.
+/// Rust's naming style for a kind of item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Functions and fields.
+    /// `snake_case`, of functions and fields.
     Snake,
-    /// Types.
+    /// `CamelCase`, of types.
     Camel,
-    /// Constants.
+    /// `UPPER_CASE`, of constants.
     Upper,
 }
 
-/// What keeps Rust from complaining of names that the script writes in another style; nothing where it has none to.
+/// Generates the attribute that silences Rust's style lint for names in another style; nothing if all names
+/// conform.
 pub(super) fn naming<N: AsRef<str>>(style: Style, names: impl IntoIterator<Item = N>) -> TokenStream {
     if names.into_iter().all(|name| style.has(name.as_ref())) {
         return TokenStream::new();
@@ -38,8 +40,8 @@ pub(super) fn naming<N: AsRef<str>>(style: Style, names: impl IntoIterator<Item 
 }
 
 impl Style {
-    /// Whether a name is in this style. Source: compiler/rustc_lint/src/nonstandard_style.rs of Rust, which is a little
-    /// more lenient with types.
+    /// Whether a name is in this style. Source: compiler/rustc_lint/src/nonstandard_style.rs of Rust, which
+    /// is a little more lenient with types.
     fn has(self, name: &str) -> bool {
         match self {
             Style::Snake => !name.contains("__") && !name.contains(char::is_uppercase),

@@ -1,4 +1,4 @@
-//! Types of a script as types of Rust: the same names, the same bytes.
+//! Conversion of a script's types to Rust types: the same names, the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use quote::{format_ident, quote};
 
 use super::names::{Style, ident, naming};
 
-/// The structs and enums that were met, each of which needs a declaration.
+/// The structs and enums used so far, which need a declaration each.
 pub(super) struct Met<'a> {
     types: &'a Types,
     structs: BTreeSet<StructId>,
@@ -20,7 +20,7 @@ impl<'a> Met<'a> {
         Met { types, structs: BTreeSet::new(), enums: BTreeSet::new() }
     }
 
-    /// The Rust type with the bytes of this one.
+    /// Returns the Rust type with the same bytes as this type.
     pub(super) fn ty(&mut self, id: TypeId) -> TokenStream {
         match self.types.kind(id) {
             TypeKind::Bool => quote!(bool),
@@ -35,7 +35,7 @@ impl<'a> Met<'a> {
             TypeKind::Struct(id) => {
                 let def = self.types.struct_def(*id);
                 if self.structs.insert(*id) {
-                    // What it is made of is met, too.
+                    // Also records the types of its fields.
                     def.fields.iter().for_each(|field| drop(self.ty(field.ty)));
                 }
                 let name = ident(&def.name);
@@ -46,12 +46,12 @@ impl<'a> Met<'a> {
                 let name = ident(&self.types.enum_def(*id).name);
                 quote!(#name)
             }
-            // Addresses mean nothing outside of the kernel: numbers.
+            // Addresses have no meaning outside of the kernel, so they become numbers.
             _ => int(self.types.scalar(id).unwrap_or(IntType { bits: 64, signed: false })),
         }
     }
 
-    /// The declarations.
+    /// Generates the declarations of all recorded types.
     pub(super) fn declarations(mut self) -> TokenStream {
         let enums: Vec<_> = self.enums.iter().map(|id| declare_enum(self.types.enum_def(*id))).collect();
         let structs: Vec<_> = self.structs.clone().into_iter().map(|id| self.declare_struct(id)).collect();
@@ -75,7 +75,7 @@ impl<'a> Met<'a> {
             #naming
             pub struct #name { #(#fields,)* }
 
-            // One layout in both halves.
+            // Checks that the layout is the same in both halves.
             const _: () = {
                 #(assert!(
                     <#name as ::ks_guest::Plain>::FIELDS[#indices].offset == #offsets
@@ -95,7 +95,7 @@ impl<'a> Met<'a> {
     }
 }
 
-/// Open, as in the kernel half: a value that no enumerator has is one too.
+/// A newtype of an integer, since a value may have no enumerator, as in the kernel half.
 fn declare_enum(def: &EnumDef) -> TokenStream {
     let (name, repr) = (ident(&def.name), int(def.repr));
     let doc = format!("`enum {}` of the kernel half.", def.name);
@@ -116,7 +116,7 @@ fn declare_enum(def: &EnumDef) -> TokenStream {
             #(#[doc = #docs] pub const #names: #name = #name(#values);)*
         }
 
-        // Values that the plugin does not name are its own, too.
+        // Enumerators that the plugin does not use are no warning.
         const _: () = {
             #(let _ = #name::#names;)*
         };

@@ -1,4 +1,4 @@
-//! `args`: words, options, the plugin's end.
+//! `args`: arguments, options, and the plugin's exit.
 
 use std::boxed::Box;
 use std::format;
@@ -19,7 +19,7 @@ pub(crate) fn has_command() -> bool {
     false
 }
 
-/// Nobody sets fields of a test's configuration: the defaults.
+/// A test's config blocks always have their defaults.
 pub(crate) fn config(_block: &str, defaults: &[u8]) -> Vec<u8> {
     defaults.to_vec()
 }

@@ -1,4 +1,4 @@
-//! `bpf`: programs and links. They are known, and do not run.
+//! `bpf`: programs and links. Programs can be loaded and attached, but never run.
 
 use std::string::{String, ToString};
 

@@ -1,4 +1,4 @@
-//! `clock`: the time of the test, which moves when the plugin waits.
+//! `clock`: the simulated time of the test, which advances when the plugin waits.
 
 use crate::bindings::kernelscript::host::types::Error;
 

@@ -1,4 +1,4 @@
-//! `console`: what the plugin writes is kept.
+//! `console`: stores the plugin's output.
 
 use std::format;
 use std::string::{String, ToString};
@@ -7,7 +7,7 @@ pub(crate) use crate::bindings::kernelscript::host::console::{Linear, Scale, Val
 
 use super::super::state::with;
 
-/// Of all formats the crate uses one: the line as a value.
+/// Ignores the format: the crate always passes the line as one value.
 pub(crate) fn print(_format: &[u8], values: &[Value]) {
     with(|state| {
         for value in values {
@@ -21,7 +21,7 @@ pub(crate) fn print(_format: &[u8], values: &[Value]) {
     });
 }
 
-/// A line with the title, and the slots that are not empty with their counts: bars are drawn by the real host.
+/// Writes a line with the title, and the non-empty slots with their counts; only the real host draws bars.
 pub(crate) fn histogram(title: &[u8], _scale: Scale, counts: &[u64]) {
     let mut line = String::from_utf8_lossy(title).into_owned() + ":";
     for (slot, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -1,4 +1,4 @@
-//! `globals`: variables, as bytes.
+//! `globals`: variables, stored as bytes.
 
 use std::string::{String, ToString};
 use std::vec::Vec;

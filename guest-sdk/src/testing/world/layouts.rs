@@ -1,4 +1,5 @@
-//! `layouts`: the types with which the test declared maps and variables. Ring buffers are declared without one.
+//! `layouts`: the types with which the test declared maps and variables. Ring buffers are declared without
+//! one.
 
 pub(crate) use crate::bindings::kernelscript::host::layouts::{Layout, Member, Repetition, Scalar};
 

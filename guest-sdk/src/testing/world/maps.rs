@@ -1,4 +1,4 @@
-//! `maps`: entries, as bytes.
+//! `maps`: map entries, stored as bytes.
 
 use std::format;
 use std::string::{String, ToString};
@@ -32,7 +32,8 @@ impl Map {
 
     pub(crate) fn info(&self) -> MapInfo {
         self.with(|map| MapInfo {
-            // BPF_MAP_TYPE_HASH, ARRAY, QUEUE, STACK, BLOOM_FILTER; the two first with values for each CPU.
+            // BPF_MAP_TYPE_HASH, ARRAY, QUEUE, STACK, BLOOM_FILTER; the first two also with values for each
+            // CPU.
             type_: match (map.kind, map.per_cpu) {
                 (MapKind::Hash, None) => 1,
                 (MapKind::Array, None) => 2,
@@ -130,7 +131,7 @@ fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode
     if !there && (map.kind == MapKind::Array || map.entries.len() >= map.max_entries as usize) {
         return Err(full(name));
     }
-    // One value is the first CPU's.
+    // A single value becomes the first CPU's.
     let mut slot = value.to_vec();
     slot.resize(map.slot_bytes(), 0);
     map.entries.insert(key.to_vec(), slot);

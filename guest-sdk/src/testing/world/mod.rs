@@ -1,5 +1,5 @@
-//! The contract's calls, answered by the host of the test: the same names and types as `bindings`, interface by
-//! interface.
+//! The contract's calls, answered by the host of the test: the same names and types as `bindings`, interface
+//! by interface.
 
 pub(crate) mod args;
 pub(crate) mod bpf;

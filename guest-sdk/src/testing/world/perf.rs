@@ -1,4 +1,4 @@
-//! `perf`: events that read what the test scripted.
+//! `perf`: events with scripted readings.
 
 use core::time::Duration;
 use std::format;
@@ -61,7 +61,7 @@ impl Event {
     }
 }
 
-/// Whom an event observes makes no difference here.
+/// Options are ignored: every event counts the same here, whomever it observes.
 #[derive(Debug)]
 pub(crate) struct Options;
 
@@ -204,7 +204,7 @@ impl Drop for Attachment {
     }
 }
 
-/// What the next read of an event gives.
+/// Returns the next scripted reading of an event.
 fn next(state: &mut State, id: u64) -> Result<perf::Reading, Error> {
     let now = state.now;
     let opened = state.opened.get_mut(&id).ok_or_else(stale)?;

@@ -1,4 +1,4 @@
-//! `ring`: records that the test put in, in the form of the contract's batches.
+//! `ring`: records from the test, encoded as the contract's batches.
 
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -47,7 +47,7 @@ pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<V
         let over = state.now.saturating_add(timeout.unwrap_or(u64::MAX));
         match first.is_some_and(|due| due <= state.now) {
             true => {}
-            // Nothing comes before the time is over.
+            // Nothing arrives before the timeout.
             false => state.wait(first.map_or(over, |due| due.min(over)))?,
         }
         Ok(batch(state, rings, most as usize))

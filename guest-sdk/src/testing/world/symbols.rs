@@ -1,4 +1,4 @@
-//! `symbols`: the names that the test gave to addresses.
+//! `symbols`: names that the test assigned to addresses.
 
 use std::format;
 use std::string::String;

@@ -1,4 +1,5 @@
-//! What this command does in processes of its own, which have no rights: compiling plugins, and reading them for others.
+//! Work that this command does in separate processes without rights: compiling plugins, and reading them for
+//! `ks-host check`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,21 +13,22 @@ use ks_host::plugin::{MAX_PLUGIN_BYTES, Plugin, compiler};
 use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
 
-/// This program, also if its file was replaced or removed meanwhile.
+/// This program, even if its file was replaced or removed since the start.
 const SELF: &str = "/proc/self/exe";
 
-/// The word of a process that reads a plugin for `ks-host check`.
+/// First argument of a process that reads a plugin for `ks-host check`.
 const READ: &str = "read-for-host";
 
-/// What reading a plugin may take: far more than it does.
+/// Limits for reading one plugin; reading takes far less.
 const READING: Bounds = Bounds { memory: 4 << 30, time: Duration::from_secs(60), answer: 64 << 20 };
 
-/// A host whose plugins are compiled apart, in so much time and memory.
+/// Creates a host that compiles plugins in separate processes with this limit of time and memory.
 pub(crate) fn host(time: Duration, memory: u64) -> anyhow::Result<Host> {
     Ok(Host::new()?.with_compile_time(time).with_compiler(Apart::new(PathBuf::from(SELF)), memory))
 }
 
-/// Does what a process is for, if its words say that it was started so; the exit code then.
+/// Runs the task of a helper process if the arguments start one, and returns its exit code; none for any
+/// other command line.
 pub(crate) fn serve(arguments: &[OsString]) -> Option<u8> {
     let (argument, rest) = arguments.get(1..)?.split_first()?;
     let served = match argument.as_os_str() {
@@ -37,15 +39,16 @@ pub(crate) fn serve(arguments: &[OsString]) -> Option<u8> {
     Some(u8::from(served.is_err()))
 }
 
-/// What a plugin asks the kernel for.
+/// The kernel features that a plugin needs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Asks {
-    /// Of each object for this machine: they are for kernels with other features.
+    /// The needs of each object for this machine; there are several if objects are for kernels with other
+    /// features.
     pub(crate) objects: Vec<Needs>,
     pub(crate) registers: Vec<StructOps>,
 }
 
-/// What the plugin in these bytes asks the kernel for, read in a process without rights.
+/// Reads the needs of the plugin in these bytes, in a process without rights.
 pub(crate) fn asks(path: &Path, plugin: Vec<u8>) -> anyhow::Result<Asks> {
     let answer = match Apart::new(PathBuf::from(SELF)).ask(READ, plugin, READING) {
         Err(ApartError::Refused(reason)) => anyhow::bail!("{} is not a plugin: {reason}", path.display()),
@@ -63,7 +66,7 @@ fn read(plugin: Vec<u8>) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&asks).map_err(|error| error.to_string())
 }
 
-/// Drops the rights of this process before it reads what a stranger wrote.
+/// Drops the rights of this process before it reads untrusted input.
 pub(crate) fn drop_rights() -> anyhow::Result<()> {
     apart::drop_rights(READING.memory, READING.time.as_secs())
         .context("cannot drop the rights of this process")

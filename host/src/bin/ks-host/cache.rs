@@ -1,4 +1,4 @@
-//! Which cache of compiled code a command uses, and `ks-host precompile`.
+//! Selection of the cache of compiled code, and `ks-host precompile`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use ks_host::policy::{Limit, Policy};
 use crate::output::{self, say};
 use crate::{apart, prepare};
 
-/// The host with the cache in this folder, by default this user's. A plugin runs without one, too: why there is none is
-/// said aloud only if a folder was named.
+/// Returns the host with the cache in this folder, by default this user's. A plugin also runs without a
+/// cache: the reason why there is none is printed only if a folder was named.
 pub(crate) fn use_in(host: Host, folder: Option<&Path>) -> Host {
     match open(folder) {
         Some(Ok(cache)) => host.with_cache(cache),
@@ -33,19 +33,20 @@ fn open(folder: Option<&Path>) -> Option<Result<Cache, CacheError>> {
     folder.map(Path::to_owned).or_else(default).map(|folder| Cache::open(&folder))
 }
 
-/// What to compile ahead.
+/// Arguments of `ks-host precompile`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PrecompileArgs {
     /// Plugin files, or scripts (`.ks`).
     #[arg(required = true, value_name = "PLUGIN")]
     plugins: Vec<PathBuf>,
-    /// Keeps compiled code in this folder instead of this user's; name it with --cache when the plugin is run.
+    /// Keeps compiled code in this folder instead of this user's; name it with --cache when the plugin is
+    /// run.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
 }
 
-/// Fills the cache, so that the first run starts as fast as all others, however long it takes. Exit code 127 if a
-/// file is no plugin.
+/// Compiles plugins into the cache, so that the first run starts as fast as later ones. There is no time
+/// limit. The exit code is 127 if a file is no plugin.
 pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = open(args.cache.as_deref());
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;

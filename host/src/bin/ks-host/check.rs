@@ -8,10 +8,10 @@ use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missi
 use crate::output::{self, printable, say};
 use crate::{EntryPoint, apart, read_bytes};
 
-/// Exit code where something is missing.
+/// Exit code if something that the plugin needs is missing.
 const MISSING: u8 = 1;
 
-/// What to ask for, and how to show the answers.
+/// Arguments of `ks-host check`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 if nothing is missing, 1 if something is, 127 if the file is no plugin.\n\nExamples:\n  \
@@ -21,13 +21,13 @@ pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,
     /// Writes JSON, for tools: a list of objects with `what` (program, attach-point, helper, kfunc, map,
-    /// member), `name`, `program`, `state` (has, missing, optional, unknown), `since` where that is known, and where something is not
-    /// there `because` and `do`.
+    /// member), `name`, `program`, `state` (has, missing, optional, unknown), `since` where that is known,
+    /// and where something is not there `because` and `do`.
     #[arg(long)]
     json: bool,
 }
 
-/// Asks the kernel and shows what it says. Loads no program of the plugin, and leaves nothing.
+/// Asks the kernel and shows its answers. Loads no program of the plugin, and leaves nothing in the kernel.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let bytes = match read_bytes(&args.plugin, EntryPoint::Main) {
         Ok(bytes) => bytes,

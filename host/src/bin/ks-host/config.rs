@@ -1,16 +1,16 @@
-//! `--config` for several plugins: which setting is whose.
+//! `--config` for several plugins: assigns each setting to its plugins.
 
 use anyhow::bail;
 use ks_host::PreparedPlugin;
 use ks_host::world::SettingError;
 
-/// The settings of each plugin, in the order of the plugins, from all that were given.
+/// Returns the settings of each plugin, in the order of the plugins.
 ///
-/// `PLUGIN:limits.burst=7` is for the plugin that messages call so. Without a plugin a setting is for every one that has
-/// the field.
+/// `PLUGIN:limits.burst=7` is for the plugin with this name in messages. A setting without a plugin applies
+/// to every plugin that has the field.
 ///
 /// # Errors
-/// If it names a plugin that is not there, or no plugin has the field.
+/// If a setting names a plugin that is not there, or no plugin has the field.
 pub(crate) fn of_each(
     arguments: &[String],
     plugins: &[(&str, &PreparedPlugin)],
@@ -21,7 +21,7 @@ pub(crate) fn of_each(
         let mut known = Vec::new();
         match name {
             Some(name) => known.extend(plugins.iter().position(|(plugin, _)| *plugin == name)),
-            // The error of a plugin alone says best what is wrong.
+            // A single plugin reports a wrong setting best itself.
             None if plugins.len() == 1 => known.push(0),
             None => {
                 let has_it = |(_, plugin): &(&str, &PreparedPlugin)| {
@@ -45,7 +45,7 @@ pub(crate) fn of_each(
     Ok(each)
 }
 
-/// A setting and the plugin that it is for. A value may have colons too.
+/// Splits a setting from the plugin that it addresses. A value may contain colons, too.
 fn addressed(argument: &str) -> (Option<&str>, String) {
     let target = argument.split_once('=').map_or(argument, |(target, _)| target);
     match target.rsplit_once(':') {

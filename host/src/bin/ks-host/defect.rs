@@ -1,18 +1,18 @@
-//! What a person is told when the host itself has a defect, and what they should tell its maintainers.
+//! The report for a person when the host itself has a defect, and what they should send to its maintainers.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 
-/// From now on a panic of any thread says what to report, in place of the standard library's words.
+/// Replaces the panic message of the standard library, for all threads, by a text that says what to report.
 pub(crate) fn report_panics() {
     panic::set_hook(Box::new(|info| {
-        // What cannot be written must not panic in turn, which would end all plugins.
+        // A failed write must not panic again, which would end all plugins.
         let _ = io::stderr().write_all(report_text(info).as_bytes());
     }));
 }
 
-/// Runs it; a panic, which was told then, is a failure of the host.
+/// Runs the closure; a panic, which the hook has reported, becomes the exit code of a host failure.
 pub(crate) fn contain(run: impl FnOnce() -> u8 + panic::UnwindSafe) -> u8 {
     panic::catch_unwind(run).unwrap_or(crate::HOST_FAILURE)
 }
@@ -35,7 +35,7 @@ fn report_text(info: &PanicHookInfo<'_>) -> String {
     )
 }
 
-/// Kernel and architecture, as far as they are known.
+/// Kernel release and architecture, as far as they are known.
 fn machine() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("Linux {} {}", release.trim(), std::env::consts::ARCH)

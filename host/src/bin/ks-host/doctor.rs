@@ -1,4 +1,4 @@
-//! `ks-host doctor`: what this machine lets plugins do.
+//! `ks-host doctor`: which features of plugins work on this machine.
 
 use std::fmt::Write as _;
 
@@ -9,20 +9,21 @@ use ks_host::perf::{Attachments, Catalog, Event, Options};
 
 use crate::output;
 
-/// How to show it.
+/// Arguments of `ks-host doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ks-host doctor\n  ks-host doctor --json --probe-pmu")]
 pub(crate) struct Args {
-    /// Counts the free counters of each PMU, too, by taking them: what others count may lose its counters for a moment.
+    /// Counts the free counters of each PMU, too, by taking them: what others count may lose its counters for
+    /// a moment.
     #[arg(long)]
     probe_pmu: bool,
-    /// Writes JSON, for tools: a list of objects with `topic`, `state` (good, limited, missing, unknown), `found`, and
-    /// where something is not good `means` and `do`.
+    /// Writes JSON, for tools: a list of objects with `topic`, `state` (good, limited, missing, unknown),
+    /// `found`, and where something is not good `means` and `do`.
     #[arg(long)]
     json: bool,
 }
 
-/// Shows the findings. The exit code is 0 whatever they are: the report is what was asked for.
+/// Shows the findings. The exit code is 0 whatever they are: the report itself succeeded.
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
     let catalog = Catalog::default();
     let mut findings = examine(&Machine::read(catalog.core_names()));
@@ -40,7 +41,8 @@ pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Why this thread's own faults in user space, which every user may count, are not counted.
+/// Counts this thread's own user-space page faults, which every user may do. Returns the reason if that
+/// fails.
 fn refused_event() -> Option<String> {
     let options = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
     let opened =
@@ -48,9 +50,9 @@ fn refused_event() -> Option<String> {
     opened.err().map(|error| error.cause())
 }
 
-/// Why the kernel makes no array.
+/// Creates an array map. Returns the reason if the kernel refuses.
 fn refused_map() -> Option<String> {
-    /// `BPF_MAP_TYPE_ARRAY`
+    /// `BPF_MAP_TYPE_ARRAY` of `linux/bpf.h`.
     const ARRAY: u32 = 2;
     match Features::of_running().map(ARRAY) {
         Answer::Yes => None,

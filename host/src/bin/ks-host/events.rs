@@ -1,4 +1,4 @@
-//! `ks-host events [GLOB]`: every event that this machine names, and which of them it can count.
+//! `ks-host events [GLOB]`: lists every event of this machine and whether it can be counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,26 +12,26 @@ use serde::Serialize;
 use crate::output::{self, printable, say};
 use crate::run;
 
-/// Which events, and how to show them.
+/// Arguments of `ks-host events`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ks-host events\n  ks-host events 'page*'\n  ks-host events --json 'sched:sched_s*'"
 )]
 pub(crate) struct Args {
-    /// A wildcard for names, in the language's spelling or in that of `perf list`: `*` is any text, `?` any character;
-    /// case, `-` and `_` make no difference. Without it: all.
+    /// A wildcard for names, in the language's spelling or in that of `perf list`: `*` is any text, `?` any
+    /// character; case, `-` and `_` make no difference. Without it: all.
     #[arg(value_name = "GLOB", default_value = "", hide_default_value = true)]
     glob: String,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
     #[arg(long, value_name = "FILE")]
     event_table: Vec<PathBuf>,
-    /// Writes JSON, for tools: a list of objects with `name` (as a script writes it), `perf` (as `perf list` writes it),
-    /// `family`, `pmu`, `description`, `counted`, and where that is false `because`.
+    /// Writes JSON, for tools: a list of objects with `name` (as a script writes it), `perf` (as `perf list`
+    /// writes it), `family`, `pmu`, `description`, `counted`, and where that is false `because`.
     #[arg(long)]
     json: bool,
 }
 
-/// An event and whether it can be counted here. Members are added, never changed.
+/// An event and whether it can be counted here. Later versions add members and change none.
 #[derive(Serialize)]
 struct EventRow {
     name: String,
@@ -39,7 +39,7 @@ struct EventRow {
     family: String,
     /// The PMU that counts it, if one is named.
     pmu: Option<String>,
-    /// What it counts, if anything says so.
+    /// A description of what the event counts; empty if neither the kernel nor a table has one.
     #[serde(skip_serializing_if = "String::is_empty")]
     description: String,
     counted: bool,
@@ -47,7 +47,7 @@ struct EventRow {
     because: Option<String>,
 }
 
-/// Shows the events. The exit code is 0 if there are any, whether they can be counted or not.
+/// Shows the events. The exit code is 0 if at least one is listed, whether it can be counted or not.
 pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     let catalog = run::catalog(&args.event_table)?;
     let listed = catalog.list(&args.glob);
@@ -73,14 +73,14 @@ fn suggestion(near: &[String]) -> String {
     }
 }
 
-/// Tries to count it.
+/// Opens a counter for the event and records whether that succeeded.
 fn examined(catalog: &Catalog, event: ListedEvent) -> EventRow {
     let because = catalog.why_not(&event).map(|error| error.cause());
     let ListedEvent { name, perf, family, pmu, description } = event;
     EventRow { name, perf, family: family.to_string(), pmu, description, counted: because.is_none(), because }
 }
 
-/// One table for each family.
+/// Formats one table for each family.
 fn text(events: &[EventRow]) -> String {
     let heading = |family: &str| match family {
         name if name == Family::Form.to_string() => "forms, with a place or a number in them".to_owned(),
@@ -99,14 +99,15 @@ fn text(events: &[EventRow]) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// Why an event is not counted, in words that fit any other.
+/// Returns the reason why an event is not counted, without the event's name, so that equal reasons can be
+/// merged.
 fn reason(event: &EventRow) -> Option<String> {
     let because = event.because.as_deref()?;
     let names = [&event.perf, &event.name].map(|name| format!("`{name}`"));
     Some(names.iter().fold(because.to_owned(), |text, name| text.replace(name, "it")))
 }
 
-/// The reasons that several events have: each stands below the table once.
+/// Returns the reasons that several events share: each stands below the table once.
 fn repeated(events: &[EventRow]) -> Vec<String> {
     let mut seen = BTreeMap::<String, usize>::new();
     for reason in events.iter().filter_map(reason) {

@@ -1,5 +1,5 @@
-//! The plugins of one `ks-host`: each runs on its own, is started again if that is wanted, and gives way to a changed
-//! file on SIGHUP.
+//! The plugins of one `ks-host`. Each runs independently, is restarted as `--restart` says, and is replaced
+//! by a changed file on SIGHUP.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::prepare::{self, Prepared};
 use crate::replay;
 use crate::stacks::Stacks;
 
-/// Stack of a thread that waits for a plugin; the plugin has one of its own.
+/// Stack bytes of a thread that waits for a plugin; the plugin has a thread of its own.
 const KEEPER_STACK_BYTES: usize = 128 << 10;
 
 /// The pause before the first restart, doubled with each that follows.
@@ -30,62 +30,57 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// When a plugin that ended is started again.
+/// When an ended plugin is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Restart {
-    /// It is not.
+    /// Never: one run only.
     Never,
     /// If it trapped or its exit code is not 0. The pause before it doubles from 0.1 to 30 seconds.
     OnFailure,
 }
 
-/// A plugin that is to run.
+/// A plugin to run, with its settings from the command line.
 pub(crate) struct Member {
-    /// Its file.
     pub(crate) path: PathBuf,
-    /// What messages call it.
+    /// The plugin's name in messages.
     pub(crate) name: String,
-    /// Its code.
     pub(crate) prepared: Prepared,
-    /// Its words.
+    /// Arguments of the script.
     pub(crate) arguments: Vec<String>,
-    /// What is set of its config blocks.
+    /// Settings of config blocks, `block.field=value`.
     pub(crate) config: Vec<String>,
-    /// The command that it observes; empty: none.
+    /// The command line to observe; empty if there is none.
     pub(crate) exec: Vec<OsString>,
-    /// Whether the exit code of that command is the plugin's, if that has none of its own.
+    /// Whether the exit code of that command replaces the plugin's own if that is 0.
     pub(crate) exec_code: bool,
-    /// Whether it stays for what it registered.
+    /// Whether the plugin stays while something that it registered is in the kernel.
     pub(crate) linger: bool,
-    /// Whether variables and maps are mapped into its memory.
+    /// Whether variables and maps are mapped into the plugin's memory.
     pub(crate) share_memory: bool,
-    /// Whether its thread keeps what it does not need.
+    /// Whether the plugin's thread drops the capabilities and system calls that it does not need.
     pub(crate) confine: bool,
-    /// Where its acts are written down.
+    /// Log of the plugin's kernel operations, if one is written.
     pub(crate) audit: Option<Audit>,
-    /// How much of the CPUs' time each of its programs may take.
+    /// Limit on the share of all CPUs' time that each of its programs may take.
     pub(crate) bpf_share: Option<Share>,
-    /// Where its calls and their answers are written down.
+    /// File of the recording of calls and answers, if one is made.
     pub(crate) record: Option<PathBuf>,
-    /// Where it finds events.
     pub(crate) catalog: Catalog,
-    /// What it may do.
     pub(crate) policy: Policy,
-    /// How long it may run.
+    /// Time limit of a run; none if there is no limit.
     pub(crate) timeout: Option<Duration>,
-    /// When it is started again.
     pub(crate) restart: Restart,
-    /// What is shown of the stacks that it counted.
+    /// How to show the stacks that the plugin counted; none to show nothing.
     pub(crate) stacks: Option<Stacks>,
-    /// The form of its prints.
+    /// Output form of the plugin's prints.
     pub(crate) form: Form,
-    /// Where they go; standard output without it.
+    /// File for the prints; none means standard output.
     pub(crate) output: Option<Arc<File>>,
-    /// Whether their control characters stay as they are.
+    /// Whether control characters in the prints stay as they are.
     pub(crate) raw: bool,
 }
 
-/// What signals and the plugins' threads share.
+/// State that the signal thread and the plugins' threads share.
 pub(crate) struct Fleet {
     slots: Mutex<PluginSlots>,
     changed: Condvar,
@@ -94,33 +89,33 @@ pub(crate) struct Fleet {
 
 #[derive(Default)]
 struct PluginSlots {
-    /// How often somebody asked all plugins to stop.
+    /// How many times all plugins were asked to stop.
     asked: u32,
-    /// Empty until the plugins are prepared.
+    /// One slot per plugin; empty until the plugins are prepared.
     slots: Vec<PluginSlot>,
 }
 
-/// The part of a plugin that others may change while it runs.
+/// The state of a plugin that other threads may change while it runs.
 struct PluginSlot {
     path: PathBuf,
     name: String,
     digest: [u8; 32],
-    /// Of the run that goes on, or of the last.
+    /// Handle of the current run, or of the last one.
     stop: StopHandle,
-    /// What takes its place as soon as it has stopped.
+    /// The replacement that starts as soon as this run has stopped.
     next: Option<Prepared>,
-    /// The run has ended, and what it counted is named and shown.
+    /// The run has ended, and its counted stacks are being symbolised and shown.
     shows: bool,
     ended: bool,
 }
 
 impl Fleet {
-    /// No plugins yet.
+    /// Creates a fleet without plugins.
     pub(crate) fn new() -> Fleet {
         Fleet { slots: Mutex::default(), changed: Condvar::new(), host: OnceLock::new() }
     }
 
-    /// Runs all to their ends, and gives their exit codes in the same order.
+    /// Runs all plugins until they end, and returns their exit codes in the same order.
     pub(crate) fn run(&self, host: Host, members: Vec<Member>) -> Vec<u8> {
         let slot = |member: &Member| PluginSlot {
             path: member.path.clone(),
@@ -132,7 +127,7 @@ impl Fleet {
             ended: false,
         };
         self.lock().slots = members.iter().map(slot).collect();
-        // Set once: this is the only place, and a fleet runs once.
+        // Set once: nothing else sets it, and a fleet runs once.
         let _ = self.host.set(host);
         std::thread::scope(|scope| {
             let mut others = members.into_iter().enumerate();
@@ -158,7 +153,7 @@ impl Fleet {
         })
     }
 
-    /// Runs one plugin until it shall not be started again.
+    /// Runs one plugin, and restarts it as its settings say. Returns its last exit code.
     fn keep(&self, index: usize, mut member: Member) -> u8 {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -249,7 +244,7 @@ impl Fleet {
         }
     }
 
-    /// A handle for the run that is to start. It is asked to stop at once if all were before.
+    /// Creates a handle for the next run. The run is asked to stop at once if all plugins were asked before.
     fn start(&self, index: usize) -> StopHandle {
         let mut slots = self.lock();
         let stop = StopHandle::new();
@@ -266,14 +261,14 @@ impl Fleet {
         slots.slots[index].next.take().filter(|_| !stopping)
     }
 
-    /// Waits before a restart. True if it shall not be, because all were asked to stop.
+    /// Waits before a restart. Returns true if all plugins were asked to stop meanwhile.
     fn wait_for_restart(&self, index: usize, pause: Duration) -> bool {
         let waiting = |slots: &mut PluginSlots| slots.asked == 0 && slots.slots[index].next.is_none();
         let waited = self.changed.wait_timeout_while(self.lock(), pause, waiting);
         waited.unwrap_or_else(PoisonError::into_inner).0.asked > 0
     }
 
-    /// Asks all plugins to stop; the second time it ends them.
+    /// Asks all plugins to stop; the second call ends them.
     pub(crate) fn stop(&self) {
         let mut slots = self.lock();
         if slots.slots.is_empty() {
@@ -282,7 +277,7 @@ impl Fleet {
         }
         slots.asked += 1;
         if slots.asked > 1 && slots.slots.iter().any(|slot| slot.shows) {
-            // What is shown is made of files of others, and nothing is attached any more.
+            // All programs are detached by now; the output only reads other processes' files.
             std::process::exit(crate::ENDED.into());
         }
         for slot in &slots.slots {
@@ -291,8 +286,8 @@ impl Fleet {
         self.changed.notify_all();
     }
 
-    /// Reads every plugin's file again, and replaces those that have changed. One that cannot be used any more stays as
-    /// it is.
+    /// Reads every plugin's file again, and replaces the plugins whose file has changed. A plugin whose file
+    /// has become unusable keeps running.
     pub(crate) fn reload(&self) {
         let Some(host) = self.host.get() else { return };
         let files: Vec<_> = {
@@ -325,7 +320,8 @@ impl Fleet {
     }
 }
 
-/// A time limit is no failure: somebody wanted the end. What is denied once is denied again.
+/// Whether an outcome counts for `--restart on-failure`. A time limit is no failure, and a denied plugin
+/// would be denied again.
 fn failed(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::TimedOut | Outcome::Denied(_)) && outcome.exit_code() != 0
 }
@@ -354,8 +350,8 @@ fn report(member: &Member, outcome: &Outcome) {
     }
 }
 
-/// Reports how the observed command ended, unless its exit code is 0. Returns the exit code: 128 and the signal's number if a
-/// signal ended it, as in a shell; none if it never ran, or still runs.
+/// Reports how the observed command ended, unless its exit code is 0. Returns the exit code: 128 plus the
+/// signal number if a signal ended it, as in a shell; none if it never ran, or still runs.
 fn report_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
     let status = status.get()?;
     let command = member.exec.first().map(|program| program.to_string_lossy()).unwrap_or_default();
@@ -373,7 +369,7 @@ fn report_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
     u8::try_from(code).ok()
 }
 
-/// Which limit ended it, and with which word it is set.
+/// Describes the time limit that ended the plugin, with the option that sets it.
 fn time_limit(member: &Member) -> String {
     let (own, policy) = (member.timeout, member.policy.run_time());
     match (own, policy) {

@@ -1,4 +1,4 @@
-//! `ks-host inspect PLUGIN`: what a plugin contains and asks for, without running it.
+//! `ks-host inspect PLUGIN`: shows the contents and needs of a plugin without running it.
 
 mod objects;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::output::{self, printable};
 use crate::{EntryPoint, apart, not_a_plugin, read_bytes, sign};
 
-/// What to show, and how.
+/// Arguments of `ks-host inspect`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json examples/perf/group.ks\n  ks-host inspect --policy examples/net/packets.ks"
@@ -24,12 +24,12 @@ pub(crate) struct Args {
     /// Writes JSON, for tools.
     #[arg(long)]
     json: bool,
-    /// Writes only a policy for `--policy` that allows what the plugin asks for, to be read and made narrower.
+    /// Writes only a policy for `--policy` that allows what the plugin asks for, to be reviewed and narrowed.
     #[arg(long, conflicts_with = "json")]
     policy: bool,
 }
 
-/// Shows the plugin and gives the exit code.
+/// Shows the plugin and returns the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
     let bytes = match read_bytes(&args.plugin, EntryPoint::Main) {
         Ok(bytes) => bytes,
@@ -52,18 +52,18 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The JSON form. Members are added, never changed.
+/// The JSON form. Later versions add members and change none.
 #[derive(Serialize)]
 struct Description<'a> {
     bytes: usize,
-    /// What the plugin needs the kernel to grant, as far as its programs and events tell it.
+    /// The capabilities that the plugin's programs and events need.
     capabilities: Vec<&'static str>,
     imports: &'a [String],
     objects: Vec<objects::Description<'a>>,
     manifests: &'a [Manifest],
     /// SHA-256 of the file without its signatures, in hexadecimal digits.
     digest: String,
-    /// Who has signed this very file: identities, and keys in hexadecimal digits.
+    /// Signers of exactly these bytes: identities, and keys in hexadecimal digits.
     signers: Vec<SignerDescription>,
     /// A policy that allows what the plugin asks for, as TOML; null if its object is refused.
     policy: Option<String>,
@@ -129,13 +129,13 @@ fn text(plugin: &Plugin) -> String {
     out
 }
 
-/// Whether the file says that `ks` made it.
+/// Whether the file declares that `ks` built it.
 fn is_by_ks(plugin: &Plugin) -> bool {
     plugin.manifests().iter().any(|manifest| manifest.compiler.starts_with("ks "))
 }
 
-/// A policy that allows what the plugin asks for: what its object and its imports need at the start, and what the manifest
-/// tells of the rest. A plugin whose manifest is not true is denied what is missing.
+/// Returns a policy that allows what the plugin asks for: the needs of its object and imports at the start,
+/// and the needs in its manifest. A plugin whose manifest is incomplete is denied the missing ones.
 fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     let request = ks_host::request(plugin)?;
     let needs = request.needs();
@@ -145,11 +145,11 @@ fn needed(plugin: &Plugin) -> anyhow::Result<String> {
         needs.iter().any(|need| need.class == Class::Import && need.target.as_deref() == Some(name))
     };
     if imports("perf") {
-        // Which ones is known for certain only when it opens them.
+        // The events are known for certain only when the plugin opens them.
         policy.allow_counting();
         let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events).peekable();
         if events.peek().is_none() {
-            // Not known before it runs.
+            // The scopes are not known before the plugin runs.
             policy.allow(Class::Scope, "*")?;
         }
         for event in events {
@@ -166,11 +166,11 @@ fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     Ok(policy.to_toml())
 }
 
-/// The capabilities that the programs' types and the events need, as the kernel checks them. Source of the events':
-/// perf_event_open(2).
+/// Returns the capabilities that the programs' types and the events need, as the kernel checks them. Source
+/// for events: perf_event_open(2).
 fn capabilities(plugin: &Plugin) -> Vec<&'static str> {
     let (perfmon, net_admin) = objects::capabilities(plugin.objects());
-    // Counting the own thread in user code needs nothing.
+    // Counting the calling thread's user code needs no capability.
     let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events);
     let foreign = events.any(|event| event.pid != Some(0));
     let needs = [
@@ -211,7 +211,7 @@ fn describe_manifest(out: &mut String, manifest: &Manifest) {
     table(out, "config", configs.collect());
 }
 
-/// One event: what, of which task, on which CPU, with which program, and where the script says so.
+/// Formats one event: its name, task, CPU, program, and its line in the script.
 fn event_row(event: &Event) -> Vec<String> {
     let name = event.event.clone().unwrap_or_else(|| "(chosen at run time)".into());
     let task = match event.pid {
@@ -232,7 +232,7 @@ fn event_row(event: &Event) -> Vec<String> {
     vec![name, task, cpu, program, format!("line {}", event.line)]
 }
 
-/// A heading and aligned rows; nothing if there are none.
+/// Writes a heading and aligned rows; writes nothing if there are no rows.
 fn table(out: &mut String, heading: &str, rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;

@@ -1,6 +1,6 @@
-//! `ks-host`: runs plugins, and shows what they ask for before they run.
+//! `ks-host`: runs plugins, and shows before a run what they ask for.
 
-// They panic where a stream is full or closed, and a panic there ends the whole process.
+// The print macros panic if the stream is full or closed, and a panic there ends the whole process.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod apart;
@@ -39,13 +39,13 @@ use ks_host::text;
 
 use crate::output::say;
 
-/// Exit code of a host that failed; also of a plugin that trapped.
+/// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
-/// A plugin that its policy does not let start.
+/// Exit code of a plugin that its policy does not let start.
 const DENIED: u8 = 126;
-/// Exit code of what had to be ended.
+/// Exit code of a plugin that had to be ended.
 const ENDED: u8 = 130;
-/// Exit code for a file that is not a plugin, nor a script that makes one.
+/// Exit code for a file that is neither a plugin nor a script that compiles to one.
 const NOT_A_PLUGIN: u8 = 127;
 
 /// Runs KernelScript plugins in a sandbox: `ks-host PLUGIN -- WORDS`.
@@ -64,7 +64,7 @@ struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: Option<run::Args>,
-    /// Shows on standard error what the host does; twice: also what libbpf says.
+    /// Shows on standard error what the host does; twice: also messages of libbpf.
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -119,13 +119,14 @@ enum Command {
         after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json examples/testing/filter.ks"
     )]
     Test(test::Args),
-    /// Runs a plugin on the record of a run, without asking this machine anything, and tells the first difference.
+    /// Replays a recorded run of a plugin, without asking this machine anything, and reports the first
+    /// difference.
     ///
-    /// What the plugin prints is printed, and not compared. The exit code is the plugin's if it asked what the record has and
-    /// ended as it did, else 125.
+    /// The plugin's output is printed, and not compared. The exit code is the plugin's if it made the
+    /// recorded calls and ended as recorded, else 125.
     #[command(after_help = "Examples:\n  ks-host replay examples/perf/group.ks run.jsonl")]
     Replay(replay::Args),
-    /// Signs a plugin file: who vouches for these very bytes.
+    /// Signs a plugin file, to vouch for exactly these bytes.
     #[command(
         after_help = "Examples:\n  ks-host sign --new-key --key key.pem --as release@example.org group.wasm"
     )]
@@ -137,7 +138,7 @@ enum Command {
     Ps(ps::Args),
     /// Shows the events of this machine, in both spellings, and which of them can be counted here.
     Events(events::Args),
-    /// Shows what this machine lets plugins do, and what to change where it does not.
+    /// Shows which features of plugins work on this machine, and what to change where they do not.
     Doctor(doctor::Args),
     /// Writes the completions of a shell.
     #[command(after_help = "Examples:\n  ks-host completions bash > ks-host.bash")]
@@ -153,7 +154,7 @@ fn main() -> ExitCode {
     ExitCode::from(defect::contain(answer))
 }
 
-/// Does what the command line says and gives the exit code.
+/// Runs the command line and returns the exit code.
 fn answer() -> u8 {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(code) = apart::serve(&arguments) {
@@ -163,8 +164,8 @@ fn answer() -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.observing(exec),
         Err(answer) => {
-            // Words for standard output (help, version) are what was asked for; any other answer is a mistake. Nobody
-            // is left to be told if they cannot be written.
+            // Text for standard output (help, version) was requested; any other answer is a mistake in the
+            // command line. A failed write cannot be reported anywhere.
             let _ = answer.print();
             return if answer.use_stderr() { HOST_FAILURE } else { 0 };
         }
@@ -185,7 +186,7 @@ fn answer() -> u8 {
         (Some(Command::Doctor(args)), _) => doctor::doctor(&args),
         (Some(Command::Completions(args)), _) => shell::completions(&args, Cli::command()),
         (Some(Command::Man), _) => shell::man(Cli::command()),
-        // clap shows the help if there is neither.
+        // Not reached: clap shows the help if there is neither.
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
@@ -195,7 +196,7 @@ fn answer() -> u8 {
 }
 
 impl Cli {
-    /// With the command that is observed.
+    /// Adds the command to observe.
     fn observing(mut self, exec: Vec<OsString>) -> Cli {
         if let (Some(Command::Run(args)), _) | (_, Some(args)) = (&mut self.command, &mut self.run) {
             args.exec = exec;
@@ -204,10 +205,11 @@ impl Cli {
     }
 }
 
-/// Takes the command behind `--exec` off the line: its words are its own, whatever they look like.
+/// Splits the command after `--exec` off the command line: its arguments are its own, whatever they look
+/// like.
 fn split_exec(mut arguments: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
     match arguments.iter().position(|argument| argument == "--exec") {
-        // Without a command the option stays, and what reads the options says what is missing.
+        // Without a command the option stays, and clap reports what is missing.
         Some(index) if index + 1 < arguments.len() => {
             let exec = arguments.split_off(index + 1);
             arguments.pop();
@@ -217,36 +219,36 @@ fn split_exec(mut arguments: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
     }
 }
 
-/// Takes all descriptors that the process may have: each event, program, map and link needs one. The lower limit that
-/// processes start with is for those that use select(2).
+/// Raises the descriptor limit to its maximum: each event, program, map and link needs one. The lower default
+/// is for processes that use select(2).
 fn raise_descriptor_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Fewer descriptors are no failure before they are needed.
+        // A lower limit fails only when the descriptors are needed.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 
-/// Reads a plugin, or compiles a script to one; says on standard error why a file is neither.
+/// Reads a plugin, or compiles a script to one; reports on standard error why a file is neither.
 fn read_plugin(path: &Path) -> Result<Plugin, u8> {
     read(path, EntryPoint::Main)
 }
 
-/// Which functions of a script are compiled.
+/// Selects the functions of a script to compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryPoint {
-    /// `main`.
+    /// `main` and the functions that it needs.
     Main,
-    /// The `@test` functions.
+    /// The `@test` functions, as `ks build --test` does.
     Tests,
 }
 
-/// As [`read_plugin`]; of a script, this part is compiled.
+/// Like [`read_plugin`], with the functions to compile if the file is a script.
 fn read(path: &Path, entry: EntryPoint) -> Result<Plugin, u8> {
     Plugin::from_bytes(read_bytes(path, entry)?).map_err(|error| not_a_plugin(path, &error))
 }
 
-/// The bytes of a plugin file, or of what a script becomes; nothing of them is read.
+/// Returns the bytes of a plugin file, or of a compiled script, without parsing them.
 fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
         return read_script(path, entry);
@@ -271,10 +273,10 @@ fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
     Err(NOT_A_PLUGIN)
 }
 
-/// Says why a file is not a plugin, and gives the exit code for it.
+/// Reports why a file is not a plugin, and returns exit code 127.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
     let display = path.display();
-    // Path and reason may name what somebody else has made.
+    // Path and reason may contain text that others chose.
     let message = match error {
         PluginError::Io(error) => format!("cannot read {display}: {error}{}", meant(path)),
         PluginError::CompileTime(_) => format!("{display} is not started: {error}"),
@@ -284,7 +286,7 @@ fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
     NOT_A_PLUGIN
 }
 
-/// The command that was meant by what is no file.
+/// Suggests the subcommand that a path, which is no file, may be a misspelling of.
 fn meant(path: &Path) -> String {
     let commands = Cli::command();
     let names = commands.get_subcommands().map(|command| command.get_name().to_owned());

@@ -1,4 +1,4 @@
-//! What commands show on standard output, and say on standard error.
+//! Output of commands on standard output, and messages on standard error.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,30 +8,30 @@ use ks_host::text::{MOST_BYTES, lines, visible};
 use ks_host::world::{Said, said_as_json};
 use serde::Serialize;
 
-/// Says something on standard error, a line or more. If that cannot be written there is no further place to report to.
+/// Writes a message of one or more lines to standard error. A failed write cannot be reported anywhere.
 pub(crate) fn say(message: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }
 
-/// Says something of a plugin on standard error, after this name. No text of the plugin can make another line, or act on a
-/// terminal.
+/// Reports something about a plugin on standard error, with this name as the prefix. Text of the plugin can
+/// neither add a line with another prefix nor control the terminal.
 pub(crate) fn report(name: &str, message: &str) {
     report_lines(name, message, "  ");
 }
 
-/// The same as an object for programs.
+/// Reports the same as a JSON object.
 pub(crate) fn report_json(name: &str, message: &str) {
     let line = said_as_json(name, Said::Error, lines(message).trim_end());
-    // As above.
+    // A failed write cannot be reported anywhere.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// The same where others say something, too: each line begins with the name.
+/// Reports where several plugins run: each line begins with the name.
 pub(crate) fn report_among_others(name: &str, message: &str) {
     report_lines(name, message, &format!("{}: ", printable(name)));
 }
 
-/// Lines that follow the first begin so, unless they are indented: then they follow it already.
+/// Writes a message whose continuation lines begin with `following`, unless they are indented already.
 fn report_lines(name: &str, message: &str, following: &str) {
     let mut text = format!("{}: ", printable(name));
     for (at, line) in message.lines().enumerate() {
@@ -40,11 +40,11 @@ fn report_lines(name: &str, message: &str, following: &str) {
         text.push_str(&visible(line, MOST_BYTES));
         text.push('\n');
     }
-    // There is no further place to report to.
+    // A failed write cannot be reported anywhere.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// An error with its causes, each once: the words of some errors end with those of their cause.
+/// Formats an error with its causes, each once: some errors include the text of their cause.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -58,7 +58,7 @@ pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Writes what a command shows. A reader that has seen enough (`| head`) is no failure.
+/// Writes the output of a command. A reader that closes the pipe early (`| head`) is no failure.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -72,12 +72,12 @@ pub(crate) fn show_json(value: &impl Serialize) -> anyhow::Result<()> {
     show(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// A plugin's own words cannot move the cursor or colour the terminal.
+/// Escapes text of a plugin, so that it cannot move the cursor or colour the terminal.
 pub(crate) fn printable(text: &str) -> String {
     visible(text, usize::MAX).into_owned()
 }
 
-/// Rows with aligned columns, each after two spaces.
+/// Formats rows with aligned columns, separated by two spaces.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();

@@ -1,6 +1,6 @@
-//! Files that this program writes, as root as a rule and into folders that may be others': no link is followed, nothing is
-//! written but regular files and devices of root's, nobody waits for the other end of a FIFO, and only this user can read what
-//! is new.
+//! Files that this program writes, usually as root and into folders that others may own. Links are not
+//! followed; only regular files and devices of root are written; opening a FIFO does not block; new files are
+//! readable only for this user.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-/// How often another name is tried for a file that is there already.
+/// How many random names are tried if the name is taken.
 const ATTEMPTS: usize = 16;
 
-/// Writes a file in one step: whoever reads it meanwhile gets the old one or the new one, which this user alone can read. A link,
-/// a device or a FIFO of that name stays as it is.
+/// Replaces a file atomically: a concurrent reader gets the old contents or the new, which only this user can
+/// read. A link, a device or a FIFO of that name stays as it is.
 ///
 /// # Errors
 /// Of the system calls; `InvalidInput` if something of that name is no regular file.
@@ -27,27 +27,27 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (mut part, name) = create_part(path)?;
     let written = part.write_all(bytes).and_then(|()| fs::rename(&name, path));
     if written.is_err() {
-        // What is left of it is of no use; that it was not written is told.
+        // The partial file is of no use; the caller reports the failed write.
         let _ = fs::remove_file(&name);
     }
     written
 }
 
-/// Opens a file to write at its end; a new one can be read by this user alone.
+/// Opens a file for appending; a new file is readable only for this user.
 ///
 /// # Errors
-/// Of open(2), ELOOP for a link among them; `InvalidInput` for what is no regular file and no device of root's, or is another
-/// user's.
+/// Of open(2), including ELOOP for a link; `InvalidInput` if it is neither a regular file nor a device of
+/// root, or belongs to another user.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
     own(OpenOptions::new().append(true), path)
 }
 
-/// Opens a file that is empty then; a new one can be read by this user alone.
+/// Opens a file and truncates it; a new file is readable only for this user.
 ///
 /// # Errors
-/// As of [`append`].
+/// Like [`append`].
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    // Not O_TRUNC: what it is, is looked at first.
+    // Not O_TRUNC: the type and owner are checked first.
     let file = own(OpenOptions::new().write(true), path)?;
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -59,7 +59,7 @@ fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = options.create(true).mode(0o600).custom_flags(flags).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        // A FIFO that nobody reads, a socket.
+        // A FIFO without a reader, or a socket.
         Some(libc::ENXIO) => not_a_file(),
         Some(libc::ELOOP) => {
             io::Error::new(io::ErrorKind::InvalidInput, "it is a link: name the file itself")
@@ -67,7 +67,7 @@ fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         _ => error,
     })?;
     let facts = file.metadata()?;
-    // Nobody else can make a device: who names `/dev/null` means it.
+    // Only root can create devices: whoever names `/dev/null` means it.
     if facts.file_type().is_char_device() && facts.uid() == 0 {
         return Ok(file);
     }
@@ -81,7 +81,7 @@ fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A new file in the same folder, and its name, which nobody can know before.
+/// Creates a file with a random, unpredictable name in the same folder.
 fn create_part(path: &Path) -> io::Result<(File, PathBuf)> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let name = path.file_name().ok_or_else(not_a_file)?;
@@ -134,7 +134,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What stays behind harms nobody.
+            // A folder that is left in the temporary directory does no harm.
             let _ = fs::remove_dir_all(&self.0);
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         fs::hard_link(folder.0.join("victim"), folder.0.join("hard")).expect("it is ours");
         assert!(append(&folder.0.join("hard")).is_err() && create(&folder.0.join("hard")).is_err());
         assert_eq!(folder.text("victim"), "before");
-        // A new file takes the name; the other one has its contents still.
+        // The new file takes the name; the other hard link keeps the old contents.
         replace(&folder.0.join("hard"), b"new").expect("the folder is ours");
         assert_eq!((folder.text("victim"), folder.text("hard")), ("before".into(), "new".into()));
         assert_eq!(fs::read_dir(&folder.0).expect("it is ours").count(), 4);

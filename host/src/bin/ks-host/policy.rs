@@ -1,4 +1,4 @@
-//! `--policy`, `--allow` and `--limit`: what plugins may do.
+//! `--policy`, `--allow` and `--limit`: the rights of plugins.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use ks_host::policy::Policy;
 
-/// The policy of the file, else the given one, with what is allowed and limited besides.
+/// Returns the policy of the file, or the given one without a file, with the permissions and limits of the
+/// options added.
 pub(crate) fn of(
     file: Option<&Path>,
     otherwise: Policy,

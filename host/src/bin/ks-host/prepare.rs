@@ -1,4 +1,4 @@
-//! From files to plugins that can run.
+//! Prepares plugins from their files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,19 +9,18 @@ use sha2::{Digest, Sha256};
 
 use crate::{not_a_plugin, progress, read_plugin};
 
-/// A plugin that can run, and what it was made from.
+/// A plugin that can run, and the digest of its file.
 pub(crate) struct Prepared {
-    /// The plugin.
     pub(crate) plugin: PreparedPlugin,
-    /// SHA-256 of the plugin's bytes: whether a file has changed.
+    /// SHA-256 of the plugin's bytes, to detect a changed file.
     pub(crate) digest: [u8; 32],
 }
 
-/// What is wrong with a file was said on standard error.
+/// The error was reported on standard error already.
 #[derive(Debug)]
 pub(crate) struct Reported;
 
-/// Prepares all, on as many threads as there are CPUs.
+/// Prepares all plugins, on as many threads as there are CPUs.
 pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
     let what = match paths {
         [path] => format!("compiling {}", path.display()),
@@ -59,7 +58,7 @@ fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
     prepare(host, path, &plugin, digest)
 }
 
-/// Prepares a file again if it is another plugin than that of this digest.
+/// Prepares a file again if its digest differs from this one; returns none if it is the same.
 pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
     let plugin = read_plugin(path).map_err(|_| Reported)?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();

@@ -1,11 +1,11 @@
-//! What takes more than a second says on the terminal that it goes on.
+//! Progress messages on the terminal for work that takes more than a second.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Does the work; from the first second on, `what` and the seconds stand on the terminal until it is done. Nothing is
-/// written to a standard error that is no terminal.
+/// Does the work. After one second the terminal shows `what` and the elapsed seconds, until the work is done.
+/// Nothing is written if standard error is no terminal.
 pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();

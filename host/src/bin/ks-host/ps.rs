@@ -1,9 +1,9 @@
-//! `ks-host ps`: the plugins that run now, what they have attached, how often their programs ran and how long.
+//! `ks-host ps`: lists running plugins, their attachments, and how often and how long their programs ran.
 //!
-//! All of it is read from the kernel: a plugin's thread has its name, and the process's descriptors are its programs,
-//! links and events. So nothing has to be kept for it, and nothing can be left behind. A thread's name says nothing by
-//! itself: any user may choose it. So a process is shown if it is this program, or holds something of BPF or perf, and with
-//! the user that it belongs to.
+//! All of it is read from the kernel: a plugin's thread has its name, and the process's descriptors are its
+//! programs, links and events. So no state is kept that could become stale. A thread's name alone proves
+//! nothing, since any user may choose it. So a process is listed only if it runs this program's file or holds
+//! descriptors of BPF or perf, and its user is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::output::{self, say};
 use crate::{progress, run};
 
-/// How to look.
+/// Arguments of `ks-host ps`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ks-host ps\n  ks-host ps --json --seconds 0.2")]
 pub(crate) struct Args {
@@ -39,13 +39,13 @@ const MAX_NAME_BYTES: usize = 256;
 #[derive(Serialize)]
 struct Process {
     pid: u32,
-    /// The user as whom it acts.
+    /// Effective user id.
     user: u32,
-    /// The plugins' names, of which the kernel keeps the first letters.
+    /// The plugins' names, which the kernel truncates to the thread name's length.
     plugins: Vec<String>,
-    /// Perf events that are open.
+    /// Number of open perf events.
     events: usize,
-    /// The structs that are registered with the kernel: `NAME (STRUCT)`.
+    /// The struct_ops maps that are registered with the kernel: `NAME (STRUCT)`.
     registered: Vec<String>,
     programs: Vec<Program>,
 }
@@ -55,15 +55,15 @@ struct Program {
     id: u32,
     name: String,
     kind: String,
-    /// The kinds of its links, each with its target if the kernel tells it.
+    /// The types of its links, each with its target if the kernel reports it.
     attached: Vec<String>,
-    /// Of the seconds that were counted; null if the kernel did not let us count.
+    /// Number of runs in the counted seconds; null if the kernel refused to count.
     runs: Option<u64>,
     time_ns: Option<u64>,
     missed: Option<u64>,
 }
 
-/// Shows what runs. Exit code 0, also if nothing does.
+/// Lists the processes. The exit code is 0 even if there are none.
 pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
     let mut processes = processes();
     let ids: BTreeSet<u32> =
@@ -88,7 +88,8 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Counts the runs of these programs for so long. What cannot be counted is left out, with one line that says why.
+/// Counts the runs of these programs for this time. Programs that cannot be counted are left out, with one
+/// line that says why.
 fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (CountedRuns, CountedRuns)> {
     if ids.is_empty() {
         return BTreeMap::new();
@@ -161,13 +162,14 @@ fn process(pid: u32) -> Option<Process> {
     Some(Process { pid, user, plugins, events, registered: structs, programs })
 }
 
-/// Whether a process runs the file that this one runs.
+/// Whether a process runs the same executable file as this one.
 fn is_this_program(process: &Path) -> bool {
     let file = |process: &Path| fs::metadata(process.join("exe")).map(|file| (file.dev(), file.ino())).ok();
     file(process).is_some_and(|theirs| file(Path::new("/proc/self")) == Some(theirs))
 }
 
-/// `steady (tcp_congestion_ops)`; the id of its map if the kernel tells no more.
+/// Formats a registered struct: `steady (tcp_congestion_ops)`; only the id of its map if the kernel reports
+/// no more.
 fn registered_text(map: u32) -> String {
     match registered(map) {
         Ok(Registered { name, ops: Some(ops) }) => format!("{name} ({ops})"),
@@ -176,13 +178,13 @@ fn registered_text(map: u32) -> String {
     }
 }
 
-/// A descriptor of BPF or perf, and what the kernel tells of it.
+/// A descriptor of BPF or perf, with the facts that the kernel reports.
 struct Descriptor {
     kind: String,
     facts: BTreeMap<String, String>,
 }
 
-/// The descriptors of a process; none if this user may not look at them.
+/// Reads the descriptors of a process; returns none if this user may not read them.
 fn descriptors(process: &Path) -> Vec<Descriptor> {
     let Ok(listed) = fs::read_dir(process.join("fd")) else { return Vec::new() };
     let descriptor = |entry: fs::DirEntry| {
@@ -196,7 +198,7 @@ fn descriptors(process: &Path) -> Vec<Descriptor> {
     listed.flatten().filter_map(descriptor).collect()
 }
 
-/// `raw_tracepoint sched_switch`, `xdp interface 2`: the kind of a link and where it is, if the kernel tells.
+/// Formats the type and target of a link: `raw_tracepoint sched_switch`, `xdp interface 2`.
 fn link_text(facts: &BTreeMap<String, String>) -> String {
     let mut text = facts.get("link_type").cloned().unwrap_or_else(|| "link".into());
     for (name, prefix) in [("tp_name", ""), ("name", ""), ("ifindex", "interface "), ("cgroup_id", "cgroup ")]

@@ -1,5 +1,5 @@
-//! `ks-host --record FILE` and `ks-host replay PLUGIN FILE`: a run written down, and run again without the machine that
-//! answered it.
+//! `ks-host --record FILE` and `ks-host replay PLUGIN FILE`: records a run, and replays it without the
+//! recorded machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,37 +13,37 @@ use ks_host::world::Calls;
 
 use crate::{apart, cache, output, output_file, prepare, run};
 
-/// What to run, and on which record.
+/// Arguments of `ks-host replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A plugin file, or a script (`.ks`).
     plugin: PathBuf,
-    /// What `ks-host --record FILE` wrote.
+    /// The recording of `ks-host --record FILE`.
     record: PathBuf,
-    /// Answers calls in whatever order they come: each gets the answer of the first recorded call that is left with the
-    /// same arguments. For the same plugin in another language.
+    /// Answers calls in any order: each is answered by the first unused recorded call with the same
+    /// arguments. For the same plugin in another language.
     #[arg(long)]
     any_order: bool,
-    /// Lets control characters of what the plugin prints reach standard output as they are; without this they are made
-    /// visible, but for line feeds and tabs.
+    /// Lets control characters of the plugin's output reach standard output unchanged; without this all but
+    /// line feeds and tabs are made visible.
     #[arg(long)]
     raw: bool,
     /// Keeps compiled code in this folder instead of this user's.
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
     cache: Option<PathBuf>,
-    /// Compiles anew, and keeps nothing.
+    /// Compiles anew, and stores nothing in the cache.
     #[arg(long)]
     no_cache: bool,
 }
 
-/// A new record in this file, which only this user can read.
+/// Starts a recording in this file, which is readable only for this user if it is new.
 pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> {
     let opened = output_file::create(file);
     let recording = opened.and_then(|opened| Recording::start(opened, plugin));
     recording.with_context(|| format!("cannot write the record {}", file.display()))
 }
 
-/// Runs a plugin on a record. The exit code is the plugin's, as it was recorded; 125 if the run differs.
+/// Replays a recording. The exit code is the plugin's, as recorded; 125 if the run differs.
 pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let display = args.record.display();
     let file = fs::File::open(&args.record).with_context(|| format!("cannot read {display}"))?;

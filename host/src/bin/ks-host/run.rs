@@ -18,8 +18,8 @@ use crate::fleet::{Fleet, Member, Restart};
 use crate::stacks::{Output, Stacks};
 use crate::{apart, cache, config, output_file, policy, prepare, sign, signals};
 
-/// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
-/// subcommands.
+/// Arguments of `ks-host run`. No other argument struct is flattened into it: clap could then no longer tell
+/// whether it is present next to the subcommands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Plugin files, or scripts (`.ks`); several run side by side, and one that ends does not end the others.
@@ -31,96 +31,98 @@ pub(crate) struct Args {
     /// Prints as JSON, one object a line: `time`, `plugin` and `line`.
     #[arg(long)]
     json: bool,
-    /// Writes what the plugins print to this file, not to standard output, which a command of `--exec` writes to as well.
+    /// Writes the plugins' output to this file instead of standard output, which a command of `--exec` writes
+    /// to as well.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Lets control characters of what plugins print reach standard output as they are: for output that is meant for a
-    /// terminal. Without this they are made visible, but for line feeds and tabs.
+    /// Lets control characters of the plugins' output reach standard output unchanged: for output that is
+    /// meant for a terminal. Without this all but line feeds and tabs are made visible.
     #[arg(long)]
     raw: bool,
-    /// Whether a plugin that ended is started again.
+    /// When a plugin that ended is started again.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "never")]
     restart: Restart,
-    /// Keeps compiled code in this folder, by default /var/cache/ks-host for root, else ~/.cache/ks-host. It must belong
-    /// to this user alone (mode 0700).
+    /// Keeps compiled code in this folder, by default /var/cache/ks-host for root, else ~/.cache/ks-host. It
+    /// must belong to this user alone (mode 0700).
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
     cache: Option<PathBuf>,
-    /// Compiles anew, and keeps nothing.
+    /// Compiles anew, and stores nothing in the cache.
     #[arg(long)]
     no_cache: bool,
     /// Sets a field of a config block of the plugin before it starts: `limits.burst=7`, `limits.ports=22,80`,
-    /// `limits.ports[1]=80`. May be given several times. Of several plugins it sets that field of all that have it;
-    /// `a.wasm:limits.burst=7` of one.
+    /// `limits.ports[1]=80`. May be given several times. With several plugins it applies to all that have the
+    /// field; `a.wasm:limits.burst=7` to one.
     #[arg(long, value_name = "BLOCK.FIELD=VALUE")]
     config: Vec<String>,
-    /// Allows the plugins what this file says (TOML; `ks-host inspect` writes one), and nothing else. Without it they may
-    /// observe.
+    /// Allows the plugins what this file permits (TOML; `ks-host inspect` writes one), and nothing else.
+    /// Without it they may only observe.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Allows more: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is everything. May be given
-    /// several times.
+    /// Also allows this: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is
+    /// everything. May be given several times.
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
-    /// Demands that each plugin is signed by this identity, with this public key (64 hexadecimal digits, or a PEM file), as
-    /// `[signers]` of a policy does. May be given several times; one of them is enough.
+    /// Demands that each plugin is signed by this identity, with this public key (64 hexadecimal digits, or a
+    /// PEM file), as `[signers]` of a policy does. May be given several times; one of them is enough.
     #[arg(long, value_name = "IDENTITY=KEY")]
     signer: Vec<String>,
     /// Limits what each plugin takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
-    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `host_bytes`,
-    /// `compute_ms` (time on a CPU between two calls of the host), `compile_ms`, `compile_bytes`,
-    /// `run_ms`. May be given several times.
+    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`,
+    /// `host_bytes`, `compute_ms` (time on a CPU between two calls of the host), `compile_ms`,
+    /// `compile_bytes`, `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
     #[arg(long, value_name = "FILE")]
     event_table: Vec<PathBuf>,
-    /// Shows, when the plugin has ended, what its programs counted by stacks: `tree` as text, `folded` for flame graph
-    /// tools, `flame` as a picture (SVG), `pprof` for the tool of that name. Without a file on standard output. May be given
-    /// several times, for several forms.
+    /// Shows, when the plugin has ended, what its programs counted by stacks: `tree` as text, `folded` for
+    /// flame graph tools, `flame` as a picture (SVG), `pprof` for the tool of that name. Without a file it is
+    /// written to standard output. May be given several times, for several forms.
     #[arg(long, value_name = "FORM[=FILE]")]
     stacks: Vec<Output>,
-    /// The map that `--stacks` shows, where the plugin counts by stacks in several.
+    /// The map that `--stacks` shows, if the plugin counts by stacks in several.
     #[arg(long, value_name = "MAP", requires = "stacks")]
     stacks_of: Option<String>,
-    /// A command to observe, with its words; last on the line. It starts when the plugin waits for the first time, and
-    /// its end asks the plugin to stop.
+    /// A command to observe, with its arguments; last on the line. It starts when the plugin waits for the
+    /// first time, and its end asks the plugin to stop.
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
     pub(crate) exec: Vec<OsString>,
-    /// Ends with the exit code of the command of `--exec`, if the plugin's own is 0; 128 and the signal's number if a signal
-    /// ended it.
+    /// Ends with the exit code of the command of `--exec`, if the plugin's own is 0; 128 plus the signal's
+    /// number if a signal ended it.
     #[arg(long)]
     exec_code: bool,
-    /// Lets a plugin end that is done but has something registered with the kernel. Without this it stays, and what it
-    /// registered with it, until it is asked to stop.
+    /// Lets a plugin end that is done but has registered something with the kernel. Without this it stays,
+    /// with its registrations, until it is asked to stop.
     #[arg(long)]
     no_wait: bool,
-    /// Maps nothing of the BPF object into the plugin's memory: variables and maps are read and written by host calls, which
-    /// mean the same.
+    /// Does not map the BPF object into the plugin's memory: host calls read and write variables and maps,
+    /// with the same results.
     #[arg(long)]
     no_shared_memory: bool,
-    /// Appends a line of JSON to this file for every act of the plugins that faces the kernel: `plugin`, `act`, `target`, whether
-    /// the policy allowed it, and what the kernel answered. A plugin whose act cannot be written
-    /// down is ended.
+    /// Appends a line of JSON to this file for every kernel operation of the plugins: `plugin`, `act`,
+    /// `target`, whether the policy allowed it, and the kernel's answer. A plugin is ended if its operation
+    /// cannot be logged.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// Writes every call of the plugin and its answer to this file, one JSON object a line, for `ks-host replay`. Shared memory is not
-    /// mapped then: it has no calls. Of a plugin that is started again the last run is kept.
+    /// Records every call of the plugin and its answer in this file, one JSON object a line, for `ks-host
+    /// replay`. Shared memory is not mapped then, since accesses to it are no calls. If the plugin is
+    /// restarted, the last run is kept.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Detaches a program that takes a larger share of the time of all CPUs than this in a second. It takes CAP_SYS_ADMIN, and
-    /// each run of every BPF program of the machine some 20 ns more.
+    /// Detaches a program that takes a larger share of the time of all CPUs than this in a second. It needs
+    /// CAP_SYS_ADMIN, and adds some 20 ns to each run of every BPF program of the machine.
     #[arg(long, value_name = "PERCENT%")]
     max_bpf_share: Option<Share>,
-    /// Leaves plugins' threads all capabilities and system calls of ks-host. Without this each thread drops, before its
-    /// plugin starts, what the plugin does not need.
+    /// Leaves all capabilities and system calls of ks-host to plugins' threads. Without this each thread
+    /// drops, before its plugin starts, everything that the plugin does not need.
     #[arg(long)]
     unconfined: bool,
-    /// The plugin's words; of one plugin only.
+    /// The plugin's arguments; for a single plugin only.
     #[arg(last = true, value_name = "WORDS")]
     arguments: Vec<String>,
 }
 
-/// Runs the plugins and gives the exit code: that of the first, in the order given, that is not 0.
+/// Runs the plugins and returns the first exit code, in the given order, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
     for (given, what) in [
@@ -141,7 +143,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let policy = sign::demanding(policy, &args.signer)?;
     let audit = args.audit.as_deref().map(audit_to).transpose()?;
     let output = args.output.as_deref().map(output_to).transpose()?;
-    // Counts as long as the plugins run.
+    // Run-time statistics stay enabled while this value lives.
     let _statistics = match args.max_bpf_share {
         Some(_) => Some(Statistics::enable().context(
             "--max-bpf-share: the kernel does not count the time of programs (it takes CAP_SYS_ADMIN and Linux 5.8)",
@@ -197,19 +199,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
 }
 
-/// The audit in this file, which only this user can read if it is new.
+/// Opens the audit log in this file, which is readable only for this user if it is new.
 fn audit_to(file: &Path) -> anyhow::Result<Audit> {
     let opened = output_file::append(file);
     opened.map(Audit::new).with_context(|| format!("cannot write the audit {}", file.display()))
 }
 
-/// What plugins print, in this file, which only this user can read if it is new.
+/// Opens the file for plugins' prints, which is readable only for this user if it is new.
 fn output_to(file: &Path) -> anyhow::Result<Arc<File>> {
     let opened = output_file::create(file);
     opened.map(Arc::new).with_context(|| format!("--output: cannot write {}", file.display()))
 }
 
-/// This machine's events, and those of the tables.
+/// Returns the catalog of this machine's events and those of the tables.
 pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     let mut table = EventTable::default();
     for file in tables {
@@ -219,17 +221,18 @@ pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     Ok(Catalog::new(Sysfs::default(), table))
 }
 
-/// What messages call a plugin: its file name.
+/// Returns a plugin's name in messages: its file name.
 pub(crate) fn name_of(path: &Path) -> String {
     display(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
 }
 
-/// Every line of a plugin begins with its name.
+/// Formats a plugin's name as the prefix of its lines.
 fn display(name: &str) -> String {
     visible(name, MOST_BYTES).into_owned()
 }
 
-/// What messages call the plugins: their file names; paths where two have one file name.
+/// Returns the plugins' names in messages: their file names, or their paths where two have the same file
+/// name.
 fn names_of(paths: &[PathBuf]) -> Vec<String> {
     let mut sorted: Vec<String> = paths.iter().map(|path| name_of(path)).collect();
     sorted.sort();
@@ -244,7 +247,7 @@ fn names_of(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// A time that is more than 0.
+/// Parses a duration that is more than 0.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let duration = quantity::duration(text)?;
     if duration.is_zero() { Err("must be more than 0".into()) } else { Ok(duration) }

@@ -1,4 +1,4 @@
-//! `ks-host SCRIPT.ks`: a script becomes a plugin in memory, for this machine and against the running kernel.
+//! `ks-host SCRIPT.ks`: compiles a script to a plugin in memory, for this machine and its running kernel.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use ks_wit::section::Arch;
 
 use crate::EntryPoint;
 
-/// The running kernel's types.
+/// File of the running kernel's BTF types.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
-/// Where tracefs may be mounted; readable for root only.
+/// Event lists of tracefs at its usual mount points; usually readable for root only.
 const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
 
@@ -41,7 +41,7 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8
     }
 }
 
-/// Modules and headers, by their paths from the folder of the script.
+/// The folder of a script: modules and headers are looked up by their paths relative to it.
 #[derive(Debug)]
 struct ScriptFolder {
     folder: PathBuf,
@@ -52,7 +52,7 @@ impl Files for ScriptFolder {
         let path = self.folder.join(path);
         let small = std::fs::metadata(&path)
             .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
+        // An unreadable file counts as missing: the diagnostic points to the line that names it.
         small.then(|| std::fs::read(path).ok()).flatten()
     }
 }
@@ -69,7 +69,7 @@ fn show(checked: &Checked) {
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let style = if plain { Style::Plain } else { Style::Coloured };
     for diagnostic in checked.diagnostics.sorted() {
-        // Nobody is left to be told if standard error is closed; the exit code still says what came of it.
+        // If standard error is closed, only the exit code can report the failure.
         let _ = writeln!(stderr, "{}\n", render::render(diagnostic, &checked.sources, style));
     }
 }

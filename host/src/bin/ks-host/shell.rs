@@ -1,13 +1,13 @@
-//! `ks-host completions SHELL` and `ks-host man`: the command line in the forms that shells and man(1) read.
+//! `ks-host completions SHELL` and `ks-host man`: completions for shells, and the manual page.
 
 use clap_complete::Shell;
 
 use crate::output;
 
-/// Which completions.
+/// Arguments of `ks-host completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// The shell that reads the completions.
     shell: Shell,
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) ->
     Ok(0)
 }
 
-/// Writes the manual page: that of the command, then a section for each subcommand.
+/// Writes the manual page: first that of the command, then a section for each subcommand.
 pub(crate) fn man(command: clap::Command) -> anyhow::Result<u8> {
     let mut command = command;
     command.build();

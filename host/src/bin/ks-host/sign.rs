@@ -1,4 +1,4 @@
-//! `ks-host sign` and `ks-host verify`: who vouches for a plugin file.
+//! `ks-host sign` and `ks-host verify`: signatures of plugin files.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -12,40 +12,40 @@ use ks_host::policy::Policy;
 use crate::output::{self, printable, say};
 use crate::{not_a_plugin, output_file, policy};
 
-/// What to sign, and as whom.
+/// Arguments of `ks-host sign`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SignArgs {
     /// The plugin file. It is replaced by the signed one, unless `-o` says otherwise.
     plugin: PathBuf,
-    /// The private key: ed25519, PKCS#8 in PEM (`openssl genpkey -algorithm ed25519` makes one, too).
+    /// The private key: ed25519, PKCS#8 in PEM (`openssl genpkey -algorithm ed25519` creates one, too).
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// Makes the key first, where there is none yet, and its public half beside it with the ending `.pub`.
+    /// Creates the key first, if there is none yet, and its public half next to it with the ending `.pub`.
     #[arg(long)]
     new_key: bool,
-    /// Who signs, as policies will name them: a mail address, a team, a build.
+    /// The signer's identity, as policies will name it: a mail address, a team, a build.
     #[arg(long = "as", value_name = "IDENTITY")]
     identity: String,
-    /// Where the signed file goes.
+    /// The signed file; by default the plugin file is replaced.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// What to verify, and against whom.
+/// Arguments of `ks-host verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The plugin file.
+    /// The signed plugin file.
     plugin: PathBuf,
-    /// Who must have signed: an identity, and its public key as 64 hexadecimal digits or as a PEM file. May be given several
-    /// times; one of them is enough.
+    /// A required signer: an identity, and its public key as 64 hexadecimal digits or as a PEM file. May be
+    /// given several times; one of them is enough.
     #[arg(long, value_name = "IDENTITY=KEY", required_unless_present = "policy")]
     signer: Vec<String>,
-    /// A policy whose `[signers]` are meant.
+    /// A policy whose `[signers]` are required.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 }
 
-/// Signs the plugin and gives the exit code.
+/// Signs the plugin and returns the exit code.
 pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
     let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
     if args.new_key {
@@ -61,7 +61,7 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Verifies the plugin and gives the exit code: 0, or 126 as when it would be started.
+/// Verifies the plugin and returns the exit code: 0, or 126 if a run would be denied.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
     let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
     let policy = policy::of(args.policy.as_deref(), Policy::nothing(), &[], &[])?;
@@ -80,7 +80,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// The policy, with these signers demanded besides: `IDENTITY=KEY`.
+/// Adds required signers to a policy: `IDENTITY=KEY`.
 pub(crate) fn demanding(mut policy: Policy, signers: &[String]) -> anyhow::Result<Policy> {
     for argument in signers {
         let (identity, key) =
@@ -94,7 +94,7 @@ pub(crate) fn demanding(mut policy: Policy, signers: &[String]) -> anyhow::Resul
     Ok(policy)
 }
 
-/// The digest, and a line for each signature.
+/// Formats the digest, and a line for each signature.
 pub(crate) fn signatures(plugin: &Plugin) -> String {
     let digest = plugin.digest();
     let lines = plugin.signatures().iter().map(|signature| {
@@ -111,7 +111,7 @@ fn read(path: &Path) -> Result<Plugin, u8> {
     Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
 }
 
-/// Makes a key that only this user can read. One that is there stays as it is.
+/// Creates a key file that only this user can read. An existing file stays as it is.
 fn make_key(path: &Path) -> anyhow::Result<()> {
     let mut seed = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut seed)?;

@@ -1,5 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks the plugins to stop, the second ends them, but for one right behind the first. SIGHUP: changed plugin files are read
-//! again, unless the terminal has gone.
+//! Signal handling. The first Ctrl-C or SIGTERM asks the plugins to stop, the second ends them; one that
+//! arrives right after the first is ignored. SIGHUP rereads changed plugin files, unless it means that the
+//! terminal has gone.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::fleet::Fleet;
 use crate::output::say;
 
-/// A signal that comes again within this time is the same wish: timeout(1) sends one to its child and one to the child's
-/// group, and a terminal sends Ctrl-C to all of the group while a parent passes it on.
+/// A signal that repeats within this time is the same request: timeout(1) sends one to its child and one to
+/// the child's group, and a terminal sends Ctrl-C to the whole group while a parent forwards it.
 const SAME: Duration = Duration::from_millis(200);
 
-/// Blocks the signals in the calling thread, and so in all that it starts, and waits for them on a thread of its own:
-/// no code runs in a signal handler.
+/// Blocks the signals in the calling thread, and so in all threads that it starts, and waits for them on a
+/// thread of its own: no code runs in a signal handler.
 pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
@@ -26,7 +27,8 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
         let mut last: Option<(Signal, Instant)> = None;
         // The set holds valid signals only, so waiting does not fail.
         while let Ok(signal) = signals.wait() {
-            // A shell passes a hang-up on as if somebody had sent it: what tells is that a terminal is none any more.
+            // A shell forwards a hang-up as if somebody had sent it. It is recognised by a standard stream
+            // that is no longer a terminal.
             if signal == Signal::SIGHUP && terminals == self::terminals() {
                 reload(&mut reloader, &fleet);
             } else if last.is_none_or(|(before, at)| before != signal || at.elapsed() > SAME) {
@@ -38,17 +40,17 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has changed files read again by a thread that is started for the first of such wishes: most runs see none. Compiling
-/// takes its time, and Ctrl-C must not wait for it.
+/// Rereads changed files on a separate thread, which is started at the first request: most runs see none.
+/// Compiling takes time, and Ctrl-C must not wait for it.
 fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
     if let Some(again) = reloader {
-        // It is full if one waits already, which is enough for all that come meanwhile.
+        // The channel is full if a request waits already; that one also covers this request.
         let _ = again.try_send(());
         return;
     }
     let (again, asked) = mpsc::sync_channel(1);
     let fleet = Arc::clone(fleet);
-    // There is room for one: nobody else has sent any.
+    // The channel is new and has room for one request.
     let _ = again.try_send(());
     let started = std::thread::Builder::new()
         .name("reload".into())
@@ -63,7 +65,7 @@ fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
     }
 }
 
-/// Which of the standard files are a terminal that is still there.
+/// Returns for each standard stream whether it is a terminal that still exists.
 fn terminals() -> [bool; 3] {
     [io::stdin().is_terminal(), io::stdout().is_terminal(), io::stderr().is_terminal()]
 }

@@ -1,4 +1,4 @@
-//! `--stacks`: what a plugin's programs counted by stacks, shown when it has ended.
+//! `--stacks`: shows what a plugin's programs counted by stacks, after the plugin has ended.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ use crate::output_file;
 /// Most bytes of a warning that is shown.
 const MAX_WARNING_BYTES: usize = 1024;
 
-/// A form, and where to.
+/// An output form and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
     form: Form,
-    /// Standard output without it.
+    /// The output file; none means standard output.
     file: Option<PathBuf>,
 }
 
@@ -55,24 +55,25 @@ impl FromStr for Output {
     }
 }
 
-/// What is to be shown of a plugin.
+/// The settings of `--stacks` for one plugin.
 #[derive(Debug, Clone)]
 pub(crate) struct Stacks {
     outputs: Vec<Output>,
     map: StackMap,
 }
 
-/// What a run has counted, once it has ended, and what processes had mapped meanwhile.
+/// The counted stacks of a run that has ended, and the mappings of processes during the run.
 pub(crate) struct Answer {
     counted: Receiver<Result<CountedStacks, String>>,
     mappings: Option<MappingRecorder>,
 }
 
 impl Stacks {
-    /// The map that is meant.
+    /// Selects the map to show.
     ///
     /// # Errors
-    /// If the plugin has none, several and none was chosen, or not the chosen one.
+    /// If the plugin has no such map, the chosen map is not one of them, or there are several and none was
+    /// chosen.
     pub(crate) fn of(
         outputs: Vec<Output>,
         chosen: Option<&str>,
@@ -100,7 +101,7 @@ impl Stacks {
         Ok(Stacks { outputs, map: maps.swap_remove(index) })
     }
 
-    /// For one run.
+    /// Creates the request for one run, and the receiver of its answer.
     pub(crate) fn request(&self) -> (StackRequest, Answer) {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
@@ -112,10 +113,10 @@ impl Stacks {
         (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
     }
 
-    /// Shows what a run has counted; nothing if it ended before its programs were loaded.
+    /// Shows the counted stacks of a run; nothing if it ended before its programs were loaded.
     ///
     /// # Errors
-    /// If it could not be read, or cannot be written.
+    /// If the counts could not be read, or the output cannot be written.
     pub(crate) fn show(&self, plugin: &str, answer: Answer) -> anyhow::Result<()> {
         let mappings = answer.mappings.and_then(|recorder| {
             let mappings = recorder.finish();
@@ -183,7 +184,7 @@ impl Output {
         }
     }
 
-    /// Whether it goes to standard output, among what the plugin prints.
+    /// Whether some output goes to standard output, between the plugin's prints.
     pub(crate) fn is_printed(&self) -> bool {
         self.file.is_none()
     }

@@ -1,4 +1,4 @@
-//! `ks-host test PLUGIN`: the tests of a plugin, one after the other, each in an instance of its own.
+//! `ks-host test PLUGIN`: runs the tests of a plugin sequentially, each in an instance of its own.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,59 +15,61 @@ use serde::Serialize;
 use crate::output::{self, printable, say};
 use crate::{EntryPoint, apart, cache, not_a_plugin, policy, progress, read, run};
 
-/// The interface that every network namespace has.
+/// The loopback interface, which every network namespace has.
 const LOOPBACK: &str = "lo";
 
-/// Which tests, and how to report them.
+/// Arguments of `ks-host test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A plugin that `ks build --test` made, or a script (`.ks`).
+    /// A plugin built by `ks build --test`, or a script (`.ks`).
     plugin: PathBuf,
     /// Runs only the tests whose names contain this text.
     filter: Option<String>,
-    /// Writes JSON: one object a test, with `test`, `line`, `passed`, `reason`, `time_ns`, `stdout` and `stderr`.
+    /// Writes JSON: one object a test, with `test`, `line`, `passed`, `reason`, `time_ns`, `stdout` and
+    /// `stderr`.
     #[arg(long)]
     json: bool,
-    /// Allows the tests what this file says (TOML; `ks-host inspect` writes one), and nothing else. Without it they may
-    /// observe, and run programs for packets on packets of their own.
+    /// Allows the tests what this file permits (TOML; `ks-host inspect` writes one), and nothing else.
+    /// Without it they may observe, and test-run programs on packets of their own.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Allows more: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is everything. May be given
-    /// several times.
+    /// Also allows this: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is
+    /// everything. May be given several times.
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
     /// Limits what each test takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
-    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `host_bytes`,
-    /// `compute_ms` (time on a CPU between two calls of the host), `compile_ms`, `compile_bytes`,
-    /// `run_ms`. May be given several times.
+    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`,
+    /// `host_bytes`, `compute_ms` (time on a CPU between two calls of the host), `compile_ms`,
+    /// `compile_bytes`, `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
-    /// Ends a test after this time, seconds or `300ms`, `2m`: it has failed then.
+    /// Ends a test after this time, seconds or `300ms`, `2m`; it then counts as failed.
     #[arg(long, value_name = "TIME", value_parser = run::time, default_value = "60")]
     timeout: Duration,
 }
 
-/// What came of one test.
+/// The result of one test.
 #[derive(Serialize)]
 struct Result<'a> {
     test: &'a str,
-    /// Its line in the script.
+    /// The line of the test in the script.
     line: u32,
     passed: bool,
-    /// Why it failed.
+    /// Why it failed; none if it passed.
     reason: Option<String>,
     time_ns: u64,
     stdout: String,
     stderr: String,
 }
 
-/// Runs the tests. Exit code 0 if all passed, 1 if one failed or none is meant, 127 if the file holds no tests.
+/// Runs the tests. The exit code is 0 if all passed, 1 if one failed or none matches, 127 if the file holds
+/// no tests.
 pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     let mut testing = Policy::testing();
-    // Before any thread starts: those have the namespace of the one that starts them.
+    // Before any thread starts: threads inherit the namespace of the thread that starts them.
     let is_apart = unshare(CloneFlags::CLONE_NEWNET).is_ok();
     if is_apart {
-        // There is nothing else in the namespace, and nobody else.
+        // The new namespace contains nothing but the loopback interface.
         for class in [Class::Xdp, Class::Tc] {
             testing.allow(class, LOOPBACK)?;
         }
@@ -157,7 +159,7 @@ fn one<'a>(
     }
 }
 
-/// One line for a test that passed; for another also its reason and what it printed.
+/// Formats one line for a test that passed; for a failed test also its reason and its output.
 fn text(result: &Result<'_>) -> String {
     let time = milliseconds(Duration::from_nanos(result.time_ns));
     let test = printable(result.test);
@@ -177,11 +179,11 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Most bytes of each stream that are kept of a test; what follows is dropped. Guards the host's memory: a test may print
-/// for a minute.
+/// Most bytes that are kept of each stream of a test; the rest is dropped. Guards the host's memory: a test
+/// may print for a minute.
 const MAX_CAPTURED: usize = 4 << 20;
 
-/// What a test wrote.
+/// Captured output of a test.
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 

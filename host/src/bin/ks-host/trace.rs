@@ -1,4 +1,4 @@
-//! `-v`: what the library reports through `tracing`, on standard error.
+//! `-v`: writes the library's `tracing` events to standard error.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +10,18 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::output::say;
 
-/// Writes events up to this level; nothing without `-v`.
+/// Installs a subscriber that writes events up to this level; does nothing without `-v`.
 pub(crate) fn start(verbose: u8) {
     let level = match verbose {
         0 => return,
         1 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // Fails only if a subscriber was set before, and this is the only place.
+    // Fails only if a subscriber was set before; nothing else sets one.
     let _ = tracing::subscriber::set_global_default(Stderr { level, last_span: AtomicU64::new(0) });
 }
 
-/// One line an event; spans are not shown.
+/// A subscriber that writes one line for each event; spans are not shown.
 struct Stderr {
     level: Level,
     last_span: AtomicU64,
@@ -29,7 +29,7 @@ struct Stderr {
 
 impl Subscriber for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // The engine's own events are of use to its authors only.
+        // The engine's own events help only its developers.
         let ours =
             ["ks_host", "libbpf", "verifier"].iter().any(|target| metadata.target().starts_with(target));
         ours && *metadata.level() <= self.level
@@ -51,7 +51,7 @@ impl Subscriber for Stderr {
     fn exit(&self, _: &Id) {}
 }
 
-/// The message, then `name=value` for each other field.
+/// The text of an event: the message, then `name=value` for each other field.
 struct Line(String);
 
 impl Visit for Line {

@@ -1,4 +1,4 @@
-//! Programs on what the processes of a control group do.
+//! Attaching programs to cgroups (cgroup v2).
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -14,20 +14,22 @@ use super::super::program::Program;
 
 const GROUP: &str = "the folder of a control group of version 2, absolute or below where they are mounted";
 
-/// A control group that is held open: what is asked of a policy is what a program is attached to.
+/// An open cgroup v2 directory. It stays open so that the cgroup a policy allowed is the one a program is
+/// attached to.
 #[derive(Debug)]
 pub struct ControlGroup {
     folder: File,
-    /// Its path, without links and dots.
+    /// Absolute, without symbolic links and `.` or `..` components.
     path: PathBuf,
     hierarchy: Option<PathBuf>,
 }
 
 impl ControlGroup {
-    /// Opens a control group: its folder, absolute or below where the hierarchy of version 2 is mounted.
+    /// Opens a cgroup by its directory: an absolute path, or a path relative to the cgroup v2 mount point.
+    /// `program` is used in error messages only.
     ///
     /// # Errors
-    /// [`BpfError::Target`]; [`BpfError::Kernel`]. `program` is who is to be attached, for messages.
+    /// [`BpfError::Target`]; [`BpfError::Kernel`].
     pub fn open(program: &str, target: &str) -> Result<ControlGroup, BpfError> {
         let no_group =
             || BpfError::Target { program: program.into(), target: target.into(), expected: GROUP };
@@ -35,7 +37,7 @@ impl ControlGroup {
             return Err(no_group());
         }
         let hierarchy = hierarchy();
-        // Of an absolute path `join` keeps the path alone.
+        // `join` replaces the base if `target` is absolute.
         let path = hierarchy.as_deref().unwrap_or(Path::new("/")).join(target);
         let not_opened = |errno| BpfError::Kernel {
             tried: format!("open the control group `{}`: program `{program}`", path.display()),
@@ -43,13 +45,14 @@ impl ControlGroup {
             errno,
         };
         let folder = open_folder(&path).map_err(not_opened)?;
-        // The name that the kernel has of it, whatever way led there.
+        // The canonical path, independent of symbolic links in `path`.
         let path = fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .map_err(|error| not_opened(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)))?;
         Ok(ControlGroup { folder, path, hierarchy })
     }
 
-    /// Its names: the absolute path, and the one below where the hierarchy is mounted.
+    /// Returns the names a policy may use: the absolute path, and the path relative to the cgroup v2 mount
+    /// point.
     pub fn names(&self) -> Vec<String> {
         let below = self.hierarchy.as_ref().and_then(|root| self.path.strip_prefix(root).ok());
         let below = below.filter(|path| !path.as_os_str().is_empty());
@@ -62,13 +65,13 @@ impl ControlGroup {
 }
 
 impl Program<'_> {
-    /// Attaches a program to a control group and all below it.
+    /// Attaches the program to a cgroup and all its descendants.
     ///
     /// # Errors
-    /// [`BpfError::Target`] if it is a folder of something else; [`BpfError::Kernel`].
+    /// [`BpfError::Target`] if the directory is no cgroup; [`BpfError::Kernel`].
     pub fn attach_to_group(&self, group: &ControlGroup) -> Result<Link, BpfError> {
         match self.create_link(group.folder.as_raw_fd(), 0) {
-            // What the kernel says of a folder that is no control group.
+            // The kernel's answer for a directory outside of cgroupfs.
             Err(Errno::EBADF) => Err(self.target(&group.path.display().to_string(), GROUP)),
             linked => linked.map_err(|errno| {
                 self.not_linked(&format!("the control group `{}`", group.path.display()), errno)
@@ -77,7 +80,7 @@ impl Program<'_> {
     }
 }
 
-/// Where the hierarchy of version 2 is mounted: `/sys/fs/cgroup`, or a folder in it beside version 1.
+/// Returns the mount point of cgroup v2: `/sys/fs/cgroup`, or a directory in it if version 1 is mounted, too.
 fn hierarchy() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
     let mut found = mounts.lines().filter_map(|line| {

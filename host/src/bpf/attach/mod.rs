@@ -1,8 +1,8 @@
-//! Attaching programs to targets that have links of their own: one file per family.
+//! Attaching programs to targets that have links of their own: one file per family of programs.
 //!
-//! What is attached here is gone when its descriptor is closed, so also when this process ends, however it ends; what has no
-//! descriptor another process takes away then (`clsact`). Not here:
-//! programs that are linked to perf events, whose descriptors somebody else owns.
+//! The kernel detaches when the link's descriptor is closed, and so also when this process ends, for whatever
+//! reason. Attachments without a descriptor are removed by another process (`clsact`). Not here: programs on
+//! perf events, whose descriptors belong to other modules.
 
 mod cgroup;
 mod clsact;
@@ -28,9 +28,9 @@ pub use probe::ProbeAttachPoint;
 pub(super) use timer::Running;
 
 impl Program<'_> {
-    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function, tracepoint or
-    /// hook that it was loaded for. A timer has none, and is started. Flags are looked at for a kind that has some, see
-    /// [`ProgramKind::has_flags`]. Not here: control groups ([`Program::attach_to_group`]).
+    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function,
+    /// tracepoint or hook that it was loaded for. A timer has no target and is started. `flags` is ignored
+    /// unless [`ProgramKind::has_flags`]. Not here: cgroups ([`Program::attach_to_group`]).
     ///
     /// # Errors
     /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Mode`]; [`BpfError::Kernel`].
@@ -46,13 +46,13 @@ impl Program<'_> {
         }
     }
 
-    /// A link to a descriptor or an interface's number, for the place that the object's section names.
+    /// Creates a link to a descriptor or an interface index, with the attach type of the program's section.
     fn create_link(&self, target: i32, flags: u32) -> Result<Link, Errno> {
         sys::create_link(self.inner.as_fd(), target, self.attach_type(), flags).map(Link::new)
     }
 
-    /// Where it is attached, a number of `enum bpf_attach_type`. What programs of the traffic control are loaded for says
-    /// nothing (`sys::load`), their sections do.
+    /// Returns the attach type, a number of `enum bpf_attach_type`. tc programs are all loaded with the same
+    /// one (`sys::load`), so theirs comes from the section.
     fn attach_type(&self) -> u32 {
         match self.inner.section().as_bytes() {
             b"tcx/ingress" => libbpf_sys::BPF_TCX_INGRESS,

@@ -1,4 +1,4 @@
-//! Programs on the packets of a network interface: xdp, tc, socket filters.
+//! Attaching programs to network interfaces: xdp, tc, socket filters.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -11,21 +11,22 @@ use super::super::program::Program;
 use super::super::sys;
 use super::clsact::{Filter, Side};
 
-/// A link is exclusive anyway, so this flag says nothing more. Source of the flags: include/uapi/linux/if_link.h, v6.12.
+/// Implied: a link is exclusive anyway. Source of the flags: include/uapi/linux/if_link.h, v6.12.
 const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1;
-/// The kernel's own code runs the program, on every kind of interface.
+/// Generic mode: the kernel's own code runs the program, on every kind of interface.
 const XDP_FLAGS_SKB_MODE: u32 = 2;
-/// The modes: generic, the driver, the hardware.
+/// Mask of the modes: generic (2), driver (4), hardware (8).
 const XDP_FLAGS_MODES: u32 = XDP_FLAGS_SKB_MODE | 4 | 8;
 
-/// Room for an interface's name and a zero. Source: include/uapi/linux/if.h, `IFNAMSIZ`, v6.12.
+/// Size in bytes of an interface name with its terminating zero. Source: include/uapi/linux/if.h, `IFNAMSIZ`,
+/// v6.12.
 const NAME_BYTES: usize = 16;
 
 const INTERFACE: &str = "the name of a network interface, or its number";
 
 impl Program<'_> {
-    /// Attaches an xdp program to an interface. Flags: 0 for the driver, or the kernel's own code if the driver cannot;
-    /// 2 for the kernel's own code, 4 for the driver, 8 for the hardware; 1 changes nothing.
+    /// Attaches an xdp program to an interface. Flags: 0 for driver mode with generic mode as the fallback, 2
+    /// for generic, 4 for driver, 8 for hardware mode. Flag 1 has no effect.
     pub(super) fn attach_xdp(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
         let mode = flags & !XDP_FLAGS_UPDATE_IF_NOEXIST;
         if mode & !XDP_FLAGS_MODES != 0 || mode.count_ones() > 1 {
@@ -33,7 +34,7 @@ impl Program<'_> {
         }
         let interface = self.interface(target)?;
         let linked = match self.create_link(interface, mode) {
-            // The driver knows xdp, but not with this program or these settings.
+            // The driver supports xdp, but not with this program or these settings.
             Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == 0 => {
                 self.create_link(interface, XDP_FLAGS_SKB_MODE)
             }
@@ -42,7 +43,7 @@ impl Program<'_> {
         linked.map_err(|errno| {
             let refused = self.not_linked(&format!("the interface `{target}`"), errno);
             match (refused, self.occupants) {
-                // EEXIST: one in the driver while the kernel's own code should run another.
+                // EEXIST: a program in driver mode blocks one in generic mode.
                 (
                     BpfError::Kernel { tried, call, errno: errno @ (Errno::EBUSY | Errno::EEXIST) },
                     Some(finder),
@@ -58,7 +59,8 @@ impl Program<'_> {
         })
     }
 
-    /// Attaches a tc program to an interface, before those that are there: by a tcx link (Linux 6.6), else by a filter.
+    /// Attaches a tc program to an interface, before the existing programs: by a tcx link (Linux 6.6), else
+    /// by a clsact filter.
     pub(super) fn attach_tc(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let target_text = format!("the interface `{target}`");
@@ -80,14 +82,15 @@ impl Program<'_> {
         }
     }
 
-    /// Shows every packet of an interface to a socket filter: to the filter of a packet socket that nobody reads.
+    /// Runs a socket filter on every packet of an interface, by attaching it to a packet socket that nobody
+    /// reads.
     ///
     /// Source: packet(7), socket(7) (SO_ATTACH_BPF).
     pub(super) fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
         let socket = sys::packet_socket().map_err(|errno| refused("socket(AF_PACKET)", errno))?;
-        // The filter comes first: no packet passes by it.
+        // Attached before the socket is bound, so that the filter misses no packet.
         sys::attach_filter(socket.as_fd(), self.inner.as_fd())
             .map_err(|errno| refused("setsockopt(SO_ATTACH_BPF)", errno))?;
         sys::bind_to_interface(socket.as_fd(), interface)
@@ -95,14 +98,14 @@ impl Program<'_> {
         Ok(Link::new(socket))
     }
 
-    /// The name by which the kernel knows an interface that a target names, by a name of it or its number; none if there is
-    /// no such interface in this process's network namespace.
+    /// Returns the kernel's primary name of the interface that `target` denotes by name, alternative name or
+    /// index. None if this process's network namespace does not contain the interface.
     pub fn interface_name(&self, target: &str) -> Option<String> {
         let number = self.interface(target).ok()?;
         sys::interface_name(u32::try_from(number).ok()?).ok()
     }
 
-    /// The number of an interface in this process's network namespace.
+    /// Returns the index of an interface in this process's network namespace.
     fn interface(&self, target: &str) -> Result<i32, BpfError> {
         if let Ok(number) = target.parse::<i32>()
             && number > 0

@@ -1,4 +1,4 @@
-//! Where the programs for kprobes and uprobes belong, as their sections say.
+//! Attach points of kprobes and uprobes, as given by the programs' sections.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -9,17 +9,17 @@ use super::super::error::BpfError;
 use super::super::program::Program;
 use crate::probed::{ProbePoint, When};
 
-/// An instruction at which a program runs.
+/// An instruction that a probe is placed at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeAttachPoint {
-    /// So many bytes behind the start of a function of the kernel.
+    /// A kernel function, and the offset from its start in bytes.
     Kernel(CString, u64),
-    /// An instruction of a file.
+    /// An instruction in an executable or library.
     File(ProbePoint),
 }
 
 impl ProbeAttachPoint {
-    /// The instruction, if it is one of a file.
+    /// Returns the instruction in a file; none for a probe of the kernel.
     pub fn file(&self) -> Option<&ProbePoint> {
         match self {
             ProbeAttachPoint::File(point) => Some(point),
@@ -31,12 +31,13 @@ impl ProbeAttachPoint {
 const OWN: &str = "the target of the program's attribute, or an empty string for it";
 
 impl Program<'_> {
-    /// The places that a program was made for, at least one, and whether it runs at the function's returns: one for each
-    /// function of its name. A target that is not empty must be the same place. Returns in a file with code in Go are
-    /// probed if that is allowed for the file's path.
+    /// Returns the program's attach points and whether it runs at function returns. There is at least one
+    /// attach point, one for each function of the name. A non-empty target must denote the same attach point.
+    /// Returns in a file with Go code are probed only if `allows_go` accepts the file's path.
     ///
     /// # Errors
-    /// [`BpfError::Target`] (another target); [`BpfError::ProbeAttachPoint`] (a place in a file that is not probed).
+    /// [`BpfError::Target`] for another target; [`BpfError::ProbeAttachPoint`] for an instruction that is not
+    /// probed.
     pub fn probe_attach_points(
         &self,
         target: &str,
@@ -45,13 +46,15 @@ impl Program<'_> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
         let returns = When::Return(allows_go);
-        // What the policy takes for a probe of the kernel must not become one of a file.
+        // Match the kind exactly: a probe that the policy judged as one of the kernel must not become one of
+        // a file.
         match kind {
             "kprobe" | "kretprobe" => Ok((vec![self.kernel_attach_point(own, target)?], kind == "kretprobe")),
             "uprobe" | "uprobe.s" => Ok((self.file_attach_points(own, target, When::Instruction)?, false)),
             "uretprobe" | "uretprobe.s" => Ok((self.file_attach_points(own, target, returns)?, true)),
             "uretprobe.multi" | "uretprobe.multi.s" | "uprobe.session" | "uprobe.session.s" => {
-                // Nothing attaches these kinds; of a file with code in Go that would not help.
+                // These kinds are not supported. Resolving the target first reports the more useful error for
+                // a file with Go code.
                 self.file_attach_points(own, target, returns)?;
                 Err(self.target(&section, OWN))
             }

@@ -1,7 +1,7 @@
-//! Timers: programs that the kernel runs again and again.
+//! Timers: programs that the kernel runs periodically.
 //!
-//! A timer has no link and no descriptor of its own: it lives in the value of a map, as long as a process holds that map.
-//! So it ends with this process, however that ends.
+//! A timer has no link and no descriptor of its own. It lives in the value of a map for as long as a process
+//! holds that map, so it ends with this process, for whatever reason.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use super::super::program::Program;
 use super::super::sys;
 use super::super::test_run::MIN_PACKET_BYTES;
 
-/// The only key of a timer's map.
+/// The only key of a timer's map: index 0.
 const KEY: [u8; 4] = [0; 4];
 
-/// The kernel takes the memory of a timer without waiting for any, and gives that of ended ones back some 20 ms later: it may
-/// say ENOMEM with plenty left (kernel/bpf/helpers.c, `__bpf_async_init`, v6.18).
+/// Arming is attempted up to 100 times, because it may fail with ENOMEM while plenty of memory is free. The
+/// kernel allocates a timer without sleeping and frees ended ones only some 20 ms later
+/// (kernel/bpf/helpers.c, `__bpf_async_init`, v6.18).
 const MAX_ATTEMPTS: u32 = 100;
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Program<'_> {
-    /// Starts the program's timer: one run of the program arms it.
+    /// Starts the program's timer by running the program once, which arms it.
     pub(super) fn start_timer(&self, target: &str) -> Result<Link, BpfError> {
         let Some(map) = self.timer else {
             return Err(BpfError::UnsupportedKind { program: self.name(), kind: self.kind() });
@@ -56,7 +57,7 @@ impl Program<'_> {
     }
 }
 
-/// A timer that runs. Dropping it ends the timer and waits for a turn that is under way.
+/// An armed timer. Dropping it cancels the timer and waits for a running callback.
 #[derive(Debug)]
 pub struct Running {
     map: Arc<Map>,
@@ -64,7 +65,7 @@ pub struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The kernel cancels the timer of a value that is written (kernel/bpf/arraymap.c, `array_map_update_elem`, v5.15).
+        // Writing the value cancels its timer (kernel/bpf/arraymap.c, `array_map_update_elem`, v5.15).
         let value = vec![0; self.map.shape().value_size as usize];
         if let Err(error) = self.map.update(&KEY, &value, UpdateMode::Any) {
             tracing::error!("a timer runs on until this process ends: {error}");

@@ -1,8 +1,8 @@
-//! What the running kernel has, found by asking it: programs of three instructions are loaded and unloaded, maps made and
-//! closed, its types and tables of symbols read. Nothing is remembered between two questions but the types.
+//! Feature detection in the running kernel: loads programs of three instructions, creates maps, reads BTF and
+//! symbol tables. Only the types are cached between queries.
 //!
-//! In: what an object needs ([`super::Needs`]). Out: an [`Answer`] for each. Not here: since when a kernel has it, and what
-//! to do ([`crate::explain::check`]).
+//! In: an object's requirements ([`super::Needs`]). Out: an [`Answer`] for each. Not here: which kernel
+//! version added a feature, and what to do about it ([`crate::explain::check`]).
 
 mod sys;
 
@@ -18,35 +18,35 @@ use crate::tracefs::{self, TracefsError};
 use sys::Like;
 pub(super) use sys::run_once;
 
-/// What the kernel says to a question.
+/// Result of a feature query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It has it.
+    /// The kernel has the feature.
     Yes,
-    /// It has it not, and how that was seen.
+    /// The kernel lacks the feature; with the evidence.
     No(String),
-    /// It could not be told, and why.
+    /// The query was inconclusive; with the reason.
     Unknown(String),
 }
 
-/// A program as far as it decides what it may call.
+/// The properties of a program that decide what it may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     like: Like,
-    /// What stands behind the slash of its section.
+    /// The section name after its slash.
     target: String,
 }
 
-/// The method of a struct of the kernel.
+/// A method of a kernel struct (struct_ops).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method<'a> {
-    /// The struct, such as `tcp_congestion_ops`.
+    /// The kernel struct, for example `tcp_congestion_ops`.
     pub of: &'a str,
-    /// Its member.
+    /// Name of the struct's member.
     pub member: &'a str,
 }
 
-/// The kernel that answers.
+/// Feature queries against one kernel.
 #[derive(Debug)]
 pub struct Features {
     types: Option<Btf<'static>>,
@@ -59,31 +59,31 @@ const SLEEPABLE: u32 = 1 << 4;
 const MOV: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
 const EXIT: [u8; 8] = [0x95, 0, 0, 0, 0, 0, 0, 0];
 
-/// `call`: of a helper by its number, of a function of the kernel (source register 2) by that of its type.
+/// Encodes `call`: a helper by its number, or a kernel function (source register 2) by its BTF id.
 fn call(source: u8, number: u32) -> [u8; 8] {
     let [a, b, c, d] = number.to_le_bytes();
     [0x85, source << 4, 0, 0, a, b, c, d]
 }
 
 impl Features {
-    /// Of the running kernel.
+    /// Queries against the running kernel. Reads its BTF, if it publishes any.
     pub fn of_running() -> Features {
         Features { types: print::collect(|| Btf::from_vmlinux().ok()).0 }
     }
 
-    /// The kernel's name of a helper; none if it has none of this number, or does not publish its types.
+    /// Returns the kernel's name of a helper. None if it has no helper of this number or publishes no BTF.
     pub fn helper_name(&self, number: u32) -> Option<String> {
         let ids: types::Enum<'_> = self.named("bpf_func_id")?;
         let found = ids.iter().find(|one| one.value == i64::from(number))?;
-        // The value behind the last has a name, too: `__BPF_FUNC_MAX_ID`.
+        // The enumerator after the last helper, `__BPF_FUNC_MAX_ID`, fails the prefix check.
         let name = found.name?.to_string_lossy().strip_prefix("BPF_FUNC_")?.to_owned();
         Some(format!("bpf_{name}"))
     }
 
-    /// What the kernel would look at of a program.
+    /// Returns the properties that the kernel would check for a program in this section.
     ///
     /// # Errors
-    /// The kernel has not what the program is for, or it cannot be told.
+    /// [`Answer::No`] if the kernel lacks the target; [`Answer::Unknown`] if that cannot be determined.
     pub fn shape(&self, section: &str, method: Option<Method<'_>>) -> Result<Shape, Answer> {
         let (kind, attach_type) = sys::program_type(section)
             .ok_or_else(|| Answer::Unknown(format!("libbpf knows no programs of `{section}`")))?;
@@ -127,7 +127,7 @@ impl Features {
         Ok((ops.type_id().into(), index))
     }
 
-    /// The number of a type that must be there.
+    /// Returns the BTF id of a type that must exist.
     fn target<'s, K>(&'s self, name: &str, what: &str) -> Result<u32, Answer>
     where
         K: TryFrom<BtfType<'s>> + std::ops::Deref<Target = BtfType<'s>>,
@@ -147,18 +147,18 @@ impl Features {
         })
     }
 
-    /// A type of this name and kind.
+    /// Finds a type by name and kind.
     fn named<'s, K>(&'s self, name: &str) -> Option<K>
     where
         K: TryFrom<BtfType<'s>> + std::ops::Deref<Target = BtfType<'s>>,
     {
         let types = self.types.as_ref().filter(|_| !name.contains('\0'))?;
-        // The first of the name may be of another kind.
+        // The first type of this name may be of another kind.
         let same = |ty: &K| ty.name().is_some_and(|own| own == name);
         types.type_by_name(name).or_else(|| types.type_by_kind::<K>().find(same))
     }
 
-    /// Whether programs of a shape can be loaded.
+    /// Tests whether programs of this shape can be loaded.
     pub fn loads(&self, shape: &Shape) -> Answer {
         match sys::try_program(shape.like, &[MOV, EXIT]) {
             (Ok(()), _) => Answer::Yes,
@@ -167,21 +167,21 @@ impl Features {
         }
     }
 
-    /// Whether programs of a shape may call a helper.
+    /// Tests whether programs of this shape may call a helper.
     pub fn helper(&self, shape: &Shape, number: u32) -> Answer {
         let (answer, log) = sys::try_program(shape.like, &[call(0, number), MOV, EXIT]);
-        // Before 6.11, since then, and of a number that is none.
+        // The messages before 6.11, since 6.11, and for an invalid number.
         let refused = ["unknown func", "program of this type cannot use helper", "invalid func"];
         match answer {
             Ok(()) => Answer::Yes,
             Err(_) if refused.iter().any(|text| log.contains(text)) => Answer::No(reason(&log)),
-            // The verifier got to its arguments, which are none.
+            // The verifier accepted the call and rejected the uninitialised arguments.
             Err(_) if !log.trim().is_empty() => Answer::Yes,
             Err(errno) => Answer::Unknown(refusal(errno, &log)),
         }
     }
 
-    /// Whether programs of a shape may call a function of the kernel.
+    /// Tests whether programs of this shape may call a kernel function.
     pub fn kfunc(&self, shape: &Shape, name: &str) -> Answer {
         let Ok(target) = self.target::<types::Func<'_>>(name, "function") else {
             return match module_with(name) {
@@ -204,7 +204,7 @@ impl Features {
         }
     }
 
-    /// Whether maps of a kind (`enum bpf_map_type`) can be made.
+    /// Tests whether maps of a kind (`enum bpf_map_type`) can be created.
     pub fn map(&self, kind: u32) -> Answer {
         match print::collect(|| sys::has_map_kind(kind)).0 {
             Ok(true) => Answer::Yes,
@@ -213,7 +213,8 @@ impl Features {
         }
     }
 
-    /// Whether a program can be attached where its section says, by what dies with this process.
+    /// Tests whether a program can be attached at its section's target in a manner that ends with this
+    /// process.
     pub fn attach_point(&self, shape: &Shape) -> Answer {
         let (kind, target) = (shape.like.kind, shape.target.as_str());
         match kind {
@@ -225,19 +226,19 @@ impl Features {
             libbpf_sys::BPF_PROG_TYPE_XDP => self.link("BPF_XDP"),
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS => match sys::asks_interface(shape.like.attach_type) {
                 Ok(()) => Answer::Yes,
-                // A filter does the same.
+                // Without tcx links a clsact filter is used instead.
                 Err(Errno::EINVAL) => Answer::Yes,
                 Err(errno) => Answer::Unknown(format!("bpf(BPF_PROG_QUERY): {errno:?}")),
             },
             libbpf_sys::BPF_PROG_TYPE_STRUCT_OPS => self.link("BPF_STRUCT_OPS"),
             libbpf_sys::BPF_PROG_TYPE_LSM => lsm_is_active(),
             libbpf_sys::BPF_PROG_TYPE_KPROBE => probe_point(shape.like, target),
-            // The load has looked for the target.
+            // Loading already resolved the target.
             _ => Answer::Yes,
         }
     }
 
-    /// Whether links of a kind are among the kernel's attach types.
+    /// Tests whether an attach type is in the kernel's enum.
     fn link(&self, name: &str) -> Answer {
         let Some(kinds) = self.named::<types::Enum<'_>>("bpf_attach_type") else {
             return Answer::Unknown("the kernel does not publish its types (CONFIG_DEBUG_INFO_BTF)".into());
@@ -270,7 +271,7 @@ fn lsm_is_active() -> Answer {
     }
 }
 
-/// A probe at a function of the kernel, or of a file.
+/// Tests a probe of a kernel function or of a file.
 fn probe_point(like: Like, target: &str) -> Answer {
     let (pmu, in_file) = match target.contains(':') || target.starts_with('/') {
         true => ("uprobe", true),
@@ -296,25 +297,25 @@ fn probe_point(like: Like, target: &str) -> Answer {
     }
 }
 
-/// Whether tc programs cannot be attached by links (before Linux 6.6).
+/// Returns whether the kernel lacks tcx links for tc programs (before Linux 6.6).
 pub(super) fn lacks_tcx() -> bool {
     sys::asks_interface(libbpf_sys::BPF_TCX_INGRESS) == Err(Errno::EINVAL)
 }
 
-/// Whether a kernel module is loaded, with types: without them programs cannot call its functions.
+/// Returns whether a kernel module is loaded and has BTF. Without BTF, programs cannot call its functions.
 pub(super) fn has_module(name: &str) -> bool {
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name(name) && Path::new("/sys/kernel/btf").join(name).exists()
 }
 
-/// The loaded module that has a function of this name.
+/// Returns the loaded module that has a function of this name.
 fn module_with(name: &str) -> Result<Option<String>, String> {
     Ok(symbol(name)?.and_then(|symbol| symbol.module))
 }
 
-/// A function of the kernel.
+/// A symbol of the kernel or of a module.
 struct Symbol {
-    /// The module that it is of, if not of the kernel itself.
+    /// The module; none for the kernel itself.
     module: Option<String>,
 }
 
@@ -331,7 +332,7 @@ fn symbol(name: &str) -> Result<Option<Symbol>, String> {
     }))
 }
 
-/// The errno, and what the verifier said.
+/// Formats the errno and the verifier's reason.
 fn refusal(errno: Errno, log: &str) -> String {
     match reason(log).as_str() {
         "" => format!("bpf(BPF_PROG_LOAD): {errno:?}"),
@@ -339,7 +340,7 @@ fn refusal(errno: Errno, log: &str) -> String {
     }
 }
 
-/// The line of a log that says why.
+/// Returns the line of a verifier log that states the reason.
 fn reason(log: &str) -> String {
     let mut lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.contains(": ("));
     lines.next_back().unwrap_or_default().trim().to_owned()

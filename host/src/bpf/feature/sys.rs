@@ -1,4 +1,5 @@
-//! The calls of libbpf that ask the kernel what it has. Each function is safe to call, and leaves nothing in the kernel.
+//! libbpf calls that query kernel features. Each function is safe to call and leaves nothing behind in the
+//! kernel.
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
 use std::ffi::CString;
@@ -7,23 +8,23 @@ use std::ptr;
 
 use nix::errno::Errno;
 
-/// Room for what the verifier says of a program of three instructions.
+/// Size in bytes of the verifier log for a program of three instructions.
 const LOG_BYTES: usize = 16 << 10;
 
-/// A program that asks whether the kernel would take one like it.
+/// Load attributes of a test program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Like {
-    /// A number of `enum bpf_prog_type`.
+    /// Program type, a number of `enum bpf_prog_type`.
     pub(super) kind: u32,
-    /// A number of `enum bpf_attach_type`.
+    /// Attach type, a number of `enum bpf_attach_type`.
     pub(super) attach_type: u32,
-    /// The type that it is attached to, in the BTF of the kernel; 0 for none.
+    /// BTF id of the attach target in the kernel's BTF; 0 for none.
     pub(super) target: u32,
-    /// Whether it may sleep.
+    /// `prog_flags` of the load: 0 or BPF_F_SLEEPABLE.
     pub(super) flags: u32,
 }
 
-/// Loads instructions as a program and unloads it: 0 or the errno, and what the verifier said.
+/// Loads instructions as a program and unloads it. Returns the result of the load, and the verifier log.
 ///
 /// Source: bpf(2), BPF_PROG_LOAD.
 pub(super) fn try_program(like: Like, insns: &[[u8; 8]]) -> (Result<(), Errno>, String) {
@@ -31,7 +32,8 @@ pub(super) fn try_program(like: Like, insns: &[[u8; 8]]) -> (Result<(), Errno>, 
     (loaded.map(drop), said)
 }
 
-/// Loads instructions as a program of a raw tracepoint, runs it once on the calling thread, and unloads it: its result.
+/// Loads instructions as a raw tracepoint program, runs it once on the calling thread and unloads it. Returns
+/// the program's result.
 ///
 /// Source: bpf(2), BPF_PROG_TEST_RUN; net/bpf/test_run.c, `bpf_prog_test_run_raw_tp`, since 5.10.
 ///
@@ -44,7 +46,7 @@ pub(crate) fn run_once(insns: &[[u8; 8]]) -> Result<u32, (&'static str, Errno)> 
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    // SAFETY: the program is open; the options say their own size and hold no pointers.
+    // SAFETY: the program is open; the options contain their own size and no pointers.
     match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) } {
         answer if answer < 0 => Err(("bpf(BPF_PROG_TEST_RUN)", Errno::from_raw(answer.saturating_neg()))),
         _ => Ok(options.retval),
@@ -64,8 +66,9 @@ fn load(like: Like, insns: &[[u8; 8]]) -> (Result<OwnedFd, Errno>, String) {
         log_buf: log.as_mut_ptr().cast(),
         ..Default::default()
     };
-    // SAFETY: the name and the license end in a zero; the instructions have the size of the kernel's, of which any bytes are
-    // some, and there are as many as is said; the log has the size that is said. All live until the call returns.
+    // SAFETY: name and license are zero-terminated; the instructions have the kernel's layout, for which all
+    // bit patterns are valid, and their count is right; the log has the passed size. All live until the call
+    // returns.
     let answer = unsafe {
         libbpf_sys::bpf_prog_load(
             like.kind,
@@ -81,21 +84,22 @@ fn load(like: Like, insns: &[[u8; 8]]) -> (Result<OwnedFd, Errno>, String) {
     if answer < 0 {
         return (Err(Errno::from_raw(answer.saturating_neg())), said);
     }
-    // SAFETY: the kernel just made this descriptor for us; nobody else knows it. Dropping it unloads the program.
+    // SAFETY: the kernel just created this descriptor for us; nobody else knows it. Dropping it unloads the
+    // program.
     (Ok(unsafe { OwnedFd::from_raw_fd(answer) }), said)
 }
 
-/// The type and the attach type of programs of a section, as libbpf knows them.
+/// Returns the program type and attach type that libbpf derives from a section name.
 pub(super) fn program_type(section: &str) -> Option<(u32, u32)> {
     let section = CString::new(section).ok()?;
     let (mut kind, mut attach) = (0, 0);
-    // SAFETY: the name ends in a zero; libbpf writes one number to each pointer.
+    // SAFETY: the name is zero-terminated; libbpf writes one number to each pointer.
     let answer =
         unsafe { libbpf_sys::libbpf_prog_type_by_name(section.as_ptr(), &raw mut kind, &raw mut attach) };
     (answer >= 0).then_some((kind, attach))
 }
 
-/// Whether maps of a kind can be made: libbpf makes one and closes it.
+/// Tests whether maps of a kind can be created: libbpf creates one and closes it.
 ///
 /// Source: bpf(2), BPF_MAP_CREATE.
 pub(super) fn has_map_kind(kind: u32) -> Result<bool, Errno> {
@@ -106,7 +110,7 @@ pub(super) fn has_map_kind(kind: u32) -> Result<bool, Errno> {
     }
 }
 
-/// Whether the kernel knows which programs are attached to the first interface (`lo`) this way.
+/// Tests whether the kernel can list the programs of the first interface (`lo`) for this attach type.
 ///
 /// Source: bpf(2), BPF_PROG_QUERY.
 pub(super) fn asks_interface(attach_type: u32) -> Result<(), Errno> {
@@ -114,7 +118,7 @@ pub(super) fn asks_interface(attach_type: u32) -> Result<(), Errno> {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    // SAFETY: the options say their own size and hold no pointers.
+    // SAFETY: the options contain their own size and no pointers.
     match unsafe { libbpf_sys::bpf_prog_query_opts(1, attach_type, &raw mut options) } {
         answer if answer < 0 => Err(Errno::from_raw(answer.saturating_neg())),
         _ => Ok(()),

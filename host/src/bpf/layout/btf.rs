@@ -1,33 +1,32 @@
-//! The types of an object, read out of its BTF: strictly, and with neither libbpf nor the kernel.
+//! A strict parser for an object's BTF that uses neither libbpf nor the kernel.
 //!
 //! Source: Documentation/bpf/btf.rst and include/uapi/linux/btf.h, v6.12.
 
 /// `BTF_MAGIC`, little-endian.
 const MAGIC: u16 = 0xeb9f;
 
-/// Bytes of a type without what its kind adds.
+/// Bytes of a type record without its kind-specific data.
 const TYPE_BYTES: usize = 12;
 
-/// The types, by their number. 0 is `void`.
+/// All types, indexed by BTF id. Id 0 is `void`.
 pub(super) struct Btf<'a> {
     types: Vec<Type<'a>>,
     strings: &'a [u8],
 }
 
-/// One type.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Type<'a> {
     name: u32,
     pub(super) kind: BtfKind,
-    /// Of structs: members have the size of a bit-field beside their place.
+    /// `kind_flag`. For structs: member offsets include bit-field sizes.
     flag: bool,
-    /// Its size, or the type that it stands for, as the kind has it.
+    /// Size in bytes, or the id of the referenced type, depending on the kind.
     size_or_type: u32,
-    /// What the kind adds.
+    /// The data that follows the type record, depending on the kind.
     rest: &'a [u8],
 }
 
-/// What a type is; those without bytes are `Other`.
+/// Kinds of types. Kinds without a layout in memory are `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BtfKind {
     Int,
@@ -38,25 +37,24 @@ pub(super) enum BtfKind {
     Enum,
     Float,
     Typedef,
-    /// `const`, `volatile`, `restrict` and tags.
+    /// `const`, `volatile`, `restrict` and type tags.
     Modifier,
     Variable,
     Section,
     Other,
 }
 
-/// A member of a struct.
 pub(super) struct Member<'a> {
-    /// Empty if it has none.
+    /// Empty for an anonymous member.
     pub(super) name: &'a str,
     pub(super) ty: u32,
-    /// Bits from the start of the struct.
+    /// Offset from the start of the struct in bits.
     pub(super) bit: u32,
-    /// Bits of a bit-field; 0 for other members.
+    /// Width of a bit-field in bits; 0 for other members.
     pub(super) bits: u32,
 }
 
-/// What an integer is: the flags of `BTF_INT_ENCODING`, and its bits.
+/// An integer: the flags of `BTF_INT_ENCODING`, and its width in bits.
 pub(super) struct Int {
     pub(super) is_signed: bool,
     pub(super) is_bool: bool,
@@ -64,8 +62,8 @@ pub(super) struct Int {
 }
 
 impl<'a> Btf<'a> {
-    /// None if these are not the bytes of a `.BTF` section, or a type of a kind that is not known is among them: those
-    /// behind it cannot be found.
+    /// Parses a `.BTF` section. None if it is malformed or contains an unknown kind: the types after that one
+    /// cannot be located.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Btf<'a>> {
         let magic = u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
         let [header, type_start, type_bytes, string_start, string_bytes] =
@@ -90,12 +88,12 @@ impl<'a> Btf<'a> {
         self.types.get(id as usize).copied()
     }
 
-    /// Every type.
+    /// Returns all types with their ids.
     pub(super) fn types(&self) -> impl Iterator<Item = (u32, Type<'a>)> {
         (0..).zip(self.types.iter().copied())
     }
 
-    /// Empty if it has none.
+    /// Returns the name; empty for an anonymous type.
     pub(super) fn name(&self, ty: Type<'_>) -> &'a str {
         self.string(ty.name)
     }
@@ -106,7 +104,7 @@ impl<'a> Btf<'a> {
         std::str::from_utf8(&bytes[..end]).unwrap_or_default()
     }
 
-    /// The members of a struct.
+    /// Returns the members of a struct or union.
     pub(super) fn members(&self, ty: Type<'a>) -> impl Iterator<Item = Member<'a>> {
         ty.entries().map(move |[name, member, offset]| {
             let (bit, bits) = if ty.flag { (offset & 0xff_ffff, offset >> 24) } else { (offset, 0) };
@@ -114,18 +112,18 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The variables of a section, as types.
+    /// Returns the variables of a section (`BTF_KIND_DATASEC`), as types.
     pub(super) fn variables(&self, section: Type<'a>) -> impl Iterator<Item = Type<'a>> {
         section.entries().filter_map(|[id, _, _]| self.get(id)).filter(|ty| ty.kind == BtfKind::Variable)
     }
 }
 
 impl<'a> Type<'a> {
-    /// The type at the start of these bytes, and what is behind it.
+    /// Parses the type at the start of these bytes. Returns it and the rest.
     fn parse(bytes: &'a [u8]) -> Option<(Type<'a>, &'a [u8])> {
         let (name, info, size_or_type) = (number(bytes, 0)?, number(bytes, 4)?, number(bytes, 8)?);
         let entries = (info & 0xffff) as usize;
-        // `enum` without name of include/uapi/linux/btf.h, and the bytes that each kind adds.
+        // The `BTF_KIND_*` values of include/uapi/linux/btf.h, and the size of each kind's data.
         let (kind, added) = match info >> 24 & 0x1f {
             1 => (BtfKind::Int, 4),
             2 => (BtfKind::Pointer, 0),
@@ -148,17 +146,17 @@ impl<'a> Type<'a> {
         Some((Type { name, kind, flag: info >> 31 != 0, size_or_type, rest }, tail))
     }
 
-    /// Its bytes, of kinds that say it.
+    /// Returns the size in bytes, for kinds that have one.
     pub(super) fn size(self) -> u32 {
         self.size_or_type
     }
 
-    /// The type that it stands for or points to, of kinds that say it.
+    /// Returns the id of the referenced type, for kinds that have one.
     pub(super) fn target(self) -> u32 {
         self.size_or_type
     }
 
-    /// The element and the length of an array.
+    /// Returns an array's element type and length.
     pub(super) fn array(self) -> Option<(u32, u32)> {
         Some((number(self.rest, 0)?, number(self.rest, 8)?))
     }
@@ -169,7 +167,7 @@ impl<'a> Type<'a> {
         Some(Int { is_signed: encoding & 1 != 0, is_bool: encoding & 4 != 0, bits: word & 0xff })
     }
 
-    /// What the kind adds, in entries of so many words.
+    /// Returns the kind-specific data as entries of `WORDS` 32-bit words.
     fn entries<const WORDS: usize>(self) -> impl Iterator<Item = [u32; WORDS]> {
         self.rest
             .chunks_exact(4 * WORDS)
@@ -177,7 +175,7 @@ impl<'a> Type<'a> {
     }
 }
 
-/// The number of 4 bytes at a place; none if they are not all there.
+/// Reads 4 little-endian bytes at an offset; none if they are out of bounds.
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

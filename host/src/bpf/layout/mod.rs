@@ -1,6 +1,6 @@
-//! How the bytes of keys, values, variables and records lie, as the BTF of an object says: members down to the numbers.
+//! Memory layouts of keys, values, variables and records, flattened to their scalars, from an object's BTF.
 //!
-//! In: the ELF file of an object, of which nothing is trusted. Not here: whether a plugin's types agree.
+//! In: the ELF file of an object, which is untrusted. Not here: whether a plugin's types agree with them.
 
 mod btf;
 #[cfg(test)]
@@ -11,45 +11,46 @@ use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use btf::{Btf, BtfKind, Type};
 
-/// Most members of a type that are told. Guards the plugin's memory and the host's against nested arrays of structs.
+/// Upper limit of members that a layout lists. Guards the memory of the plugin and the host against nested
+/// arrays of structs.
 const MAX_MEMBERS: usize = 1024;
 
-/// Most steps through types for one layout. Guards the host's time against structs of structs without a number.
+/// Upper limit of visited types per layout. Guards the host's time against nested structs without scalars.
 const MAX_STEPS: usize = 16 * MAX_MEMBERS;
 
-/// How deep types are followed: a type of hostile BTF may have itself as a member.
+/// Upper limit of nested types. In hostile BTF a type may contain itself.
 const MAX_DEPTH: usize = 32;
 
-/// The section of BTF that has the maps, as variables.
+/// The section that defines the maps, as variables.
 const MAPS: &str = ".maps";
 
-/// A type: its numbers, in the order of their places.
+/// A type as a list of its scalars, in the order of the type's members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// In C's words; empty if it has none.
+    /// The name in C syntax; empty for an anonymous type.
     pub name: String,
-    /// In bytes, padding included.
+    /// Size in bytes, padding included.
     pub size: u32,
-    /// Its numbers.
+    /// The scalars, at most 1024.
     pub members: Vec<Member>,
 }
 
-/// A number within a type, or the first of an array of them.
+/// A scalar within a type, or the first element of an array of scalars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name behind those of the structs around it.
+    /// The member's name, qualified by the members around it: `outer.inner`.
     pub path: String,
-    /// Bytes from the start of the type.
+    /// Offset from the start of the type in bytes.
     pub offset: u32,
-    /// Its bytes.
+    /// Size of the scalar in bytes.
     pub size: u32,
-    /// What it is.
+    /// Interpretation of the bytes.
     pub kind: Scalar,
-    /// Count and stride in bytes of each array around it, the outermost first.
+    /// Length and stride in bytes of each array around the scalar, the outermost first.
     pub arrays: Vec<(u32, u32)>,
 }
 
-/// What a number is; `wit/layouts.wit` says it of each.
+/// Kind of a scalar; `wit/layouts.wit` describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "those of the contract")]
 pub enum Scalar {
@@ -62,20 +63,20 @@ pub enum Scalar {
     Opaque,
 }
 
-/// What a layout is asked for.
+/// The type whose layout is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject<'a> {
-    /// The keys of a map.
+    /// The keys of the map of this name.
     Key(&'a str),
-    /// The values of a map.
+    /// The values of the map of this name.
     Value(&'a str),
-    /// A variable.
+    /// The variable of this name.
     Variable(&'a str),
-    /// A struct, union or typedef.
+    /// The struct, union or typedef of this name.
     Type(&'a str),
 }
 
-/// What the BTF of an object says; none if it says nothing of it, or what is no layout.
+/// Computes a layout from the BTF of an object. None if the subject is not in it or has no layout.
 pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
     let file = ElfFile64::<LittleEndian>::parse(elf).ok()?;
     let btf = Btf::parse(file.section_by_name(".BTF")?.data().ok()?)?;
@@ -95,7 +96,7 @@ pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
     Some(Layout { name: name(&btf, id), size: size(&btf, id)?, members: builder.members })
 }
 
-/// The type of a variable in a section that is asked for.
+/// Returns the type of a variable in one of the matching sections.
 fn variable(btf: &Btf<'_>, name: &str, section: impl Fn(&str) -> bool) -> Option<u32> {
     let sections = btf.types().filter(|(_, ty)| ty.kind == BtfKind::Section && section(btf.name(*ty)));
     let found = sections.flat_map(|(_, ty)| btf.variables(ty)).find(|ty| btf.name(*ty) == name);
@@ -110,7 +111,7 @@ fn of_map(btf: &Btf<'_>, map: &str, what: &str) -> Option<u32> {
     (pointer.kind == BtfKind::Pointer).then(|| pointer.target())
 }
 
-/// The type behind typedefs and modifiers.
+/// Resolves typedefs and modifiers.
 fn resolve<'a>(btf: &Btf<'a>, mut id: u32) -> Option<(u32, Type<'a>)> {
     for _ in 0..MAX_DEPTH {
         let ty = btf.get(id)?;
@@ -144,7 +145,7 @@ fn size(btf: &Btf<'_>, id: u32) -> Option<u32> {
     None
 }
 
-/// The name of a type in C's words.
+/// Returns the name of a type in C syntax.
 fn name(btf: &Btf<'_>, id: u32) -> String {
     let mut id = id;
     for _ in 0..MAX_DEPTH {
@@ -165,7 +166,7 @@ fn name(btf: &Btf<'_>, id: u32) -> String {
     String::new()
 }
 
-/// Where a type lies within the one that is asked for.
+/// Position of a type within the requested one.
 #[derive(Debug, Clone, Default)]
 struct MemberPosition {
     path: String,
@@ -175,7 +176,7 @@ struct MemberPosition {
 }
 
 impl MemberPosition {
-    /// That of a member of the struct here.
+    /// Returns the position of a member of the struct at this position.
     fn member(&self, name: &str, bit: u32) -> Option<MemberPosition> {
         let path = match (self.path.as_str(), name) {
             ("", name) => name.to_owned(),
@@ -193,7 +194,7 @@ struct LayoutBuilder<'a> {
 }
 
 impl LayoutBuilder<'_> {
-    /// Adds the numbers of a type. None if it is not one that lies in memory, or is too large to tell.
+    /// Appends the scalars of a type. None if the type has no layout in memory or exceeds a limit.
     fn add(&mut self, id: u32, position: &mut MemberPosition) -> Option<()> {
         let (id, ty) = resolve(self.btf, id)?;
         self.steps += 1;
@@ -215,7 +216,7 @@ impl LayoutBuilder<'_> {
 
     fn add_struct(&mut self, ty: Type<'_>, position: &MemberPosition) -> Option<()> {
         let btf = self.btf;
-        // Bit-fields that follow each other are told as the bytes that they lie in.
+        // Adjacent bit-fields are reported as one opaque member: the bytes that contain them.
         let mut fields: Option<(MemberPosition, u32)> = None;
         for member in btf.members(ty) {
             let end = member.bit.checked_add(member.bits)?;
@@ -235,13 +236,13 @@ impl LayoutBuilder<'_> {
         let mut at = position.member(member.name, member.bit)?;
         let (_, ty) = resolve(self.btf, member.ty)?;
         if member.name.is_empty() && ty.kind == BtfKind::Struct {
-            // Its members are named as those of the struct around it.
+            // Members of an anonymous struct belong to the namespace of the enclosing struct.
             at.path.clone_from(&position.path);
         }
         self.add(member.ty, &mut at)
     }
 
-    /// Adds the bytes of bit-fields, which end at a bit of the struct.
+    /// Appends the bytes of adjacent bit-fields; `u32` is the end of the last one, in bits of the struct.
     fn push_fields(&mut self, fields: Option<(MemberPosition, u32)>, within: &MemberPosition) -> Option<()> {
         let Some((position, end)) = fields else { return Some(()) };
         let end = within.offset.checked_add(end.div_ceil(8))?;

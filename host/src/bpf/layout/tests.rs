@@ -1,4 +1,4 @@
-//! Layouts of what clang makes of C, and of bytes that are no BTF.
+//! Layouts of types that clang compiled from C, and of malformed BTF.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ const SOURCE: &str = r#"
     event_t *unused __attribute__((unused));
 "#;
 
-/// What clang makes of it; none where clang is missing, which CI does not accept.
+/// Compiles the C source with clang. None where clang is missing, which CI does not accept.
 fn object() -> Option<Vec<u8>> {
     let started = Command::new("clang")
         .args(["--target=bpf", "-g", "-O2", "-x", "c", "-c", "-", "-o", "-"])
@@ -55,7 +55,7 @@ fn object() -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// A layout in a line for each number.
+/// Formats a layout, one line per scalar.
 fn display(layout: &Layout) -> Vec<String> {
     let line = |member: &Member| {
         let Member { path, offset, size, kind, arrays } = member;
@@ -110,7 +110,7 @@ fn keys_variables_and_types_are_found_by_name() {
     }
 }
 
-/// BTF with these types, and the name `a` for those that ask for string 1.
+/// Builds BTF with these types. The string at offset 1 is `a`.
 fn btf(types: &[u32]) -> Vec<u8> {
     let len = types.len() as u32 * 4;
     let header = [u32::from(MAGIC) | 1 << 16, 24, 0, len, len, 3];
@@ -135,9 +135,9 @@ fn types_that_have_themselves_within_them_are_none() {
     assert_eq!(members(&[1, of_struct | 1, 8, 1, 1, 0]), None);
     // typedef a a;
     assert_eq!(members(&[1, typedef, 1]), None);
-    // Its elements are such arrays.
+    // An array whose elements are the array itself.
     assert_eq!(members(&[0, array, 0, 1, 1, 1]), None);
-    // struct a { struct { .. } a[..], times and again, and no number in it.
+    // struct a { struct { .. } a[..], nested repeatedly, without a scalar.
     let mut types = Vec::new();
     for inner in 2..20 {
         types.extend([1, of_struct | 8, 8]);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A machine where all is well.
+/// A machine without any restriction.
 fn good() -> Machine {
     let mounted = |kind, mount_point| {
         let mounted_at = Some("/somewhere".into());
@@ -29,7 +29,7 @@ fn good() -> Machine {
     }
 }
 
-/// The findings that are not good.
+/// Returns the findings that are not good.
 fn bad(machine: &Machine) -> Vec<Finding> {
     examine(machine).into_iter().filter(|finding| finding.state != State::Good).collect()
 }
@@ -46,7 +46,7 @@ fn core_types_are_listed_with_their_cpus() {
     assert_eq!(pmu.found, "cpu_atom (cpus 8-11), cpu_core (cpus 0-7)");
 }
 
-/// A fault, its topic and state, and words of the remedy.
+/// A change of the machine, the topic and state of its finding, and a part of the remedy.
 type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
@@ -118,7 +118,7 @@ fn every_fault_is_named_with_what_to_do() {
             State::Missing,
             "mkdir -p /sys/fs/bpf && mount -t bpf bpf /sys/fs/bpf",
         ),
-        // Without CAP_SYS_ADMIN, too, which would stand for the others.
+        // Without CAP_SYS_ADMIN, too, which would replace the others.
         (
             |machine| machine.facts.capabilities = Some(!(1 << 39 | 1 << 21)),
             "CAP_BPF",
@@ -178,6 +178,6 @@ fn capabilities_of_a_user_namespace_do_not_count() {
         );
         assert!(finding.remedy.as_deref().is_some_and(|text| text.contains("token")), "{finding:#?}");
     }
-    // Nor do they lift the setting.
+    // The capabilities do not override the setting either.
     assert!(found.iter().any(|one| one.topic == "kernel.perf_event_paranoid"), "{found:#?}");
 }

@@ -1,11 +1,11 @@
-//! Every errno with every cause, on machines other than this one.
+//! Every errno with each of its causes, on machines other than this one.
 
 use super::*;
 
 const SOFTWARE: EventClass = EventClass::Software { in_kernel_only: false };
 const SWITCHES: EventClass = EventClass::Software { in_kernel_only: true };
 
-/// A machine where nothing is in the way.
+/// A machine without any restriction.
 fn machine() -> Facts {
     Facts {
         in_user_namespace: Some(false),
@@ -105,7 +105,7 @@ fn a_right_that_is_missing() {
     );
 }
 
-/// What the advice is for an unprivileged process at each level of the setting.
+/// Checks the remedy for an unprivileged process at each level of the setting.
 #[test]
 fn the_advice_is_one_that_would_work() {
     let user_only = |attempt: Attempt| Attempt { exclude_kernel: true, ..attempt };
@@ -378,7 +378,7 @@ fn a_filter_of_somebody_else() {
             ),
         );
     }
-    // Without perf events there is no such setting, and no filter is needed to refuse the call.
+    // A kernel without perf events has no such setting, and refuses the call without a filter.
     let explained = explain(&Failure {
         attempt: open("page_faults", SOFTWARE),
         call: Call::Open,

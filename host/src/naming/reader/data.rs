@@ -1,12 +1,13 @@
-//! The bytes of a file, copied a part at a time: what its owner writes meanwhile changes no bytes that were read, and what is
-//! cut off is an error of reading and no signal.
+//! The bytes of a file, copied in parts. Later writes by the file's owner do not change bytes that were read,
+//! and a truncated file results in a read error instead of a signal.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use object::ReadRef;
 
-/// A file of somebody else. What is read of it stays until the process ends: the process is there for nothing else.
+/// An untrusted file. Copies of its bytes are kept until the naming process ends, so they can be borrowed for
+/// `'static`.
 #[derive(Debug)]
 pub(super) struct Data {
     file: File,
@@ -14,13 +15,13 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The bytes that the file has now.
+    /// Wraps a file with its current length.
     pub(super) fn new(file: File) -> Option<&'static Data> {
         let length = file.metadata().ok()?.len();
         Some(Box::leak(Box::new(Data { file, length })))
     }
 
-    /// At most so many bytes, fewer at the end of the file.
+    /// Reads at most `most` bytes, fewer at the end of the file.
     pub(super) fn some_at(&self, offset: u64, most: usize) -> Option<Vec<u8>> {
         let left = usize::try_from(self.length.checked_sub(offset)?).unwrap_or(usize::MAX);
         let mut bytes = vec![0; left.min(most)];
@@ -47,7 +48,7 @@ impl ReadRef<'static> for &'static Data {
     }
 
     fn read_bytes_at_until(self, range: std::ops::Range<u64>, delimiter: u8) -> Result<&'static [u8], ()> {
-        /// Names of sections are shorter.
+        /// Section names are shorter.
         const MOST: usize = 4096;
         let length = range.end.checked_sub(range.start).ok_or(())?;
         let most = usize::try_from(length).unwrap_or(MOST).min(MOST);

@@ -1,15 +1,15 @@
-//! Names of C++ and Rust functions as their authors wrote them.
+//! Demangling of C++ and Rust names.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
-/// Longest name that is demangled: what it stands for may double with every few letters.
+/// Longest name that is demangled, in bytes: the result may double with every few letters.
 const MAX_MANGLED_BYTES: usize = 1 << 10;
 
-/// Most bytes of what a name stands for.
+/// Limit of a demangled name, in bytes.
 const MAX_DEMANGLED_BYTES: usize = 4 << 10;
 
-/// Names that were demangled: each once.
+/// Cache of demangled names.
 #[derive(Default)]
 pub(super) struct Demangled(HashMap<String, String>);
 
@@ -24,7 +24,7 @@ impl Demangled {
     }
 }
 
-/// What a name stands for. None if it is not mangled, or would be too long.
+/// Demangles a name. None if it is not mangled, or the result would be too long.
 pub(crate) fn demangled(name: &str) -> Option<String> {
     if name.len() > MAX_MANGLED_BYTES {
         return None;
@@ -33,7 +33,7 @@ pub(crate) fn demangled(name: &str) -> Option<String> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return write!(plain, "{rust:#}").ok().map(|()| plain.0);
     }
-    // Everything else that is not of C++ would be parsed in vain.
+    // Avoids parsing names that are not C++.
     if !["_Z", "__Z", "___Z", "____Z"].iter().any(|start| name.starts_with(start)) {
         return None;
     }
@@ -42,7 +42,7 @@ pub(crate) fn demangled(name: &str) -> Option<String> {
     symbol.structured_demangle(&mut plain, &options).ok().map(|()| plain.0)
 }
 
-/// A text that takes so much and then fails, which ends the demangling.
+/// A string that fails to grow beyond the limit, which aborts demangling.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(known.0.len(), 1);
     }
 
-    /// Each level names the one before it twice.
+    /// Each level refers to the one before it twice.
     #[test]
     fn a_name_that_doubles_stays_as_it_is() {
         let digits = |number: u32| char::from_digit(number, 36).expect("small").to_ascii_uppercase();

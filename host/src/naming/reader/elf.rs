@@ -1,6 +1,7 @@
-//! ELF files, as far as functions are concerned: segments, symbols, and where debug information is.
+//! ELF files, as far as functions are concerned: segments, symbols, and the locations of debug information.
 //!
-//! Headers are read first; symbols when the first name is looked up among them, since debug information has better ones.
+//! Headers are read first. Symbols are read when the first name is looked up there, since debug information
+//! has better names.
 
 use std::cell::OnceCell;
 use std::io::Read as _;
@@ -14,20 +15,20 @@ use object::{Endianness, FileKind, ReadRef as _};
 use super::super::protocol::{DebugFile, MAX_TEXT_BYTES};
 use super::data::Data;
 
-/// How many symbols below an address are looked at for one that reaches up to it.
+/// Number of symbols below an address that are searched for one that covers it.
 const NEIGHBOURS: usize = 16;
 
-/// Bytes that are reserved at once for a section that says how long it is when it is not compressed.
+/// Bytes that are reserved up front for a compressed section, whatever size it declares.
 const RESERVED: u64 = 64 << 20;
 
-/// An ELF file.
+/// The parts of an ELF file that names of functions need.
 pub(super) struct Elf {
     data: &'static Data,
     pub(super) endian: Endianness,
     pub(super) build_id: Vec<u8>,
-    /// The name and the checksum of its debug file.
+    /// The name and the checksum of its debug file (`.gnu_debuglink`).
     pub(super) link: Option<(String, u32)>,
-    /// What several debug files share.
+    /// The file that several debug files share (`.gnu_debugaltlink`).
     pub(super) shared: Option<DebugFile>,
     segments: Vec<Segment>,
     debug: Vec<Section>,
@@ -45,31 +46,32 @@ struct Section {
     name: String,
     offset: u64,
     size: u64,
-    /// How many bytes it says it has when it is not compressed.
+    /// The declared uncompressed size in bytes; None if the section is not compressed.
     inflated: Option<u64>,
 }
 
 #[derive(Default)]
 struct Symbols {
-    /// The addresses of sections with code.
+    /// Addresses of the code sections; empty ones are left out.
     code: Vec<Range<u64>>,
-    /// By address.
+    /// Ordered by address, then rank.
     list: Vec<Symbol>,
-    /// Where the names of both tables are: of `.symtab`, and of `.dynsym`.
+    /// Start and end of the string tables of `.symtab` and `.dynsym` in the file.
     names: [Option<(u64, u64)>; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     address: u64,
-    /// Of two at one address the first is taken: functions before others, `.symtab` before `.dynsym`.
+    /// Priority among symbols at one address, lowest first: functions before others, `.symtab` before
+    /// `.dynsym`.
     rank: u8,
     size: u64,
     name: u32,
 }
 
 impl Elf {
-    /// None if it is no ELF file that is understood.
+    /// Parses a file; None if it is not a supported ELF file.
     pub(super) fn read(data: &'static Data) -> Option<Elf> {
         match FileKind::parse(data).ok()? {
             FileKind::Elf64 => Elf::of::<elf::FileHeader64<Endianness>>(data),
@@ -78,7 +80,7 @@ impl Elf {
         }
     }
 
-    /// The same file once more.
+    /// Parses the same file again.
     pub(super) fn again(&self) -> Option<Elf> {
         Elf::read(self.data)
     }
@@ -127,15 +129,15 @@ impl Elf {
         Some(elf)
     }
 
-    /// Whether it has debug information itself.
+    /// Whether the file contains debug information itself.
     pub(super) fn has_debug(&self) -> bool {
         self.debug.iter().any(|section| section.name == ".debug_info")
     }
 
-    /// The bytes of a section of debug information, none if there is no such section.
+    /// Returns the bytes of a debug section; empty if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be read, or has more bytes than these.
+    /// If it cannot be read, or is longer than `most` bytes.
     pub(super) fn debug_section(&self, name: &str, most: u64) -> Result<&'static [u8], ()> {
         match self.debug.iter().find(|section| section.name == name) {
             Some(section) => section.bytes(self.data, most),
@@ -143,7 +145,7 @@ impl Elf {
         }
     }
 
-    /// The address that a byte of the file has in memory, before the file is moved.
+    /// Returns the address of a file offset, before relocation.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         let inside =
             |segment: &&Segment| offset.checked_sub(segment.offset).is_some_and(|into| into < segment.size);
@@ -151,18 +153,18 @@ impl Elf {
         segment.address.checked_add(offset - segment.offset)
     }
 
-    /// The name of the function at an address, and the bytes from its start.
+    /// Returns the name of the function at an address, and the distance from its start in bytes.
     pub(super) fn symbol(&self, address: u64) -> Option<(String, u64)> {
         let symbols = &self.symbols().list;
         let above = symbols.partition_point(|symbol| symbol.address <= address);
         let nearest = symbols[..above].last()?.address;
-        // Those that begin together are tried in their order, then those before them.
+        // Symbols with the nearest start come first, by rank, then those before them.
         let together = symbols[..above].partition_point(|symbol| symbol.address < nearest);
         let before = symbols[..together].iter().rev().take(NEIGHBOURS).filter(|symbol| symbol.size > 0);
         let covers = |symbol: &&Symbol| {
             let into = address - symbol.address;
-            // A symbol without a size goes on to the next one in its section. In `.dynsym`, which lacks most, that says
-            // nothing.
+            // A symbol without a size extends to the next one in its section. In `.dynsym`, which lacks most
+            // symbols, that proves nothing.
             let is_open = symbol.size == 0 && (into == 0 || !symbol.is_dynamic());
             into < symbol.size || is_open && self.are_together(symbol.address, address)
         };
@@ -170,7 +172,7 @@ impl Elf {
         candidates.filter_map(|symbol| Some((self.name(symbol)?, address - symbol.address))).next()
     }
 
-    /// Whether two addresses are in one section of code.
+    /// Whether two addresses are in one code section.
     fn are_together(&self, one: u64, other: u64) -> bool {
         self.symbols().code.iter().any(|code| code.contains(&one) && code.contains(&other))
     }
@@ -184,7 +186,7 @@ impl Elf {
         (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// CRC-32 of the whole file, as `.gnu_debuglink` has it.
+    /// Computes CRC-32 of the whole file, as in `.gnu_debuglink`.
     pub(super) fn checksum(&self) -> Option<u32> {
         let mut crc = flate2::Crc::new();
         let mut at = 0;
@@ -213,7 +215,7 @@ impl Symbols {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, data).ok()?;
-        // By the numbers of sections; of others than code nothing.
+        // Indexed by section number; empty ranges for sections without code.
         let code: Vec<Range<u64>> = sections
             .iter()
             .map(|section| {
@@ -225,7 +227,7 @@ impl Symbols {
             .collect();
         let mut symbols = Symbols::default();
         for (table_index, kind) in [elf::SHT_SYMTAB, elf::SHT_DYNSYM].into_iter().enumerate() {
-            // A table that cannot be read is none; the other one may be of use.
+            // An unreadable table is ignored; the other one may be usable.
             let Ok(table) = sections.symbols(endian, data, kind) else { continue };
             let strings = sections.section(table.string_section()).ok();
             let range = strings.and_then(|section| section.file_range(endian));
@@ -242,7 +244,8 @@ impl Symbols {
 }
 
 impl Section {
-    /// At most so many bytes; more are an error. What a compressed section says of its size is not believed.
+    /// Reads a section; it is an error if the section exceeds `most` bytes. The declared size of a compressed
+    /// section is not trusted.
     fn bytes(&self, data: &'static Data, most: u64) -> Result<&'static [u8], ()> {
         if self.size > most || self.inflated.is_some_and(|inflated| inflated > most) {
             return Err(());
@@ -261,7 +264,8 @@ impl Symbol {
     }
 }
 
-/// A symbol that may be a function of this file. `code` has the addresses of sections with code, by their numbers.
+/// Returns a symbol that may be a function of this file. `code` has the addresses of code sections, by
+/// section number.
 fn of_code<S>(symbol: &S, endian: Endianness, table: usize, code: &[Range<u64>]) -> Option<Symbol>
 where
     S: Sym<Endian = Endianness>,
@@ -270,7 +274,7 @@ where
     let (section, name) = (symbol.st_shndx(endian), symbol.st_name(endian));
     let is_in_code = code.get(usize::from(section)).is_some_and(|code| code.contains(&address));
     let rank = match symbol.st_type() {
-        // Numbers from here on are none of sections: there are too many for them.
+        // From here on, numbers are not section indexes: there are too many sections for them.
         elf::STT_FUNC | elf::STT_GNU_IFUNC if is_in_code || section >= elf::SHN_LORESERVE => 0,
         elf::STT_NOTYPE if is_in_code => 1,
         _ => return None,
@@ -283,7 +287,7 @@ where
     })
 }
 
-/// A name that ends with a zero, then the checksum of the debug file at the next multiple of four bytes.
+/// Parses a zero-terminated name and, at the next multiple of four bytes, the debug file's checksum.
 fn link(bytes: &[u8], endian: Endianness) -> Option<(String, u32)> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let at = (end + 1).next_multiple_of(4);
@@ -295,7 +299,7 @@ fn link(bytes: &[u8], endian: Endianness) -> Option<(String, u32)> {
     Some((last_part(&bytes[..end]), crc))
 }
 
-/// A name that ends with a zero, then a build id.
+/// Parses a zero-terminated name and a build id.
 fn shared(bytes: &[u8]) -> Option<DebugFile> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some(DebugFile { shared: true, build_id: bytes[end + 1..].to_vec(), name: last_part(&bytes[..end]) })
@@ -315,7 +319,7 @@ where
     }
 }
 
-/// A path's last part: no debug file is looked up by folders that its program names.
+/// Returns the last component of a path: directories that a program names are not used for lookups.
 fn last_part(path: &[u8]) -> String {
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     String::from_utf8_lossy(last).into_owned()

@@ -1,4 +1,4 @@
-//! The naming process: reads what it is given, and answers with names. It opens nothing, and it may fail at any time.
+//! The naming process: reads passed files and answers with names. It opens nothing, and may fail at any time.
 
 mod data;
 mod demangle;
@@ -18,7 +18,7 @@ use self::program::Program;
 use super::channel::{self, Received};
 use super::protocol::{Answer, MAX_REQUEST_BYTES, Request};
 
-/// Answers requests until there are no more, or one is none.
+/// Answers requests until the socket is closed or a request is malformed.
 pub(super) fn serve(socket: BorrowedFd<'_>) {
     let mut reader = Reader::default();
     while let Ok(Some(Received { bytes, file })) = channel::receive(socket.as_fd(), MAX_REQUEST_BYTES) {
@@ -31,16 +31,16 @@ pub(super) fn serve(socket: BorrowedFd<'_>) {
     }
 }
 
-/// What was read already.
+/// The files that were read so far.
 #[derive(Default)]
 struct Reader {
-    /// None: it is no program.
+    /// Keyed by the host's id; None if the file is no program.
     programs: HashMap<u32, Option<Program>>,
     demangled: Demangled,
 }
 
 impl Reader {
-    /// None if the request makes no sense, which the host's never do.
+    /// Answers a request. None if it is inconsistent, which the host never sends.
     fn answer(&mut self, request: Request, file: Option<OwnedFd>) -> Option<Answer> {
         let file = file.map(File::from);
         match request {

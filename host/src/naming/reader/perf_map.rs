@@ -1,32 +1,32 @@
-//! Perf maps: what a just-in-time compiler writes about the functions that it made, a line for each: `START SIZE NAME`, the
-//! numbers in hexadecimal.
+//! Perf maps: one line for each function that a just-in-time compiler generated, `START SIZE NAME`, with
+//! hexadecimal numbers.
 //!
-//! Source: tools/perf/Documentation/jit-interface.txt, v6.12. Code that is thrown away leaves its line: of several that have an
-//! address the last one is meant. So the file is read from its end, a piece at a time, until all addresses have names.
+//! Source: tools/perf/Documentation/jit-interface.txt, v6.12. Discarded code keeps its line, so the last line
+//! that covers an address counts. The file is read from its end, in pieces, until all addresses have names.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use super::super::protocol::{MAX_TEXT_BYTES, NamedFrame};
 
-/// Bytes that are read at once.
+/// Size of one read, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Bytes of a line that are looked at: two numbers and a name.
+/// Bytes of a line that are parsed: two numbers and a name.
 const MAX_LINE_BYTES: usize = 64 + MAX_TEXT_BYTES;
 
-/// The function at each of the addresses, which ascend.
+/// Returns the function at each of the addresses, which ascend.
 pub(super) fn functions(file: &File, addresses: &[u64]) -> Vec<Vec<NamedFrame>> {
     let mut found = FramesByAddress::new(addresses);
     let mut end = file.metadata().map_or(0, |facts| facts.len());
-    // The begin of what was read last, which is the rest of a line that begins before it.
+    // The start of the previous piece: the end of a line that begins in the next one.
     let mut rest: Vec<u8> = Vec::new();
     while end > 0 && !found.is_complete() {
         let length = PIECE.min(usize::try_from(end).unwrap_or(PIECE));
         let start = end - length as u64;
         let mut piece = vec![0; length];
         if file.read_exact_at(&mut piece, start).is_err() {
-            // It is shorter than it was.
+            // The file was truncated meanwhile.
             break;
         }
         let line_starts = match start {
@@ -47,11 +47,11 @@ pub(super) fn functions(file: &File, addresses: &[u64]) -> Vec<Vec<NamedFrame>> 
     found.frames
 }
 
-/// What is known already.
+/// The frames found so far.
 struct FramesByAddress<'a> {
     addresses: &'a [u64],
     frames: Vec<Vec<NamedFrame>>,
-    /// From each address the way to the next one that has no frame; from one without, itself.
+    /// Union-find links to the next address without a frame; an address without a frame links to itself.
     next: Vec<usize>,
 }
 
@@ -65,11 +65,11 @@ impl<'a> FramesByAddress<'a> {
         self.without_frame(0) == self.addresses.len()
     }
 
-    /// The first address from this one on that has no frame.
+    /// Returns the index of the first address at or after `from` that has no frame.
     fn without_frame(&mut self, from: usize) -> usize {
         let mut at = from;
         while self.next[at] != at {
-            // Half of the way is saved for those that come after.
+            // Path halving.
             self.next[at] = self.next[self.next[at]];
             at = self.next[at];
         }
@@ -90,7 +90,7 @@ impl<'a> FramesByAddress<'a> {
     }
 }
 
-/// Start, size and name.
+/// Splits a line into start, size and name.
 fn parts(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let line = &line[..line.len().min(MAX_LINE_BYTES)];
     let (start, rest) = number(line)?;
@@ -99,7 +99,7 @@ fn parts(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     (!name.is_empty()).then_some((start, size, name))
 }
 
-/// A number in hexadecimal, with `0x` or without, and what stands behind the space.
+/// Parses a hexadecimal number, with `0x` or without; returns it with the text after the space.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let space = text.iter().position(|byte| *byte == b' ')?;
     let digits = std::str::from_utf8(&text[..space]).ok()?;

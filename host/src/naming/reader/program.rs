@@ -1,4 +1,4 @@
-//! Functions of an ELF file: by its symbol tables, and by debug information of its own or of debug files.
+//! Functions of an ELF file, from its symbol tables and from debug information in it or in debug files.
 
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use object::Endianness;
@@ -8,10 +8,10 @@ use super::data::Data;
 use super::demangle::Demangled;
 use super::elf::Elf;
 
-/// Most bytes of debug information that are read of a file. With more of it, names are of the symbol table.
+/// Limit of a file's debug information, in bytes. If it has more, names come from the symbol table.
 const MAX_DEBUG_BYTES: u64 = 384 << 20;
 
-/// What functions and lines are made of. Where variables are, which has as many bytes, is not read.
+/// The sections that functions and lines need. Those about variables, which are as large, are not read.
 const NEEDED: [gimli::SectionId; 10] = [
     gimli::SectionId::DebugAbbrev,
     gimli::SectionId::DebugAddr,
@@ -27,32 +27,32 @@ const NEEDED: [gimli::SectionId; 10] = [
 
 type Debug = addr2line::Context<EndianSlice<'static, RunTimeEndian>>;
 
-/// An ELF file.
+/// An ELF file, and its debug information once it is needed.
 pub(super) struct Program {
     elf: Elf,
     debug: DebugState,
 }
 
-/// Where debug information is.
+/// The state of a program's debug information.
 enum DebugState {
-    /// Nobody asked for it.
+    /// Not requested yet.
     Unread,
-    /// In this file; another one has been asked for.
+    /// A debug file was requested from the host.
     Waiting(Waiting),
-    /// It was read; none if there is none.
+    /// It was read; None if there is none.
     Read(Option<Box<Debug>>),
 }
 
-/// What is known while a debug file is on its way.
+/// The data that is needed once the requested debug file arrives.
 enum Waiting {
-    /// Of the file itself.
+    /// The program's own debug file, and its checksum.
     Separate(DebugFile, Option<u32>),
-    /// What several debug files share, for the debug information in this one.
+    /// A file that several debug files share; the debug information is in this ELF file.
     Shared(Box<Elf>, DebugFile),
 }
 
 impl Program {
-    /// None if it is no ELF file that is understood.
+    /// Parses a file; None if it is not a supported ELF file.
     pub(super) fn read(data: &'static Data) -> Option<Program> {
         Some(Program { elf: Elf::read(data)?, debug: DebugState::Unread })
     }
@@ -61,7 +61,7 @@ impl Program {
         &self.elf.build_id
     }
 
-    /// The debug file that is needed before lines are known.
+    /// Returns the debug file that is needed before lines are known.
     pub(super) fn needs(&mut self) -> Option<DebugFile> {
         if matches!(self.debug, DebugState::Unread) {
             self.debug = debug_state(&self.elf);
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// Takes the debug file that was asked for; none if there is none.
+    /// Accepts the requested debug file; None if there is none.
     pub(super) fn take(&mut self, file: Option<&'static Data>) {
         let found = file.and_then(Elf::read);
         let state = std::mem::replace(&mut self.debug, DebugState::Read(None));
@@ -95,7 +95,7 @@ impl Program {
         };
     }
 
-    /// The frames at an offset into the file, the outermost first.
+    /// Returns the frames at an offset in the file, the outermost first.
     pub(super) fn frames(&self, offset: u64, lines: bool, demangled: &mut Demangled) -> Vec<NamedFrame> {
         let Some(address) = self.elf.address(offset) else { return Vec::new() };
         let debug = match &self.debug {
@@ -110,14 +110,14 @@ impl Program {
         if function.is_empty() {
             return Vec::new();
         }
-        // Of a place without a function in the debug information the line is of use nevertheless.
+        // If the debug information has no function there, its line is still useful.
         let NamedFrame { file, line, .. } = debug.into_iter().next().unwrap_or_default();
         vec![NamedFrame { function, offset: Some(from_start), file, line, inlined: false }]
     }
 }
 
 fn debug_frames(debug: &Debug, address: u64, demangled: &mut Demangled) -> Vec<NamedFrame> {
-    // Split debug information is in files that nobody is asked for.
+    // Split debug information is in other files, which are never requested.
     let Ok(mut found) = debug.find_frames(address).skip_all_loads() else { return Vec::new() };
     let mut frames = Vec::new();
     while let Ok(Some(frame)) = found.next() {
@@ -141,11 +141,11 @@ fn debug_frames(debug: &Debug, address: u64, demangled: &mut Demangled) -> Vec<N
     frames
 }
 
-/// Where debug information is, before any debug file was asked for.
+/// Returns the state of debug information before any debug file was requested.
 fn debug_state(elf: &Elf) -> DebugState {
     if elf.has_debug() {
         return match (&elf.shared, elf.again()) {
-            // The file is there already: only its parts that others share are not.
+            // The debug information is in this file, but parts of it are in the shared file.
             (Some(shared), Some(own)) => DebugState::Waiting(Waiting::Shared(Box::new(own), shared.clone())),
             _ => DebugState::Read(debug(elf, None)),
         };
@@ -158,7 +158,8 @@ fn debug_state(elf: &Elf) -> DebugState {
     DebugState::Waiting(Waiting::Separate(file, crc))
 }
 
-/// Whether a file has the debug information of a program with this build id, or without one and with this checksum in its link.
+/// Whether a file has the debug information of a program: it has the same build id or, if the program has
+/// none, the checksum that the program's link demands.
 fn is_debug_of(file: &Elf, build_id: &[u8], crc: Option<u32>) -> bool {
     match build_id {
         [] => crc.is_some_and(|crc| file.checksum() == Some(crc)),
@@ -166,9 +167,10 @@ fn is_debug_of(file: &Elf, build_id: &[u8], crc: Option<u32>) -> bool {
     }
 }
 
-/// Reads debug information. None if it is broken, or too long.
+/// Reads debug information. None if it is malformed or too long.
 fn debug(elf: &Elf, shared: Option<&Elf>) -> Option<Box<Debug>> {
-    // Tools that merge debug information let many units share their abbreviations, which are parsed once then.
+    // Tools that merge debug information make many units share abbreviations, which are then parsed only
+    // once.
     let shared_units = gimli::AbbreviationsCacheStrategy::Duplicates;
     let mut left = MAX_DEBUG_BYTES;
     let mut dwarf = gimli::Dwarf::load(|id| section(elf, id, &mut left)).ok()?;

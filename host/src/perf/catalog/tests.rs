@@ -1,4 +1,4 @@
-//! Names of machines that this one is not.
+//! Tests of the catalog with the sysfs of other machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use super::*;
 use crate::perf::encoding::Encoding;
 use crate::perf::locations::CpuAndTask;
 
-/// A sysfs with these files of PMUs, and with others behind a `:`; removed when dropped.
+/// A temporary sysfs with these PMU files. A path after a `:` is relative to the root of sysfs. Removed when
+/// dropped.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -45,7 +46,7 @@ impl Drop for Tree {
     }
 }
 
-/// An Intel server with one memory controller.
+/// A sysfs of an Intel server with one memory controller.
 fn server() -> Tree {
     Tree::new(&[
         ("cpu/type", "4\n"),
@@ -134,7 +135,7 @@ fn spellings_of_perf_list_name_the_same_events() {
     }
 }
 
-/// Machines with PMUs of every kind. That for probes of programs has the terms of Linux 6.18.
+/// A sysfs with PMUs of every kind. The uprobe PMU has the terms of Linux 6.18.
 fn zoo() -> Tree {
     Tree::new(&[
         ("cpu/type", "4\n"),
@@ -207,7 +208,7 @@ fn pmus_whose_numbers_are_addresses_are_reached_by_no_number_and_no_name() {
     ] {
         refused(catalog.named(name));
     }
-    // The upper half of a general event names a PMU of a core.
+    // The upper half of a general event's config selects a core PMU.
     for core in [6_u64, 7, 10, 12] {
         assert_eq!(catalog.numbered(0, core << 32 | 3), Err(PerfError::UnknownPmu { type_: core as u32 }));
     }
@@ -276,7 +277,7 @@ fn families_and_names_are_the_same_for_all_spellings() {
     assert_eq!(laptop.catalog().named("cycles").unwrap().targets(), ["cpu_cycles"]);
 }
 
-/// An Intel laptop: eight CPUs of four fast cores, four of slow ones.
+/// A sysfs of an Intel laptop with eight CPUs on four fast cores and four on slow ones.
 fn laptop() -> Tree {
     Tree::new(&[
         ("cpu_core/type", "4\n"),
@@ -298,7 +299,7 @@ fn laptop() -> Tree {
     ])
 }
 
-/// An arm64 phone: four small cores, two big ones.
+/// A sysfs of an arm64 phone with four small cores and two big ones.
 fn phone() -> Tree {
     Tree::new(&[
         ("armv8_cortex_a53/type", "7\n"),
@@ -313,7 +314,7 @@ fn phone() -> Tree {
     ])
 }
 
-/// How the kernel is asked on each kind of core: its PMU, type, and words.
+/// The encoding on each kind of core: PMU, type and config words.
 fn on_cores(event: &Event) -> Vec<(&str, u32, [u64; 3])> {
     let one = |encoding: &'_ Encoding| match encoding.kind {
         EventKind::Counter { type_, config } => (type_, config),
@@ -368,7 +369,7 @@ fn one_kind_of_core_can_be_named() {
     let label = |event: &Event| event.encodings.iter().map(|one| event.label(one)).collect::<Vec<_>>();
     assert_eq!(label(&named("cycles")), ["cpu_atom/cycles/", "cpu_core/cycles/"]);
     assert_eq!(label(&named("cpu_core/event=0xc0/")), ["cpu_core/event=0xc0/"]);
-    // With one kind there is nothing to say.
+    // With one kind of core, names have no PMU prefix.
     let server = server();
     assert_eq!(on_cores(&server.catalog().named("cycles").unwrap()), [("every", 0, [0; 3])]);
 }
@@ -422,7 +423,7 @@ fn locations_are_those_of_the_core_types() {
         one(-1, cpu, &format!("{pmu}/instructions/"))
     });
     assert_eq!(fanned, expected.collect::<Vec<_>>());
-    // A CPU of the other kind comes to the PMU while the event is there: sysfs is asked again.
+    // A CPU of the other kind joins the PMU after the event was created: sysfs is read again.
     let event = phone.catalog().named("cycles").unwrap();
     fs::write(phone.0.join("bus/event_source/devices/armv8_cortex_a72/cpus"), "4-6\n").unwrap();
     assert_eq!(event.cpus(&phone.catalog().sysfs), Some((0..7).collect()));

@@ -1,8 +1,8 @@
-//! CPUs that go and come while all of them, or one of them, are counted.
+//! CPUs that go offline and come online while they are counted.
 //!
-//! The kernel takes the groups of a CPU that goes apart, for ever: a CPU that comes back, also from a sleep of the whole
-//! machine, needs them anew. There are moments in which the groups are apart and the CPU is still said to be online, and
-//! in which it is online and takes no events yet.
+//! When a CPU goes offline, the kernel permanently takes its groups apart. A CPU that returns, also after the
+//! machine has slept, needs new groups. For a moment the groups are already apart while the CPU is still
+//! listed as online, and later the CPU is listed as online but accepts no events yet.
 //!
 //! Source: `perf_event_exit_cpu`, `perf_event_init_cpu` in `kernel/events/core.c`, v6.18.
 
@@ -20,12 +20,12 @@ use super::total::GoneCpu;
 use super::{Branch, FanOut, is_fleeting};
 use crate::explain::perf::EventClass;
 
-/// How often it is looked, at most, whether the CPU of an event has gone, when that is read.
+/// Shortest interval between two checks whether the CPU of a one-CPU event went offline; checked by reads.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether the kernel ends the events of an attachment when a CPU goes. Events of tasks stay with their tasks, and those
-/// of what CPUs share (`uncore`, `power`) are moved to another one. A program at a tracepoint or a probe runs on every
-/// CPU, wherever its event is.
+/// Whether the kernel ends the events of an attachment when a CPU goes offline. Events of tasks stay with
+/// their tasks, and events of units that CPUs share (`uncore`, `power`) are moved to another CPU. A program
+/// at a tracepoint or a probe runs on every CPU, regardless of its event's CPU.
 ///
 /// Source: kernel/events/core.c, `perf_event_exit_cpu_context` and `perf_pmu_migrate_context`, v6.18.
 pub(super) fn follows(plan: &Plan) -> bool {
@@ -39,11 +39,11 @@ pub(super) fn follows(plan: &Plan) -> bool {
 }
 
 impl FanOut {
-    /// Follows CPUs that went or came since the last time. Whether anything was done.
+    /// Handles CPUs that went offline or came online since the last call. Returns whether anything changed.
     pub(in super::super) fn follow_cpus(&mut self, surroundings: &Surroundings) -> bool {
         let every_cpu = self.leader().options.every_cpu;
         let Some(online) = &mut self.online else { return false };
-        // Nobody expects a reading of one CPU to cost a look at all of them.
+        // A read of one CPU's event must not cost a check of all CPUs each time.
         if !every_cpu && self.missing.is_empty() && self.looked.elapsed() < LOOK {
             return false;
         }
@@ -63,7 +63,7 @@ impl FanOut {
             self.missing = cpus.into_iter().filter(is_new).collect();
             self.uncounted.retain(|cpu| now.contains(cpu));
         }
-        // Nearly every reading.
+        // The fast path: nearly every reading returns here.
         if self.missing.is_empty() {
             return done;
         }
@@ -75,18 +75,18 @@ impl FanOut {
         done
     }
 
-    /// Whether CPUs that go and come concern it.
+    /// Whether the attachment has to follow CPUs that go offline and come online.
     pub(in super::super) fn follows(&self) -> bool {
         self.online.is_some()
     }
 
-    /// Takes out the groups that the kernel has taken apart, though their CPUs are still said to be online. Whether there
-    /// were any.
+    /// Removes groups that the kernel has taken apart although their CPUs are still listed as online. Returns
+    /// whether there were any.
     pub(in super::super) fn remove_dead_groups(&mut self) -> bool {
         self.online.is_some() && self.take_out(|branch| branch.group.is_apart())
     }
 
-    /// Does something with every group; those that turn out to have been taken apart are taken out.
+    /// Applies `what` to every group, and removes groups that turn out to have been taken apart.
     pub(super) fn each_living(
         &mut self,
         mut what: impl FnMut(&mut Group) -> Result<(), PerfError>,
@@ -103,7 +103,7 @@ impl FanOut {
         Ok(())
     }
 
-    /// Takes out branches and keeps what they have counted. Whether there were any.
+    /// Removes branches and keeps their counts. Returns whether there were any.
     pub(super) fn take_out(&mut self, which: impl FnMut(&mut Branch) -> bool) -> bool {
         let event = self.leader().event.name().to_owned();
         let out: Vec<Branch> = self.branches.extract_if(.., which).collect();
@@ -125,7 +125,7 @@ impl FanOut {
         any
     }
 
-    /// Opens the groups of a CPU that has come. Whether there was anything to tell.
+    /// Opens the groups of a CPU that came online. Returns whether it produced a notice.
     fn add_cpu(&mut self, cpu: i32, surroundings: &Surroundings) -> bool {
         let plan = self.leader();
         let event = plan.event.name().to_owned();
@@ -136,7 +136,7 @@ impl FanOut {
             match self.open_branch(location, surroundings) {
                 Ok(()) => came = Some(Notice::CpuCame { event: event.clone(), cpu }),
                 Err(error) if fleeting && error.errno() == Some(Errno::ESRCH) => {}
-                // Not yet, or no more: the next call tries again.
+                // The CPU is not ready yet, or offline again: the next call retries.
                 Err(error) if error.errno() == Some(Errno::ENODEV) => return false,
                 Err(error) => {
                     let because = error.to_string();

@@ -1,11 +1,12 @@
-//! Members that join, at every place of their leader.
+//! Joining members to a group at every location of its leader.
 //!
-//! A group is on one PMU, so where several kinds of core have a PMU each, a group has a branch for each kind. A leader that
-//! no PMU of the cores counts (a clock, a tracepoint) has one branch for a task that may run anywhere, until a member binds
-//! the group to a kind of core: then it is opened for each kind. The kernel takes a group off while its task is on another
-//! kind, software events with it, so that nothing is counted twice.
+//! A group is on one PMU. If several kinds of core have a PMU each, a group has one branch for each kind. A
+//! leader that no core PMU counts (a clock, a tracepoint) has one branch for a task that may run anywhere.
+//! When a member binds the group to a kind of core, the group is opened for each kind. The kernel unschedules
+//! a group, including its software events, while its task is on another kind, so nothing is counted twice.
 //!
-//! Source: `visit_groups_merge` in `kernel/events/core.c`, v6.18, which asks the filter of the PMU that the group is on.
+//! Source: `visit_groups_merge` in `kernel/events/core.c`, v6.18, which asks the filter of the PMU that the
+//! group is on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +23,16 @@ use super::{Branch, FanOut, is_fleeting, lacks_event};
 use crate::explain::Facts;
 use crate::explain::perf::{Action, Call};
 
-/// Since then a group stays on the kind of core of a member that has left it.
+/// First kernel version that keeps a group on its kind of core after the member that bound it has left.
 const SPLITS_SINCE: (u32, u32) = (6, 2);
 
-/// Why kinds of core do not count an event, by their PMUs.
+/// Reasons why kinds of core do not count an event, keyed by their PMU's name.
 pub(super) type Reasons = BTreeMap<String, String>;
 
 impl FanOut {
-    /// Opens a member in every group and starts all groups from zero, also what was stopped. If it cannot be opened at
-    /// one of the places it is closed at all of them, and the groups go on as they were.
+    /// Opens a member in every group and restarts all groups from zero, including stopped members. If the
+    /// member cannot be opened at one location, it is closed at all of them and the groups continue as
+    /// before.
     pub(in super::super) fn join(
         &mut self,
         plan: Plan,
@@ -61,14 +63,14 @@ impl FanOut {
         Ok(())
     }
 
-    /// A member whose PMU counts on other CPUs than the leader's would be missing there.
+    /// Rejects a member whose PMU counts on other CPUs than the leader's: it would be missing there.
     fn check_pmu(&self, plan: &Plan, surroundings: &Surroundings) -> Result<(), PerfError> {
         let refused =
             |refusal| PerfError::Refused { attempt: Box::new(plan.attempt(Action::Open, None)), refusal };
         let leader = self.leader();
         let sysfs = &surroundings.sysfs;
         if plan.options.every_cpu {
-            // One list for both: it may be another one the next moment.
+            // Read once for both, since the list may change at any time.
             let online = sysfs.online_cpus();
             let counted = |event: &Event| match event.cpus(sysfs) {
                 Some(cpus) => online.iter().copied().filter(|cpu| cpus.contains(cpu)).collect(),
@@ -87,7 +89,7 @@ impl FanOut {
         Ok(())
     }
 
-    /// Opens the group for the kinds of core that a member brings and that it has no branch for.
+    /// Opens the group for the kinds of core that a member counts on and that have no branch yet.
     fn split(&mut self, plan: &Plan, surroundings: &Surroundings) -> Result<(), PerfError> {
         let anywhere = plan.options.cpu == -1 && !plan.options.every_cpu;
         let cores: Vec<&str> = plan.event.cores().collect();
@@ -133,7 +135,7 @@ impl FanOut {
         for branch in &mut self.branches {
             match branch.admit(plan, action, sysfs) {
                 Ok(_) => {}
-                // A thread that has ended counts no more.
+                // A thread that has ended is not an error.
                 Err(error) if is_fleeting(&plan.options) && error.errno() == Some(Errno::ESRCH) => {}
                 Err(error) if plan.options.every_cpu && error.errno() == Some(Errno::ENODEV) => {
                     gone.push(branch.location.cpu);
@@ -157,7 +159,8 @@ impl FanOut {
         Ok(reasons)
     }
 
-    /// A branch that no kind of core binds counts its task everywhere: beside one that is bound it would count twice.
+    /// Removes branches that no kind of core binds: they count their task everywhere, so next to bound
+    /// branches they would count it twice.
     fn drop_doubles(&mut self) {
         let bound: BTreeSet<i32> = self
             .branches
@@ -172,7 +175,7 @@ impl FanOut {
         }
     }
 
-    /// Tells of the kinds of core that do not count an event which was asked for on all of them.
+    /// Reports the kinds of core that do not count an event which was requested for all of them.
     pub(super) fn note_lacking(&mut self, plan: &Plan, reasons: &Reasons, sysfs: &Sysfs) {
         let all = plan.options.every_cpu || plan.options.cpu == -1;
         if !plan.event.is_hybrid() || !all {

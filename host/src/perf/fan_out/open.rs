@@ -1,4 +1,4 @@
-//! Opening groups at their places.
+//! Opening groups at their locations.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use super::join::Reasons;
 use super::{Branch, FanOut, is_fleeting, lacks_event};
 use crate::explain::perf::Action;
 
-/// How often the threads of a process are listed anew when some come while the others are opened.
+/// Limit on listing the threads of a process again when new ones appear while the others are opened.
 const LISTINGS: u32 = 16;
 
-/// What became of the places of a leader.
+/// Result of opening a leader at its locations.
 #[derive(Debug, Default)]
 pub(super) struct OpenedGroups {
     pub(super) branches: Vec<Branch>,
-    /// CPUs that took no event.
+    /// CPUs that accepted no event.
     pub(super) missing: BTreeSet<i32>,
     pub(super) reasons: Reasons,
 }
 
 impl Branch {
-    /// Opens a member, if its PMU counts here. Whether it does.
+    /// Opens a member if its PMU counts at this location. Returns whether it does.
     pub(super) fn admit(&mut self, plan: &Plan, action: &Action, sysfs: &Sysfs) -> Result<bool, PerfError> {
         let Branch { location, group, is_bound, .. } = self;
         let Some(encoding) = plan.event.encoding_at(location, sysfs) else { return Ok(false) };
@@ -37,7 +37,7 @@ impl Branch {
 }
 
 impl FanOut {
-    /// Opens the whole group at one more place, and starts it if the others are started.
+    /// Opens the whole group at one more location, and starts it if the other groups are started.
     pub(super) fn open_branch(
         &mut self,
         location: CpuAndTask,
@@ -59,7 +59,7 @@ impl FanOut {
         Ok(())
     }
 
-    /// Opens the group at one more place. Members that are not counted there are left out.
+    /// Opens the group at one more location. Members that are not counted there are left out.
     pub(super) fn open_group(
         &self,
         location: &CpuAndTask,
@@ -81,8 +81,8 @@ impl FanOut {
     }
 }
 
-/// Opens a leader at every place. The threads of a process are listed again after they were opened: as long as others
-/// came meanwhile, nobody knows whether they have inherited the event, so that all of it is done again.
+/// Opens a leader at every location. The threads of a process are listed again afterwards. If new threads
+/// appeared, it is unknown whether they inherited the event, so everything is opened again.
 pub(super) fn open_branches(plan: &Plan, surroundings: &Surroundings) -> Result<OpenedGroups, PerfError> {
     let refused =
         |refusal| PerfError::Refused { attempt: Box::new(plan.attempt(Action::Open, None)), refusal };
@@ -114,7 +114,8 @@ fn open_at(
         OpenedGroups { branches: Vec::with_capacity(locations.len()), ..OpenedGroups::default() };
     let mut refused = None;
     for location in locations {
-        // Before the event is opened: a CPU that goes from now on is another one when it is back.
+        // Read before the event is opened: a CPU that goes offline later has another incarnation when it
+        // returns.
         let incarnation = super::cpus::follows(plan).then(|| sysfs.incarnation(location.cpu)).flatten();
         let error = match open_leader(plan, location, sysfs) {
             Ok(leader) => {
@@ -130,7 +131,7 @@ fn open_at(
                 opened.reasons.insert(core, error.cause());
             }
             None if fleeting && error.errno() == Some(Errno::ESRCH) => {}
-            // A CPU may go after it was listed.
+            // The CPU went offline after it was listed.
             None if plan.options.every_cpu && error.errno() == Some(Errno::ENODEV) => {
                 opened.missing.insert(location.cpu);
             }
@@ -145,7 +146,7 @@ fn open_at(
 }
 
 fn open_leader(plan: &Plan, location: &CpuAndTask, sysfs: &Sysfs) -> Result<super::Counter, PerfError> {
-    // A place of a leader is one of its event's.
+    // Every location of a leader comes from an encoding of its event.
     let encoding = plan.event.encoding_at(location, sysfs).unwrap_or(&plan.event.encodings[0]);
     plan.open(&Action::Open, location, encoding, None)
 }

@@ -1,4 +1,4 @@
-//! Sums over the places of an attachment.
+//! Sums over the locations of an attachment.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,14 +6,15 @@ use std::collections::btree_map::Entry;
 use super::super::locations::CpuAndTask;
 use super::super::scale::Tally;
 
-/// The sum of what one attachment counts at its places. A task on several CPUs, or on several kinds of core, is one; every
-/// task of a CPU is another. What probes several places of a program is counted over the same time at all of them.
+/// The sum of an attachment's counts at its locations. Counts of one task on several CPUs or kinds of core
+/// belong to one enabled span; counts of different CPUs are independent. An event that probes several
+/// instructions is enabled over the same time at all of them.
 #[derive(Debug, Default)]
 pub(super) struct Total {
     by_point: BTreeMap<usize, Point>,
 }
 
-/// What is counted at one of the places that are probed.
+/// The counts at one of the probed instructions.
 #[derive(Debug, Default)]
 struct Point {
     of_cpus: Tally,
@@ -21,13 +22,13 @@ struct Point {
 }
 
 impl Total {
-    /// What was counted at a place.
+    /// Adds the count at a location.
     pub(super) fn add(&mut self, location: &CpuAndTask, tally: Tally) {
         let join = if location.core.is_some() { Tally::on_other_core } else { Tally::on_other_cpu };
         self.add_by(location.point, location.task, tally, join);
     }
 
-    /// What was counted on CPUs that have gone, with the point and the task.
+    /// Adds the counts from CPUs that went offline.
     pub(super) fn add_gone(&mut self, parts: &[GoneCpu]) {
         for GoneCpu { point, task, tally, .. } in parts {
             self.add_by(*point, *task, *tally, Tally::on_other_cpu);
@@ -48,7 +49,7 @@ impl Total {
         }
     }
 
-    /// All of it.
+    /// Returns the sum of all counts.
     pub(super) fn sum(&self) -> Tally {
         let mut points = self.by_point.values().map(Point::sum);
         let first = points.next().unwrap_or_default();
@@ -62,7 +63,7 @@ impl Point {
     }
 }
 
-/// What was counted on a CPU that has gone.
+/// A count from a CPU that went offline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GoneCpu {
     pub(super) cpu: i32,

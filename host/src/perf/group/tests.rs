@@ -1,4 +1,4 @@
-//! Answers that the kernel may give in another order than that in which the events joined.
+//! Group reads whose entries are not in the order in which the events joined.
 
 use std::fs::File;
 
@@ -6,7 +6,7 @@ use super::super::read::parse;
 use super::*;
 use crate::explain::perf::EventClass;
 
-/// A counter of this kernel id. Its event is none that the kernel could be asked about.
+/// Returns a counter with this kernel id. Its descriptor is no perf event.
 fn counter(kernel_id: u64) -> Counter {
     let attempt = Attempt {
         action: Action::Open,
@@ -26,7 +26,7 @@ fn counter(kernel_id: u64) -> Counter {
     Counter::new(AttachmentId::of(kernel_id), attempt, kernel_id, event)
 }
 
-/// Ids and counts that a snapshot tells of a leader 101 with the members 102 and 103.
+/// Returns ids and counts of a snapshot of leader 101 with members 102 and 103.
 fn read_counts(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
     let members = [counter(102), counter(103)];
     let mut entries = Entries::new();

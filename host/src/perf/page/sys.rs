@@ -1,4 +1,4 @@
-//! The mapping of the page, and the registers of the CPU.
+//! The mapping of the page, and access to the CPU's registers.
 #![expect(unsafe_code, reason = "a mapping that the kernel writes, and instructions that read registers")]
 
 use std::arch::asm;
@@ -24,18 +24,20 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps it for reading. None if the kernel refuses, for example because this user has locked as much memory as he may.
+    /// Maps the page for reading. None if the kernel refuses, for example at the user's limit of locked
+    /// memory.
     pub(super) fn new(event: BorrowedFd<'_>) -> Option<Mapping> {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
         let length = NonZeroUsize::new(usize::try_from(page).ok()?)?;
-        // SAFETY: a new mapping at an address of the kernel's choice: it replaces no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no existing memory.
         let mapped = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, event, 0) };
         Some(Mapping { header: mapped.ok()?.cast(), length })
     }
 
     pub(super) fn header(&self) -> &Header {
-        // SAFETY: the mapping lives as long as `self`, is aligned to a page and longer than a header, and any bits are
-        // its fields, which the kernel may change at any time: they are atomic. Nothing of ours writes.
+        // SAFETY: the mapping lives as long as `self`, is aligned to a page and longer than a header. Any bit
+        // pattern is valid for its fields, which the kernel may change at any time: they are atomic. This
+        // process never writes them.
         unsafe { self.header.as_ref() }
     }
 }
@@ -47,15 +49,16 @@ impl Drop for Mapping {
     }
 }
 
-/// The CPU that runs this.
+/// The registers of the CPU that the calling thread runs on.
 pub(super) struct Cpu;
 
 #[cfg(target_arch = "x86_64")]
 impl Registers for Cpu {
     fn counter(&self, number: u32) -> Option<u64> {
         let (low, high): (u32, u32);
-        // SAFETY: the caller has seen in the event's page that the kernel allows this instruction and that the event is
-        // on this counter; a number that is no counter any more is read for nothing, which the page's lock tells.
+        // SAFETY: the caller has seen in the event's page that the kernel allows this instruction and that
+        // the event is on this counter. If the counter was reassigned meanwhile, the value is discarded
+        // because the page's lock changed.
         unsafe {
             asm!("rdpmc", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack));
         }
@@ -64,20 +67,21 @@ impl Registers for Cpu {
 
     fn clock(&self) -> u64 {
         let (low, high): (u32, u32);
-        // SAFETY: it reads the time stamp counter, which the page says to be the clock of its times.
+        // SAFETY: it reads the time stamp counter, which the page declares to be the clock of its times.
         unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
         u64::from(high) << 32 | u64::from(low)
     }
 }
 
-/// Reads the register of a number that is known at run time: there is one instruction for each.
+/// Reads the register whose number is known at run time: each register has an instruction of its own.
 #[cfg(target_arch = "aarch64")]
 macro_rules! event_counter {
     ($number:expr, $($n:literal)*) => {
         match $number {
             $($n => {
                 let count: u64;
-                // SAFETY: the caller has seen in the event's page that the kernel allows this register to be read.
+                // SAFETY: the caller has seen in the event's page that the kernel allows this register to be
+                // read.
                 unsafe {
                     asm!(concat!("mrs {}, pmevcntr", $n, "_el0"), out(reg) count, options(nomem, nostack));
                 }
@@ -108,7 +112,7 @@ impl Registers for Cpu {
     }
 }
 
-/// Of other CPUs nothing is known: the kernel is asked.
+/// Other architectures: always ask the kernel.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Registers for Cpu {
     fn counter(&self, _: u32) -> Option<u64> {

@@ -5,7 +5,7 @@ use super::super::attr::{Purpose, attr};
 use super::super::sys::{self as perf_sys, Observed};
 use super::*;
 
-/// A CPU whose registers are chosen.
+/// A CPU with chosen register values.
 struct FakeRegisters {
     counter: u64,
     clock: u64,
@@ -59,7 +59,7 @@ fn count_and_times_are_worked_out_as_the_kernel_says() {
     // The counter is signed, in its own width.
     let below = FakeRegisters { counter: (1 << 48) - 24, clock: 200 };
     assert_eq!(read(&page, &page, &below).map(|(count, _)| count), Some(976));
-    // A clock that has wrapped since the kernel looked at it.
+    // The clock has wrapped since the kernel read it.
     page.capabilities.store(CAP_USER_RDPMC | CAP_USER_TIME | CAP_USER_TIME_SHORT, Ordering::Relaxed);
     page.time_cycles.store(0xfff0, Ordering::Relaxed);
     page.time_mask.store(0xffff, Ordering::Relaxed);
@@ -87,7 +87,7 @@ fn what_cannot_be_read_here_is_left_to_the_kernel() {
     without(|page| page.lock.store(1, Ordering::Relaxed));
 }
 
-/// Both are written, and changed, together.
+/// A writer updates both under the lock while they are read.
 #[test]
 fn a_count_and_its_times_are_of_one_moment() {
     const WRITES: u64 = 20_000;
@@ -122,7 +122,7 @@ fn a_count_and_its_times_are_of_one_moment() {
     });
 }
 
-/// The page of a software event has numbers that must not be used.
+/// The page of a software event contains numbers that must not be used.
 #[test]
 fn root_the_page_of_a_software_event_falls_back() {
     let event = Event::named("page_faults").unwrap();

@@ -1,7 +1,8 @@
-//! What the kernel writes into the ring of an event beside samples: what processes map, who their parents are, what was
-//! lost and throttled.
+//! Records other than samples in an event's ring: mappings of processes, forks and exits, lost records and
+//! throttling.
 //!
-//! Source: perf_event_open(2), "MMAP layout"; `enum perf_event_type` in `include/uapi/linux/perf_event.h`, v6.12.
+//! Source: perf_event_open(2), "MMAP layout"; `enum perf_event_type` in `include/uapi/linux/perf_event.h`,
+//! v6.12.
 
 mod sys;
 
@@ -15,11 +16,11 @@ use perf_event_open_sys::bindings;
 
 pub(crate) use self::sys::Buffer;
 
-/// Pages of the ring of an event that runs a program: its samples do not get there, so that there is room for hundreds of
-/// records of throttling.
+/// Pages of the ring of an event that runs a program. Its samples are not written there, so hundreds of
+/// throttling records fit.
 const THROTTLE_PAGES: usize = 2;
 
-/// How often the kernel stopped an event until the next tick of the clock, because it came too often.
+/// Counts how often the kernel stopped an event until the next clock tick because it occurred too often.
 #[derive(Debug)]
 pub(crate) struct Throttling {
     buffer: Buffer,
@@ -27,13 +28,14 @@ pub(crate) struct Throttling {
 }
 
 impl Throttling {
-    /// Maps a ring of the event. None if the kernel refuses: it has none for events that children inherit on whichever CPU
-    /// they run, and a user may lock only so much memory.
+    /// Maps a ring of the event. None if the kernel refuses: it offers none for inherited events on any CPU,
+    /// and limits the locked memory of a user.
     pub(crate) fn of(event: BorrowedFd<'_>) -> Option<Throttling> {
         Some(Throttling { buffer: Buffer::new(event, THROTTLE_PAGES).ok()?, times: 0 })
     }
 
-    /// How often up to now. Records that found no room are counted too: each second one begins a throttling.
+    /// Returns the number of throttlings so far. Lost records are included: every second one begins a
+    /// throttling.
     pub(crate) fn times(&mut self) -> u64 {
         for record in parse(&self.buffer.take()) {
             match record {
@@ -46,64 +48,64 @@ impl Throttling {
     }
 }
 
-/// The name of the code that the kernel maps into every process, in records and in `/proc/PID/maps`.
+/// Name of the code that the kernel maps into every process, in records and in `/proc/PID/maps`.
 pub(crate) const VDSO: &[u8] = b"[vdso]";
 
-/// Bytes of `struct perf_event_header`.
+/// Size of `struct perf_event_header`, in bytes.
 const HEADER: usize = 8;
 
-/// A record, as far as it is of interest.
+/// A parsed record; other types are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
     /// A process mapped code of a file, or the kernel mapped its own ([`VDSO`]).
     #[doc(alias = "PERF_RECORD_MMAP2")]
     Mapped { pid: i32, mapping: Mapping },
-    /// A process has a child, which has its mappings.
+    /// A process has a new child, which inherits its mappings.
     #[doc(alias = "PERF_RECORD_FORK")]
     Forked { pid: i32, parent: i32 },
-    /// The first thread of a process has ended, and with it, as a rule, the process.
+    /// The first thread of a process has ended, and usually the process with it.
     #[doc(alias = "PERF_RECORD_EXIT")]
     Ended { pid: i32 },
-    /// So many records had no room.
+    /// Number of records that were lost because the ring was full.
     #[doc(alias = "PERF_RECORD_LOST")]
     Lost(u64),
-    /// The event came too often, and is stopped until the next tick of the clock.
+    /// The event occurred too often and is stopped until the next clock tick.
     #[doc(alias = "PERF_RECORD_THROTTLE")]
     Throttled,
 }
 
-/// A file in the memory of a process.
+/// A file mapped into the memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// The first address.
+    /// The first mapped address.
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last mapped one.
     pub end: u64,
-    /// Bytes of the file before the first address.
+    /// Offset in the file of the first address, in bytes.
     pub offset: u64,
-    /// The file, as the process names it. All mappings of one path share it.
+    /// The file's path as the process names it. All mappings of one path share it.
     pub path: Arc<Path>,
-    /// Which file it was.
+    /// Distinguishes the file from others with the same path.
     pub identity: Identity,
 }
 
-/// What tells a file from another of its name.
+/// Distinguishes a file from others with the same path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// The build id that its linker gave it.
+    /// The build id that the linker assigned to the file.
     BuildId(Vec<u8>),
-    /// Its file system, as major and minor number, and its number there.
+    /// Device and inode numbers.
     Inode {
-        /// Of the device.
+        /// Major number of the device.
         major: u32,
-        /// Of the device.
+        /// Minor number of the device.
         minor: u32,
-        /// On it.
+        /// Inode number on that device.
         inode: u64,
     },
 }
 
-/// The records in bytes that a [`Buffer`] gave.
+/// Parses the records in bytes from a [`Buffer`].
 pub(crate) fn parse(bytes: &[u8]) -> Vec<Record> {
     let mut found = Vec::new();
     let mut rest = bytes;
@@ -136,8 +138,8 @@ fn record(ty: u32, misc: u32, body: &[u8]) -> Option<Record> {
 fn mapped(misc: u32, body: &[u8]) -> Option<Record> {
     let name = body.get(64..)?;
     let name = &name[..name.iter().position(|byte| *byte == 0)?];
-    // Memory without a file has a name in brackets, or one that begins with two slashes. The kernel's own code in a
-    // process is the same in all of one kind.
+    // Anonymous memory has a name in brackets, or one that begins with two slashes. The vDSO is the same in
+    // all processes of one kind.
     if name != VDSO && (!name.starts_with(b"/") || name.starts_with(b"//")) {
         return None;
     }
@@ -164,7 +166,7 @@ fn mapped(misc: u32, body: &[u8]) -> Option<Record> {
     })
 }
 
-/// An integer of so many bytes; 0 if they are not there.
+/// Reads an integer of `len` bytes; 0 if the bytes are missing.
 fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     let mut value = [0; 8];
     if let Some(bytes) = bytes.get(at..at + len) {
@@ -196,7 +198,7 @@ mod tests {
         let bytes = [
             raw(bindings::PERF_RECORD_FORK, 0, &fork),
             raw(bindings::PERF_RECORD_COMM, 0, &[0; 16]),
-            // Another thread of it.
+            // The exit of another thread of the process.
             raw(bindings::PERF_RECORD_EXIT, 0, &end(11)),
             raw(bindings::PERF_RECORD_EXIT, 0, &end(9)),
             raw(bindings::PERF_RECORD_LOST, 0, &lost),
@@ -210,7 +212,7 @@ mod tests {
             Record::Throttled,
         ];
         assert_eq!(parse(&bytes), expected);
-        // What is cut off is no record.
+        // A truncated record is ignored.
         assert_eq!(parse(&bytes[..bytes.len() - 1]), expected[..3]);
     }
 

@@ -1,4 +1,4 @@
-//! The ring of an event: pages that the kernel writes records into, and this process takes them out of.
+//! The ring of an event: pages into which the kernel writes records and from which this process reads them.
 #![expect(unsafe_code, reason = "a mapping that the kernel writes")]
 
 use std::mem::offset_of;
@@ -12,12 +12,12 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::{SysconfVar, sysconf};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
-/// The pages.
+/// The mapped pages of a ring, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     base: NonNull<u8>,
     length: NonZeroUsize,
-    /// Bytes of the first page, behind which the records are.
+    /// Size of the control page before the records, in bytes.
     page: usize,
 }
 
@@ -25,22 +25,23 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Maps so many pages of records, a power of two. Where this process takes records out the kernel writes none over
-    /// them: what has no room is lost, and counted by a record.
+    /// Maps a ring of `pages` pages for records, a power of two. The kernel does not overwrite unread
+    /// records: records that do not fit are dropped and counted by a record.
     pub(crate) fn new(event: BorrowedFd<'_>, pages: usize) -> Result<Buffer, Errno> {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|page| usize::try_from(page).ok());
         let page = page.ok_or(Errno::EINVAL)?;
         let length = pages.checked_add(1).and_then(|pages| pages.checked_mul(page));
         let length = length.and_then(NonZeroUsize::new).ok_or(Errno::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice: it replaces no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no existing memory.
         let mapped = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event, 0) }?;
         Ok(Buffer { base: mapped.cast(), length, page })
     }
 
-    /// Takes out all whole records that are there.
+    /// Removes and returns all complete records.
     pub(crate) fn take(&mut self) -> Vec<u8> {
-        // ORDERING: pairs with the kernel's barrier in `perf_output_put_handle`: records before the head are written.
+        // ORDERING: pairs with the kernel's barrier in `perf_output_put_handle`: records before the head are
+        // written.
         let head = self.position(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
         let tail_at = self.position(offset_of!(perf_event_mmap_page, data_tail));
         let tail = tail_at.load(Ordering::Relaxed);
@@ -51,20 +52,22 @@ impl Buffer {
         let mut records = Vec::with_capacity(waiting);
         records.extend_from_slice(self.data(start, first));
         records.extend_from_slice(self.data(0, waiting - first));
-        // ORDERING: pairs with the kernel's acquire of the tail in `__perf_output_begin`: the copies above are done.
+        // ORDERING: pairs with the kernel's acquire of the tail in `__perf_output_begin`: the copies above
+        // are done.
         tail_at.store(head, Ordering::Release);
         records
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: both positions lie in the first page, aligned to 8 bytes, and live as long as `self`. The kernel reads
-        // and writes them as whole words.
+        // SAFETY: both positions lie in the first page, aligned to 8 bytes, and live as long as `self`. The
+        // kernel reads and writes them as whole words.
         unsafe { self.base.add(offset).cast::<AtomicU64>().as_ref() }
     }
 
     fn data(&self, start: usize, len: usize) -> &[u8] {
-        // SAFETY: `start + len` is at most the bytes behind the first page, and what lies between tail and head is not
-        // written by the kernel before the tail is moved, which happens after the last use of this slice.
+        // SAFETY: `start + len` is at most the size of the pages after the first one, and the kernel does not
+        // write between tail and head before the tail is moved, which happens after the last use of this
+        // slice.
         unsafe { std::slice::from_raw_parts(self.base.add(self.page + start).as_ptr(), len) }
     }
 }

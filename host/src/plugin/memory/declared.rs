@@ -1,9 +1,9 @@
-//! Which memory of a plugin is shared, read from its file, and what makes sharing it safe.
+//! Finds the memory that a plugin declares to be shared, and checks that sharing it is safe.
 //!
-//! Host code writes results through addresses that a guest chose, into memories that canonical options name. A read-only
-//! or unmapped page there would end the whole process, not the guest. So the memory must not be reachable for canonical
-//! options (its module does not export it) nor for instructions that the engine carries out in host code (`memory.fill`,
-//! `.copy`, `.init`).
+//! Host code writes results to addresses that a guest chose, in memories that canonical options name. A
+//! read-only or unmapped page there would end the whole process, not the guest. So the memory must not be
+//! reachable for canonical options (its module does not export it) nor for instructions that the engine
+//! executes in host code (`memory.fill`, `.copy`, `.init`).
 
 use ks_wit::section;
 use wasmparser::{
@@ -13,7 +13,7 @@ use wasmparser::{
 use super::REGION;
 use crate::plugin::PluginError;
 
-/// What is known of one core module.
+/// Facts about one core module.
 #[derive(Default)]
 struct Module<'a> {
     imported: u32,
@@ -24,7 +24,7 @@ struct Module<'a> {
     marked: Vec<u32>,
 }
 
-/// The bytes of the shared memory of a plugin; none if no module of it declares one.
+/// Returns the bytes of a plugin's shared memory; none if no module declares one.
 ///
 /// # Errors
 /// [`PluginError::SharedMemory`] for a declaration that is not sound; [`PluginError::Malformed`].
@@ -47,7 +47,7 @@ pub(in crate::plugin) fn declared(bytes: &[u8]) -> Result<Option<usize>, PluginE
 
 fn modules(bytes: &[u8]) -> Result<Vec<Module<'_>>, PluginError> {
     let mut done = Vec::new();
-    // Modules and components that are open, the innermost last; a component is none.
+    // Modules and components that are open, the innermost last; none stands for a component.
     let mut open: Vec<Option<Module<'_>>> = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(malformed)?;
@@ -112,7 +112,7 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    /// The memory of this index, if it can be shared.
+    /// Returns the type of the memory with this index, if it can be shared.
     fn check(&self, index: u32) -> Result<MemoryType, PluginError> {
         let memory =
             index.checked_sub(self.imported).and_then(|own| self.memories.get(own as usize)).copied();
@@ -141,7 +141,7 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Whether the engine may touch this memory in code of its own for an instruction.
+/// Whether the engine may execute this instruction in host code that accesses the memory.
 fn by_host(operator: &Operator<'_>, memory: u32) -> bool {
     match operator {
         Operator::MemoryFill { mem } | Operator::MemoryInit { mem, .. } | Operator::MemoryDiscard { mem } => {

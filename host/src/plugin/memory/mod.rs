@@ -1,12 +1,12 @@
-//! Linear memories: those of guests, and what the host maps into one of them.
+//! Linear memories of guests, and BPF map pages that the host maps into one of them.
 //!
 //! ```text
 //! shared memory:  | nothing: address 0 is no place | pages of one map | pages of the next | ...
 //!                                                  each from a multiple of 64 KiB on
 //! ```
 //!
-//! The host itself never reads or writes shared pages through a guest's address: `declared` makes sure that no
-//! canonical option can name the memory they lie in. So a page that is unmapped or read-only can only ever trap the guest.
+//! The host itself never accesses shared pages through a guest's address: `declared` ensures that no
+//! canonical option can name their memory. So an unmapped or read-only page can only ever trap the guest.
 
 mod declared;
 mod sys;
@@ -23,18 +23,19 @@ pub(super) use self::declared::declared;
 pub(super) use self::sys::Creator;
 use self::sys::Reservation;
 
-/// What starts there is aligned for every page size that kernels have. Also Wasm's page size.
+/// Alignment of mapped regions in bytes: a multiple of every page size that kernels have. Also Wasm's page
+/// size.
 const REGION: usize = 1 << 16;
 
-/// A memory that cannot grow, and its bytes.
+/// Bytes and reservation of a memory that cannot grow.
 type Created = (usize, Arc<Reservation>);
 
 thread_local! {
-    /// What was made on this thread while somebody watches.
+    /// Memories created on this thread; none unless [`find_shared`] records them.
     static CREATED: RefCell<Option<Vec<Created>>> = const { RefCell::new(None) };
 }
 
-/// Tells whoever watches of a memory that cannot grow.
+/// Records a memory that cannot grow, if [`find_shared`] runs on this thread.
 fn note_created(bytes: usize, reservation: &Arc<Reservation>) {
     CREATED.with_borrow_mut(|created| {
         if let Some(created) = created {
@@ -43,7 +44,7 @@ fn note_created(bytes: usize, reservation: &Arc<Reservation>) {
     });
 }
 
-/// Calls `instantiate`, and finds the only memory of this size that cannot grow among those that it made.
+/// Calls `instantiate`, and returns the memory of this size that cannot grow, if it creates exactly one.
 pub(super) fn find_shared<T>(
     bytes: Option<usize>,
     instantiate: impl FnOnce() -> T,
@@ -59,14 +60,14 @@ pub(super) fn find_shared<T>(
     (result, shared)
 }
 
-/// The memory of a plugin that the host maps pages of BPF maps into.
+/// A plugin's memory that the host maps pages of BPF maps into.
 #[derive(Debug)]
 pub struct SharedMemory {
     reservation: Arc<Reservation>,
     bytes: usize,
-    /// The first byte that is free.
+    /// Offset of the first free byte.
     end: usize,
-    /// By name: where a map's pages start and how many bytes they have; none for one that could not be mapped.
+    /// Offset and size in bytes of each map's pages, by name; none for a map that could not be mapped.
     regions: BTreeMap<String, Option<(usize, NonZeroUsize)>>,
 }
 
@@ -75,8 +76,8 @@ impl SharedMemory {
         SharedMemory { reservation, bytes, end: REGION, regions: BTreeMap::new() }
     }
 
-    /// Where the first so many bytes of a map lie, which are mapped at the first call. None if there is no room, or the
-    /// kernel does not map it.
+    /// Returns the address of the first `bytes` bytes of a map, which the first call maps. None if there is
+    /// no room, or the kernel refuses to map it.
     pub fn map_pages(&mut self, name: &str, bytes: usize, from: BorrowedFd<'_>) -> Option<u32> {
         if let Some(known) = self.regions.get(name) {
             return known.and_then(|(start, _)| u32::try_from(start).ok());
@@ -99,11 +100,11 @@ impl SharedMemory {
     }
 }
 
-/// The maps are gone from the guest's memory before it is used for anything else.
+/// Unmaps the maps before the guest's memory is reused.
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         for (start, bytes) in self.regions.values().flatten() {
-            // It cannot fail for a range that was mapped; if it did, the pages would go with the reservation.
+            // Cannot fail for a mapped range; if it did, the pages would be unmapped with the reservation.
             let _ = self.reservation.unmap(*start, *bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! Address space of linear memories. Each function is safe to call.
+//! Address space of linear memories. Every function here is safe to call.
 #![expect(unsafe_code, reason = "mmap(2), and wasmtime's traits for memory of the host's own")]
 
 use std::ffi::c_void;
@@ -14,30 +14,31 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 use super::note_created;
 
-/// A range of addresses that is this process's alone.
+/// A range of addresses that belongs to this process alone.
 #[derive(Debug)]
 pub(super) struct Reservation {
     base: NonNull<c_void>,
     bytes: NonZeroUsize,
 }
 
-// SAFETY: the range belongs to this value; what lies in it is written by guests and the kernel, never through references.
+// SAFETY: the range belongs to this value; guests and the kernel write its contents, never through
+// references.
 unsafe impl Send for Reservation {}
-// SAFETY: as above: its functions only change which pages lie where, which the kernel orders.
+// SAFETY: as above: its functions only change the mapping of pages, which the kernel serialises.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// So many bytes of which none can be accessed. They cost address space only.
+    /// Reserves so many bytes, none of which can be accessed. They cost address space only.
     fn new(bytes: usize) -> Result<Reservation, Errno> {
         let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
-        // SAFETY: without an address, the kernel takes one where nothing is.
+        // SAFETY: without an address, the kernel chooses an unused one.
         let base = unsafe {
             mmap_anonymous(None, bytes, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE)
         }?;
         Ok(Reservation { base, bytes })
     }
 
-    /// Makes the first so many bytes memory, zero at first.
+    /// Makes the first so many bytes accessible; they are zero at first.
     fn open_to(&self, bytes: usize) -> Result<(), Errno> {
         if bytes > self.bytes.get() {
             return Err(Errno::ENOMEM);
@@ -46,21 +47,21 @@ impl Reservation {
         unsafe { mprotect(self.base, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }
     }
 
-    /// Puts pages of a descriptor over a part of the range, to be read and written.
+    /// Maps pages of a descriptor over a part of the range, readable and writable.
     ///
     /// # Errors
-    /// EINVAL outside the range; what mmap(2) says: EPERM for a map that is frozen, EOPNOTSUPP or ENODEV for one that is not
-    /// mapped.
+    /// EINVAL outside the range; errors of mmap(2): EPERM for a map that is frozen, EOPNOTSUPP or ENODEV for
+    /// a map that does not support it.
     pub(super) fn map(&self, offset: usize, bytes: NonZeroUsize, from: BorrowedFd<'_>) -> Result<(), Errno> {
         let at = self.at(offset, bytes)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the range is inside the reservation, so nothing else is replaced; guests access it by Wasm instructions
-        // only, whatever lies there.
+        // SAFETY: the range is inside the reservation, so no other mapping is replaced; guests access it by
+        // Wasm instructions only, whatever its contents are.
         unsafe { mmap(Some(at), bytes, access, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED, from, 0) }
             .map(drop)
     }
 
-    /// Takes the pages away again; an access to them traps.
+    /// Unmaps the pages; later accesses to them trap.
     pub(super) fn unmap(&self, offset: usize, bytes: NonZeroUsize) -> Result<(), Errno> {
         let at = self.at(offset, bytes)?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
@@ -79,16 +80,17 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's, and nobody has it any more. The call cannot fail for a range that exists.
+        // SAFETY: the range is this value's, and no other user is left. The call cannot fail for a range that
+        // exists.
         let _ = unsafe { munmap(self.base, self.bytes.get()) };
     }
 }
 
-/// Makes the linear memories of all guests, and tells of each ([`note_created`]).
+/// Creates the linear memories of all guests, and records each that cannot grow ([`note_created`]).
 pub(in crate::plugin) struct Creator;
 
-/// What to do where the address space of this process is limited: each memory reserves more than it may ever have, so that
-/// generated code need not compare addresses.
+/// Advice for a limited address space: each memory reserves more than it may ever use, so that generated code
+/// need not check addresses.
 fn address_space_advice(errno: Errno) -> String {
     match (errno, getrlimit(Resource::RLIMIT_AS)) {
         (Errno::ENOMEM, Ok((limit, _))) if limit != RLIM_INFINITY => format!(
@@ -105,8 +107,8 @@ struct Memory {
     capacity: usize,
 }
 
-// SAFETY: each memory is a reservation of its own with the guard behind it, and zero where it was never written: fresh
-// anonymous pages are. What `map` puts there later are pages of memory, too.
+// SAFETY: each memory is a separate reservation followed by its guard, and zero where it was never written:
+// fresh anonymous pages are. Pages that `map` maps later are memory, too.
 unsafe impl MemoryCreator for Creator {
     fn new_memory(
         &self,

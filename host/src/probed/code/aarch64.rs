@@ -1,21 +1,21 @@
-//! Instructions of AArch64, as far as they say what runs next.
+//! Control flow of AArch64 instructions.
 //!
-//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), C4.1.93 "Branches, Exception Generating and System
-//! instructions".
+//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), C4.1.93 "Branches, Exception
+//! Generating and System instructions".
 
 use super::{Decoded, Next};
 
-/// Bytes of an instruction.
+/// Length of every instruction, in bytes.
 pub(super) const BYTES: usize = 4;
 
-/// The instruction at the start of `bytes`, which lies at an address. None if there is none.
+/// Decodes the instruction at the start of `bytes`, which is loaded at `address`. None if it is invalid.
 pub(super) fn decode(bytes: &[u8], address: u64) -> Option<Decoded> {
     let word = u32::from_le_bytes(bytes.get(..BYTES)?.try_into().ok()?);
-    // UDF; what a pool of constants that are 0 looks like.
+    // UDF, which is also the encoding of a literal pool of zeros.
     if !address.is_multiple_of(BYTES as u64) || word >> 16 == 0 {
         return None;
     }
-    // `bits` bits from `low` on are a signed number of instructions.
+    // `bits` bits from `low` on are a signed offset in instructions.
     let target = |low: u32, bits: u32| {
         let shifted = (word << (u32::BITS - low - bits)).cast_signed() >> (u32::BITS - bits);
         address.wrapping_add_signed(i64::from(shifted) * BYTES as i64)
@@ -30,11 +30,11 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Option<Decoded> {
         () if is(0xff00_0000, 0x5400_0000) || is(0x7e00_0000, 0x3400_0000) => Next::Both(target(5, 19)),
         // TBZ, TBNZ
         () if is(0x7e00_0000, 0x3600_0000) => Next::Both(target(5, 14)),
-        // CB of two registers, or of a register and a number
+        // CB of two registers, or of a register and an immediate
         () if is(0x7e00_0000, 0x7400_0000) => Next::Both(target(5, 9)),
-        // RETAASPPC, RETABSPPC by a number
+        // RETAASPPC, RETABSPPC with an immediate
         () if is(0xff00_0000, 0x5500_0000) => Next::Nothing,
-        // BLR and its forms with a key; all others of this group (BR, RET, ERET, DRPS) do not come back.
+        // BLR and its authenticated forms; all others of this group (BR, RET, ERET, DRPS) do not return.
         () if is(0xfe00_0000, 0xd600_0000) => match word >> 21 & 0xf {
             0b0001 | 0b1001 => Next::Following,
             _ => Next::Nothing,

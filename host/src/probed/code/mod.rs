@@ -1,9 +1,9 @@
-//! Where instructions begin: what direct jumps lead to from a known start.
+//! Instruction boundaries, by following direct jumps from a known start.
 //!
-//! Decoding one instruction after the other would take a table in the code, or bytes that are jumped over, for
-//! instructions, and what follows them for others than they are. So only what a processor reaches is decoded: what
-//! follows an instruction that may go on, and where a jump or call goes that names its target. What is reached by
-//! computed jumps only (cases of a `switch`) is not known.
+//! A linear sweep would decode tables in the code, and bytes that are jumped over, as instructions, and would
+//! then decode the code after them wrongly. So only reachable code is decoded: the successors of an
+//! instruction, and the targets of direct jumps and calls. Code that is only reached by computed jumps (cases
+//! of a `switch`) stays unknown.
 
 mod aarch64;
 mod x86;
@@ -16,17 +16,17 @@ pub(super) enum Machine {
     Aarch64,
 }
 
-/// Longest function that is decoded. Guards the time of a host call: a longer one is refused.
+/// Longest function that is decoded, in bytes. Bounds the time of a host call: longer ones are rejected.
 pub(super) const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
-/// An instruction.
+/// A decoded instruction: its length and its successors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Decoded {
     bytes: usize,
     next: Next,
 }
 
-/// What may run after an instruction, as far as it says.
+/// The successors of an instruction, as far as its encoding determines them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Following,
@@ -35,19 +35,19 @@ enum Next {
     Nothing,
 }
 
-/// What is known of an address from one start.
+/// The result for an address after following jumps from one start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// An instruction begins there, and no other one lies over its bytes.
+    /// An instruction begins there and does not overlap another one.
     Boundary,
-    /// It lies inside an instruction, or an instruction begins inside the one that begins there.
+    /// The address lies inside an instruction, or the instruction there overlaps another one.
     Inside,
-    /// No direct jump leads there.
+    /// No direct jump reaches the address.
     Unknown,
 }
 
 impl Machine {
-    /// The machine of `e_machine`, if this host's kernel runs its code.
+    /// Returns the machine of `e_machine` if this host's kernel runs its code.
     ///
     /// Source: `include/uapi/linux/elf-em.h`, v6.18. Programs for 32-bit arm have no uprobes on arm64
     /// (`arch_uprobe_analyze_insn` in `arch/arm64/kernel/probes/uprobes.c`, v6.18).
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Longest instruction.
+    /// Length of the longest instruction, in bytes.
     pub(super) fn max_instruction_bytes(self) -> usize {
         match self {
             Machine::X86_64 | Machine::X86 => x86::MAX_BYTES,
@@ -76,12 +76,13 @@ impl Machine {
         }
     }
 
-    /// Whether an instruction begins at the start of `bytes`.
+    /// Whether a valid instruction begins at the start of `bytes`.
     pub(super) fn is_instruction(self, bytes: &[u8], address: u64) -> bool {
         self.decode(bytes, address).is_some()
     }
 
-    /// What is known of the address `wanted` if the code that starts at `start` is `code`.
+    /// Follows direct jumps from `start`, where `code` is loaded, and returns the result for the address
+    /// `wanted`.
     pub(super) fn reach(self, code: &[u8], start: u64, wanted: u64) -> Reached {
         let Some(wanted) = wanted.checked_sub(start).and_then(|index| usize::try_from(index).ok()) else {
             return Reached::Unknown;
@@ -123,7 +124,7 @@ impl Machine {
 mod tests {
     use super::*;
 
-    /// What is known of each byte: `b` a boundary, `i` inside, `.` unknown.
+    /// Returns a character for each byte: `b` for a boundary, `i` for inside, `.` for unknown.
     fn known(machine: Machine, code: &[u8]) -> String {
         let letter = |wanted| match machine.reach(code, 0x1000, 0x1000 + wanted as u64) {
             Reached::Boundary => 'b',
@@ -163,7 +164,7 @@ mod tests {
     fn a_branch_that_processors_read_in_two_lengths_ends_what_is_known() {
         // data16 jmp: 2 or 4 bytes of distance.
         assert_eq!(known(Machine::X86_64, &[0x90, 0x66, 0xe9, 0, 0, 0, 0, 0xc3]), "b.......");
-        // data16 data16 rex.W call, as linkers write it for thread-local variables, is one.
+        // data16 data16 rex.W call, which linkers emit for thread-local variables, is one instruction.
         let call = [0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0, 0xc3];
         assert_eq!(known(Machine::X86_64, &call), "biiiiiiib");
     }

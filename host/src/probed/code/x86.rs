@@ -1,14 +1,14 @@
-//! Instructions of x86, in 64 and 32 bits.
+//! Control flow of x86 instructions, in 64-bit and 32-bit mode.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use super::{Decoded, Next};
 
-/// Longest instruction.
+/// Length of the longest instruction, in bytes.
 pub(super) const MAX_BYTES: usize = 15;
 
-/// The instruction at the start of `bytes`, which lies at an address. None if there is none, or if processors do not agree
-/// on what it is.
+/// Decodes the instruction at the start of `bytes`, which is loaded at `address`. None if it is invalid, or
+/// if Intel and AMD processors decode it differently.
 pub(super) fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Decoded> {
     let instruction = decode_as(bytes, address, bits, DecoderOptions::NONE)?;
     let next = match instruction.flow_control() {
@@ -28,7 +28,8 @@ pub(super) fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Decoded> {
         | FlowControl::Exception => Next::Nothing,
         FlowControl::Next => Next::Nothing,
     };
-    // With the prefix 0x66 a near branch has 2 bytes of distance for some makers' processors and 4 for others.
+    // With the prefix 0x66, a near branch has a 2-byte displacement on some vendors' processors and a 4-byte
+    // one on others.
     if next != Next::Following && decode_as(bytes, address, bits, DecoderOptions::AMD)? != instruction {
         return None;
     }
@@ -41,7 +42,7 @@ fn decode_as(bytes: &[u8], address: u64, bits: u32, options: u32) -> Option<Inst
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// Where a branch within the code segment goes, if the instruction says.
+/// Returns the target of a branch within the code segment if the encoding contains it.
 fn near_target(instruction: &Instruction) -> Option<u64> {
     match instruction.op0_kind() {
         OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {

@@ -1,7 +1,6 @@
-/* The C library's printf as an oracle: reads cases and writes each result with a zero byte behind it.
+/* The C library's printf as an oracle: reads cases and writes each result, followed by a zero byte.
  *
- * A case is a line: letter, bits, 1 if signed, value (decimal, unsigned), format; for `s` the text is all that follows
- * the format's end, which is a tab. */
+ * A case is a line: letter and width in bits, value (decimal, unsigned), format, tab, text. Only `s` uses the text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

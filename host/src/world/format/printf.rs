@@ -1,4 +1,5 @@
-//! Every conversion beside the C library's, on random values: an oracle in C, built by the machine's compiler.
+//! Compares every conversion with the C library's on random values, by an oracle that the machine's C
+//! compiler builds.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ struct Case {
     text: String,
 }
 
-/// A xorshift generator: the same cases each time.
+/// A xorshift generator with a fixed seed, for reproducible cases.
 struct Random(u64);
 
 impl Random {
@@ -36,7 +37,7 @@ impl Random {
         (self.next() >> 11) % bound
     }
 
-    /// Small numbers, limits of all widths, and numbers of any size.
+    /// Returns small numbers, limits of all widths, and numbers of any size.
     fn number(&mut self) -> u64 {
         match self.below(4) {
             0 => self.below(5).wrapping_sub(2),
@@ -45,7 +46,7 @@ impl Random {
         }
     }
 
-    /// Flags that C defines for a letter, a width and a precision, each or none.
+    /// Returns flags that C defines for a letter, a width and a precision, each optional.
     fn middle(&mut self, letter: u8) -> String {
         let (flags, precise) = match letter {
             b'd' | b'i' => ("-+ 0", true),
@@ -67,7 +68,7 @@ impl Random {
     fn case(&mut self) -> Case {
         let letter = b"diuxXocsp"[self.below(9) as usize];
         let middle = self.middle(letter);
-        // The C library shows a null pointer in words of its own.
+        // The C library formats a null pointer differently.
         let number = if letter == b'p' { self.number().max(1) } else { self.number() };
         let text: String = (0..self.below(12)).map(|_| char::from(b'a' + self.below(26) as u8)).collect();
         let (bits, value) = match (letter, self.below(8)) {
@@ -88,12 +89,12 @@ impl Random {
 }
 
 impl Case {
-    /// As a script writes it, with one of the lengths that have no effect.
+    /// The conversion as in a script, with one of the lengths that have no effect.
     fn format(&self, length: &str) -> String {
         format!("[%{}{length}{}]", self.middle, char::from(self.letter))
     }
 
-    /// A line for the oracle, which gives C the length that the value has there.
+    /// The input line for the oracle, with the length that C needs for the value.
     fn for_oracle(&self) -> String {
         let length = if b"csp".contains(&self.letter) { "" } else { "ll" };
         let letter = char::from(self.letter);
@@ -101,17 +102,17 @@ impl Case {
     }
 }
 
-/// A folder that is removed when dropped.
+/// A temporary directory, removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that stays behind harms nobody.
+        // A remaining temporary directory is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What the C library makes of these cases.
+/// Formats these cases with the C library.
 fn oracle(cases: &[Case]) -> Vec<Vec<u8>> {
     let folder = Folder(std::env::temp_dir().join(format!("ks-printf-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("the temporary folder is writable");
@@ -133,7 +134,7 @@ fn oracle(cases: &[Case]) -> Vec<Vec<u8>> {
     let feeder = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("the oracle ends");
     feeder.join().expect("no panic").expect("the oracle reads all of it");
-    // A `%c` of zero writes a zero byte too, so that results are told apart by their end, `]` and zero.
+    // `%c` of zero writes a zero byte, too, so results are separated by `]` and zero.
     let mut results: Vec<Vec<u8>> = vec![Vec::new()];
     for byte in output.stdout {
         match results.last_mut() {

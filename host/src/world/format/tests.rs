@@ -1,4 +1,4 @@
-//! Lines as the contract describes them.
+//! Formats and lines as the contract describes them.
 
 use super::*;
 

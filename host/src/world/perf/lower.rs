@@ -1,10 +1,10 @@
-//! Readings on their way to a plugin: each record, and the list of a group's entries, is written to the plugin's memory
-//! as a whole.
+//! Lowering of readings to a plugin's memory: each record, and the list of a group's entries, is written as a
+//! whole.
 //!
-//! What bindings generate writes field by field, and looks the memory up anew for each: for a reading that costs more
-//! instructions than all else that the host does. Here the words of a record are laid out as the canonical ABI has
-//! them, and copied. What a type does that wasmtime lowers is not part of wasmtime's documented interface; it is that
-//! of the release that `Cargo.lock` names.
+//! Generated bindings write field by field and look the memory up for each field. For a reading that costs
+//! more instructions than everything else in the host. Here the words of a record are laid out according to
+//! the canonical ABI and copied. wasmtime's `Lower` is not a documented interface; this code follows the
+//! release that `Cargo.lock` names.
 #![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
 
 use std::mem::MaybeUninit;
@@ -19,19 +19,20 @@ use super::super::state::State;
 use super::AttachmentHandle;
 use crate::perf::{self, AttachmentId, Snapshot};
 
-/// What the contract calls the interface.
+/// Name of the interface in the contract.
 const INTERFACE: &str = "kernelscript:host/perf@0.1.0";
-/// Every field of these records begins at a multiple of its size, and none is larger.
+/// Size in bytes of a word. Every field of these records begins at a multiple of its size, and none is
+/// larger.
 const WORD: usize = size_of::<u64>();
-/// Words of a reading.
+/// Size of a reading in words.
 const READING: usize = <Reading as ComponentType>::SIZE32 / WORD;
-/// Words of an entry in a group's list.
+/// Size of an entry in a group's list in words.
 const ENTRY: usize = <Entry as ComponentType>::SIZE32 / WORD;
 
-/// Puts the functions that read in the place of those that bindings have made.
+/// Substitutes the functions that return readings for those of the bindings.
 ///
 /// # Errors
-/// If the linker does not take them.
+/// Those of the linker.
 pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     type This = (Resource<AttachmentHandle>,);
     linker.allow_shadowing(true);
@@ -59,7 +60,7 @@ pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Calls the host; an error is one that the plugin is told, or a trap.
+/// Calls the host function. An error is returned to the plugin or is a trap.
 fn call_host<R>(
     state: &mut State,
     call: impl FnOnce(&mut State) -> Result<R, HostError>,
@@ -71,12 +72,12 @@ fn call_host<R>(
     }
 }
 
-/// A value of which the words in a plugin's memory are known.
+/// A type whose representation as words in a plugin's memory is known.
 trait LowerWords: Send + Sync {
-    /// What the contract calls it.
+    /// The type in the contract.
     type Type: ComponentType + Lower;
 
-    /// Writes the words of `result<Self, error>`, this being the result, to an offset.
+    /// Writes the words of `result<Self, error>`, with `self` as the success value, to an offset.
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()>;
 }
 
@@ -110,7 +111,7 @@ impl LowerWords for Vec<perf::Reading> {
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let readings = list(cx, self, reading)?;
         let [at, len] = readings.range;
-        // Nothing in this result is wider than 32 bits.
+        // No field of this result is wider than 32 bits.
         let (to, _) = readings.memory[offset..].as_chunks_mut();
         for (to, word) in to.iter_mut().zip([OK as u32, at, len]) {
             *to = word.to_le_bytes();
@@ -121,13 +122,13 @@ impl LowerWords for Vec<perf::Reading> {
 
 /// A list in a plugin's memory.
 struct List<'a> {
-    /// The address and the length.
+    /// Address and number of elements.
     range: [u32; 2],
-    /// All of the memory, which costs more to look up than a record to write.
+    /// The whole linear memory. Looking it up costs more than writing a record.
     memory: &'a mut [u8],
 }
 
-/// Copies a list of records into memory that the plugin allocates.
+/// Copies a list of records to memory that the plugin allocates.
 fn list<'a, T, R, const N: usize>(
     cx: &'a mut LowerContext<'_, T>,
     records: &[R],
@@ -137,7 +138,7 @@ fn list<'a, T, R, const N: usize>(
     let at = cx.realloc(0, 0, WORD as u32, bytes)?;
     let range = [u32::try_from(at)?, u32::try_from(records.len())?];
     let memory = cx.as_slice_mut();
-    // wasmtime has checked that so many bytes are there.
+    // wasmtime has checked that the allocation is in bounds.
     let (to, _) = memory[at..][..bytes].as_chunks_mut::<WORD>();
     let (to, _) = to.as_chunks_mut::<N>();
     for (to, record) in to.iter_mut().zip(records) {
@@ -146,7 +147,7 @@ fn list<'a, T, R, const N: usize>(
     Ok(List { range, memory })
 }
 
-/// The discriminant of a result that is no error.
+/// The discriminant of a successful result.
 const OK: u64 = 0;
 
 fn reading(reading: &perf::Reading) -> [u64; READING] {
@@ -164,7 +165,7 @@ fn option(value: Option<u64>) -> [u64; 2] {
     [value.is_some().into(), value.unwrap_or(0)]
 }
 
-/// The discriminant.
+/// Returns the discriminant of the contract's enum.
 fn state(state: perf::State) -> u64 {
     match state {
         perf::State::Counted => 0,
@@ -174,12 +175,12 @@ fn state(state: perf::State) -> u64 {
     }
 }
 
-/// Two fields of 32 bits.
+/// Combines two fields of 32 bits.
 fn halves(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// As many words as have room.
+/// Writes as many words as fit.
 fn write<const N: usize>(to: &mut [u8], words: [u64; N]) {
     let (to, _) = to.as_chunks_mut::<WORD>();
     for (to, word) in to.iter_mut().zip(words) {
@@ -187,13 +188,13 @@ fn write<const N: usize>(to: &mut [u8], words: [u64; N]) {
     }
 }
 
-/// A result that is written as a whole if it is no error.
+/// A result whose success value is written as a whole.
 struct Whole<R>(Result<R, Error>);
 
-/// What the contract says that [`Whole`] is.
+/// The type in the contract that corresponds to [`Whole`].
 type InContract<'a, R> = Result<<R as LowerWords>::Type, &'a Error>;
 
-// SAFETY: this is the result that it says it is: what it is asked of the type, that answers.
+// SAFETY: all answers are those of the type in the contract, which has the same representation.
 unsafe impl<R: LowerWords> ComponentType for Whole<R> {
     type Lower = <InContract<'static, R> as ComponentType>::Lower;
 
@@ -204,7 +205,7 @@ unsafe impl<R: LowerWords> ComponentType for Whole<R> {
     }
 }
 
-// SAFETY: what is written are all fields of the result, at the offsets of the canonical ABI, which tests compare with
+// SAFETY: all fields of the result are written, at the offsets of the canonical ABI. Tests compare them with
 // what generated code reads.
 unsafe impl<R: LowerWords> Lower for Whole<R> {
     fn linear_lower_to_flat<T>(
@@ -229,7 +230,7 @@ unsafe impl<R: LowerWords> Lower for Whole<R> {
     }
 }
 
-// The words that are written are all of each record.
+// The written words are all of each record.
 const _: () = assert!(READING == 7 && <Result<Reading, Error> as ComponentType>::SIZE32 == 8 * WORD);
 const _: () = assert!(ENTRY == 4 && <Result<GroupReading, Error> as ComponentType>::SIZE32 == 6 * WORD);
 const _: () = assert!(<Result<Vec<Reading>, Error> as ComponentType>::ALIGN32 == 4);

@@ -1,8 +1,8 @@
-//! Records on their way from rings to a plugin: copied once, from the pages of the ring into the plugin's memory, by whom
-//! the component model asks for a list of bytes.
+//! Lowering of ring buffer records to a plugin: copied once, from the pages of the ring to the plugin's
+//! memory, when wasmtime lowers the list of bytes.
 //!
-//! Bindings that are generated would ask for the list as a vector, which is a copy more. What a type does that wasmtime
-//! lowers is not part of wasmtime's documented interface; it is that of the release that `Cargo.lock` names.
+//! Generated bindings would need the list as a vector, which is one more copy. wasmtime's `Lower` is not a
+//! documented interface; this code follows the release that `Cargo.lock` names.
 #![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
 
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use wasmtime::component::{ComponentType, Lower};
 use super::super::value::{Handles, Misfit, Recorded};
 use crate::bpf::{ENTRY_BYTES, Records, split_entry};
 
-/// A `list<u8>` of entries, see `wit/ring.wit`. Dropped, it gives the records' place in their rings back.
+/// A `list<u8>` of entries, see `wit/ring.wit`. Dropping it releases the records' space in their rings.
 #[derive(Default)]
 pub struct Batch {
     parts: Vec<Part>,
@@ -22,14 +22,14 @@ pub struct Batch {
 }
 
 enum Part {
-    /// Records in a ring, and the position of the ring.
+    /// Records in the pages of a ring, and the ring's position in the poll.
     Taken(u32, Records),
-    /// A record that was put back, and the position of its ring.
+    /// A record that was put back, and its ring's position in the poll.
     Kept(u32, Vec<u8>),
 }
 
 impl Batch {
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
@@ -38,7 +38,7 @@ impl Batch {
         self.bytes == 0
     }
 
-    /// Adds what was taken out of the ring of this position.
+    /// Adds records taken from the ring at this position of the poll.
     pub(super) fn add(&mut self, position: u32, records: Records) {
         self.bytes += records.bytes();
         self.parts.push(Part::Taken(position, records));
@@ -63,7 +63,7 @@ impl Batch {
                 Part::Taken(position, records) => records.copy_to(*position, own),
                 Part::Kept(position, record) => {
                     own[..4].copy_from_slice(&position.to_le_bytes());
-                    // A ring has at most 128 MiB.
+                    // The length fits in 32 bits: a ring has at most 128 MiB.
                     own[4..8].copy_from_slice(&(record.len() as u32).to_le_bytes());
                     let (text, padding) = own[ENTRY_BYTES..].split_at_mut(record.len());
                     text.copy_from_slice(record);
@@ -74,10 +74,10 @@ impl Batch {
         }
     }
 
-    /// Copies it into memory that the plugin allocates: the address and the length.
+    /// Copies the list to memory that the plugin allocates. Returns address and length.
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>) -> wasmtime::Result<[u32; 2]> {
         let address = cx.realloc(0, 0, 1, self.bytes)?;
-        // wasmtime has checked that so many bytes are there.
+        // wasmtime has checked that the allocation is in bounds.
         self.copy_to(&mut cx.as_slice_mut()[address..][..self.bytes]);
         Ok([u32::try_from(address)?, u32::try_from(self.bytes)?])
     }
@@ -102,12 +102,12 @@ impl Recorded for Batch {
     }
 }
 
-/// What a record takes in a batch.
+/// Returns the size of a record in a batch in bytes.
 pub(super) fn entry_bytes(record: &[u8]) -> usize {
     ENTRY_BYTES + record.len().next_multiple_of(8)
 }
 
-// SAFETY: in everything that is asked of it here this is the list of bytes that it says it is.
+// SAFETY: all answers are those of `list<u8>`.
 unsafe impl ComponentType for Batch {
     type Lower = <[u8] as ComponentType>::Lower;
 
@@ -118,7 +118,8 @@ unsafe impl ComponentType for Batch {
     }
 }
 
-// SAFETY: both forms write address and length of a list in the plugin's memory, all of what `Lower` has.
+// SAFETY: both forms write the address and length of a list in the plugin's memory, which is all of its
+// representation.
 unsafe impl Lower for Batch {
     fn linear_lower_to_flat<T>(
         &self,

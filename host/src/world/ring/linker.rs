@@ -1,4 +1,5 @@
-//! The interface `ring` for a linker, as bindings would be generated for it, but for what `poll` gives: see [`super::batch::Batch`].
+//! Linking of the interface `ring`, equivalent to generated bindings except for the result of `poll`: see
+//! [`super::batch::Batch`].
 
 use wasmtime::component::{HasData, Resource, ResourceType};
 
@@ -8,12 +9,12 @@ use super::super::linker::Linker;
 use super::super::state::State;
 use super::RingHandle;
 
-/// What the contract calls it.
+/// Name of the interface in the contract.
 const INTERFACE: &str = "kernelscript:host/ring@0.1.0";
 
-/// Who has the state of a plugin.
+/// Access to a plugin's state.
 pub trait Host {
-    /// The state.
+    /// Returns the state that calls operate on.
     fn state(&mut self) -> &mut State;
 }
 
@@ -23,7 +24,7 @@ impl Host for &mut State {
     }
 }
 
-/// What the bindings of a world ask for beside it; nothing here needs the store.
+/// Trait that the generated bindings require next to [`Host`]; nothing here needs the store.
 pub trait HostWithStore<T>: HasData {}
 
 impl<T, D: HasData + ?Sized> HostWithStore<T> for D {}
@@ -31,10 +32,10 @@ impl<T, D: HasData + ?Sized> HostWithStore<T> for D {}
 /// A list of borrowed rings.
 type Rings = Vec<Resource<RingHandle>>;
 
-/// Puts every function into a linker.
+/// Adds every function to a linker.
 ///
 /// # Errors
-/// If the interface is there already.
+/// If the interface is already defined.
 pub fn add_to_linker<T: 'static, D>(
     linker: &mut Linker<T>,
     host: fn(&mut T) -> D::Data<'_>,
@@ -71,7 +72,7 @@ where
     })
 }
 
-/// Calls the host; an error is one that the plugin is told, or a trap.
+/// Calls the host function. An error is returned to the plugin or is a trap.
 fn call_host<R>(
     state: &mut State,
     call: impl FnOnce(&mut State) -> Result<R, HostError>,

@@ -1,29 +1,29 @@
-//! The numbers of handles in a record.
+//! Numbering of handles in a recording.
 
 use std::collections::HashMap;
 
-/// The numbers that handles have in a record.
+/// Numbering of handles in a recording.
 #[derive(Debug)]
 pub(crate) enum Handles {
-    /// Counted from 1 in the order in which the plugin gets them. The host's own numbers are used again for later
-    /// handles.
+    /// Numbered from 1 in the order in which the plugin receives them. The host's own numbers are reused for
+    /// later handles.
     Counted {
-        /// By the host's number.
+        /// Numbers by the host's number.
         numbers: HashMap<u32, u32>,
-        /// The number of the last one.
+        /// The number that was assigned last; 0 before the first.
         last: u32,
     },
-    /// The host's own: the plugin was given numbers of a record.
+    /// The host's own numbers: in a replay the plugin receives the recorded ones.
     AsTheyAre,
 }
 
 impl Handles {
-    /// Before the first.
+    /// Starts before the first handle.
     pub(crate) fn counted() -> Handles {
         Handles::Counted { numbers: HashMap::new(), last: 0 }
     }
 
-    /// The number of a handle that the plugin keeps.
+    /// Returns the number of a borrowed handle, which the plugin keeps.
     pub(super) fn lent(&self, own: u32) -> u32 {
         match self {
             Handles::Counted { numbers, .. } => numbers.get(&own).copied().unwrap_or_default(),
@@ -31,7 +31,8 @@ impl Handles {
         }
     }
 
-    /// The number of a handle that changes hands: one that the plugin had is gone from it, another one is new to it.
+    /// Returns the number of an owned handle that is passed: a handle that the plugin had loses its number,
+    /// another one gets a new number.
     pub(crate) fn given(&mut self, own: u32) -> u32 {
         match self {
             Handles::Counted { numbers, last } => numbers.remove(&own).unwrap_or_else(|| {

@@ -1,22 +1,22 @@
-//! Where a value of a record is not of the type that the contract has.
+//! Type errors of values in a recording.
 
 use std::fmt;
 
-/// A value that is not of its type: where in it, and what belongs there.
+/// A recorded value of the wrong type: its position and the expected type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Misfit {
-    /// From the outermost member to the innermost.
+    /// Path from the outermost member to the innermost.
     path: Vec<String>,
     wanted: String,
 }
 
 impl Misfit {
-    /// At the value itself.
+    /// Creates an error at the value itself.
     pub(crate) fn wanted(wanted: &str) -> Misfit {
         Misfit { path: Vec::new(), wanted: wanted.to_owned() }
     }
 
-    /// Seen from a member further out.
+    /// Prefixes the position with an enclosing member.
     #[must_use]
     pub(crate) fn within(mut self, member: &str) -> Misfit {
         self.path.insert(0, member.to_owned());

@@ -7,7 +7,7 @@ fn text<T: Recorded>(value: &T) -> String {
     value.write(&mut Handles::counted()).to_string()
 }
 
-/// A value and its text, there and back.
+/// Converts a value to its text and back.
 fn same<T: Recorded>(value: T, expected: &str) {
     assert_eq!(text(&value), expected);
     let parsed: Value = serde_json::from_str(expected).expect("it is JSON");

@@ -1,13 +1,14 @@
-//! What standard libraries import of WASI 0.2, so that a plugin that was built with one is a plugin.
+//! The part of WASI 0.2 that standard libraries import, so that programs built with one can be plugins.
 //!
 //! ```text
 //! random, clocks, standard output and error, arguments, exit   served by what the contract has for them
 //! files, network, environment, standard input, anything else   refused in the type of the function (`refusal`)
 //! ```
 //!
-//! A plugin gets no authority by it: what it may do is in the contract. In: the imports of a component whose names
-//! begin with `wasi:`, of any version 0.2. The functions are defined by the types that the component gives them, so no
-//! definition of WASI is needed here. Source: the WASI repository, wasip2, 0.2.0 to 0.2.9.
+//! A plugin gains no authority by it: the contract has equivalents for everything that is served. In: the
+//! imports of a component whose names begin with `wasi:`, of any version 0.2. The functions are defined by
+//! the types in the component, so no definition of WASI is needed here. Source: the WASI repository, wasip2,
+//! 0.2.0 to 0.2.9.
 
 mod refusal;
 
@@ -21,35 +22,35 @@ use super::bindings::kernelscript::host::clock::Host as _;
 use super::state::State;
 use crate::plugin::{Abort, Exit};
 
-/// Most random bytes of one call. Guards the host's memory.
+/// Upper limit of random bytes per call. Guards the host's memory.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
-/// What a stream takes in one write. Its bytes are lifted one by one.
+/// Bytes that a stream accepts in one write. They are lifted one by one.
 const WRITE_BYTES: u64 = 4 << 10;
 
-/// Resources of WASI that are handed out, by their names; others are never made.
+/// Names of the WASI resources that exist; others are never created.
 const RESOURCES: [&str; 4] = ["output-stream", "input-stream", "pollable", "network"];
 
-/// What a handle of WASI denotes.
+/// Host side of a WASI handle.
 enum Handle {
     Output,
     Error,
     Input,
-    /// Ready from a time on; at once.
+    /// A pollable that is ready from this time on; none for at once.
     Timer(Option<Instant>),
     Network,
 }
 
-/// Whether this import is one of WASI 0.2.
+/// Returns whether an import is of WASI 0.2.
 pub(crate) fn is_wasi(import: &str) -> bool {
     import.starts_with("wasi:")
         && import.split_once('@').is_some_and(|(_, version)| version.starts_with("0.2."))
 }
 
-/// Defines what a component imports of WASI.
+/// Defines a component's imports of WASI.
 ///
 /// # Errors
-/// Two imports of one name, which a valid component has not.
+/// Two imports of one name, which a valid component does not have.
 pub(crate) fn add(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = component.engine();
     for (import, item) in component.component_type().imports(engine).filter(|(import, _)| is_wasi(import)) {
@@ -89,15 +90,15 @@ fn resource(name: &str) -> ResourceType {
     ResourceType::host_dynamic(kind(name))
 }
 
-/// A number for each resource that is handed out, and one for all others.
+/// Returns a type number: one for each existing resource, and one for all others.
 fn kind(name: &str) -> u32 {
     RESOURCES.iter().position(|known| *known == name).unwrap_or(RESOURCES.len()) as u32
 }
 
-/// The refusal of a function, told once on standard error.
+/// Returns the refusal of a function, and reports it once on standard error.
 ///
 /// # Errors
-/// A trap where the type has no place for a refusal.
+/// A trap if the result type cannot express a refusal.
 fn refused(
     store: &mut StoreContextMut<'_, State>,
     what: &str,
@@ -107,7 +108,7 @@ fn refused(
     let message = |what: &str| format!("plugins have no `wasi:{what}`: use the contract of the host instead");
     match refusal::of(&result) {
         Some(refusal) => {
-            // What is empty is no refusal to tell of: a standard library asks for it at every start.
+            // An empty answer is not reported: standard libraries make these calls at every start.
             if let Val::Result(_) = refusal {
                 store.data_mut().warn_once(0, &message(what));
             }
@@ -117,10 +118,10 @@ fn refused(
     }
 }
 
-/// The answer to a call that is served; none if it is to be refused.
+/// Serves a call; none if it is to be refused.
 ///
 /// # Errors
-/// What ends the plugin.
+/// A trap or the exit of the plugin.
 fn serve(
     store: &mut StoreContextMut<'_, State>,
     what: &str,
@@ -171,7 +172,7 @@ fn serve(
         ("io/poll.[method]pollable.ready", [Val::U32(one)]) => {
             Val::Bool(deadline(store.data(), *one)?.is_none_or(|deadline| deadline <= Instant::now()))
         }
-        // Nobody asks which: it has no result.
+        // Without a result: nobody asks which pollable is ready.
         ("io/poll.[method]pollable.block", one @ [_]) => poll(store, one)?,
         ("io/poll.poll", [Val::List(all)]) => poll(store, all)?,
         _ => return Ok(None),
@@ -214,21 +215,21 @@ fn datetime(time: Duration) -> Val {
     ])
 }
 
-/// The plugin's name and its words, as a program expects them.
+/// Returns the plugin's name and its arguments, as a program expects them.
 fn arguments(state: &State) -> Val {
     let arguments = std::iter::once(&state.name).chain(&state.arguments);
     Val::List(arguments.map(|argument| Val::String(argument.clone())).collect())
 }
 
-/// A new handle, which counts among those of the plugin.
+/// Creates a handle, which counts for the plugin's limit.
 fn make(store: &mut StoreContextMut<'_, State>, handle: Handle, name: &str) -> wasmtime::Result<Val> {
     let rep = store.data_mut().table.push(handle)?.rep();
     let any = ResourceDynamic::new_own(rep, kind(name)).try_into_resource_any(store.as_context_mut())?;
     Ok(Val::Resource(any))
 }
 
-/// An argument, with the numbers of what they denote in the place of handles: a borrowed one is given back by that, as the
-/// canonical ABI demands of whoever is called.
+/// Converts an argument: handles become the numbers that they denote. This also ends the borrow of a borrowed
+/// handle, as the canonical ABI requires of the callee.
 fn denoted(store: &mut StoreContextMut<'_, State>, param: &Val) -> wasmtime::Result<Val> {
     Ok(match param {
         Val::Resource(any) => {
@@ -246,7 +247,8 @@ fn handle(state: &State, rep: u32) -> wasmtime::Result<&Handle> {
     Ok(state.table.get(&Resource::<Handle>::new_borrow(rep))?)
 }
 
-/// A pollable that is ready after a time; one that the clock cannot say never is, but for the end of the plugin.
+/// Creates a pollable that is ready after a duration. If the clock cannot represent the time, it is ready in
+/// 136 years.
 fn timer(store: &mut StoreContextMut<'_, State>, time: Duration) -> wasmtime::Result<Val> {
     let far = || Instant::now() + Duration::from_secs(u64::from(u32::MAX));
     let deadline = Instant::now().checked_add(time).unwrap_or_else(far);
@@ -260,7 +262,8 @@ fn deadline(state: &State, rep: u32) -> wasmtime::Result<Option<Instant>> {
     })
 }
 
-/// Waits until one of these is ready, or the plugin is asked to stop: then all of them are.
+/// Waits until one of the pollables is ready or the plugin is to stop. A request to stop makes all of them
+/// ready.
 fn poll(store: &mut StoreContextMut<'_, State>, all: &[Val]) -> wasmtime::Result<Val> {
     let mut deadlines = Vec::new();
     for one in all {

@@ -1,12 +1,13 @@
-//! How a function says no in its own type.
+//! Refusals of a function, expressed in its own result type.
 
 use wasmtime::component::Val;
 use wasmtime::component::types::Type;
 
-/// The words of WASI's error codes for what is not allowed, the better one first: of files, of sockets, of the rest.
+/// WASI's error codes for a denied operation, in order of preference: of files, of sockets, of the rest.
 const REFUSALS: [&str; 5] = ["access", "access-denied", "not-permitted", "unsupported", "not-supported"];
 
-/// The refusal that a result of this type can say: an error code, a closed stream, nothing. None if it can say none.
+/// Returns the refusal for a result type: an error code, a closed stream or an empty value. None if there is
+/// none.
 pub(super) fn of(result: &Type) -> Option<Val> {
     match result {
         Type::Result(result) => {
@@ -28,7 +29,7 @@ fn code(error: &Type) -> Option<Val> {
             let has = |candidate: &&&str| codes.names().any(|name| name == **candidate);
             REFUSALS.iter().find(has).map(|candidate| Val::Enum((*candidate).to_owned()))
         }
-        // `stream-error`: the end of a stream, on which nothing can be read.
+        // `stream-error`: the end of a stream that has no content.
         Type::Variant(cases) => {
             let mut closed = cases.cases().filter(|case| case.name == "closed" && case.ty.is_none());
             closed.next().map(|case| Val::Variant(case.name.to_owned(), None))

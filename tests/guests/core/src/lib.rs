@@ -1,4 +1,4 @@
-//! A plugin without `std`: it brings its allocator and its panic handler, and counts as any other.
+//! A plugin without `std`: it defines its allocator and its panic handler, and counts like any other.
 #![no_std]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use ks_guest::{Attachment, Event, PerfOptions, Result, println};
 
-/// Hands memory out from one end to the other, and never takes it back.
+/// A bump allocator that never frees memory.
 struct Bump {
     used: AtomicUsize,
 }
@@ -18,7 +18,7 @@ const BYTES: usize = 64 << 10;
 #[repr(align(16))]
 struct Heap(core::cell::UnsafeCell<[u8; BYTES]>);
 
-// SAFETY: a plugin has one thread, and every byte is handed out once.
+// SAFETY: a plugin has one thread, and every byte is allocated once.
 unsafe impl Sync for Heap {}
 
 static HEAP: Heap = Heap(core::cell::UnsafeCell::new([0; BYTES]));
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Bump {
             return null_mut();
         }
         self.used.store(start + layout.size(), Ordering::Relaxed);
-        // SAFETY: the block was found to lie within the heap.
+        // SAFETY: the block was checked to lie within the heap.
         unsafe { HEAP.0.get().cast::<u8>().add(start) }
     }
 
@@ -50,13 +50,13 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 fn main() -> Result<()> {
     let mine = PerfOptions::new().own_thread().exclude_kernel(true);
     let faults = Attachment::open(&Event::named("page_faults")?, &mine)?;
-    // Pages that nobody has touched are faults of this thread.
+    // The first access to each page is a fault of this thread.
     let first = core::arch::wasm32::memory_grow(0, 1) * 65536;
     for page in 0..16 {
         // SAFETY: the memory was grown by 16 pages of 4096 bytes.
         unsafe { core::ptr::write_volatile((first + page * 4096) as *mut u8, 1) };
     }
     println!("faults {}", faults.read()?.raw);
-    // Errors are as they are with `std`.
+    // Errors work as they do with `std`.
     Event::named("page_fault").map(drop)
 }

@@ -1,4 +1,4 @@
-//! A plugin with both halves in one project: its kernel half is KernelScript, compiled with it.
+//! A plugin with both halves in one project: its kernel half is KernelScript and is compiled with it.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Touches so many fresh pages of memory, each a page fault of this thread.
+/// Touches this many fresh pages of memory, each a page fault of this thread.
 fn touch(pages: usize) {
     let mut memory = vec![0_u8; pages * 4096];
     memory.chunks_mut(4096).for_each(|page| page[0] = 1);

@@ -1,10 +1,10 @@
-//! The plugin of `tests/tests/emulated/sdk_cost.rs`: instructions of one read, by its word through `ks-guest` or by the same
-//! call of the contract without it. What is read is opened at the same place in both.
+//! The plugin of `tests/tests/emulated/sdk_cost.rs`: the instructions of one read, through `ks-guest` or by a
+//! direct call of the contract. Both open the counter at the same point of the program.
 
 use ks_guest::bindings::kernelscript::host::perf;
 use ks_guest::{Attachment, Event, PerfOptions, Result, args, println};
 
-/// Reads in the first loop; the second makes twice as many.
+/// Reads in the first loop; the second loop has twice as many.
 const READS: u32 = 20_000;
 
 #[ks_guest::main]
@@ -38,7 +38,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// Prints what two loops of a read took, in user code and with the kernel.
+    /// Prints the instructions of two loops of reads, in user code alone and with the kernel.
     fn around(&self, read: impl Fn() -> Result<u64>) -> Result<()> {
         let start = (self.user.read()?.raw, self.all.read()?.raw);
         repeat(READS, &read)?;
@@ -56,7 +56,7 @@ fn repeat(times: u32, read: impl Fn() -> Result<u64>) -> Result<()> {
     for _ in 0..times {
         sum = sum.wrapping_add(read()?);
     }
-    // So that no read is left out.
+    // Keeps the compiler from removing reads.
     std::hint::black_box(sum);
     Ok(())
 }

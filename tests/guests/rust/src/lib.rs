@@ -1,4 +1,5 @@
-//! The plugin of `tests/tests/toolchains/guest_rust.rs`: each word is a way to use `ks-guest`, and prints what it saw.
+//! The plugin of `tests/tests/toolchains/guest_rust.rs`: each argument selects a use of `ks-guest`, which
+//! prints its results.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -9,7 +10,7 @@ use ks_guest::{
     args, clock, println, read_many, system,
 };
 
-/// As the script of the test has it.
+/// The record of the test's script.
 #[derive(Plain, Debug, PartialEq)]
 struct Seen {
     cpu: u32,
@@ -18,7 +19,7 @@ struct Seen {
 
 mod misfits;
 
-// What the test compiled.
+// The object that the test compiled.
 ks_guest::include_bpf_object!(env!("KS_GUEST_OBJECT"));
 
 #[ks_guest::main]
@@ -36,7 +37,7 @@ fn main() -> Result<i32, Box<dyn Error>> {
     Ok(0)
 }
 
-/// Touches so many fresh pages of memory, each a page fault of this thread.
+/// Touches this many fresh pages of memory, each a page fault of this thread.
 fn touch(pages: usize) {
     let mut memory = vec![0_u8; pages * 4096];
     memory.chunks_mut(4096).for_each(|page| page[0] = 1);
@@ -44,7 +45,7 @@ fn touch(pages: usize) {
 }
 
 fn mine() -> PerfOptions {
-    // What every user may count.
+    // Every user may count this.
     PerfOptions::new().own_thread().exclude_kernel(true)
 }
 
@@ -117,7 +118,7 @@ fn kernel() -> Result<(), Box<dyn Error>> {
 
     let mut ring = Ring::<Seen>::open("records")?;
     let first = ring.poll(Some(Duration::ZERO))?.next().map(|seen| seen.number);
-    // What the loop left off is there again.
+    // Records that the loop did not reach are still there.
     let records: Vec<u64> = ring.poll(Some(Duration::ZERO))?.map(|seen| seen.number).collect();
     println!("records {first:?} {:?} {}", records.first(), records.len());
     println!("in order {}", records.windows(2).all(|two| two[0] + 1 == two[1]));
@@ -135,7 +136,7 @@ fn misfits() -> Result<(), Box<dyn Error>> {
     refused.extend(PerCpuMap::<u32, Seen>::open("seen").err());
     refused.extend(Global::<u32>::open("counted").err());
     refused.extend(Global::<[u16; 6]>::open("triple").err());
-    // Its BTF has sizes alone.
+    // The map's BTF has only sizes.
     refused.extend(Queue::<u64>::open("line").err());
     refused.extend(misfits::of_flows());
     refused.extend(Ring::<misfits::Other>::open("records").err());

@@ -1,4 +1,4 @@
-//! Types that differ from the object's, each in one way.
+//! Types that each differ from the object's types in one respect.
 
 use ks_guest::{Error, Map, Plain};
 
@@ -8,7 +8,7 @@ struct Point {
     y: i16,
 }
 
-/// As the script of the test has it.
+/// The struct of the test's script.
 #[derive(Plain)]
 pub struct Flow {
     way: u32,
@@ -78,7 +78,7 @@ struct Added {
     more: u32,
 }
 
-/// A record with the name that the object has, and a number of another size.
+/// A record with the object's name, and a number of another size.
 #[derive(Plain)]
 #[plain(name = "Seen")]
 pub struct Other {
@@ -92,7 +92,7 @@ pub struct Unseen {
     cpu: u32,
 }
 
-/// The errors of the types that differ from `Flow`.
+/// Returns the errors of the types that differ from `Flow`.
 pub fn of_flows() -> Vec<Error> {
     [
         open::<Renamed>(),

@@ -1,4 +1,4 @@
-//! The plugin of `tests/tests/toolchains/shared_rust.rs`: what it prints is the same, whether memory is shared or not.
+//! The plugin of `tests/tests/toolchains/shared_rust.rs`: it prints the same whether memory is shared or not.
 
 use ks_guest::{Attachment, Error, Event, Global, PerfOptions, Program, Result, args, println};
 
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Runs a program at every so many nanoseconds of this thread's time.
+/// Runs a program each time this thread has run for this many nanoseconds.
 fn every(program: &Program, period: u64) -> Result<Attachment> {
     let options = PerfOptions::new().own_thread().period(period);
     Attachment::open_with(&Event::named("task_clock")?, &options, program)
@@ -47,7 +47,7 @@ fn show(what: &str) -> Result<()> {
 }
 
 fn everything() -> Result<()> {
-    // One that was opened before the object is loaded has a place from then on.
+    // A variable that was opened before the object is loaded has an address after the load.
     let early = probe::a64()?;
     early.set(&(early.get() + 5))?;
     println!("early {}", early.get());
@@ -101,7 +101,7 @@ fn everything() -> Result<()> {
     Ok(())
 }
 
-/// Loops without a call in them end when the kernel half changes what they wait for.
+/// Loops without a call in them end when the kernel half changes the variable that they wait for.
 fn wait() -> Result<()> {
     let attached = every(&probe::tick()?, 100_000)?;
     let (ticks, last) = (probe::ticks()?, probe::last()?);
@@ -112,7 +112,7 @@ fn wait() -> Result<()> {
     Ok(())
 }
 
-/// Reads, and calls nothing if it need not.
+/// Reads in a loop, without a host call if memory is shared.
 fn spin() -> Result<()> {
     let _program = probe::tick()?;
     let (ticks, last) = (probe::ticks()?, probe::last()?);
@@ -120,7 +120,8 @@ fn spin() -> Result<()> {
     Ok(())
 }
 
-/// What one handle wrote another reads, when the first is gone, and when others were opened in between.
+/// One handle reads the values that another wrote, after the first is dropped, and after others were opened
+/// in between.
 fn dropped() -> Result<()> {
     let _program = probe::change()?;
     for iteration in 0..200 {

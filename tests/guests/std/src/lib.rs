@@ -1,4 +1,5 @@
-//! The plugin of `tests/tests/toolchains/guest_std.rs`: what the standard library of Rust does where WASI is below it.
+//! The plugin of `tests/tests/toolchains/guest_std.rs`: the behaviour of Rust's standard library on top of
+//! WASI.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +23,7 @@ fn main() -> Result<i32, Box<dyn std::error::Error>> {
     std::thread::sleep(Duration::from_millis(20));
     println!("slept {}", start.elapsed() >= Duration::from_millis(20));
     println!("dated {}", SystemTime::now() > SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000));
-    // Its keys are random numbers.
+    // The keys of a `RandomState` are random numbers.
     println!("random {:x}", RandomState::new().hash_one(7));
     let counts: HashMap<&str, u32> = [("one", 1), ("two", 2)].into();
     println!("map {}", counts["two"]);

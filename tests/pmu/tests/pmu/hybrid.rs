@@ -1,4 +1,4 @@
-//! Machines with several kinds of core, each with a PMU of its own: one attachment counts on all of them.
+//! Machines with several kinds of core, each with its own PMU: one attachment counts on all of them.
 //!
 //! The emulated one has `armv8_cortex_a72` on CPU 0 and `armv8_cortex_a53` on CPU 1.
 
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 const BIG: &str = "armv8_cortex_a72";
 const LITTLE: &str = "armv8_cortex_a53";
 
-/// Whether this is that machine. No other has these PMUs on these CPUs.
+/// Returns whether this is the emulated hybrid machine. No other has these PMUs on these CPUs.
 fn is_hybrid() -> bool {
     let emulated = std::env::var("KS_EMULATED").is_ok_and(|machine| machine.ends_with("-hybrid"));
     if emulated {
@@ -25,7 +25,7 @@ fn is_hybrid() -> bool {
     emulated
 }
 
-/// Goes round the loop on one CPU. Afterwards this thread may run anywhere.
+/// Runs the loop on one CPU. Afterwards this thread may run on any CPU.
 fn iterate_on(cpu: usize, iterations: u64) {
     let pin = |cpus: &[usize]| {
         let mut set = CpuSet::new();
@@ -45,7 +45,7 @@ fn on(pmu: &str, event: &str) -> Event {
     named(&format!("{pmu}/{event}/"))
 }
 
-/// The own thread, in user code.
+/// Returns options for the own thread, in user code.
 fn user() -> Options {
     Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() }
 }
@@ -54,7 +54,7 @@ fn open(attachments: &mut Attachments, event: &Event, leader: Option<AttachmentI
     attachments.open(event, &user(), leader, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The loop and what is around it: a thread that moves to another CPU, a read.
+/// Asserts a count of the loop and of the code around it: a thread that moves to another CPU, a read.
 #[track_caller]
 fn assert_iterations(counted: u64, iterations: u64) {
     let least = INSNS_PER_ITERATION * iterations;
@@ -135,13 +135,13 @@ fn a_group_has_a_branch_on_every_kind() {
     assert_iterations(of_big, 10_000_000);
     assert!(cycles.abs_diff(2 * instructions) <= instructions / 500, "{snapshot:?}");
     assert_eq!((snapshot.state, snapshot.partial, snapshot.own), (State::Counted, false, 1));
-    // The kernel's clock counts the kernel, too: all of the time that the group was on.
+    // The kernel's clock also counts time in the kernel: all of the time for which the group was enabled.
     assert!(time.abs_diff(snapshot.time_enabled) <= time / 50, "{snapshot:?}");
     assert_eq!(read(&mut attachments, clock).raw, time);
     assert_eq!(read(&mut attachments, big).raw, of_big);
 }
 
-/// A clock leads: it counts everywhere until a member binds its group to a kind of core.
+/// A clock as the leader counts on every CPU until a member binds its group to a kind of core.
 #[test]
 fn a_group_that_software_leads_is_split_and_counts_nothing_twice() {
     if !is_hybrid() {
@@ -157,24 +157,25 @@ fn a_group_that_software_leads_is_split_and_counts_nothing_twice() {
         iterate_on(1, 20_000_000);
         let reading = read(attachments, clock);
         assert!(reading.raw.abs_diff(reading.time_enabled) <= reading.raw / 50, "{reading:?}");
-        // A round takes 4 ns, so that counting twice would show.
+        // An iteration takes 4 ns, so double counting would show.
         assert!((120_000_000..200_000_000).contains(&reading.raw), "{reading:?}");
         assert_eq!(reading.state, State::Counted);
     };
     both(&mut attachments);
     assert_iterations(read(&mut attachments, instructions).raw, 30_000_000);
-    // The kernel keeps the groups where they are when the member has left.
+    // The kernel leaves the groups on their PMUs after the member is detached.
     attachments.detach(instructions);
     attachments.reset(clock).unwrap();
     both(&mut attachments);
-    // A member of one kind alone does not take the other kind away from the leader.
+    // A member of one kind does not stop the leader from counting on the other kind.
     let big = open(&mut attachments, &on(BIG, "instructions"), Some(clock));
     both(&mut attachments);
     assert_iterations(read(&mut attachments, big).raw, 10_000_000);
     assert!(read(&mut attachments, faults).raw < 1000);
 }
 
-/// In a group that a clock leads, a member of one kind binds it there; one of the other kind gets a branch of its own.
+/// In a group led by a clock, a member of one kind of core binds the group to it; a member of the other kind
+/// gets a group of its own.
 #[test]
 fn members_of_both_kinds_share_a_leader_of_none() {
     if !is_hybrid() {
@@ -234,7 +235,7 @@ fn a_cpu_is_counted_by_the_pmu_of_its_kind() {
     let leader = open(&mut attachments, &on(BIG, "instructions"), None);
     let member = attachments.open(&on(LITTLE, "instructions"), &user(), Some(leader), None).unwrap_err();
     assert!(matches!(refusal(member), Refusal::OtherCores { .. }));
-    // Of one that knows both kinds, that of the leader counts, and that the other is left out is told.
+    // An event of both kinds counts on the leader's kind; a notice reports that the other is left out.
     let of_leader = open(&mut attachments, &named("cycles"), Some(leader));
     iterate_on(1, 1_000_000);
     iterate_on(0, 1_000_000);
@@ -245,7 +246,7 @@ fn a_cpu_is_counted_by_the_pmu_of_its_kind() {
     assert!(matches!(&notices[..], [Notice::OtherCores { pmu, .. }] if pmu == LITTLE), "{notices:?}");
 }
 
-/// A machine that claims another PMU for CPU 1, with the type of one that counts no hardware events.
+/// A fake sysfs declares another PMU for CPU 1, with the type of one that counts no hardware events.
 #[test]
 fn what_a_kind_of_core_lacks_makes_the_count_partial() {
     if !is_hybrid() {
@@ -287,14 +288,14 @@ fn what_a_kind_of_core_lacks_makes_the_count_partial() {
     assert_iterations(read(&mut attachments, id).raw, 1_000_000);
     assert!(read(&mut attachments, id).partial);
     assert_eq!(read(&mut attachments, clock).state, State::Multiplexed);
-    // A member on all CPUs whose leader counts on all: on the one it has no number.
+    // A member on all CPUs whose leader counts on all: one CPU has no number for it.
     let clock = attachments.open(&named("cpu-clock"), &all, None, None).unwrap();
     let member = attachments.open(&event, &all, Some(clock), None).unwrap();
     let there = attachments.snapshot_cpu(clock, 1).unwrap();
     assert_eq!((there.entries[1].scaled, there.state), (None, State::Counted));
     assert!(attachments.snapshot_cpu(member, 1).is_err());
     assert!(attachments.snapshot_cpu(member, 0).is_ok());
-    // None of the kinds has it: an error, as on every other machine.
+    // No kind has the event: an error, as on every other machine.
     let missing = attachments.open(&catalog.named("cache-misses").unwrap(), &user(), None, None).unwrap_err();
     assert!(missing.to_string().contains("no counter for"), "{missing}");
 }
@@ -317,7 +318,7 @@ fn a_cpu_that_comes_back_is_counted_by_its_own_pmu() {
     read(&mut attachments, member);
     iterate_on(1, 10_000_000);
     assert_iterations(read(&mut attachments, member).raw, 20_000_000);
-    // What was counted on the CPU before it went is kept.
+    // The count of a CPU that goes offline is kept.
     assert_iterations(attachments.snapshot_cpu(member, 1).unwrap().entries[1].raw, 20_000_000);
 }
 

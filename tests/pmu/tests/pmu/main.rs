@@ -1,4 +1,4 @@
-//! Hardware events: exact counts, groups, more events than counters, and what does not fit.
+//! Hardware events: exact counts, groups, more events than counters, and groups that do not fit.
 
 mod hybrid;
 mod programs;
@@ -6,10 +6,10 @@ mod programs;
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
 use ks_pmu_tests::{INSNS_PER_ITERATION, is_emulated, iterate};
 
-/// Rounds of a loop that takes a few tenths of a second of the machine's time: many rotations of what is multiplexed.
+/// Iterations that take a few tenths of a second of the machine's time: many rotations of multiplexed events.
 const LONG: u64 = 60_000_000;
 
-/// The own thread, in user code.
+/// Returns options for the own thread, in user code.
 fn user() -> Options {
     Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() }
 }
@@ -18,7 +18,7 @@ fn instructions() -> Event {
     Event::named("instructions").unwrap()
 }
 
-/// Whether there is a PMU. The emulated machine has one, whatever else it says.
+/// Returns whether there is a PMU. The emulated machine must have one.
 fn has_pmu() -> bool {
     let catalog = Catalog::default();
     let missing = catalog.why_not(&catalog.list("instructions")[0]);
@@ -32,7 +32,8 @@ fn has_pmu() -> bool {
     }
 }
 
-/// Equal on the emulated machine; on a real one, where interrupts count a little, within a thousandth.
+/// Asserts that a count is exact on the emulated machine, and within a thousandth on a real one, where
+/// interrupts count a little.
 fn assert_near(counted: u64, expected: u64, what: &str) {
     let slack = if is_emulated() { 0 } else { expected / 1000 };
     assert!(counted.abs_diff(expected) <= slack, "{what}: {counted}, not {expected}");
@@ -42,18 +43,18 @@ fn assert_within(counted: u64, expected: u64, part: u64, what: &str) {
     assert!(counted.abs_diff(expected) <= expected / part, "{what}: {counted}, not {expected} (1/{part})");
 }
 
-/// More events than there are counters: the emulated PMU has six for them, none more than sixteen. Each rotation takes
-/// the kernel a moment in which none of them runs, and the more of them, the longer.
+/// Returns a number of events above the number of counters: the emulated PMU has six for them, none more than
+/// sixteen. During each rotation the kernel runs none of them for a moment, which is longer for more events.
 fn more_than_counters() -> usize {
     if is_emulated() { 9 } else { 20 }
 }
 
-/// How near what is scaled comes to what is counted all the time: one part of so many.
+/// Returns the tolerance between scaled and unmultiplexed counts, as one part of this many.
 fn scaling_part() -> u64 {
     if is_emulated() { 1000 } else { 50 }
 }
 
-/// What an attachment counts from now on while the loop goes round.
+/// Returns the attachment's count of the loop, starting from 0.
 fn counted(attachments: &mut Attachments, id: AttachmentId, iterations: u64) -> Reading {
     attachments.reset(id).unwrap();
     iterate(iterations);
@@ -67,9 +68,9 @@ fn instructions_of_user_code_are_exact() {
     }
     let mut attachments = Attachments::new();
     let id = attachments.open(&instructions(), &user(), None, None).unwrap();
-    // Where user code may read the counter, a reader that the kernel interrupts while it writes the counter's page takes
-    // another turn: some readings count more instructions, and the least is the loop's. The emulated machine does not let
-    // it, so that there all are the same.
+    // Where user code may read the counter, a reader that the kernel interrupts while it writes the counter's
+    // page retries: some readings count more instructions, and the smallest is the loop's. The emulated
+    // machine does not allow such reads, so all its readings are equal.
     let mut least = |iterations| {
         let readings: Vec<_> = (0..7).map(|_| counted(&mut attachments, id, iterations)).collect();
         assert!(
@@ -160,15 +161,15 @@ fn multiplexed_groups_are_scaled_as_wholes() {
         assert_eq!(snapshot.state, State::Multiplexed, "{snapshot:?}");
         let first = snapshot.entries[0];
         for entry in &snapshot.entries {
-            // All are on counters at the same times, and what is read is one moment.
+            // All members have counters at the same times, and one read returns all of them at one moment.
             assert_within(entry.raw, first.raw, 10_000, "a member");
             assert_within(entry.scaled.unwrap(), INSNS_PER_ITERATION * LONG, scaling_part(), "scaled");
         }
     }
 }
 
-/// The kernel takes the seventh event into a group, although its PMU has six counters for it, and refuses the eighth:
-/// only then is the leader, still disabled, not counted.
+/// The kernel accepts seven events into a group, although its PMU has six counters for it, because its check
+/// does not count a leader that is still disabled. It refuses the eighth.
 #[test]
 fn a_group_that_never_fits_has_never_run() {
     if !has_pmu() || !is_emulated() {
@@ -186,7 +187,7 @@ fn a_group_that_never_fits_has_never_run() {
     assert_eq!(attachments.take_notices(), [Notice::NeverRan { event: "instructions".into() }]);
     let refused = attachments.open(&instructions(), &user(), Some(leader), None).unwrap_err();
     assert!(refused.to_string().contains("cannot add `instructions` to the group"), "{refused}");
-    // The option for it: what has no room counts alone.
+    // The `weak` option: an event without a counter in the group counts alone.
     let weak = Options { weak: true, ..user() };
     let alone = attachments.open(&instructions(), &weak, Some(leader), None).unwrap();
     assert!(counted(&mut attachments, alone, LONG / 10).raw > 0);
@@ -269,7 +270,8 @@ fn what_this_pmu_lacks_is_reported() {
     assert_eq!(missing.cause(), "this CPU has no counter for `cache-misses`");
 }
 
-/// How many read(2) of this thread `what` makes. Tracepoints are read by read(2), once here.
+/// Returns the number of read(2) calls that `what` makes in this thread. Reading the tracepoint itself is one
+/// read(2) call.
 fn system_calls(what: impl FnOnce()) -> u64 {
     let calls = Catalog::default().tracepoint("syscalls/sys_enter_read").unwrap();
     let mut attachments = Attachments::new();
@@ -280,7 +282,8 @@ fn system_calls(what: impl FnOnce()) -> u64 {
     attachments.read(id).unwrap().raw - before - 1
 }
 
-/// Counts with a group: what user code reads lies between what the kernel reads before and after it, in counts and times.
+/// Counts with a group. A user-space reading lies between the kernel's readings before and after it, in
+/// counts and times.
 fn check_user_reads() -> u64 {
     let mut attachments = Attachments::new();
     let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
@@ -309,7 +312,8 @@ fn check_user_reads() -> u64 {
     calls - of_kernel
 }
 
-/// arm64 kernels let user code read counters if they are told to, x86-64 kernels unless they are told not to.
+/// arm64 kernels let user code read counters only if configured so, x86-64 kernels unless configured
+/// otherwise.
 #[test]
 fn counters_are_read_without_the_kernel_where_it_allows_it() {
     const SETTING: &str = "/proc/sys/kernel/perf_user_access";
@@ -317,7 +321,7 @@ fn counters_are_read_without_the_kernel_where_it_allows_it() {
         return;
     }
     if !is_emulated() {
-        // Whether the kernel allows it or not, the numbers are right.
+        // The numbers are right whether the kernel allows it or not.
         assert!(check_user_reads() <= 40);
         return;
     }
@@ -325,7 +329,7 @@ fn counters_are_read_without_the_kernel_where_it_allows_it() {
     assert_eq!(check_user_reads(), 40, "the kernel reads");
     std::fs::write(SETTING, "1").unwrap();
     assert_eq!(check_user_reads(), 0, "the registers are read");
-    // On another thread they would be those of another task.
+    // On another thread the readings would be those of another task.
     let mut attachments = Attachments::new();
     let id = attachments.open(&instructions(), &user(), None, None).unwrap();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Programs beside hardware events: those that run at overflows, and those that read counters.
+//! Programs combined with hardware events: programs that run at overflows, and programs that read counters.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ks_pmu_tests::{CounterReader, CountingProgram, INSNS_PER_ITERATION, Script, 
 
 use crate::{LONG, instructions};
 
-/// What a program that runs every so many cycles has run, and what was counted.
+/// Returns the runs of a program that runs every `period` cycles, the count, and the notices.
 fn sampled(observed: Options, iterations: u64) -> (u64, u64, Vec<Notice>) {
     let program = Arc::new(CountingProgram::load().expect("root may load it"));
     let linked = Arc::clone(&program);
@@ -24,16 +24,16 @@ fn sampled(observed: Options, iterations: u64) -> (u64, u64, Vec<Notice>) {
     (program.runs().expect("it is loaded"), counted, attachments.take_notices())
 }
 
-/// How often this thread has left its CPU.
+/// Returns how often this thread has left its CPU.
 fn switches() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
     counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
 }
 
-/// On a CPU the event counts without a break, and every overflow is a run. That of a task is taken off its counter when the
-/// task leaves the CPU, and the kernel takes an overflow that was on the way then for counted (`armpmu_event_set_period` in
-/// drivers/perf/arm_pmu.c, v6.12): so each switch may cost one.
+/// An event of a CPU counts without interruption, and every overflow is a run. An event of a task loses its
+/// counter when the task leaves the CPU, and the kernel then treats a pending overflow as handled
+/// (`armpmu_event_set_period` in drivers/perf/arm_pmu.c, v6.12): so each switch may cost one run.
 #[test]
 fn a_program_runs_once_in_every_period_of_cycles() {
     if !is_emulated() {
@@ -57,7 +57,8 @@ fn a_program_runs_once_in_every_period_of_cycles() {
     }
 }
 
-/// The count that a program reads in a system call, the one after so many rounds of a loop.
+/// Returns how far the count that a program reads in a system call advances over this many iterations of a
+/// loop.
 fn read_by_program(reader: &CounterReader, iterations: u64) -> u64 {
     nix::unistd::getppid();
     let before = reader.count().expect("it is loaded");
@@ -66,8 +67,9 @@ fn read_by_program(reader: &CounterReader, iterations: u64) -> u64 {
     reader.count().expect("it is loaded") - before
 }
 
-/// How much more of each number 100,000 and 1,000,000 rounds more are, in the middle one of several turns: whatever else runs on
-/// the CPU for a moment is counted too, and what the test does between two readings now and then takes another way.
+/// Returns how much larger each number is after 100,000 and 1,000,000 additional iterations, as the median of
+/// several repetitions: other work on the CPU is counted too, and the test's code between two readings
+/// sometimes takes another path.
 fn more<const N: usize>(mut counted: impl FnMut(u64) -> [i64; N]) -> [[i64; N]; 2] {
     let repetitions = [(); REPETITIONS].map(|()| {
         let few = counted(1000);
@@ -86,12 +88,12 @@ fn more<const N: usize>(mut counted: impl FnMut(u64) -> [i64; N]) -> [[i64; N]; 
     })
 }
 
-/// The same for rounds of a loop that takes so many for an instruction.
+/// Returns the expected results of [`more`] for a loop with this many counts per instruction.
 fn exactly(of_instruction: u64) -> [i64; 2] {
     [100_000, 1_000_000].map(|iterations| (iterations * INSNS_PER_ITERATION * of_instruction).cast_signed())
 }
 
-/// Turns of what is counted on a CPU, with whatever else runs there.
+/// Repetitions of a count on a CPU, which includes other work there.
 const REPETITIONS: usize = 5;
 
 #[test]
@@ -116,7 +118,7 @@ fn programs_read_exact_counts() {
         let more = more(|iterations| [read_by_program(&reader, iterations).cast_signed()]);
         assert_eq!(more.map(|[count]| count), exactly(of_instruction), "{name}");
         attachments.detach(probe);
-        // What is detached is out of the array, too.
+        // Detaching also removes the event from the array.
         if id == leader {
             attachments.detach(leader);
             assert_eq!(Arc::strong_count(&reader), 2, "the array, and what this test holds");
@@ -128,8 +130,8 @@ fn programs_read_exact_counts() {
     assert!(matches!(attachments.show(own, &array), Err(PerfError::Refused { .. })));
 }
 
-/// What a compiled script's program and this process read after so many rounds of a loop more than before it: cycles and
-/// instructions, each in the program and in userspace.
+/// Returns how far cycles and instructions advance over this many iterations of a loop, each read in a
+/// compiled script's program and in userspace.
 fn script_reads(
     script: &Script,
     attachments: &mut Attachments,
@@ -137,7 +139,7 @@ fn script_reads(
     iterations: u64,
 ) -> [i64; 4] {
     let mut look = |inside: bool| {
-        // In the middle of it are only the program's reads.
+        // Only the program's reads are between the userspace readings.
         let here = ids.map(|id| attachments.read(id).unwrap().raw.cast_signed());
         nix::unistd::getppid();
         let [cycles, retired] = [1, 4].map(|entry| script.entry("seen", entry).unwrap());
@@ -150,8 +152,8 @@ fn script_reads(
     [0, 1, 2, 3].map(|number| after[number] - before[number])
 }
 
-/// A `counter` of a script, in both halves: the program is what the compiler makes of it, the events are opened and shown to it
-/// as a plugin's are.
+/// A `counter` of a script, in both halves: the compiler produced the program, and the events are opened and
+/// put into its array as for a plugin.
 #[test]
 fn a_compiled_script_reads_exact_counts() {
     if !is_emulated() {
@@ -177,7 +179,7 @@ fn a_compiled_script_reads_exact_counts() {
     assert_eq!(more.map(|[_, retired, ..]| retired), exactly(1), "in the program");
     assert_eq!(more.map(|[.., cycles, _]| cycles), exactly(2), "in userspace");
     assert_eq!(more.map(|[.., retired]| retired), exactly(1), "in userspace");
-    // Two runs in each turn; the leader had a counter all the time.
+    // Two runs in each measurement; the leader had a counter all the time.
     let [runs, cycles, scaled, missed] = [0, 1, 2, 3].map(|entry| script.entry("seen", entry).unwrap());
     assert_eq!((runs, scaled, missed), (2 * 3 * REPETITIONS as i64, cycles, 0));
 }
@@ -197,6 +199,6 @@ fn what_the_kernel_throttles_is_reported() {
     println!("{runs} runs, {counted} cycles, {notices:?}");
     let [Notice::Throttled { event, times }] = &notices[..] else { panic!("{notices:?}") };
     assert!(event == "cpu_cycles" && *times > 1, "{notices:?}");
-    // While it is stopped it does not count either: the loop alone takes twice its instructions.
+    // A throttled event does not count: the loop alone takes twice its instructions in cycles.
     assert!(counted < INSNS_PER_ITERATION * LONG / 2, "{counted} cycles");
 }

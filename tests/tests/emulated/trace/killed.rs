@@ -4,7 +4,7 @@ use ks_tests::{Folder, command, finish, number, wait_until_gone};
 
 use crate::trace::{has_trampolines, host};
 
-/// What observes at a function of the kernel, where that can be.
+/// Programs that observe a kernel function, where the kernel supports them.
 const PROBES: &str = r#"
     @probe("vfs_read")
     fn ktkill_entry(file: *file) -> i32 { hits += 1 return 0 }
@@ -79,7 +79,8 @@ fn traced_nothing_is_left_after_sigkill() {
     assert_eq!(ready(&mut child), "ready\n");
     let whole = began.elapsed();
     end(child);
-    // At other moments: the fractions spread over the time that attaching takes. `KS_MOMENTS` is another number.
+    // Kills at other moments: the fractions are spread over the time that attaching takes. `KS_MOMENTS`
+    // overrides the number.
     for iteration in 1..=number("KS_MOMENTS", 4) as u32 {
         let child = start();
         std::thread::sleep(whole * (iteration * 7 % 10) / 10);

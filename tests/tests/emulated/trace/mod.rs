@@ -1,5 +1,5 @@
-//! Programs that observe: each kind is compiled for the kernel that runs, attached, and seen to do its work; on this kernel
-//! as far as it can, and on the emulated ones. These tests need root.
+//! Programs that observe: each kind is compiled for the running kernel, attached, and checked by its results.
+//! They run on this kernel as far as it supports them, and on the emulated ones. These tests need root.
 
 mod killed;
 mod probes;
@@ -21,12 +21,12 @@ fn kernel_6_12() {
     observe_in(Kernel::V6_12);
 }
 
-/// A minute each on a machine that is not busy.
+/// Each test takes a minute on an idle machine.
 fn observe_in(kernel: Kernel) {
     Machine::new(kernel).seconds(400).run_tests(module_path!(), &["traced_"]);
 }
 
-/// Compiles a script for the kernel that runs and runs it; what it leaves would be named `ktNAME`.
+/// Compiles a script for the running kernel and runs it. Objects that it might leak are named `ktNAME`.
 fn run(name: &str, script: &str) -> Outcome {
     let folder = Folder::new();
     let source = folder.write(&format!("{name}.ks"), script);
@@ -38,7 +38,7 @@ fn run(name: &str, script: &str) -> Outcome {
     ran
 }
 
-/// `ks-host`, where tracefs is mounted: in a mount namespace of its own if it is not.
+/// Returns `ks-host` with tracefs mounted, in a mount namespace of its own if necessary.
 fn host() -> Command {
     if fs::exists("/sys/kernel/tracing/events").unwrap_or_default() {
         return allowed();
@@ -49,7 +49,7 @@ fn host() -> Command {
     host
 }
 
-/// The kernel refuses what it is locked down for, and lacks what it was built without.
+/// Returns whether programs can attach to functions: a kernel may be locked down, or built without support.
 fn has_trampolines() -> bool {
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     has_kprobes() && !lockdown.contains("[integrity]") && !lockdown.contains("[confidentiality]")
@@ -59,8 +59,8 @@ fn has_kprobes() -> bool {
     fs::exists("/sys/bus/event_source/devices/kprobe").unwrap_or_default()
 }
 
-/// A turn that is late already when it would sleep, as happens on a busy machine, switches to no other task: tests that
-/// count switches take several turns for each.
+/// On a busy machine an iteration may already be late when it would sleep, and then switches to no other
+/// task. Tests that count switches therefore use several iterations for each.
 const WAIT: &str = r#"
 fn waited(turns: u32) -> u32 {
     var done: u32 = 0
@@ -72,7 +72,7 @@ fn waited(turns: u32) -> u32 {
 }
 "#;
 
-/// Opens and reads files, again and again, in another thread.
+/// A thread that opens and reads files in a loop.
 struct Opener(std::sync::Arc<std::sync::atomic::AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
 impl Opener {
@@ -82,7 +82,7 @@ impl Opener {
         let seen = stop.clone();
         let thread = std::thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
-                // Whether there is such a file does not matter; one of both is.
+                // One of the files exists; the test needs no particular one.
                 let _ = (fs::read("/proc/self/comm"), fs::read("/nothing/here"));
                 let _ = Command::new("/bin/true").status();
                 std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Functions of the kernel, hooks, and functions of programs: where the kernel lets a program stand.
+//! Functions of the kernel, hooks, and functions of programs: the attach points of the kernel.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn traced_probe_at_an_offset() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// An event of its own, which the program at the same place takes nothing from.
+/// The counter is an event of its own, and a program at the same function takes no hits from it.
 #[test]
 fn traced_a_counter_of_a_function_has_what_a_program_there_saw() {
     if !here_or_inside("kprobes", has_kprobes()) {
@@ -73,7 +73,7 @@ fn traced_hook_denies() {
     if !here_or_inside("trampolines for lsm", has_trampolines()) {
         return;
     }
-    // Denies one file to everybody: an empty one of this test, known by its owner.
+    // Denies one file to everybody: an empty file of this test, identified by its owner.
     let script = include_str!("../scripts/probes_hook_denies.ks");
     let folder = Folder::new();
     let file = folder.write("owned", "");
@@ -88,7 +88,7 @@ fn traced_hook_denies() {
         }
         refused
     });
-    // Other files can be opened all the time.
+    // Other files can still be opened.
     let opener = Opener::start();
     let ran = run("hook", script);
     drop(opener);
@@ -101,7 +101,7 @@ fn traced_hook_denies() {
 
 #[test]
 fn traced_function_of_a_program() {
-    // The C library of this test, wherever it lies.
+    // The path of this test's C library.
     let maps = fs::read_to_string("/proc/self/maps").expect("proc is mounted");
     let library = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let library =

@@ -20,8 +20,8 @@ fn traced_raw_tracepoint_arguments() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// Members of arguments are loaded like memory; what was handed to a function is a number, and its members are read by
-/// helpers: both give the same.
+/// Members of arguments are loaded from memory directly. A pointer passed to a function becomes a number,
+/// whose members are read by helpers. Both read the same values.
 #[test]
 fn traced_members_are_the_same_however_they_are_read() {
     let script = include_str!("../scripts/tracepoints_members_are_the_same_however_they_are_read.ks");
@@ -29,7 +29,8 @@ fn traced_members_are_the_same_however_they_are_read() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// `sigset_t` is a typedef of a struct without a name. A task begins with its flags, so the first word is compared with those.
+/// `sigset_t` is a typedef of an anonymous struct. A task begins with its flags, so the first word is
+/// compared with those.
 #[test]
 fn traced_a_struct_that_only_a_typedef_names() {
     let script = include_str!("../scripts/tracepoints_a_struct_that_only_a_typedef_names.ks");
@@ -46,7 +47,7 @@ fn traced_lf_074_system_calls() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// The kernel counts a hit for nobody if a program there returns 0.
+/// The kernel counts a hit for no event if a program at the tracepoint returns 0.
 #[test]
 fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
     let script = include_str!("../scripts/tracepoints_counters_beside_a_program.ks");
@@ -54,7 +55,7 @@ fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
     let ran = run("beside", script);
     drop(opener);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    // What the kernel skips it counts since 6.7.
+    // The kernel counts skipped runs since 6.7.
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc is mounted");
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let counts = (numbers.next(), numbers.next()) >= (Some(6), Some(7));
@@ -65,7 +66,7 @@ fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
     );
 }
 
-/// Where the kernel has the numbers of a task for a PID namespace differs from kernel to kernel.
+/// The offsets of a task's ids in a PID namespace differ from kernel to kernel.
 #[test]
 fn traced_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     let folder = Folder::new();
@@ -90,7 +91,7 @@ fn traced_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     assert!(ran.stdout.starts_with("process 1, thread "), "{ran:#?}");
 }
 
-/// What is wrong with a target is said before anything is attached.
+/// An error in a target is reported before anything is attached.
 #[test]
 fn traced_another_target_than_the_attribute_is_refused() {
     let script = include_str!("../scripts/tracepoints_another_target_than_the_attribute_is_refused.ks");
@@ -104,7 +105,7 @@ fn traced_another_target_than_the_attribute_is_refused() {
     assert!(ran.stderr.contains("`sched_wakeup` is no target for `ktother`"), "{ran:#?}");
 }
 
-/// A header gives names only: what it says of the types of members may be wrong.
+/// A header only declares names; its types of members may be wrong.
 #[test]
 fn traced_members_are_read_right_despite_a_wrong_header() {
     let header = "struct task_struct { group_leader: u32, real_parent: u64, pid: i64, prio: i16 }";
@@ -119,7 +120,7 @@ fn traced_members_are_read_right_despite_a_wrong_header() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
-/// LF-072: a header that describes the record wrongly gives names only.
+/// LF-072: a header that describes the record wrongly only declares names.
 #[test]
 fn traced_lf_072_record_is_read_right_despite_a_wrong_header() {
     let script = include_str!("../scripts/tracepoints_lf_072_record_is_read_right_despite_a_wrong_header.ks");

@@ -1,10 +1,10 @@
-//! Makes functions whose text is valid in both halves and never indexes out of range.
+//! A generator of functions whose text is valid in both halves and never indexes out of range.
 
 use std::fmt::Write;
 
 use crate::halves::text::{self, FIELDS};
 
-/// Names, widths and parameters: `p0` to `p7` have these types in this order.
+/// The types of the parameters `p0` to `p7`, in this order.
 const TYPES: [Type; 8] = [
     Type(8, false),
     Type(8, true),
@@ -31,7 +31,7 @@ impl Type {
         format!("{}{}", if self.1 { "i" } else { "u" }, self.0)
     }
 
-    /// The result type of an operator between two types, if the language lets them combine.
+    /// Returns the result type of an operator between two types, if the language allows the combination.
     fn with(self, other: Type) -> Option<Type> {
         let (narrow, wide) = if self.0 <= other.0 { (self, other) } else { (other, self) };
         if narrow.1 == wide.1 {
@@ -45,7 +45,7 @@ impl Type {
         }
     }
 
-    /// The type of a negated value; none for `u64`.
+    /// Returns the type of a negated value; none for `u64`.
     fn negated(self) -> Option<Type> {
         match self {
             Type(_, true) => Some(self),
@@ -55,13 +55,13 @@ impl Type {
     }
 }
 
-/// Writes scripts; the same seed writes the same script.
+/// A script generator, deterministic for its seed.
 pub struct Generator {
     state: u64,
     out: String,
     loops: usize,
     names: usize,
-    /// Loop variables in scope.
+    /// The loop variables in scope, with their types.
     counters: Vec<(String, Type)>,
 }
 
@@ -76,7 +76,7 @@ impl Generator {
         }
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     fn below(&mut self, bound: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -93,7 +93,8 @@ impl Generator {
         format!("{prefix}{}", self.names)
     }
 
-    /// Every function twice, a program that runs one copy, and a `main` that runs the other.
+    /// Returns a script with every function twice, a program that runs one copy, and a `main` that runs the
+    /// other.
     pub fn script(mut self, functions: usize, inputs: usize) -> String {
         let bodies = self.functions(functions);
         let mut text = format!("{}{}", text::TYPES, text::INPUT);
@@ -116,7 +117,7 @@ impl Generator {
         text
     }
 
-    /// The functions and a program that runs them, for the kernel half alone.
+    /// Returns the functions and a program that runs them, for the kernel half alone.
     pub fn kernel_script(mut self, functions: usize) -> String {
         let bodies = self.functions(functions);
         let mut text = format!("{}{}var results : u64[{functions}]\n", text::TYPES, text::INPUT);
@@ -270,7 +271,7 @@ impl Generator {
         }
     }
 
-    /// `try`, with a call that throws.
+    /// Writes a `try` statement, with a call that throws.
     fn attempt(&mut self, depth: usize) {
         self.line(depth, "try {");
         self.block(depth + 1, 1);
@@ -300,7 +301,7 @@ impl Generator {
         self.body(depth, Some((name, kind)));
     }
 
-    /// The body of a loop, and its end.
+    /// Writes the body of a loop, and its end.
     fn body(&mut self, depth: usize, counter: Option<(String, Type)>) {
         self.loops += 1;
         let before = self.counters.len();
@@ -325,13 +326,13 @@ impl Generator {
         self.line(depth, &format!("{lvalue} {operator}= {value}"));
     }
 
-    /// An expression that may be assigned to this type, with or without a conversion written out.
+    /// Returns an expression that may be assigned to this type, with or without an explicit conversion.
     fn value_for(&mut self, kind: Type) -> String {
         let (text, of) = self.expression(3);
         if kind.with(of).is_some() { text } else { format!("(({text}) as {})", kind.name()) }
     }
 
-    /// An index below `length`.
+    /// Returns an index below `length`.
     fn index(&mut self, length: usize) -> String {
         let unsigned = self.pick(&["p0", "v0", "p2", "v2", "p4", "v4", "p6", "v6", "record.a", "record.g"]);
         format!("{unsigned} % {length}")
@@ -369,7 +370,7 @@ impl Generator {
         format!("{a} {} {b}", self.pick(&["==", "!=", "<", "<=", ">", ">="]))
     }
 
-    /// An expression in parentheses or a name, and its type. It always contains a variable.
+    /// Returns an expression in parentheses or a name, and its type. It always contains a variable.
     fn expression(&mut self, depth: usize) -> (String, Type) {
         if depth == 0 || self.below(5) == 0 {
             return self.name();
@@ -426,7 +427,7 @@ impl Generator {
 const PROGRAM: &str = "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {\n";
 const ARGUMENTS: &str = "g0, g1, g2, g3, g4, g5, g6, g7";
 
-/// The rest of a program: it calls all functions.
+/// Returns the rest of a program, which calls all functions.
 fn calls(functions: usize) -> String {
     let calls = (0..functions).map(|index| format!("    results[{index}] = k_case{index}({ARGUMENTS})\n"));
     format!("{}    return 0\n}}\n", calls.collect::<String>())

@@ -1,4 +1,4 @@
-//! The same text means the same in both halves: generated functions run as `@helper` at a page fault and as plain
+//! Differential test of the halves: generated functions run as `@helper` at a page fault and as plain
 //! functions in the plugin, on the same inputs, and must return the same. These tests need root.
 //!
 //! A large run is `make halves INPUTS=100000`.
@@ -9,12 +9,12 @@ mod text;
 use generator::Generator;
 use ks_tests::run_script;
 
-/// Scripts, functions in each of them, and inputs that each function of a script gets.
+/// Number of scripts, of functions per script, and of inputs for each function.
 const SCRIPTS: usize = 12;
 const FUNCTIONS: usize = 4;
 const INPUTS: usize = 24;
 
-/// Inputs for each function of a script in a large run: each takes a page of the plugin's memory.
+/// Inputs for each function in a script of a large run: each takes a page of the plugin's memory.
 const MANY_INPUTS: usize = 4000;
 
 #[test]

@@ -1,6 +1,6 @@
-//! What stands around generated functions.
+//! The fixed text around generated functions.
 
-/// Bytes of a page: touching one for the first time is the fault that runs the program.
+/// Page size in bytes. The first access to a page is the fault that runs the program.
 pub const PAGE: usize = 4096;
 
 /// The fields of `Record` in the order of the types.
@@ -21,7 +21,7 @@ struct Record {
 }
 "#;
 
-/// The maps that they use; each half has its own.
+/// The maps that the generated functions use; each half has its own.
 pub const MAPS: &str = r#"
 var X_numbers : hash<u32, u64>(64)
 var X_records : hash<u16, Record>(64)
@@ -29,7 +29,7 @@ var X_names : hash<str(8), u32>(64)
 var X_texts : array<u8, str(16)>(256)
 "#;
 
-/// What they get.
+/// The inputs of the generated functions.
 pub const INPUT: &str = r#"
 var g0 : u8 = 0
 var g1 : i8 = 0
@@ -41,7 +41,7 @@ var g6 : u64 = 0
 var g7 : i64 = 0
 "#;
 
-/// What the generated functions call.
+/// Helper functions that the generated functions call.
 pub const SHARED: &str = r#"
 @HELPER
 fn X_pass0(value: u8) -> u8 {
@@ -133,5 +133,5 @@ fn X_fold(record: Record) -> u64 {
 }
 "#;
 
-/// What gives them inputs and runs them in the userspace half, up to the calls.
+/// The start of `main`, which reads inputs and runs the functions in the userspace half; the calls follow it.
 pub const MAIN: &str = include_str!("../scripts/text_main.ks");

@@ -1,10 +1,10 @@
-//! Loops, recursion, floods, endless waits, and more than the host would hold.
+//! Loops, recursion, floods of calls, endless waits, and requests for more than the host keeps.
 
 use ks_tests::guest::data;
 
 use super::{ended, function, run, run_module, run_with};
 
-/// Half a second, and as much again if it does not stop.
+/// A time limit of 0.2 seconds.
 const SHORT: [&str; 2] = ["--timeout", "0.2"];
 
 #[test]
@@ -32,7 +32,7 @@ fn whoever_never_comes_back_is_ended_at_the_time_limit() {
 
 #[test]
 fn a_wait_without_end_ends_when_it_is_asked_to() {
-    // Returns 7 if the sleep was cut short, with kind `interrupted` (7).
+    // Returns 7 if the sleep was interrupted, with kind `interrupted` (7).
     let body = "(call $clock.sleep (i64.const -1) (i32.const 1024))
         (i32.load8_u (i32.const 1028))";
     let outcome = run_with(&function(body), &SHORT);
@@ -57,7 +57,7 @@ fn recursion_ends_at_the_stack_wherever_it_goes() {
     }
 }
 
-/// The host asks the guest for room while it writes a result; what the guest does then is its own affair.
+/// The host calls the guest's allocator while it writes a result; the allocator may do anything.
 #[test]
 fn an_allocator_may_do_anything() {
     let module = |realloc: &str| {
@@ -96,14 +96,14 @@ fn an_allocator_may_do_anything() {
     }
     let looping = run_realloc("(loop $again (br $again)) (unreachable)", &SHORT);
     assert_eq!(looping.code, 124, "{looping:#?}");
-    // Every text at one place, which is the place of the result: the guest's own loss.
+    // Every text gets the address of the result: only the guest's own data is lost.
     let same = run_realloc("(i32.const 1024)", &[]);
     assert_eq!(same.code, 0, "{same:#?}");
 }
 
 #[test]
 fn memories_and_tables_grow_to_their_limits() {
-    // Each answers -1 above the limit; the plugin goes on.
+    // `memory.grow` returns -1 above the limit; the plugin continues.
     let outcome = run(&function("(drop (memory.grow (i32.const 65000))) (memory.grow (i32.const 2047))"));
     assert_eq!(outcome.code, 255, "{outcome:#?}");
     let table = format!(
@@ -111,7 +111,7 @@ fn memories_and_tables_grow_to_their_limits() {
         function("(drop (table.grow $t (ref.null func) (i32.const 0x7fffffff))) (table.size $t)")
     );
     assert_eq!(run(&table).code, 1);
-    // What is too large from the start is not started.
+    // A memory that is too large initially is refused at the start.
     let large =
         "(module (memory (export \"memory\") 2049) (func (export \"run\") (result i32) (i32.const 0)))";
     ended(&run_module(large, &[]), &["memory"]);
@@ -126,12 +126,13 @@ fn memories_and_tables_grow_to_their_limits() {
     assert!(matches!(outcome.code, 125 | 127) && outcome.stderr.contains("memor"), "{outcome:#?}");
 }
 
-/// Handles of every kind that needs no object: where a call can fail it says `limit`, else the plugin ends.
+/// Handles of every kind that needs no object: a call that can fail reports `limit`, any other ends the
+/// plugin.
 #[test]
 fn floods_of_handles_end_at_their_limit() {
     let options = "(loop $more (drop (call $perf.options.new)) (br $more)) (unreachable)";
     ended(&run(&function(options)), &["--limit handles="]);
-    // Kind `limit` is 4; the plugin returns it.
+    // The plugin returns the error's kind; `limit` is 4.
     let events = "(loop $more
           (call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))
           (br_if $more (i32.eqz (i32.load8_u (i32.const 1024)))))
@@ -139,7 +140,7 @@ fn floods_of_handles_end_at_their_limit() {
     assert_eq!(run(&function(events)).code, 4);
 }
 
-/// A text that the guest holds once and hands over a thousand times.
+/// A text that the guest stores once and passes a thousand times.
 #[test]
 fn floods_of_texts_are_not_kept() {
     let megabyte = 1 << 20;
@@ -181,7 +182,7 @@ fn floods_of_texts_are_not_kept() {
     }
 }
 
-/// More than a call may carry, and lists whose elements are all the same large text.
+/// Arguments above the limit of a call, and lists whose elements are all the same large text.
 #[test]
 fn what_is_too_much_for_one_call_is_no_call() {
     let grow = "(drop (memory.grow (i32.const 900)))";
@@ -215,7 +216,7 @@ fn what_is_too_much_for_one_call_is_no_call() {
 
 #[test]
 fn a_line_has_an_end_however_wide_its_fields_are() {
-    // 2,000 fields of a width beyond all.
+    // 2,000 fields, each wider than any limit.
     let format = "%99999999999d".repeat(2000);
     let body = format!(
         "{}{}",
@@ -229,7 +230,7 @@ fn a_line_has_an_end_however_wide_its_fields_are() {
     assert!(outcome.code == 0 && outcome.stdout.len() <= 1 << 20, "{}", outcome.stdout.len());
 }
 
-/// The wait of Wasm's threads blocks where no epoch reaches: it must not be had.
+/// The wait instruction of Wasm threads blocks where epochs cannot interrupt it, so it must be unavailable.
 #[test]
 fn a_guest_cannot_wait_where_nobody_ends_it() {
     let body = "(memory.atomic.wait32 $s (i32.const 0) (i32.const 0) (i64.const -1))";
@@ -240,7 +241,7 @@ fn a_guest_cannot_wait_where_nobody_ends_it() {
     ended(&run_with(&plain, &["--timeout", "0.5"]), &["atomic"]);
 }
 
-/// What runs before `run`, and what runs when it is over, is as limited as `run` itself.
+/// Code that runs before and after `run` is subject to the same limits as `run` itself.
 #[test]
 fn a_start_function_is_subject_to_the_same_limits() {
     let start = |body: &str| format!("(func $first {body}) (start $first)\n{}", function("(i32.const 0)"));
@@ -250,7 +251,7 @@ fn a_start_function_is_subject_to_the_same_limits() {
     ended(&run(&start("(loop $more (drop (call $perf.options.new)) (br $more))")), &["--limit handles="]);
 }
 
-/// Each is refused within the time of a test: code that takes the compiler long is limited by its size.
+/// Each component is refused or compiled within the time of a test: slow code is limited by its size.
 #[test]
 fn code_that_is_slow_to_compile_is_compiled_or_refused() {
     let adds = "(i64.mul (i64.add (local.get $l) (i64.const 3)) (i64.const 5)) (local.set $l)".repeat(20_000);

@@ -1,4 +1,4 @@
-//! Files whose sections, manifests and structure are not what they say.
+//! Files with malformed or misleading sections, manifests and structure.
 
 use ks_tests::guest::core_module;
 use ks_tests::{Folder, Outcome, command, component, finish};
@@ -10,7 +10,7 @@ fn plain() -> Vec<u8> {
     component("hostile", &core_module(2, &function("(i32.const 3)")), &[]).expect("it fits the world")
 }
 
-/// Appends a section with this id, this length (whatever it has) and these bytes.
+/// Appends a section with this id, this length field (right or wrong) and these bytes.
 fn with_raw(mut file: Vec<u8>, id: u8, len: &[u8], bytes: &[u8]) -> Vec<u8> {
     file.push(id);
     file.extend_from_slice(len);
@@ -39,7 +39,7 @@ fn record(bytes: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Refused as no plugin, with all these words.
+/// Asserts that the file is refused as no plugin, with all these words.
 #[track_caller]
 fn refused(file: &[u8], reasons: &[&str]) {
     let outcome = run_file(file, &[]);
@@ -117,7 +117,7 @@ fn files_that_are_something_else_are_distinguished() {
     }
 }
 
-/// `run` with other types than the world's: found when it is called, and never called.
+/// `run` has other types than the world declares: the host detects it at the call, and does not call it.
 #[test]
 fn a_run_of_another_type_is_not_called() {
     for (core, lifted) in [
@@ -191,12 +191,12 @@ fn manifest_with(members: &str) -> Vec<u8> {
     with_section(file, section::MANIFEST, &record(json.as_bytes()))
 }
 
-/// Asks for the config block `b`, which has 8 bytes here, and returns the first byte.
+/// Reads the config block `b`, which has 8 bytes here, and returns the first byte.
 const CONFIG: &str = "(i32.store8 (i32.const 2048) (i32.const 98))
     (call $args.config (i32.const 2048) (i32.const 1) (i32.const 2056) (i32.const 8) (i32.const 1024))
     (i32.load8_u (i32.load (i32.const 1024)))";
 
-/// What a manifest says of config blocks is used before the run: places that the block does not have are no places.
+/// The host uses a manifest's config blocks before the run: fields outside of the block are rejected.
 #[test]
 fn config_blocks_of_a_manifest_that_lies_are_contained() {
     for (ty, offset) in [
@@ -218,7 +218,7 @@ fn config_blocks_of_a_manifest_that_lies_are_contained() {
     }
 }
 
-/// What a manifest says of maps with stacks is used when the plugin has ended.
+/// The host uses a manifest's maps of stacks after the plugin has ended.
 #[test]
 fn stacks_of_a_manifest_that_lies_are_contained() {
     let parts = "[{\"name\":\"s\",\"offset\":4294967295,\"bytes\":4294967295,\"holds\":{\"kernel_stack\":{\"map\":\"m\"}}}]";
@@ -229,7 +229,7 @@ fn stacks_of_a_manifest_that_lies_are_contained() {
     assert!(matches!(outcome.code, 0 | 125 | 127), "{outcome:#?}");
 }
 
-/// What a person is shown of a file cannot steer their terminal.
+/// Text from a file that is shown to a user cannot control the terminal.
 #[test]
 fn names_of_a_file_do_nothing_on_a_terminal() {
     let folder = Folder::new();

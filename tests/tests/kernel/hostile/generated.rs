@@ -1,7 +1,7 @@
-//! Guests made by chance (`wasm-smith`): any valid code with the contract's functions to call, in memories and tables
-//! of any shape, and an allocator that does anything; and whole components that want what no host has.
+//! Random guests (`wasm-smith`): any valid code that calls the contract's functions, memories and tables of
+//! any shape, and an allocator that does anything; and whole components whose imports no host has.
 //!
-//! Each is refused or run, for a reason that is reported. The seed is printed; the large run is
+//! Each guest runs or is refused, for a reason that is reported. The test prints its seed; the large run is
 //! `make generated GUESTS=10000`, with `SEED` for another seed.
 
 use std::time::Duration;
@@ -15,24 +15,24 @@ use wasm_smith::{Component, Config, Module};
 
 use super::{prepare, run_file, run_prepared};
 
-/// Bytes that a guest is made of.
+/// Number of random bytes from which a guest is generated.
 const BYTES: usize = 8 << 10;
 
-/// Guests of a plain test run.
+/// Number of guests in a plain test run.
 const GUESTS: u64 = 60;
 
-/// What a plugin exports, with other bodies.
+/// The exports of a plugin, whose bodies are generated.
 const EXPORTS: &str = r#"(module
     (memory (export "memory") 2)
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
     (func (export "run") (result i32) unreachable))"#;
 
-/// So many bytes by chance.
+/// Returns this many random bytes.
 fn bytes(rng: &mut Rng) -> Vec<u8> {
     (0..BYTES).map(|_| rng.below(256) as u8).collect()
 }
 
-/// The shape of guests: what the engine has is used, or now and then anything that a validator knows.
+/// Returns the shape of guests: features of the engine, and sometimes any feature that a validator supports.
 fn config(rng: &mut Rng) -> Config {
     let imported: String = imports().iter().map(|import| import.text()).collect();
     let anything = rng.below(8) == 0;
@@ -44,7 +44,7 @@ fn config(rng: &mut Rng) -> Config {
         max_memories: 1 + rng.below(3),
         max_tables: 1 + rng.below(3),
         max_instructions: 20 + rng.below(400),
-        // Traps by chance end most guests in their first block.
+        // Random traps end most guests in their first block.
         disallow_traps: rng.below(2) == 0,
         reference_types_enabled: anything,
         gc_enabled: anything,
@@ -58,14 +58,14 @@ fn config(rng: &mut Rng) -> Config {
     }
 }
 
-/// The file of a guest; none if its code fits no component, which the compiler of components says.
+/// Returns the file of a guest, or none if its code fits no component.
 fn guest(rng: &mut Rng) -> Option<Vec<u8>> {
     let (config, bytes) = (config(rng), bytes(rng));
     let module = Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
     ks_tests::component_of("generated", &module.to_bytes(), &[]).ok()
 }
 
-/// How often each of the ends came.
+/// Counts of the different outcomes.
 #[derive(Debug, Default)]
 struct Ends {
     refused: u32,
@@ -75,7 +75,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Runs a guest in this process; whatever is told is a text.
+    /// Runs a guest in this process and counts its outcome; every failure must have a reason.
     fn add(&mut self, file: Vec<u8>) {
         let prepared = match prepare(file) {
             Ok(prepared) => prepared,
@@ -112,7 +112,7 @@ fn generated_guests_are_contained() {
     assert!(ends.returned > 0 && ends.trapped > 0, "most of them run: {ends:?}");
 }
 
-/// A few as a person starts them: a signal or a defect would be an exit code.
+/// Runs a few guests by the command: a signal or an internal error would show in its exit code.
 #[test]
 fn generated_guests_end_with_a_reason() {
     let seed = number("KS_SEED", std::process::id().into());

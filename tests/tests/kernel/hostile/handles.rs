@@ -1,4 +1,4 @@
-//! Handles that were dropped, guessed, or belong to something else.
+//! Handles that were dropped, are guessed, or belong to another resource.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use ks_tests::guest::{Role, imports};
 
 use super::{ended, function, run, run_here, trapped};
 
-/// Every function that takes a handle, with numbers that nobody gave: all trap, none has an effect.
+/// Calls every function that takes a handle with numbers that are no handles: all trap, none has an effect.
 #[test]
 fn guessed_handles_trap_in_every_function() {
     for import in imports() {
@@ -32,7 +32,7 @@ fn guessed_handles_trap_in_every_function() {
     }
 }
 
-/// A handle of one resource is none of another, though the numbers are of one table.
+/// A handle of one resource is invalid for another, although both are in one table.
 #[test]
 fn a_handle_of_one_kind_is_none_of_another() {
     let kinds: BTreeSet<&str> = imports()
@@ -57,12 +57,13 @@ fn what_was_dropped_is_not_used_again() {
     ] {
         ended(&run(&function(&format!("{options} {again} (i32.const 0)"))), &["handle"]);
     }
-    // The next handle may have the number of the last: it is another thing, not the one that was dropped.
+    // The next handle may reuse the number of a dropped one, for another object.
     let reused = format!("{options} (i32.eq (call $perf.options.new) (local.get $a))");
     assert_eq!(run(&function(&reused)).code, 1);
 }
 
-/// The event and the options are borrowed for the call, and may go right after it; the leader may go first.
+/// The event and the options are borrowed for the call and may be dropped right after it. Dropping the leader
+/// first is allowed, and makes its members stale.
 #[test]
 fn an_attachment_outlives_its_event_and_options_and_not_its_leader() {
     let open = |leader: &str| {
@@ -80,7 +81,7 @@ fn an_attachment_outlives_its_event_and_options_and_not_its_leader() {
     };
     let first = open("(i32.const 0) (i32.const 0)");
     let second = open("(i32.const 1) (local.get $n)");
-    // Kind `stale` is 5.
+    // The kind of the error `stale` is 5.
     let body = format!(
         "{first} (local.set $n (i32.load (i32.const 1028)))
          {second} (local.set $a (i32.load (i32.const 1028)))

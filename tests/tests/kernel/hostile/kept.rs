@@ -1,5 +1,5 @@
-//! What plugins make the host keep: records that they put back, cursors, copies of variables, texts of handles. It is one
-//! sum with a limit. The tests named `root_` need root.
+//! Data that plugins make the host keep: records that they return, cursors, copies of variables, texts of
+//! handles. One limit covers their sum. The tests named `root_` need root.
 
 use ks_tests::guest::{core_module, data};
 use ks_tests::plugins::elf::{self, MapDef};
@@ -8,14 +8,14 @@ use ks_wit::section::{Arch, BpfRecord};
 
 use super::{contained, ended, function, run_with};
 
-/// `enum bpf_map_type`.
+/// Numbers of `enum bpf_map_type`.
 const ARRAY: u32 = 2;
 
-/// Kinds of errors, as the contract numbers them.
+/// Kinds of errors, by their numbers in the contract.
 const INVALID: i32 = 2;
 const LIMIT: i32 = 4;
 
-/// Every page fault of the plugin's own thread leaves a record of 8 bytes.
+/// Every page fault of the plugin's own thread emits a record of 8 bytes.
 const PRODUCER: &str = "
 struct Event { n: u64 }
 var events : ringbuf<Event>(1048576)
@@ -36,7 +36,7 @@ fn main() -> i32 {
 }
 ";
 
-/// Runs a guest of this function with an object, which knows these names at these addresses.
+/// Runs a guest of this function with an object; its memory holds these names at these addresses.
 fn run_object(elf: Vec<u8>, names: &[(u32, &str)], run: &str, options: &[&str]) -> Outcome {
     let record = BpfRecord { name: "hostile".into(), arch: Arch::Any, elf };
     let names: String = names.iter().map(|(address, name)| data(*address, name.as_bytes())).collect();
@@ -49,16 +49,16 @@ fn run_object(elf: Vec<u8>, names: &[(u32, &str)], run: &str, options: &[&str]) 
     outcome
 }
 
-/// The kernel half of a script.
+/// Returns the object of a script's kernel half.
 fn object(script: &str) -> Vec<u8> {
     compile("hostile", script).objects[0].1.elf().to_vec()
 }
 
-/// Ends with the kind of the error that was written to 1024, if there is one; the handle is `$a` or `$b` then.
+/// Ends with the kind of the error at 1024, if there is one; otherwise the handle is in `$a` or `$b`.
 const CHECK: &str = "(if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))";
 
-/// Takes records of the own thread's page faults: the ring is the handle at 3000 and at each word that follows, the batch
-/// lies at `$a` and has `$n` bytes.
+/// Receives records of the own thread's page faults: the ring is the handle at 3000 and at each following
+/// word, the batch is at `$a` and has `$n` bytes.
 fn records() -> String {
     format!(
         "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024)) {CHECK}
@@ -94,7 +94,7 @@ fn records() -> String {
 
 const NAMES: [(u32, &str); 2] = [(2048, "fault"), (2064, "events")];
 
-/// The ring stands in the list 64 times; what was given once comes back under two positions.
+/// The list contains the ring 64 times; returning the same records under two positions is an error.
 #[test]
 fn root_records_come_back_once_however_often_their_ring_is_named() {
     let twice = format!(
@@ -113,7 +113,8 @@ fn root_records_come_back_once_however_often_their_ring_is_named() {
     );
     let outcome = run_object(object(PRODUCER), &NAMES, &twice, &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (INVALID, ""), "{outcome:#?}");
-    // Half of it under each of two positions is what was given; it is given again, and may come back again.
+    // Returning one half under each of two positions is valid; the records are delivered again, and may be
+    // returned again.
     let halves = format!(
         "{}
          (local.set $b (i32.add (local.get $a) (i32.and (i32.div_u (local.get $n) (i32.const 2)) (i32.const -16))))
@@ -134,7 +135,7 @@ fn root_records_come_back_once_however_often_their_ring_is_named() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");
 }
 
-/// A record of 8 bytes costs the host more than 8.
+/// A record of 8 bytes costs the host more than 8 bytes.
 #[test]
 fn root_records_that_come_back_are_of_the_hosts_bytes() {
     let back = format!(
@@ -153,8 +154,8 @@ fn root_records_that_come_back_are_of_the_hosts_bytes() {
     assert!(outcome.stderr.contains("--limit host_bytes=.. allows more"), "{outcome:#?}");
 }
 
-/// Opens the map at 2048 and makes so many cursors, each of which gives so many bytes and stays. Returns the kind of the
-/// first error, and 99 if there is none.
+/// Opens the map at 2048 and creates this many cursors, each of which reads this many bytes and stays open.
+/// Returns the kind of the first error, or 99 if there is none.
 fn cursors(number: u32, bytes: u32) -> String {
     format!(
         "(call $maps.map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
@@ -169,7 +170,7 @@ fn cursors(number: u32, bytes: u32) -> String {
     )
 }
 
-/// Each cursor would keep all 64 MiB of the map.
+/// Otherwise each cursor would keep all 64 MiB of the map.
 #[test]
 fn root_cursors_read_what_is_asked_for() {
     let large = || elf::with_map(MapDef { ty: ARRAY, entries: 64, value_words: 1 << 18, ..MapDef::SMALL });
@@ -177,7 +178,7 @@ fn root_cursors_read_what_is_asked_for() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");
     let most = outcome.most_memory_kib.expect("it was measured");
     assert!(most < 300 << 10, "the host took {most} KiB");
-    // A value that the host may not copy is not asked for.
+    // The host does not read a value that is too large to copy.
     let limit = ["--limit", "host_bytes=1000000"];
     let outcome = run_object(large(), &[(2048, "m")], &cursors(1, (1 << 20) + 4), &limit);
     assert_eq!(outcome.code, LIMIT, "{outcome:#?}");
@@ -190,7 +191,7 @@ fn root_cursors_read_what_is_asked_for() {
     assert_eq!(outcome.code, LIMIT, "{outcome:#?}");
 }
 
-/// What is read ahead of small entries is kept, and counted.
+/// Small entries that are read ahead are kept, and count.
 #[test]
 fn root_what_cursors_keep_is_of_the_hosts_bytes() {
     let small = || elf::with_map(MapDef { ty: ARRAY, entries: 100_000, value_words: 1, ..MapDef::SMALL });
@@ -200,7 +201,7 @@ fn root_what_cursors_keep_is_of_the_hosts_bytes() {
     assert_eq!(outcome.code, LIMIT, "{outcome:#?}");
 }
 
-/// 256 MiB of variables, in a file of some KiB.
+/// Returns an object with 256 MiB of variables, in a file of some KiB.
 fn large() -> Vec<u8> {
     let variables: String = (0..16).map(|at| format!("var huge{at} : u8[16777216]\n")).collect();
     let used: String = (0..16).map(|at| format!("    huge{at}[5] = 1\n")).collect();
@@ -219,7 +220,7 @@ fn main() -> i32 {{
     ))
 }
 
-/// Writes some bytes of a variable, loads the object, reads, and returns how many bytes were read.
+/// Writes some bytes of a variable, loads the object, reads, and returns the number of bytes read.
 #[test]
 fn root_large_variables_are_not_copied() {
     let run = |read: &str, limit: &str| {
@@ -234,13 +235,13 @@ fn root_large_variables_are_not_copied() {
         );
         let outcome = run_object(large(), &[(2048, "huge3"), (2064, "tick")], &body, &["--limit", limit]);
         let most = outcome.most_memory_kib.expect("it was measured");
-        // The pages of the maps themselves are mapped.
+        // The maps' own pages are mapped.
         assert!(most < (256 + 128) << 10, "the host took {most} KiB");
         outcome
     };
     let outcome = run("", "host_bytes=1000000");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");
-    // What was written before the load is what is read after it.
+    // A read after the load returns the bytes written before it.
     let read = "(global.set $heap (i32.const 0x400000))
         (memory.grow (i32.const 200)) drop
         (call $globals.variable.read (local.get $a) (i32.const 1024))
@@ -252,7 +253,7 @@ fn root_large_variables_are_not_copied() {
     ended(&run(read, "host_bytes=10000000"), &["the limit `host_bytes` of the plugin is 10000000"]);
 }
 
-/// A handle keeps texts; what the text before took is given back.
+/// A handle keeps its texts; replacing a text releases the memory of the previous one.
 #[test]
 fn texts_of_handles_are_of_the_hosts_bytes() {
     let options = |handles: u32, texts: u32| {

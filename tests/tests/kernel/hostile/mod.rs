@@ -1,8 +1,9 @@
-//! Plugins that mean harm: each is contained, each is told why, and the host takes a bounded amount of memory for it.
+//! Malicious plugins: each is contained, each gets a reason, and the host uses a bounded amount of memory for
+//! it.
 //!
-//! They run in `ks-host`, as a person starts it. What hurts the host would end it by a signal or a panic; both have exit
-//! codes that no plugin has. Hostile objects and policies: `policy` of the host's own tests; hostile shared memories:
-//! `shared_memory`.
+//! They run in `ks-host`, as a user starts it. Damage to the host would end it by a signal or a panic; both
+//! have exit codes that no plugin has. Hostile objects and policies: `policy` of the host's own tests;
+//! hostile shared memories: `shared_memory`.
 
 mod calls;
 mod files;
@@ -22,11 +23,11 @@ use ks_host::{Host, PreparedPlugin, RunOptions};
 use ks_tests::guest::core_module;
 use ks_tests::{Folder, Outcome, command, component, finish};
 
-/// KiB of resident memory that no `ks-host` of these tests may come to: the guest's own memories (128 MiB), and what
-/// is copied of them.
+/// Limit of the resident memory of any `ks-host` of these tests, in KiB: the guest's own memories (128 MiB),
+/// and copies of them.
 const MOST_KIB: i64 = 1200 << 10;
 
-/// Runs a file as a plugin that may observe, with these options.
+/// Runs a file as a plugin that may only observe, with these options.
 fn run_file(file: &[u8], options: &[&str]) -> Outcome {
     let folder = Folder::new();
     let path = folder.write("hostile.wasm", file);
@@ -35,12 +36,12 @@ fn run_file(file: &[u8], options: &[&str]) -> Outcome {
     outcome
 }
 
-/// Runs the guest of these functions, one of which exports `run`.
+/// Runs a guest of these functions, one of which exports `run`.
 fn run_with(body: &str, options: &[&str]) -> Outcome {
     run_module(&core_module(2, body), options)
 }
 
-/// The same, with the usual options.
+/// Runs a guest of these functions with the usual options.
 fn run(body: &str) -> Outcome {
     run_with(body, &[])
 }
@@ -50,13 +51,13 @@ fn run_module(text: &str, options: &[&str]) -> Outcome {
     run_file(&file, options)
 }
 
-/// Runs the guest of these functions in this process, for what is tried a thousand times: a panic is an outcome, a signal
-/// ends the test. It may observe, and has as long as a machine with no time for it may need.
+/// Runs a guest of these functions in this process, for thousands of attempts. A panic is an outcome, a
+/// signal ends the test. The guest may only observe; the time limit suits a busy machine.
 fn run_here(body: &str) -> plugin::Outcome {
     run_here_for(body, Duration::from_secs(20))
 }
 
-/// The same for what may wait for ever: it has so long.
+/// Runs a guest like [`run_here`], with a time limit for guests that may wait forever.
 fn run_here_for(body: &str, limit: Duration) -> plugin::Outcome {
     let file = component("hostile", &core_module(2, body), &[]).unwrap_or_else(|error| panic!("{error:#}"));
     let prepared = prepare(file).expect("a plugin for this host");
@@ -72,7 +73,7 @@ fn prepare(file: Vec<u8>) -> Result<PreparedPlugin, PluginError> {
     HOST.prepare(&Plugin::from_bytes(file)?)
 }
 
-/// Runs it with these limits, for so long.
+/// Runs a prepared plugin with these limits and this time limit.
 fn run_prepared(prepared: &PreparedPlugin, limits: &[&str], time: Duration) -> plugin::Outcome {
     let mut policy = Policy::observing();
     for limit in limits {
@@ -88,24 +89,24 @@ fn run_prepared(prepared: &PreparedPlugin, limits: &[&str], time: Duration) -> p
     })
 }
 
-/// Why a guest trapped that was run here.
+/// Returns the reason of a trap of a guest that ran in this process.
 #[track_caller]
 fn trapped(outcome: &plugin::Outcome) -> &str {
     let plugin::Outcome::Trapped(reason) = outcome else { panic!("it has not trapped: {outcome:?}") };
     reason
 }
 
-/// A `run` of these instructions, with some locals of each type.
+/// Returns a `run` of these instructions, with some locals of each type.
 fn function(instructions: &str) -> String {
     format!(
         "(func (export \"run\") (result i32) (local $a i32) (local $b i32) (local $n i32) (local $l i64)\n{instructions})\n"
     )
 }
 
-/// No signal, no panic, and not all of the machine's memory.
+/// Asserts that there was no signal, no panic, and bounded memory.
 #[track_caller]
 fn contained(outcome: &Outcome) {
-    // A guest may return what a signal or a panic would: the code says nothing.
+    // The exit code proves nothing: a guest may return the code of a signal or a panic.
     assert_eq!(outcome.signal, None, "{outcome:#?}");
     let panicked =
         ["panicked", "has a defect", "SIGSEGV"].iter().any(|reason| outcome.stderr.contains(reason));
@@ -114,7 +115,7 @@ fn contained(outcome: &Outcome) {
     assert!(most < MOST_KIB, "the host took {most} KiB");
 }
 
-/// The plugin was ended, and the reason has all these words.
+/// Asserts that the host ended the plugin, and that the reason has all these words.
 #[track_caller]
 fn ended(outcome: &Outcome, reasons: &[&str]) {
     assert_eq!(outcome.code, 125, "{outcome:#?}");

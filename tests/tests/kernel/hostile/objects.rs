@@ -1,4 +1,5 @@
-//! BPF objects that are too large, misnamed, or do at run time what their policy class does not say. These tests need root.
+//! BPF objects that are too large, misnamed, or act at run time against their policy class. These tests need
+//! root.
 
 use ks_tests::guest::{core_module, data};
 use ks_tests::{Folder, Outcome, allowed, command, component, finish, wait_until_gone};
@@ -8,17 +9,17 @@ use super::{contained, function};
 
 use ks_tests::plugins::elf::{self, MapDef};
 
-/// `enum bpf_map_type`.
+/// Numbers of `enum bpf_map_type`.
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
 const DEVMAP: u32 = 14;
 
-/// A guest with the object, which knows this name at 2048.
+/// Returns a guest with the object; its memory holds this name at 2048.
 fn plugin(object: Vec<u8>, name: &str, run: &str) -> Vec<u8> {
     plugin_of("hostile", object, name, run)
 }
 
-/// As [`plugin`]; the kernel's names of the object's maps begin with `record`.
+/// Returns a guest like [`plugin`]; the kernel's names of the object's maps begin with `record`.
 fn plugin_of(record: &str, object: Vec<u8>, name: &str, run: &str) -> Vec<u8> {
     let record = BpfRecord { name: record.into(), arch: Arch::Any, elf: object };
     let body = format!("{}{}", data(2048, name.as_bytes()), function(run));
@@ -37,7 +38,8 @@ fn run_plugin(plugin: Vec<u8>, options: &[&str]) -> Outcome {
     outcome
 }
 
-/// Opens the map at 2048, walks over it with values, and returns the kind of the first error, 99 if there is none.
+/// Opens the map at 2048, iterates over it with values, and returns the kind of the first error, 99 if there
+/// is none.
 fn iterate_map(len: usize) -> String {
     format!(
         "(call $maps.map.open (i32.const 2048) (i32.const {len}) (i32.const 1024))
@@ -56,25 +58,26 @@ fn iterate_map(len: usize) -> String {
 fn root_values_of_half_a_gigabyte_are_not_asked_for_by_the_hundred() {
     let large = MapDef { ty: ARRAY, entries: 1, value_words: 125_000_000, ..MapDef::SMALL };
     let outcome = run(elf::with_map(large), "m", &iterate_map(1), &[]);
-    // `invalid`: it does not fit what the guest has room for.
+    // `invalid`: the value does not fit the guest's buffer.
     assert_eq!((outcome.code, outcome.stderr.as_str()), (2, ""), "{outcome:#?}");
 }
 
-/// A kind without batches, whose keys are all numbers below its size: as a list they would be a gigabyte.
+/// A map kind without batch lookups, whose keys are all numbers below its size: a list of them would be a
+/// gigabyte.
 #[test]
 fn root_ten_million_keys_are_not_listed_at_once() {
     let large = MapDef { ty: DEVMAP, entries: 10_000_000, value_words: 1, ..MapDef::SMALL };
     let outcome = run(elf::with_map(large), "m", &iterate_map(1), &[]);
-    // `limit`; or `not-permitted`, where the host has put down CAP_NET_ADMIN, without which no such map is made.
+    // `limit`; or `not-permitted` where the host has dropped CAP_NET_ADMIN, which creating this map needs.
     assert!(matches!((outcome.code, outcome.stderr.as_str()), (4 | 0, "")), "{outcome:#?}");
 }
 
-/// Handles carry names: sixty thousand of a megabyte would be 60 GB.
+/// Handles store names: sixty thousand names of a megabyte would be 60 GB.
 #[test]
 fn names_of_a_megabyte_are_refused() {
     let name = "n".repeat(1 << 20);
     let object = elf::with_map(MapDef { name: &name, ty: HASH, ..MapDef::SMALL });
-    // Kind `invalid` is 2.
+    // The kind of the error `invalid` is 2.
     let body = "(call $maps.map.open (i32.const 2048) (i32.const 1048576) (i32.const 1024))
         (if (i32.load8_u (i32.const 1024)) (then
           (call $console.warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
@@ -89,7 +92,8 @@ fn names_of_a_megabyte_are_refused() {
     );
 }
 
-/// libbpf says the names of an object, and what it says is shown to people: bytes that are no text end nothing.
+/// libbpf's messages contain the names of an object, and the host prints these messages: bytes that are no
+/// text do no harm.
 #[test]
 fn names_that_are_no_text_are_contained() {
     let mut object = elf::with_map(MapDef { name: "mapname", ..MapDef::SMALL });
@@ -102,8 +106,8 @@ fn names_that_are_no_text_are_contained() {
     }
 }
 
-/// A probe at a function's return is written `kretprobe`, and its target is one of the kernel. With a file as its target
-/// it must not become a probe in other people's programs.
+/// A probe of a kernel function's return is written `kretprobe`. With a file as its target it must not become
+/// a probe in other users' programs.
 #[test]
 fn root_a_probe_of_the_kernel_is_none_of_a_file() {
     for section in ["kretprobe//bin/sh:4096", "kprobe//bin/sh:4096"] {
@@ -121,10 +125,10 @@ fn root_a_probe_of_the_kernel_is_none_of_a_file() {
     }
 }
 
-/// Whatever way an object is spoilt: an answer, and nothing of it in the kernel.
+/// Any corruption of an object is accepted or reported, and leaves nothing in the kernel.
 #[test]
 fn root_objects_with_changed_bytes_are_contained() {
-    // Its own name: tests that run beside this one hold objects, too.
+    // A unique name, because concurrent tests have objects too.
     let record = "spoilt";
     let load = "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024)) (i32.const 0)";
     let whole = elf::counting("perf_event");

@@ -1,4 +1,4 @@
-//! Addresses, lengths and values that are none, in every parameter of every function.
+//! Invalid addresses, lengths and values in every parameter of every function.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ks_tests::guest::{Import, Role, imports};
 
 use super::{ended, function, run, run_here, run_here_for, trapped};
 
-/// Calls one function with these constants for its parameters, and drops what it returns.
+/// Calls one function with these constants as its arguments, and drops its result.
 fn call(import: &Import, of_role: impl Fn(&Role) -> Vec<String>) -> String {
     let arguments: String = import.roles.iter().flat_map(of_role).collect::<Vec<_>>().join(" ");
     let call = format!("(call ${} {arguments})", import.short);
@@ -18,7 +18,8 @@ fn ends_the_plugin(import: &Import) -> bool {
     matches!(import.short.as_str(), "args.exit" | "console.abort")
 }
 
-/// Where a text, a list or the room for a result may not be: at the end, behind it, around the end of all addresses.
+/// Invalid ranges for a text, a list or the result area: at the end of memory, after it, and wrapping around
+/// the address space.
 const NOWHERE: [(i64, i64); 6] =
     [(131_070, 8), (131_072, 1), (-4, 8), (-1, -1), (0, -1), (0x7fff_fff0, 0x7fff_ffff)];
 
@@ -34,7 +35,7 @@ fn an_address_outside_of_the_memory_traps_in_every_function() {
             && !ends_the_plugin(import)
     }) {
         let has_text = import.roles.iter().any(|role| matches!(role, Role::Text | Role::List));
-        // A result may lie at address 0.
+        // A result may be at address 0.
         for (address, len) in NOWHERE.into_iter().filter(|(address, _)| has_text || *address != 0) {
             let body = call(import, |role| match role {
                 Role::Text | Role::List => vec![constant(address), constant(len)],
@@ -56,7 +57,8 @@ fn an_address_outside_of_the_memory_traps_in_every_function() {
     }
 }
 
-/// Every number that is beside what a parameter can be, in one plugin for each function: it is an error, or ends it.
+/// Numbers outside of each parameter's range, in one plugin per function: each is an error, or ends the
+/// plugin.
 #[test]
 fn numbers_beyond_a_type_are_contained() {
     for import in imports().iter().filter(|import| !ends_the_plugin(import)) {
@@ -69,7 +71,7 @@ fn numbers_beyond_a_type_are_contained() {
                 }
                 Role::Handle(_) | Role::Number32(_) => vec![constant(number)],
             });
-            // An endless wait is ended by the time limit.
+            // The time limit ends an endless wait.
             let outcome =
                 run_here_for(&function(&format!("{body} (i32.const 0)")), Duration::from_millis(500));
             let contained = matches!(outcome, Outcome::Returned(0) | Outcome::Trapped(_) | Outcome::TimedOut);
@@ -96,7 +98,7 @@ fn values_of_no_case_trap() {
     ended(&run(&function(option)), &["discriminant"]);
 }
 
-/// A result may lie anywhere in the guest's own memory, also over its parameters.
+/// A result may be anywhere in the guest's own memory, even over its parameters.
 #[test]
 fn a_result_may_overwrite_what_the_guest_has() {
     let body = "(i64.store (i32.const 2048) (i64.const 0x2d656761702d6162))

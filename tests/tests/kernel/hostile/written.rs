@@ -1,5 +1,6 @@
-//! What plugins make the host write: to a terminal, to a log, to the audit. Nothing of theirs acts on it, no line of theirs
-//! is taken for another's, and it has an end. The tests named `root_` need root.
+//! Text that plugins make the host write: to a terminal, to a log, to the audit log. None of it controls a
+//! terminal, no line of it looks like another's, and its amount is limited. The tests named `root_` need
+//! root.
 
 use ks_tests::guest::{core_module, data};
 use ks_tests::{Folder, Outcome, allowed, command, compile, component, finish};
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use super::{contained, ended, function, run_with};
 
-/// Every kind of character that acts on a terminal or moves what is around it, and lines that others would write.
+/// Every kind of character that controls a terminal or reorders text, and lines that imitate other writers.
 const HOSTILE: &str =
     "a\u{1b}[2J\u{1b}]0;title\u{7}b\rc\u{9b}31m\u{202e}d\u{2028}e\u{7f}\nother.wasm: forged\nks-host: forged";
 
@@ -19,7 +20,7 @@ fn is_harmless(text: &str) -> bool {
     !text.chars().any(acts)
 }
 
-/// Writes the hostile text in every way that there is, and ends with it.
+/// Writes the hostile text by every function that writes, and ends with it.
 fn writes() -> String {
     let len = HOSTILE.len();
     let text = format!("(i32.const 4096) (i32.const {len})");
@@ -45,7 +46,7 @@ fn what_a_plugin_writes_is_seen_and_does_nothing() {
     let outcome = run_with(&writes(), &[]);
     ended(&outcome, &["\\u{1b}[2J", "\\u{9b}31m", "\\u{202e}"]);
     assert!(is_harmless(&outcome.stdout) && is_harmless(&outcome.stderr), "{outcome:#?}");
-    // However the text was written: every line of standard error is the plugin's.
+    // Every line of standard error is attributed to the plugin, whichever function wrote it.
     let others = outcome.stderr.lines().filter(|line| !line.starts_with("hostile.wasm: "));
     assert_eq!(others.count(), 0, "{outcome:#?}");
     assert!(
@@ -58,7 +59,7 @@ fn what_a_plugin_writes_is_seen_and_does_nothing() {
     assert!(is_harmless(&wanted.stderr), "{wanted:#?}");
 }
 
-/// Of several plugins, each line of both streams begins with a name.
+/// With several plugins, each line of both streams begins with a name.
 #[test]
 fn lines_of_several_plugins_are_each_ones_own() {
     let folder = Folder::new();
@@ -73,7 +74,7 @@ fn lines_of_several_plugins_are_each_ones_own() {
     assert!(is_harmless(&outcome.stdout) && is_harmless(&outcome.stderr), "{outcome:#?}");
 }
 
-/// A title whose length no width can say.
+/// A title longer than any width.
 #[test]
 fn a_title_of_a_megabyte_is_cut() {
     let body = function(
@@ -88,7 +89,7 @@ fn a_title_of_a_megabyte_is_cut() {
     assert!(outcome.stdout.starts_with("aaaa") && outcome.stdout.len() < 5000, "{outcome:#?}");
 }
 
-/// A usage of which each text is hostile.
+/// A usage text whose parts are all hostile.
 #[test]
 fn a_usage_has_no_lines_of_others() {
     let len = HOSTILE.len();
@@ -115,7 +116,7 @@ fn a_usage_has_no_lines_of_others() {
     }
 }
 
-/// A line feed of the plugin is a line of 70 bytes.
+/// A line feed of the plugin becomes a line of 70 bytes.
 #[test]
 fn the_limit_of_output_counts_what_is_written() {
     let body = function(
@@ -131,7 +132,7 @@ fn the_limit_of_output_counts_what_is_written() {
     assert!(outcome.stdout.lines().count() == 1000 && outcome.stderr.is_empty());
 }
 
-/// One call of the host that would read a megabyte for each of the events that there are.
+/// One host call that would read a megabyte for each existing event.
 #[test]
 fn a_wildcard_of_a_megabyte_is_refused() {
     let body = function(
@@ -141,11 +142,12 @@ fn a_wildcard_of_a_megabyte_is_refused() {
     );
     let file = component("hostile", &core_module(20, &body), &[]).expect("it fits the world");
     let outcome = super::run_file(&file, &[]);
-    // An error, whose kind is `invalid`.
+    // An error of kind `invalid`.
     assert_eq!((outcome.code, outcome.stdout.as_str()), (1 + 2, ""), "{outcome:#?}");
 }
 
-/// Where texts name something, a megabyte names nothing: the call fails, and nothing is kept or written down.
+/// Where a text is a name, a megabyte names nothing: the call fails, and the host neither keeps nor logs the
+/// text.
 #[test]
 fn a_name_of_a_megabyte_is_refused_wherever_one_is_taken() {
     for call in [
@@ -166,8 +168,8 @@ fn a_name_of_a_megabyte_is_refused_wherever_one_is_taken() {
     }
 }
 
-/// Runs `exec` so often with so many control characters, beside a plugin that does nothing wrong, and gives the lines of the
-/// audit.
+/// Calls `exec` this many times with this many control characters, next to a well-behaved plugin, and returns
+/// the lines of the audit log.
 fn audited(times: u32, bytes: u32) -> (Outcome, Vec<Value>, u64) {
     let folder = Folder::new();
     let loops = function(&format!(
@@ -222,7 +224,7 @@ fn who_floods_the_audit_is_ended_and_nobody_else() {
     assert_eq!(end("good.wasm"), Some("exit code 0".into()));
 }
 
-/// A record of 8 bytes would become a line of 5000.
+/// Otherwise a record of 8 bytes would become a line of 5000.
 #[test]
 fn root_a_print_of_the_kernel_half_has_a_short_format() {
     let script = |bytes: usize| {
@@ -245,7 +247,7 @@ fn root_a_print_of_the_kernel_half_has_a_short_format() {
     );
 }
 
-/// Lines of the kernel half that are too much for a second are not made, and the plugin goes on.
+/// Lines of the kernel half above the limit per second are dropped, and the plugin continues.
 #[test]
 fn root_lines_of_the_kernel_half_have_a_limit() {
     let script = "

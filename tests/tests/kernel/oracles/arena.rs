@@ -1,18 +1,19 @@
-//! The memory of programs in the BPF interpreter: one block of bytes, whose addresses the programs work with.
+//! The memory of programs in the BPF interpreter: one block of bytes whose real addresses the programs use.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The interpreter writes through addresses, behind the compiler's back: so every byte is one that others may change.
+/// The interpreter writes through addresses without the compiler's knowledge, so every byte is
+/// interior-mutable.
 pub struct Arena {
     cells: Vec<AtomicU8>,
     used: usize,
     kept: usize,
 }
 
-/// What memory holds that nobody wrote.
+/// Content of memory that was never written.
 const UNKNOWN: u8 = 0xa5;
-/// Room behind the end, as the interpreter checks only where an access starts.
+/// Bytes after the end, because the interpreter checks only where an access starts.
 const MARGIN: usize = 8;
 
 impl Arena {
@@ -24,27 +25,27 @@ impl Arena {
         self.cells.as_ptr().expose_provenance() as u64
     }
 
-    /// Where programs may read and write.
+    /// Returns the addresses that programs may read and write.
     pub fn addresses(&self) -> Range<u64> {
         self.base()..self.base() + (self.cells.len() - MARGIN) as u64
     }
 
-    /// What was placed so far stays.
+    /// Keeps all allocations so far across [`Arena::clear`].
     pub fn keep(&mut self) {
         self.kept = self.used;
     }
 
-    /// Gives up what was placed since.
+    /// Frees the allocations since [`Arena::keep`].
     pub fn clear(&mut self) {
         self.used = self.kept;
     }
 
-    /// Makes memory as if nobody had written it.
+    /// Resets memory to its unwritten content.
     pub fn forget(&self, address: u64, bytes: usize) {
         self.at(address, bytes).iter().for_each(|cell| cell.store(UNKNOWN, Ordering::Relaxed));
     }
 
-    /// The address of so many bytes that nobody wrote yet; a multiple of 8.
+    /// Allocates this many unwritten bytes; the address is a multiple of 8.
     pub fn reserve(&mut self, bytes: usize) -> u64 {
         let address = self.base() + self.used as u64;
         self.used += bytes.next_multiple_of(8);
@@ -53,7 +54,7 @@ impl Arena {
         address
     }
 
-    /// The address of bytes with this content.
+    /// Allocates bytes with this content and returns their address.
     pub fn alloc_with(&mut self, content: &[u8]) -> u64 {
         let address = self.reserve(content.len());
         self.write(address, content);
@@ -76,7 +77,7 @@ impl Arena {
         }
     }
 
-    /// A number of at most 8 bytes.
+    /// Reads a number of at most 8 bytes.
     pub fn number(&self, address: u64, bytes: usize) -> u64 {
         self.read(address, bytes).iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }

@@ -1,4 +1,4 @@
-//! One script through all three, and what they do not agree on.
+//! Runs one script in all three executors and reports their differences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,12 +26,13 @@ pub struct Script {
     pub program: &'static str,
 }
 
-/// The instruction set of a seed.
+/// Returns the instruction set of a seed.
 fn level(seed: u64) -> Cpu {
     [Cpu::V1, Cpu::V2, Cpu::V3, Cpu::V4][(seed % 4) as usize]
 }
 
-/// Runs a script on random inputs and counts those that could be compared: not those on which it runs for long.
+/// Runs a script on random inputs and returns the number of compared ones. Inputs on which it runs for too
+/// long do not count.
 pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<usize, String> {
     let cpu = level(seed);
     let error_report = |what: String| format!("--cpu {cpu:?}: {what}\n{}", script.text);
@@ -71,7 +72,7 @@ pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<u
     Ok(compared)
 }
 
-/// Whether a variable gets random content.
+/// Returns whether a variable gets random content.
 fn is_input(global: &Global) -> bool {
     global.name.starts_with('g')
 }
@@ -99,7 +100,7 @@ fn input(hir: &Hir, image: &Image<'_>, locations: &[Option<VariableLocation>], r
     Input { globals, sections, entries: hir.configs.iter().map(config).collect() }
 }
 
-/// The inputs, as the variables that were set.
+/// Formats the inputs as the variables that were set.
 fn input_text(hir: &Hir, input: &Input) -> String {
     let mut text = String::new();
     for (global, content) in hir.globals.iter().zip(&input.globals).filter(|(global, _)| is_input(global)) {
@@ -108,7 +109,7 @@ fn input_text(hir: &Hir, input: &Input) -> String {
     text
 }
 
-/// A number if they can be one.
+/// Formats bytes, as a number if they can be one.
 fn bytes(content: &[u8]) -> String {
     if content.len() > 8 {
         return format!("{content:02x?}");
@@ -116,7 +117,7 @@ fn bytes(content: &[u8]) -> String {
     format!("{:#x}", content.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// What the three left behind.
+/// The final states of the three executors.
 struct ComparedRuns<'a> {
     hir: &'a Hir,
     locations: &'a [Option<VariableLocation>],
@@ -151,7 +152,7 @@ impl ComparedRuns<'_> {
             }
         }
         for (section, content) in &self.kernel.sections {
-            // What the compiler added, the counts of faults above all, is in no variable of the script.
+            // Variables that the compiler adds, above all fault counters, are in no variable of the script.
             if self.bpf.sections[section] != *content {
                 differences.push(format!(
                     "{section}: BPF interpreter {:02x?}, kernel {content:02x?}",
@@ -176,7 +177,7 @@ impl ComparedRuns<'_> {
         differences
     }
 
-    /// Bytes of what a variable is shown as: an element, if it is an array.
+    /// Returns the size of a variable's printed unit in bytes: an element, if it is an array.
     fn element(&self, global: &Global) -> usize {
         let types = &self.hir.types;
         match types.kind(global.ty) {

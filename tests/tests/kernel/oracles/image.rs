@@ -1,5 +1,5 @@
-//! An object as a program of the BPF interpreter: its instructions as they are in the file, with the addresses of what they
-//! name. What the loader of the kernel does with relocations is done here by other code.
+//! An object as a program of the BPF interpreter: its instructions as they are in the file, with relocations
+//! applied. This is an implementation independent of the kernel's loader.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTar
 
 use crate::oracles::stub;
 
-/// An instruction as it is encoded; a number of 64 bits takes two.
+/// An encoded instruction; a 64-bit constant takes two.
 pub type InsnSlot = [u8; 8];
 
-/// Instructions of the entry, before those of the object.
+/// Number of instructions in the entry sequence before the object's code.
 const ENTRY: usize = 6;
 const PSEUDO_KFUNC_CALL: u8 = 2;
-/// The kernel functions that objects call, as helpers with numbers that no helper has.
+/// Kernel functions that objects call, mapped to helper numbers that no helper has.
 pub const KFUNCS: [(&str, u32); 3] = [
     ("bpf_iter_num_new", 0x4000_0001),
     ("bpf_iter_num_next", 0x4000_0002),
     ("bpf_iter_num_destroy", 0x4000_0003),
 ];
 
-/// What the instructions name.
+/// The target of a relocation.
 pub enum SymbolRef<'a> {
     /// A byte of a data section.
     Data {
@@ -30,27 +30,27 @@ pub enum SymbolRef<'a> {
     Map(&'a str),
 }
 
-/// A variable of a data section.
+/// The position of a variable in a data section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariableLocation {
     pub section: String,
     pub offset: usize,
 }
 
-/// An object that is about to run.
+/// An object prepared for a run.
 pub struct Image<'a> {
     file: object::File<'a>,
     program: String,
 }
 
 impl<'a> Image<'a> {
-    /// The object and its only program.
+    /// Parses an object and finds its only program.
     pub fn new(elf: &'a [u8], program: &str) -> Image<'a> {
         let file = object::File::parse(elf).expect("an object is an ELF file");
         Image { file, program: program.into() }
     }
 
-    /// The data sections with their first content.
+    /// Returns the data sections with their initial content.
     pub fn data(&self) -> BTreeMap<String, Vec<u8>> {
         let sections = self.file.sections().filter_map(|section| {
             let name = section.name().expect("sections have names");
@@ -62,7 +62,7 @@ impl<'a> Image<'a> {
         sections.collect()
     }
 
-    /// Where a global variable is.
+    /// Returns the position of a global variable, or none if the object has no such variable.
     pub fn location(&self, variable: &str) -> Option<VariableLocation> {
         let symbol = self.file.symbol_by_name(variable)?;
         let section =
@@ -71,7 +71,8 @@ impl<'a> Image<'a> {
         Some(VariableLocation { section, offset: symbol.address() as usize })
     }
 
-    /// All code, from an entry that gives the program this stack and this context.
+    /// Returns all code, including an entry sequence that sets up this stack and this context for the
+    /// program.
     pub fn code(&self, stack_end: u64, context: u64, address_of: &dyn Fn(SymbolRef<'_>) -> u64) -> Vec<u8> {
         let program = self.file.symbol_by_name(&self.program).expect("the program is a symbol");
         let section = self.file.section_by_index(program.section_index().expect("it has code"));
@@ -94,7 +95,7 @@ impl<'a> Image<'a> {
         code.concat()
     }
 
-    /// Fills in what a section's instructions name; the section starts at `start`, functions at `text`.
+    /// Applies the relocations of a section; the section starts at `start`, functions at `text`.
     fn relocate(
         &self,
         section: &object::Section<'_, '_>,
@@ -120,7 +121,7 @@ impl<'a> Image<'a> {
                     code[at] = stub::insn(0x85, 0, 0, 0, *number as i32);
                 }
                 (elf::R_BPF_64_32, Some(".text")) => {
-                    // Documentation/bpf/llvm_reloc.rst: the symbol, the constant and one more.
+                    // Source: Documentation/bpf/llvm_reloc.rst: the symbol, the constant and one more.
                     let target = text as i64 + symbol.address() as i64 / 8 + addend + 1;
                     code[at] = stub::insn(0x85, 0, 1, 0, (target - at as i64 - 1) as i32);
                 }

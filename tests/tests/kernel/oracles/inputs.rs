@@ -5,7 +5,7 @@ use ks_compiler::types::{TypeId, TypeKind};
 
 use ks_compiler_testing::script::rng::Rng;
 
-/// Small numbers, limits of all widths and numbers of any size.
+/// Returns a small number, a boundary value of any width, or a number of any size.
 fn number(rng: &mut Rng) -> u64 {
     let any = rng.draw();
     match rng.below(4) {
@@ -15,7 +15,7 @@ fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A value of a type, as it lies in memory.
+/// Returns a random value of a type in its memory representation.
 pub fn value(hir: &Hir, ty: TypeId, rng: &mut Rng) -> Vec<u8> {
     let types = &hir.types;
     let bytes = types.size(ty) as usize;

@@ -7,14 +7,14 @@ use libbpf_rs::{Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramI
 use crate::oracles::maps::{MapEntries, Shape};
 use crate::oracles::state::{Input, State};
 
-/// An object in the kernel; gone when dropped.
+/// An object in the kernel, removed when dropped.
 pub struct Loaded {
     object: Object,
-    /// The CPU that the thread stays on: its values of maps that have one for each.
+    /// The CPU of the thread, whose values of per-CPU maps are compared.
     cpu: usize,
 }
 
-/// The sections of a map name: libbpf gives each data section a map.
+/// Returns the data section in a map name: libbpf creates a map for each data section.
 fn section_of(name: &str) -> Option<&str> {
     let at = [".data", ".bss", ".rodata"].iter().find_map(|kind| name.find(kind))?;
     Some(&name[at..])
@@ -25,8 +25,8 @@ fn name_of(map: &Map<'_>) -> String {
 }
 
 impl Loaded {
-    /// Loads an object with its perf program as one of a raw tracepoint, which the kernel can run on demand: it has all
-    /// helpers that perf programs have, but for those that read the sample.
+    /// Loads an object with its perf program as a raw tracepoint program, which the kernel can test-run: it
+    /// has all helpers of perf programs except those that read the sample.
     pub fn new(elf: &[u8], cpu: usize) -> Result<Loaded, String> {
         let mut builder = ObjectBuilder::default();
         let mut open = builder.open_memory(elf).map_err(|error| error.to_string())?;
@@ -37,7 +37,7 @@ impl Loaded {
         Ok(Loaded { object, cpu })
     }
 
-    /// The maps that programs name.
+    /// Returns the shapes of the maps that programs use.
     pub fn shapes(&self) -> Vec<Shape> {
         let maps = self.object.maps().filter(|map| section_of(&name_of(map)).is_none());
         maps.map(|map| Shape {
@@ -50,11 +50,11 @@ impl Loaded {
         .collect()
     }
 
-    /// Runs the program once.
+    /// Runs the program once and returns its final state.
     pub fn run(&self, input: &Input) -> Result<State, libbpf_rs::Error> {
         for map in self.object.maps() {
             match section_of(&name_of(&map)) {
-                // The kernel has frozen those that nobody may write.
+                // The kernel has frozen the read-only sections.
                 Some(name) if name.starts_with(".rodata") => {}
                 Some(name) => map.update(&[0; 4], &input.sections[name], MapFlags::ANY)?,
                 None => self.clear(&map)?,
@@ -80,7 +80,7 @@ impl Loaded {
         Ok(state)
     }
 
-    /// All entries; of arrays those that are not zero.
+    /// Returns all entries, for arrays only the non-zero ones.
     fn entries(&self, map: &Map<'_>) -> Result<MapEntries, libbpf_rs::Error> {
         let kind = map.map_type();
         if matches!(kind, MapType::PercpuArray | MapType::PercpuHash) {

@@ -1,4 +1,5 @@
-//! The BPF interpreter `rbpf` with what the kernel has around programs: data sections, maps, helpers, kernel functions.
+//! The BPF interpreter `rbpf` with the kernel's environment of programs: data sections, maps, helpers, kernel
+//! functions.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,12 +15,13 @@ use crate::oracles::stub;
 const ARENA_BYTES: usize = 8 << 20;
 const STACK_BYTES: usize = 16 << 10;
 const CONTEXT_BYTES: usize = 256;
-/// Most turns of an iterator. Source: BPF_MAX_LOOPS in include/linux/bpf.h, v6.12.
+/// Limit of an iterator's iterations. Source: BPF_MAX_LOOPS in include/linux/bpf.h, v6.12.
 const MAX_ITERATIONS: i64 = 8 << 20;
-/// Maps are numbers to programs: this one and those behind it.
+/// Programs see maps as numbers: this one and those after it.
 const FIRST_MAP: u64 = 0x4d41_5000_0000;
 
-/// What is around the program that runs on this thread. Helpers are plain functions to the interpreter.
+/// The environment of the program on this thread. It is thread-local because helpers are plain functions in
+/// the interpreter.
 struct World {
     arena: Arena,
     sections: BTreeMap<String, u64>,
@@ -38,7 +40,7 @@ fn with<T>(work: impl FnOnce(&mut World) -> T) -> T {
 /// An object that runs in the interpreter on this thread.
 pub struct Machine {
     code: Vec<u8>,
-    /// Where the stack begins, below which nothing is used.
+    /// Lowest address of the stack.
     stack: u64,
 }
 
@@ -57,7 +59,7 @@ impl Machine {
         Machine { code, stack }
     }
 
-    /// Runs the program once.
+    /// Runs the program once and returns its final state.
     pub fn run(&self, input: &Input) -> Result<State, String> {
         let memory = with(|world| {
             world.maps.iter_mut().for_each(Map::clear);
@@ -118,7 +120,7 @@ impl World {
         State { result, sections: self.sections.iter().map(section).collect(), maps: maps.collect() }
     }
 
-    /// The map of a number, and a key that lies at an address.
+    /// Returns the map with a number, and the key at an address.
     fn map(&mut self, map: u64, key: u64) -> (&mut Map, Vec<u8>, &mut Arena) {
         let map = map.checked_sub(FIRST_MAP).and_then(|at| self.maps.get_mut(at as usize));
         let map = map.expect("a helper gets a map where it needs one");
@@ -137,7 +139,7 @@ const HELPERS: [(u32, rbpf::ebpf::Helper); 9] = [
     (15, |_, _, _, _, _| with(|world| world.facts.user)),
     (16, current_comm),
     (5, |_, _, _, _, _| panic!("no two clocks give the same time")),
-    // Programs that ask for it make nothing of it that the verifier need not see.
+    // Any number serves: the results of the programs that call it do not depend on the value.
     (7, |_, _, _, _, _| 0x9e37_79b9),
 ];
 
@@ -176,7 +178,8 @@ fn instruction(dst: u64, src: u64, instruction: u64, _: u64, _: u64) -> u64 {
     with(|world| stub::instruction(&world.arena, dst, src, instruction.to_le_bytes()))
 }
 
-/// An iterator is two numbers of 32 bits: the last one given and the end. Source: kernel/bpf/bpf_iter.c, v6.12.
+/// An iterator is two 32-bit numbers: the last one returned and the end. Source: kernel/bpf/bpf_iter.c,
+/// v6.12.
 fn iter_num_new(iterator: u64, start: u64, end: u64, _: u64, _: u64) -> u64 {
     let (start, end) = (i64::from(start as i32), i64::from(end as i32));
     let (state, result) = match end - start {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use crate::oracles::arena::Arena;
 
-/// What a map looks like, as the kernel's loader says it.
+/// The shape of a map, as the kernel's loader reports it.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub name: String,
@@ -18,18 +18,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Every index is there.
+    /// Returns whether every index exists.
     pub fn is_array(&self) -> bool {
         matches!(self.kind, MapType::Array | MapType::PercpuArray)
     }
 }
 
-/// Entries by key.
+/// The values of a map by their keys.
 pub type MapEntries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub struct Map {
     pub shape: Shape,
-    /// Where the values are.
+    /// Addresses of the values, by key.
     values: BTreeMap<Vec<u8>, u64>,
 }
 
@@ -50,13 +50,13 @@ impl Map {
         self.values.clear();
     }
 
-    /// The entries, of arrays those that were looked at.
+    /// Returns the entries, for arrays those that were accessed.
     pub fn entries(&self, arena: &Arena) -> MapEntries {
         let value = |address: &u64| arena.read(*address, self.shape.value);
         self.values.iter().map(|(key, address)| (key.clone(), value(address))).collect()
     }
 
-    /// The address of an entry's value, or null. Elements of arrays start as zeros.
+    /// Returns the address of an entry's value, or null. Elements of arrays start as zeros.
     pub fn lookup(&mut self, arena: &mut Arena, key: &[u8]) -> u64 {
         if let Some(address) = self.values.get(key) {
             return *address;
@@ -92,7 +92,7 @@ impl Map {
             return failed(Errno::E2BIG);
         }
         match self.values.get(key) {
-            // The kernel writes those in place.
+            // The kernel writes these values in place.
             Some(address) if self.shape.kind == MapType::PercpuHash => arena.write(*address, value),
             _ => drop(self.values.insert(key.to_vec(), arena.alloc_with(value))),
         }

@@ -1,4 +1,4 @@
-//! The interpreter of the MIR, as the lowering made it: before any pass.
+//! The interpreter of the MIR as lowering emits it, before any pass.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use ks_compiler_testing::interp::{Answers, Environment, InterpError, run};
 use crate::oracles::maps::MapEntries;
 use crate::oracles::state::{Facts, Input};
 
-/// Most turns of an iterator, as in the kernel (BPF_MAX_LOOPS), and most steps of a run.
+/// Limit of an iterator's iterations, as in the kernel (BPF_MAX_LOOPS), and of the steps of a run.
 const MAX_ITERATIONS: i32 = 8 << 20;
 const FUEL: u64 = 200_000;
 
-/// What a run left behind.
+/// The final state of a run.
 pub struct Outcome {
     pub result: u32,
-    /// In the order of the script.
+    /// Contents of the global variables, in the order of the script.
     pub globals: Vec<Vec<u8>>,
     pub maps: BTreeMap<String, MapEntries>,
 }
 
-/// A program before any pass.
+/// A program's MIR before any pass.
 pub struct Oracle<'a> {
     hir: &'a Hir,
     program: Program,
@@ -50,7 +50,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Runs the program once; nothing if it takes too long.
+    /// Runs the program once; returns none if it exceeds the limit of steps.
     pub fn run(&mut self, input: &Input) -> Result<Option<Outcome>, String> {
         self.environment.globals.clone_from(&input.globals);
         let outcome = match run(&self.program, self.watch, &[None], &self.environment, &mut self.facts, FUEL)

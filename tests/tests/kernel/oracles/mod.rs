@@ -1,17 +1,18 @@
-//! Three ways to run a program agree: the interpreter of the MIR before any pass, the BPF interpreter `rbpf` on the very
-//! object that the kernel gets, and the running kernel's test-run. On the same global variables, from empty maps, they
-//! must leave the same result, the same global variables and the same map entries. These tests need root.
+//! Differential test of three executors: the interpreter of the MIR before any pass, the BPF interpreter
+//! `rbpf` on the very object that the kernel gets, and the running kernel's test-run. From the same global
+//! variables and empty maps, they must return the same result and leave the same global variables and the
+//! same map entries. These tests need root.
 //!
 //! A large run is `make oracles INPUTS=100000`. `KS_ORACLES_SEED=7` starts at that seed, so that with
 //! `KS_ORACLES_INPUTS=1` one script runs again.
 //!
-//! Instructions that `rbpf` lacks are done by functions of the test, one by one (`stub.rs`); everything else it runs as it
-//! stands in the file. Left out is what differs from run to run or from machine to machine by its nature: the clock, the
-//! control group, which entry a full `lru_hash` drops, and ring buffers, of which only the kernel's has a reader. So are
-//! members of the sample that a perf program gets, as the kernel test-runs no perf programs: they are loaded as programs of
-//! a raw tracepoint, which have the same helpers. The interpreter of the MIR has no packets and no types of a kernel;
-//! programs on those are for `random` and the tests of each kind. Inputs on which it takes more than 200,000 steps are not
-//! counted.
+//! Functions of the test implement the instructions that `rbpf` lacks, one by one (`stub.rs`); `rbpf` runs
+//! all others unchanged from the file. The scripts leave out features that differ between runs or machines by
+//! nature: the clock, the control group, which entry a full `lru_hash` drops, and ring buffers, of which only
+//! the kernel's has a reader. They also leave out members of a perf program's sample, because the kernel
+//! test-runs no perf programs: they are loaded as raw tracepoint programs, which have the same helpers. The
+//! interpreter of the MIR has no packets and no kernel types; `random` and the tests of each kind cover
+//! programs on those. Inputs that take more than 200,000 steps are not counted.
 
 mod arena;
 mod compare;
@@ -36,13 +37,13 @@ use compare::Script;
 use ks_compiler_testing::script;
 use state::Facts;
 
-/// Functions of a script, and inputs that each script gets.
+/// Number of functions in a script, and of inputs for each script.
 const FUNCTIONS: usize = 4;
 const INPUTS: usize = 100;
-/// Inputs of a plain test run.
+/// Number of inputs in a plain test run.
 const FEW_INPUTS: u64 = 2_000;
 
-/// What the kernel says of this thread.
+/// Returns the kernel's data about this thread.
 fn facts(cpu: usize) -> Facts {
     let comm = std::fs::read("/proc/thread-self/comm").expect("a thread has a name");
     Facts {
@@ -53,7 +54,7 @@ fn facts(cpu: usize) -> Facts {
     }
 }
 
-/// The CPUs that this process may use.
+/// Returns the CPUs that this process may use.
 fn cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).expect("a thread has its CPUs");
     (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect()
@@ -65,7 +66,7 @@ fn stay_on(cpu: usize) {
     sched_setaffinity(Pid::from_raw(0), &set).expect("a thread may stay where it may be");
 }
 
-/// Runs scripts of new seeds on every CPU until so many inputs were compared.
+/// Runs scripts of new seeds on every CPU until this many inputs were compared.
 fn agree(kind: &str, script: impl Fn(u64) -> Script + Sync) {
     let wanted = number("KS_ORACLES_INPUTS", FEW_INPUTS) as usize;
     let seeds = AtomicU64::new(number("KS_ORACLES_SEED", 1));
@@ -113,7 +114,8 @@ fn root_random_scripts_do_the_same_wherever_they_run() {
     agree("scripts", random_script);
 }
 
-/// What says something else at each call or where nobody else is, or drops entries as it likes, and what stands in for it.
+/// Features whose results differ between calls or executors, or that drop entries arbitrarily, with their
+/// replacements.
 const REPLACED: [(&str, &str); 7] = [
     ("time_ns()", "gclock"),
     ("cgroup_id()", "gclock"),
@@ -124,8 +126,9 @@ const REPLACED: [(&str, &str); 7] = [
     ("lru_percpu_hash", "percpu_hash"),
 ];
 
-/// What scripts do not have: ring buffers and what is printed into one; walks through maps, of which each would see the entries
-/// in an order of its own; addresses as numbers; functions of the kernel, its other kinds of maps, and another program.
+/// Features that scripts do not use: ring buffers and lines printed into one; map iterations, whose order
+/// differs between executors; addresses as numbers; kernel functions, other kinds of kernel maps, and a
+/// second program.
 const APART: [&str; 10] = [
     "ringbuf<",
     "print(",
@@ -139,7 +142,7 @@ const APART: [&str; 10] = [
     "fn after(",
 ];
 
-/// A script of all statement and expression forms but [`APART`], with one perf program.
+/// Returns a script of all statement and expression forms except [`APART`], with one perf program.
 fn random_script(seed: u64) -> Script {
     let scripts =
         (0..).map(|attempt| script::items::script(seed + (attempt << 32), seed.is_multiple_of(2)).text());

@@ -1,35 +1,35 @@
-//! What a run starts from and what it leaves behind, the same for all three who run programs.
+//! The initial and final states of runs, common to all three executors.
 
 use std::collections::BTreeMap;
 
 use crate::oracles::maps::MapEntries;
 
-/// What a run starts from.
+/// The initial state of a run.
 pub struct Input {
-    /// Global variables, in the order of the script.
+    /// Contents of the global variables, in the order of the script.
     pub globals: Vec<Vec<u8>>,
-    /// The same as data sections, with what the compiler adds.
+    /// The same contents as data sections, including variables that the compiler adds.
     pub sections: BTreeMap<String, Vec<u8>>,
-    /// Entries of maps that are there before the run: those of config blocks.
+    /// Map entries that exist before the run: those of config blocks.
     pub entries: BTreeMap<String, MapEntries>,
 }
 
-/// What a run left behind.
+/// The final state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     pub result: u32,
     pub sections: BTreeMap<String, Vec<u8>>,
-    /// Entries of maps; of arrays at least those that are not zero.
+    /// Map entries; for arrays at least the non-zero ones.
     pub maps: BTreeMap<String, MapEntries>,
 }
 
-/// What the kernel's helpers say of the thread that runs the test.
+/// Results of the kernel's helpers about the thread that runs the test.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub cpu: u64,
-    /// Process and thread.
+    /// Process id in the upper half, thread id in the lower.
     pub process: u64,
-    /// Group and user.
+    /// Group id in the upper half, user id in the lower.
     pub user: u64,
     pub comm: Vec<u8>,
 }

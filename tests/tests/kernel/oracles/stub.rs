@@ -1,40 +1,40 @@
-//! What the BPF interpreter lacks or does otherwise than the kernel: each such instruction becomes a jump to a few others
-//! behind the code that ask a function of the test ([`instruction`]), and jump back. All other instructions stay as they
-//! are and where they are.
+//! Stubs for instructions that the BPF interpreter lacks or executes differently from the kernel. Each such
+//! instruction becomes a jump to a few others after the code, which call a function of the test
+//! ([`instruction`]) and jump back. All other instructions and their positions stay unchanged.
 //!
-//! `rbpf` 0.4 lacks atomic operations, signed division, moves and loads that extend the sign and the byte swap of the
-//! newest instruction set; it compares with a negative constant as if it had 32 bits, and leaves the upper half of a
-//! 32-bit remainder by zero.
+//! `rbpf` 0.4 lacks atomic operations, signed division, moves and loads that extend the sign and the byte
+//! swap of the newest instruction set. It compares with a negative constant as if it had 32 bits, and leaves
+//! the upper half of a 32-bit remainder by zero unchanged.
 //!
-//! Source of what they do: Documentation/bpf/standardization/instruction-set.rst, v6.12.
+//! Source of their semantics: Documentation/bpf/standardization/instruction-set.rst, v6.12.
 
 use crate::oracles::arena::Arena;
 use crate::oracles::image::InsnSlot;
 
-/// The number of the helper that does instructions: destination, source and the instruction itself.
+/// Number of the helper that executes instructions: it takes destination, source and the instruction itself.
 pub const HELPER: u32 = 0x4000_0010;
-/// Bytes of the stack below a frame where a stub keeps registers.
+/// Bytes of stack below a frame in which a stub saves registers.
 pub const STUB_BYTES: u16 = 48;
-/// Bytes of a frame in the kernel (MAX_BPF_STACK).
+/// Size of a stack frame in the kernel, in bytes (MAX_BPF_STACK).
 pub const FRAME_BYTES: u16 = 512;
 
-/// Classes of instructions, in the low 3 bits.
+/// Instruction classes, in the low 3 bits of the opcode.
 const LDX: u8 = 1;
 const STX: u8 = 3;
 const ALU: u8 = 4;
 const JMP: u8 = 5;
 const ALU64: u8 = 7;
-/// The operation, in the high 4 bits.
+/// Operations, in the high 4 bits of the opcode.
 const DIV: u8 = 0x30;
 const MOD: u8 = 0x90;
 const MOV: u8 = 0xb0;
 const END: u8 = 0xd0;
-/// The second operand is a register.
+/// Set if the second operand is a register.
 const BY_REGISTER: u8 = 8;
-/// Modes of access to memory, in the high 3 bits.
+/// Memory access modes, in the high 3 bits of the opcode.
 const SIGN_EXTENDED: u8 = 0x80;
 const ATOMIC: u8 = 0xc0;
-/// What atomic operations have in their constant.
+/// Atomic operations, in the constant of the instruction.
 const FETCH: i32 = 1;
 const EXCHANGE: i32 = 0xe1;
 const COMPARE_EXCHANGE: i32 = 0xf1;
@@ -56,7 +56,7 @@ fn offset(slot: &InsnSlot) -> i16 {
     i16::from_le_bytes([slot[2], slot[3]])
 }
 
-/// Whether the interpreter has no instruction like this, or another.
+/// Returns whether the interpreter lacks an instruction, or executes it differently.
 fn is_unknown(slot: &InsnSlot) -> bool {
     let (class, operation, mode) = (slot[0] & 7, slot[0] & 0xf0, slot[0] & 0xe0);
     match class {
@@ -69,13 +69,13 @@ fn is_unknown(slot: &InsnSlot) -> bool {
     }
 }
 
-/// Comparisons without sign, with a negative constant.
+/// Returns whether this is an unsigned comparison with a negative constant.
 fn is_wrong_jump(slot: &InsnSlot) -> bool {
     let unsigned = [0x10, 0x20, 0x30, 0x50, 0xa0, 0xb0].contains(&(slot[0] & 0xf0));
     slot[0] & 7 == JMP && slot[0] & BY_REGISTER == 0 && unsigned && imm(slot) < 0
 }
 
-/// Replaces such instructions from `first` on.
+/// Replaces these instructions by stubs, from index `first` on.
 pub fn replace_unknown(code: &mut Vec<InsnSlot>, first: usize) {
     let end = code.len();
     let mut at = first;
@@ -87,7 +87,7 @@ pub fn replace_unknown(code: &mut Vec<InsnSlot>, first: usize) {
             code[at] = jump(at, stub);
             if is_unknown(&slot) { operation(code, &slot, at) } else { comparison(code, &slot, at) }
         }
-        // A number of 64 bits has no operation in its second half.
+        // The second half of a 64-bit constant is no operation.
         at += if slot[0] == 0x18 { 2 } else { 1 };
     }
 }
@@ -97,7 +97,7 @@ fn jump(from: usize, to: usize) -> InsnSlot {
     insn(0x05, 0, 0, i16::try_from(distance).expect("programs are short"), 0)
 }
 
-/// Where the stub keeps something, below the frame.
+/// Returns the offset of a saved register, below the frame.
 fn kept(number: i16) -> i16 {
     -(FRAME_BYTES as i16) - 8 * (number + 1)
 }
@@ -110,7 +110,7 @@ fn restore(register: u8, number: i16) -> InsnSlot {
     insn(0x79, register, 10, kept(number), 0)
 }
 
-/// The stub of an instruction that changes a register or memory.
+/// Appends the stub of an instruction that changes a register or memory.
 fn operation(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     const DST: i16 = 4;
     const SRC: i16 = 5;
@@ -132,7 +132,7 @@ fn operation(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     code.push(jump(end, at + 1));
 }
 
-/// The stub of a comparison: the constant in a register, where its sign counts.
+/// Appends the stub of a comparison: it sign-extends the constant into a register.
 fn comparison(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     let dst = slot[1] & 15;
     let spare = u8::from(dst == 0);
@@ -145,8 +145,8 @@ fn comparison(code: &mut Vec<InsnSlot>, slot: &InsnSlot, at: usize) {
     }
 }
 
-/// What an instruction of [`is_unknown`] makes of its operands. The comparison of a compare-and-exchange is with `r0`,
-/// which stubs do not hand on: the compiler makes none.
+/// Executes an instruction of [`is_unknown`] and returns its result. A compare-and-exchange compares with
+/// `r0`, which stubs do not pass: the compiler emits none.
 pub fn instruction(memory: &Arena, dst: u64, src: u64, slot: InsnSlot) -> u64 {
     let (class, operation) = (slot[0] & 7, slot[0] & 0xf0);
     let address = |base: u64| base.wrapping_add(i64::from(offset(&slot)) as u64);

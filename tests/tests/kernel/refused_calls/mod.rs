@@ -1,8 +1,8 @@
-//! Each system call by which the host reaches the kernel is refused once, in runs of plugins that use all of it
-//! between them: there is always an end that is told, never a panic, a signal, or a number that is wrong. These tests
-//! need root.
+//! Fault injection: each system call by which the host reaches the kernel is refused once, in runs of plugins
+//! that together use all of them. Every run ends with a report, never with a panic, a signal, or a wrong
+//! number. These tests need root.
 //!
-//! `make test` has a part of all calls and errors; `make refused-calls` has all of them.
+//! `make test` injects a part of all calls and errors; `make refused-calls` injects all of them.
 
 mod scenarios;
 
@@ -18,16 +18,16 @@ use nix::errno::Errno::{self, *};
 use nix::libc;
 use scenarios::{SCENARIOS, Scenario};
 
-/// Runs at a time. Each has names of its own: there is one list of congestion controls.
+/// Concurrent runs. Each has its own names, because there is only one list of congestion controls.
 const WORKERS: usize = 3;
 
-/// By which the C library makes folders.
+/// The call by which the C library creates folders.
 #[cfg(target_arch = "x86_64")]
 const MKDIR: libc::c_long = libc::SYS_mkdir;
 #[cfg(not(target_arch = "x86_64"))]
 const MKDIR: libc::c_long = libc::SYS_mkdirat;
 
-/// Kinds of calls, and errors that they may have.
+/// Kinds of calls, and the errors that each is refused with.
 const CALLS: [(Call, &[Errno]); 34] = [
     (Call { name: "bpf", number: libc::SYS_bpf }, &[EPERM, ENOMEM, EINVAL, EMFILE, EBUSY, ENOENT]),
     (
@@ -68,12 +68,12 @@ const CALLS: [(Call, &[Errno]); 34] = [
     (Call { name: "kill", number: libc::SYS_kill }, &[EPERM, ESRCH]),
 ];
 
-/// What the standard library and the engine say where a thread gets no memory for its signal stack. Both end the process or
-/// the plugin there, before any code of the host's own runs on the thread.
+/// Messages of the standard library and of the engine where a thread gets no memory for its signal stack.
+/// Both end the process or the plugin there, before any code of the host runs on the thread.
 const SIGNAL_STACKS: [&str; 3] =
     ["failed to allocate an alternative stack", "alternative stack guard page", "sigaltstack"];
 
-/// What may come of a refused call: the same as without, or an end and a reason.
+/// Checks the outcome of a refused call: it must equal the clean run, or end with a reason.
 fn judge(refusal: Refusal, clean: &Outcome, outcome: &Outcome) -> Result<(), String> {
     let Refusal { call, nth, errno } = refusal;
     let wrong = |what: &str| Err(format!("{what}: {} number {nth} with {errno}: {outcome:?}", call.name));
@@ -87,20 +87,22 @@ fn judge(refusal: Refusal, clean: &Outcome, outcome: &Outcome) -> Result<(), Str
         return wrong("a defect");
     }
     match outcome.code {
-        // A map that answers so has no such entry; an output that answers so has no reader, which ends the run.
+        // A map with this error has no such entry; an output with this error has no reader, which ends the
+        // run.
         0 if matches!((call.name, errno), ("bpf", ENOENT) | ("write", EPIPE)) => Ok(()),
         0 if outcome.stdout != clean.stdout && outcome.stderr.is_empty() => {
             wrong("another answer without a word")
         }
         0 => Ok(()),
         _ if outcome.stderr.is_empty() => wrong("no reason"),
-        // 1 is a failure that the script did not catch, 11 to 16 are its own words for one.
+        // 1 is a failure that the script did not catch; 11 to 16 are the script's own exit codes for
+        // failures.
         1 | 11..=16 | 125..=127 => Ok(()),
         _ => wrong("an exit code that is not documented"),
     }
 }
 
-/// Every call with every error, or `some` of them, spread over all.
+/// Returns every call with every error, or `some` of them, spread over all.
 fn refusals(counts: &[usize], some: usize) -> Vec<Refusal> {
     let mut all = Vec::new();
     for ((call, errors), count) in CALLS.iter().zip(counts) {
@@ -111,7 +113,7 @@ fn refusals(counts: &[usize], some: usize) -> Vec<Refusal> {
     if std::env::var("KS_REFUSED").as_deref() == Ok("all") {
         return all;
     }
-    // Those that reach events and programs, and each kind once, then the others, evenly.
+    // Calls for events and programs and one call of each kind come first, then the others, evenly.
     let (mut own, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| {
         let first = one.errno == first_error(one.call);
         first && (one.nth == 0 || ["bpf", "perf_event_open", "ioctl"].contains(&one.call.name))
@@ -126,7 +128,7 @@ fn first_error(call: Call) -> Errno {
     known.map_or(EPERM, |(_, errors)| errors[0])
 }
 
-/// Refuses the calls of a scenario, each in a run of its own; gives what was wrong.
+/// Refuses the calls of a scenario, each in a run of its own; returns the failures.
 fn refuse(scenario: &Scenario) -> Vec<String> {
     let folder = Folder::new();
     let name = |worker: usize| format!("f{}x{worker}", std::process::id() % 100_000);
@@ -139,7 +141,7 @@ fn refuse(scenario: &Scenario) -> Vec<String> {
     let clean_run =
         || run(&mut scenario.host(&plugins[0]), &watched, None).expect("the kernel has notifications");
     let (mut clean, mut counts) = clean_run();
-    // The host that is found by its name may be one of another test, which is just ending: it has no functions any more.
+    // A host found by its name may belong to another test and be about to end, without any functions left.
     wait_until(Duration::from_secs(10), "only our own host is found", || {
         let is_clean = !clean.stderr.contains("cannot name functions");
         if !is_clean {

@@ -1,4 +1,4 @@
-//! Plugins that between them reach the kernel in every way, and the worlds that they run in.
+//! Plugins that together use every interface of the host to the kernel, and the namespaces that they run in.
 
 use std::ffi::CStr;
 use std::os::unix::process::CommandExt as _;
@@ -11,15 +11,16 @@ use ks_tests::cgroup::Group;
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
 
-/// A script and what it prints if nothing is refused. `NAME` is filled in, and `GROUP` with a control group of its own.
+/// A script, and its output if nothing is refused. `NAME` is filled in, and `GROUP` with a control group of
+/// its own.
 pub struct Scenario {
-    /// For messages.
+    /// The scenario's name in failure messages.
     pub name: &'static str,
     pub script: &'static str,
     pub expected: &'static str,
-    /// The command that it observes.
+    /// The observed command; empty for none.
     pub exec: &'static [&'static str],
-    /// Runs without KS_REFUSED=all.
+    /// Number of runs without KS_REFUSED=all.
     pub some: usize,
 }
 
@@ -42,12 +43,12 @@ pub const SCENARIOS: [Scenario; 4] = [
     Scenario { name: "command", script: COMMAND, expected: "ran 1\n", exec: &["/bin/true"], some: 60 },
 ];
 
-/// Loads, attaches, counts, reads, waits, detaches: what it prints is the same in every run. A page or two of those
-/// that it touches may be there already.
+/// Loads, attaches, counts, reads, waits, detaches, with the same output in every run. One or two of the
+/// pages that it touches may already be mapped.
 const EVENTS: &str = include_str!("../scripts/scenarios_events.ks");
 
-/// Pins, pages of maps, batches, records, counters that programs read, a timer, and the places that steer: uprobe,
-/// tcx, control group, struct_ops.
+/// Pins, pages of maps, batches, records, counters that programs read, a timer, and attach points of programs
+/// that steer: uprobe, tcx, control group, struct_ops.
 const KERNEL_OBJECTS: &str = include_str!("../scripts/scenarios_places.ks");
 
 /// Names of the kernel's functions, and of a process.
@@ -57,20 +58,21 @@ const SYMBOLS: &str = include_str!("../scripts/scenarios_symbols.ks");
 const COMMAND: &str = include_str!("../scripts/scenarios_command.ks");
 
 impl Scenario {
-    /// The script for names and a control group of its own.
+    /// Returns the script with a name and a control group of its own.
     pub fn script(&self, name: &str, group: &Group) -> String {
         let group = group.path().to_str().expect("its path is text");
         self.script.replace("NAME", name).replace("GROUP", group)
     }
 
-    /// The host with a plugin of it, in a network and with a BPF file system of its own: `lo` and the pins are its own.
+    /// Returns the host with a plugin, in its own network namespace and with its own BPF file system: `lo`
+    /// and the pins are private.
     pub fn host(&self, plugin: &Path) -> Command {
         let mut host = allowed();
         host.arg("--no-cache").arg(plugin);
         if !self.exec.is_empty() {
             host.arg("--exec").args(self.exec);
         }
-        // SAFETY: the closure makes system calls only, on words that the program holds.
+        // SAFETY: the closure only makes system calls, on static data.
         #[expect(unsafe_code, reason = "between fork and exec")]
         unsafe {
             host.pre_exec(own_world)
@@ -79,7 +81,7 @@ impl Scenario {
     }
 }
 
-/// A network and mounts of its own, with a BPF file system.
+/// Enters new network and mount namespaces, and mounts a BPF file system.
 #[expect(unsafe_code, reason = "mount(2)")]
 fn own_world() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;

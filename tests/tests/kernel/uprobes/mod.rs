@@ -1,5 +1,5 @@
-//! Where uprobes are put, and where they are not: a breakpoint anywhere but at the start of an instruction changes what a
-//! program does, and so does one in another file than the one that was looked at.
+//! Positions of uprobes. A breakpoint anywhere but at the start of an instruction changes the behaviour of a
+//! program, and so does one in another file than the inspected one.
 #![cfg(target_arch = "x86_64")]
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn run(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// The program of these tests, built with some flags.
+/// Builds the program of these tests with some flags.
 fn program(folder: &Folder, name: &str, flags: &[&str]) -> PathBuf {
     build(folder, name, flags, &["program.c"])
 }
@@ -39,7 +39,7 @@ fn build(folder: &Folder, name: &str, flags: &[&str], sources: &[&str]) -> PathB
     built
 }
 
-/// The addresses of a program's symbols.
+/// Returns the addresses of a program's symbols.
 fn addresses(program: &Path) -> BTreeMap<String, u64> {
     let listed = run(Command::new("nm").arg(program)).stdout;
     let row = |line: &str| {
@@ -50,7 +50,7 @@ fn addresses(program: &Path) -> BTreeMap<String, u64> {
     listed.lines().filter_map(row).collect()
 }
 
-/// What is said of a place in a file: nothing if a probe may be put there.
+/// Returns the error for an attach point in a file, or none if a probe is allowed there.
 fn refusal(path: &Path, attach_point: &str) -> Option<(ErrorKind, String)> {
     let answer = Catalog::default().uprobe(&format!("{}:{attach_point}", path.display()));
     answer.err().map(|error| (error.kind(), error.to_string()))
@@ -65,7 +65,7 @@ fn is_refused(path: &Path, attach_point: &str, kind: ErrorKind, because: &str) {
     assert!(found == kind && said.contains(because), "{attach_point}: {found:?}: {said}");
 }
 
-/// A program that runs, and says again and again which numbers its code has.
+/// A running program that repeatedly prints the bytes of its code.
 struct Victim {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -78,9 +78,9 @@ impl Victim {
         Victim { child, lines }
     }
 
-    /// Its numbers are those of its file, now and all the time before.
+    /// Asserts that its code equals its file, now and at all times before.
     fn assert_untouched(mut self) {
-        // It writes on while it is read, and to an end after it was killed.
+        // Its output is complete only after it was killed.
         self.child.kill().expect("it runs");
         let mut text = String::new();
         self.lines.read_to_string(&mut text).expect("it writes text");
@@ -93,7 +93,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -106,7 +106,7 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     let mut victim = Victim::start(&program);
     let mut line = String::new();
     victim.lines.read_line(&mut line).expect("it runs");
-    // Starts of functions, what follows them, and what a jump leads to.
+    // Starts of functions, the instructions after them, and the target of a jump.
     for attach_point in ["limit", "limit+5", "main", "_start", "jumper", "jumper+0x3", "landing"] {
         is_probed(&program, attach_point);
     }
@@ -127,7 +127,7 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     for attach_point in [table, table + 1] {
         is_refused(&program, &format!("+{attach_point:#x}"), ErrorKind::Invalid, "is not code");
     }
-    // What is refused when it is looked up cannot be opened; what is probed changes nothing.
+    // A target that the lookup refuses cannot be opened; a probe changes nothing.
     let mut attachments = Attachments::new();
     for attach_point in ["limit", "limit+5", "landing"] {
         let event = Catalog::default().uprobe(&format!("{}:{attach_point}", program.display())).unwrap();
@@ -137,7 +137,8 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     victim.assert_untouched();
 }
 
-/// Three files with a static function `worker` each, of which one is called 100 times, one 7 times and one never.
+/// Builds three files with a static function `worker` each; one is called 100 times, one 7 times and one
+/// never.
 fn duplicates(folder: &Folder) -> PathBuf {
     let file = |name: &str, caller: &str| {
         let text = format!(
@@ -157,7 +158,7 @@ fn duplicates(folder: &Folder) -> PathBuf {
     built
 }
 
-/// A program that the kernel runs at a place and a counter of it see the same calls.
+/// A program at an attach point and a counter of it see the same calls.
 #[test]
 fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
     const SCRIPT: &str = include_str!("scripts/functions_of_one_name.ks");
@@ -176,7 +177,7 @@ fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
         run(&mut Command::new(&program));
         let outcome = running.stop();
         assert_eq!(outcome.numbers("program"), [calls, calls], "{attach_point}: {outcome:#?}");
-        // The offsets are named before the run, and by it if there are several.
+        // `inspect` lists the offsets, and the run does too if there are several.
         let inspected = run(command("ks-host").arg("inspect").arg(&file)).stdout;
         let listed = inspected.lines().find(|line| line.contains("uprobe/")).expect("it has a program");
         assert_eq!(
@@ -200,7 +201,7 @@ fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
     assert!(refused("worker+1").contains("inside an instruction"));
 }
 
-/// Calls of a copy for one caller are no calls of the function, which is said.
+/// Calls of a clone for one caller are no calls of the function, and a warning says so.
 #[test]
 fn root_clones_of_a_function_are_named() {
     let folder = Folder::new();
@@ -225,7 +226,7 @@ fn root_clones_of_a_function_are_named() {
     is_probed(&built, "gone.isra.0");
 }
 
-/// An event of several kernel events in a group would count the others twice.
+/// An event that consists of several kernel events would count the other members of a group twice.
 #[test]
 fn root_an_event_of_several_functions_is_in_no_group() {
     let folder = Folder::new();
@@ -243,7 +244,7 @@ fn root_an_event_of_several_functions_is_in_no_group() {
     let refused = attachments.open(&clock, &everywhere, Some(several), None).unwrap_err();
     assert!(refused.to_string().contains("cannot be in a group"), "{refused}");
     attachments.open(&event("worker@dup_a.c"), &everywhere, Some(leader), None).unwrap();
-    // Counted over the time of one.
+    // The enabled time is that of one kernel event.
     let alone = attachments.open(&event("worker@dup_a.c"), &everywhere, None, None).unwrap();
     run(&mut Command::new(&program));
     let [all, one] = [several, alone].map(|id| attachments.read(id).unwrap());
@@ -251,7 +252,7 @@ fn root_an_event_of_several_functions_is_in_no_group() {
     assert!(all.time_enabled < one.time_enabled * 3 / 2, "{all:?} {one:?}");
 }
 
-/// A library whose function has two versions: what programs are linked against now, and what old ones were.
+/// A library whose function has two versions: the default for linking, and one for old programs.
 #[test]
 fn root_a_version_of_a_function_is_probed_by_its_name() {
     let folder = Folder::new();
@@ -283,7 +284,7 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
     assert!(said.contains("it has it of `OLD_1`"), "{said}");
 }
 
-/// Three reasons that are not one message.
+/// Three different reasons have three different messages.
 #[test]
 fn root_what_is_missing_chosen_or_of_another_version_says_so() {
     let folder = Folder::new();
@@ -298,7 +299,7 @@ fn root_what_is_missing_chosen_or_of_another_version_says_so() {
     }
 }
 
-/// A line is no function.
+/// A source line is not taken for a function.
 #[test]
 fn root_a_source_line_is_refused_by_name() {
     let (kind, said) = refusal(Path::new("/bin/true@true.c"), "12").expect("no line is probed");
@@ -316,8 +317,8 @@ fn root_every_byte_of_a_function_is_a_boundary_or_refused() {
     };
     // jmp over a byte; push; pop; nop; nop; ret
     assert_eq!(letters("jumper", 8), "b..bbbbb");
-    // mov $0x909090, %eax; ret. Another symbol says that a function starts in the middle, and what it would be at its end
-    // lies over the return.
+    // mov $0x909090, %eax; ret. Another symbol claims that a function starts in the middle, and a decoding
+    // from there would cover the return.
     assert_eq!(letters("outer", 6), "b.....");
 }
 
@@ -331,7 +332,7 @@ fn root_stripped_programs_have_starts_of_functions_yet() {
     is_probed(&program, &format!("+{limit:#x}"));
     is_probed(&program, &format!("+{:#x}", limit + 5));
     is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
-    // Without the sections, too.
+    // The same without the sections.
     let mut bytes = fs::read(&program).unwrap();
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
@@ -378,7 +379,8 @@ fn root_names_that_were_packed_into_a_stripped_program_are_found() {
     is_refused(&program, "limit+1", ErrorKind::Invalid, "inside an instruction");
 }
 
-/// Go's runtime ends a program whose return addresses are not its own, in whatever form the file shows that it is Go's.
+/// Go's runtime ends a program whose return addresses are not its own. The check must detect Go code from any
+/// sign in the file.
 #[test]
 fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     let folder = Folder::new();
@@ -416,7 +418,7 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         assert!(reasons.iter().all(|reason| refused.stderr.contains(reason)), "{name}: {refused:#?}");
         let inspected = run(command("ks-host").arg("inspect").arg(plugin));
         assert!(inspected.stdout.contains("no probe: it has code in Go"), "{name}: {inspected:#?}");
-        // At the start of the function a probe does no harm.
+        // A probe at the start of the function does no harm.
         let (entry, _) = attached(&go, "uprobe", &[]);
         assert_eq!(entry.code, 0, "{name}: {entry:#?}");
         let allow = format!("go-uretprobe={}", go.display());
@@ -425,7 +427,7 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
         let (other, _) = attached(&go, "uretprobe", &["--allow", "go-uretprobe=/bin/true"]);
         assert_eq!(other.code, 1, "{name}: {other:#?}");
     }
-    // Whoever names no file names too many.
+    // A rule that names no file would allow too many.
     for rule in ["go-uretprobe", "go-uretprobe=*", "go-uretprobe=/tmp/*", "go-uretprobe=program"] {
         let outcome = finish(command("ks-host").args(["--allow", rule, "/bin/true"]));
         assert!(
@@ -433,7 +435,7 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
             "{rule}: {outcome:#?}"
         );
     }
-    // A program whose sections were taken away has its notes yet.
+    // A stripped program still has its notes.
     let source = folder.write(
         "noted.s",
         ".section .note.go.buildid, \"a\", @note\n.long 4, 4, 4\n.asciz \"Go\"\n.byte 0\n.ascii \"abcd\"\n\
@@ -452,7 +454,7 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     assert!(said.contains("build id of Go"), "{said}");
 }
 
-/// A probe of returns writes over what is at the top of the stack.
+/// A return probe overwrites the word at the top of the stack.
 #[test]
 fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
     let folder = Folder::new();
@@ -473,7 +475,7 @@ fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
     assert!(inside.stderr.contains("not the start of a function that is called"), "{inside:#?}");
 }
 
-/// A program of the kernel half says itself where it belongs.
+/// The object itself has the target of a program of the kernel half.
 #[test]
 fn root_no_program_is_attached_inside_an_instruction() {
     let folder = Folder::new();
@@ -497,7 +499,7 @@ fn root_no_program_is_attached_inside_an_instruction() {
 fn root_a_file_that_replaces_the_one_that_was_read_is_not_probed() {
     let folder = Folder::new();
     let victim_file = program(&folder, "victim", &[]);
-    // Its `main` begins where an instruction of the victim goes on.
+    // Its `main` begins at an offset inside an instruction of the victim.
     let inside = addresses(&victim_file)["immediate"];
     let decoy = folder.path("decoy");
     decoy_with_start_at(&folder, &decoy, inside);
@@ -517,7 +519,7 @@ fn root_a_file_that_replaces_the_one_that_was_read_is_not_probed() {
     victim.assert_untouched();
 }
 
-/// A program whose function `work` starts at an offset of the file.
+/// Builds a program whose function `work` starts at an offset of the file.
 fn decoy_with_start_at(folder: &Folder, built: &Path, offset: u64) {
     let source = format!(
         ".text\n.globl _start, work\n.type work, @function\n_start: .org {:#x}\nwork: ret\n.size work, .-work\n",
@@ -529,11 +531,11 @@ fn decoy_with_start_at(folder: &Folder, built: &Path, offset: u64) {
         .arg(built)
         .arg(source));
     assert_eq!(addresses(built)["work"] - 0x40_0000, offset, "the linker puts code there");
-    // Whoever reads all of it gives others the time to put another file in its place.
+    // Reading a large file completely would leave time to replace it.
     fs::OpenOptions::new().write(true).open(built).unwrap().set_len(16 << 20).unwrap();
 }
 
-/// The same while a program is attached, again and again, in one call of the host.
+/// Files are replaced while one host call attaches a program repeatedly.
 #[test]
 fn root_an_attach_looks_at_the_file_that_it_probes() {
     let folder = Folder::new();
@@ -568,7 +570,7 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
     victim.assert_untouched();
 }
 
-/// Whoever waits for a reader must not meet the host.
+/// Opening a FIFO would unblock a process that waits for a reader.
 #[test]
 fn root_a_fifo_is_not_opened() {
     let folder = Folder::new();
@@ -591,7 +593,7 @@ fn root_a_fifo_is_not_opened() {
     writer.join().unwrap().expect("its line was read");
 }
 
-/// Reading them acts: on hardware, on what somebody else reads.
+/// Reading such files has effects on hardware, or on data for another reader.
 #[test]
 fn root_files_of_the_kernel_itself_are_not_opened() {
     for file in ["/proc/self/maps", "/sys/devices/system/cpu/online", "/sys/kernel/btf/vmlinux"] {
@@ -600,11 +602,11 @@ fn root_files_of_the_kernel_itself_are_not_opened() {
             is_refused(file, attach_point, ErrorKind::Invalid, "it is a file of the kernel itself");
         }
     }
-    // A link there may lead to a program.
+    // A link there may point to a program.
     is_probed(Path::new("/proc/self/exe"), "main");
 }
 
-/// The kernel runs what the file has at a place, and not what the loader made of it.
+/// The kernel executes the bytes of the file at a probe, not the bytes that the loader relocated.
 #[test]
 fn root_code_that_the_loader_changes_is_not_probed() {
     let folder = Folder::new();
@@ -618,7 +620,7 @@ fn root_code_that_the_loader_changes_is_not_probed() {
     is_refused(&built, "moved", ErrorKind::Unsupported, "the loader changes its code");
 }
 
-/// Only pieces of a file are read: the memory that it takes does not grow with the file.
+/// Only pieces of a file are read: the memory for it does not grow with the file.
 #[test]
 fn root_a_large_file_takes_little_memory() {
     let folder = Folder::new();
@@ -634,11 +636,12 @@ fn root_a_large_file_takes_little_memory() {
     let outcome = finish(allowed().arg(file));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "calls 0\n"), "{outcome:#?}");
     let most = outcome.most_memory_kib.expect("measured");
-    // Memory of this process counts, too, which the command was a copy of before it began.
+    // The measurement includes memory of this process, of which the command was a copy before its exec.
     assert!(most < 512 << 10, "{most} KiB: {outcome:#?}");
 }
 
-/// Whatever a file holds: an answer, and never a place inside an instruction of a function that was not changed.
+/// For any file contents there is an answer, and never an offset inside an instruction of an unchanged
+/// function.
 #[test]
 fn root_changed_files_get_answers() {
     let folder = Folder::new();
@@ -675,7 +678,7 @@ fn root_changed_files_get_answers() {
     }
 }
 
-/// What a file says of itself is not believed.
+/// The sizes and offsets that a file claims are not trusted.
 #[test]
 fn root_tables_that_are_no_tables_are_refused_at_once() {
     let folder = Folder::new();
@@ -705,14 +708,14 @@ fn root_tables_that_are_no_tables_are_refused_at_once() {
     }
 }
 
-/// Runs a script, which may count whatever it likes, with these flags.
+/// Runs a script with everything allowed and with these flags.
 fn run_script(name: &str, script: &str, flags: &[&str]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
     finish(allowed().args(flags).arg(file))
 }
 
-/// Taking thousands of probes away keeps a process for minutes that nothing ends.
+/// Removing thousands of probes blocks a process for minutes, uninterruptibly.
 #[test]
 fn root_probes_are_limited() {
     let folder = Folder::new();
@@ -731,7 +734,7 @@ fn root_probes_are_limited() {
     assert!(few.stderr.contains(expected), "{few:#?}");
     let enough = run_script("enough", &events("pid: -1, cpu: 0"), &["--limit", "probes=4"]);
     assert_eq!((enough.code, counted(&enough)), (0, 4), "{enough:#?}");
-    // One for each CPU.
+    // One probe for each CPU.
     let all = run_script("all", &events("cpu: all"), &["--limit", "probes=0"]);
     assert_eq!((all.code != 0, counted(&all)), (true, 0), "{all:#?}");
     let programs = format!(
@@ -743,8 +746,8 @@ fn root_probes_are_limited() {
     assert_eq!(run_script("one", &programs, &["--limit", "probes=1"]).code, 0);
 }
 
-/// Events of the PMU for probes by its number would take a number of the plugin for the address of a path in the host, and
-/// another for the place of a counter that the kernel writes into other processes.
+/// Raw events of the probes' PMU would interpret one number of the plugin as the address of a path in the
+/// host, and another as the offset of a counter that the kernel writes in other processes.
 #[test]
 fn root_numbers_of_the_probes_pmu_reach_no_memory() {
     let type_of = |pmu: &str| {
@@ -755,7 +758,7 @@ fn root_numbers_of_the_probes_pmu_reach_no_memory() {
     for event in [
         format!("raw_event({uprobe}, 12884901888, 4096, 4096)"),
         format!("raw_event({uprobe}, 0)"),
-        // As constants these two are no script: KS0417.
+        // As constants these two are a compile error: KS0417.
         "raw_event(two, 1)".to_owned(),
         "raw_event(five, 0, 4096, 8)".to_owned(),
         "raw_event(1, 2, 4096, 0)".to_owned(),

@@ -1,7 +1,7 @@
-//! Changed objects: what the strict reader accepts of them, written anew, libbpf opens and prepares without a fault that the
-//! sanitizers of the C compiler see.
+//! Mutated objects: libbpf opens and prepares whatever the strict reader accepts and the writer writes,
+//! without a fault that the sanitizers of the C compiler detect.
 //!
-//! `make mutants` has more of them: `KS_MUTANTS` and `KS_MUTANTS_SEED`.
+//! `make mutants` runs more of them: `KS_MUTANTS` and `KS_MUTANTS_SEED`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,27 +20,27 @@ use ks_tests::guests::target_folder;
 use ks_tests::{finish, finish_within, repository};
 use ks_wit::section::Arch;
 
-/// Objects of clang and of rustc, whose sources lie beside them in the compiler's tests.
+/// Objects of clang and of rustc, whose sources are next to them in the compiler's tests.
 const FOREIGN: [(&str, &[u8]); 3] = [
     ("clang", include_bytes!("../../../../compiler/src/object/tests/objects/features.o")),
     ("struct_ops", include_bytes!("../../../../compiler/src/object/tests/objects/struct_ops.o")),
     ("aya", include_bytes!("../../../../compiler/src/object/tests/objects/aya.o")),
 ];
 
-/// Mutants without a word of the environment.
+/// Default number of mutants.
 const MUTANTS: u64 = 4000;
 
-/// Of objects that need the types of the running kernel, whose reading takes a tenth of a second, so many are prepared: one
-/// of these.
+/// Objects that need the types of the running kernel take a tenth of a second to prepare; one of this many is
+/// prepared.
 const OF_KERNEL: u64 = 100;
 
-/// Few objects have records of CO-RE; each has so many more mutants.
+/// Factor of mutants for objects with CO-RE records, because few objects have them.
 const CORE_WEIGHT: u64 = 60;
 
-/// Maps of an object that take more are not made.
+/// Limit of an object's maps, in bytes; larger ones are not created.
 const MAP_BYTES: u64 = 64 << 20;
 
-/// libbpf as this host has it, built with sanitizers, and the loader around it.
+/// Builds the loader with this host's version of libbpf and sanitizers, and returns its path.
 fn loader() -> PathBuf {
     let asked = ["metadata", "--format-version", "1", "--offline", "--locked"];
     let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args(asked));
@@ -71,7 +71,7 @@ fn build(source: &Path, folder: &Path, program: &Path) {
         }
     }
     let include = |folder: PathBuf| format!("-I{}", folder.display());
-    // Built beside and renamed: another run sees the whole program or none.
+    // Built next to its final path and renamed: another run sees the whole program or none.
     let part = folder.join("loader.part");
     let built = finish_within(
         Command::new("cc")
@@ -88,14 +88,14 @@ fn build(source: &Path, folder: &Path, program: &Path) {
     fs::rename(part, program).expect("the folder is ours");
 }
 
-/// A loader that runs, killed when dropped.
+/// A running loader, killed when dropped.
 struct Loader {
     child: Child,
     to: ChildStdin,
     from: ChildStdout,
 }
 
-/// What became of an object.
+/// The loader's result for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoadOutcome {
     Prepared,
@@ -107,7 +107,7 @@ enum LoadOutcome {
 impl Loader {
     fn start(program: &Path) -> Loader {
         let mut child = Command::new(program)
-            // A leak ends with the process; what is asked here is what a fault would reach.
+            // Leaks are ignored because they end with the process; the test looks for memory errors.
             .env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -131,12 +131,12 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind; a child that has ended is not there to be killed.
+        // Cleans up after a failed test; a child that has ended cannot be killed.
         let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
     }
 }
 
-/// The kernel halves of all cases, and the objects of others.
+/// Returns the kernel halves of all test cases, and objects of other compilers.
 fn objects() -> Vec<(String, Vec<u8>)> {
     let cases = repository().join("compiler/tests/cases/kernel");
     let mut paths: Vec<_> =
@@ -152,7 +152,8 @@ fn objects() -> Vec<(String, Vec<u8>)> {
     compiled.chain(examples()).chain(foreign).collect()
 }
 
-/// The kernel halves of the examples that read structs of the running kernel, which takes records of CO-RE.
+/// Returns the kernel halves of the examples that read structs of the running kernel, which needs CO-RE
+/// records.
 fn examples() -> Vec<(String, Vec<u8>)> {
     let folder = repository().join("examples/trace");
     let paths = fs::read_dir(folder).expect("readable").map(|entry| entry.expect("readable").path());
@@ -170,7 +171,7 @@ fn examples() -> Vec<(String, Vec<u8>)> {
     scripts.iter().filter_map(object).filter(|(_, elf)| has_core(elf)).collect()
 }
 
-/// Whether preparing it makes libbpf read the types of the running kernel.
+/// Returns whether preparing the object makes libbpf read the types of the running kernel.
 fn asks_kernel(object: &Object) -> bool {
     let typed = |kind| matches!(kind, KsymKind::Function(_) | KsymKind::Variable(_));
     let kinds = [ProgramType::Tracing, ProgramType::Lsm, ProgramType::StructOps];
@@ -179,14 +180,14 @@ fn asks_kernel(object: &Object) -> bool {
         || object.programs.iter().any(|program| kinds.contains(&program.section.kind.program))
 }
 
-/// Whether it has records of CO-RE.
+/// Returns whether the object has CO-RE records.
 fn has_core(elf: &[u8]) -> bool {
     let object = read(elf).unwrap_or_else(|error| panic!("{error}"));
     let programs = object.programs.iter().map(|one| &one.body);
     programs.chain(object.subprograms.iter().map(|one| &one.body)).any(|body| !body.core.is_empty())
 }
 
-/// Mutants of one part: how many there were, were accepted, opened and prepared.
+/// Numbers of mutants of one part: all, accepted, opened and prepared.
 #[derive(Debug, Clone, Copy, Default)]
 struct Row {
     generated: u64,
@@ -210,7 +211,7 @@ fn root_what_is_accepted_harms_no_loader() {
         objects.iter().map(|(_, object)| if has_core(object) { CORE_WEIGHT } else { 1 }).collect();
     let weight: u64 = weights.iter().sum();
     for (index, (name, object)) in (0_u64..).zip(&objects) {
-        // CO-RE finds the types that the object itself has.
+        // CO-RE finds the types in the object itself.
         let types = folder.write("types.o", object).display().to_string();
         let mut mutator = Mutator::new(seed.wrapping_mul(1_000_003).wrapping_add(index));
         let share = mutants * weights[usize::try_from(index).expect("few")] / weight;
@@ -251,7 +252,7 @@ fn root_what_is_accepted_harms_no_loader() {
             row.generated, row.accepted, row.opened, row.prepared
         );
     }
-    // What the reader accepts and the writer wrote, libbpf can open.
+    // libbpf opens every object that the reader accepts and the writer wrote.
     assert_eq!(all.accepted, all.opened, "{rows:#?}");
     assert!(all.accepted * 20 > all.generated && all.prepared * 4 > all.accepted, "{rows:#?}");
 }

@@ -1,7 +1,7 @@
-//! Memory that functions of the kernel are given.
+//! Lowers memory arguments of kernel functions.
 //!
-//! The verifier wants to know that it is there and, of helpers that are told a size, that they stay inside. What is not
-//! known when the script is compiled is tested before the call, which is made only if all of it holds.
+//! The verifier requires the memory to exist and, for helpers that take a size, accesses to stay inside it.
+//! Whatever is unknown at compile time is checked before the call; the call is skipped if a check fails.
 
 use super::super::super::mir::{BinaryOp, Block, Condition, Type, Value};
 use super::super::memory::{Addr, Base};
@@ -11,8 +11,8 @@ use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, Extern};
 use crate::types::{IntType, TypeKind};
 
-/// Arguments of helpers, by position, that are any numbers: addresses which are only read or written if they can be.
-/// Source: the `*_proto` of kernel/trace/bpf_trace.c, v6.12.
+/// Helper arguments, by position, that are any numbers: the helper checks itself whether the address can be
+/// accessed. Source: the `*_proto` of kernel/trace/bpf_trace.c, v6.12.
 const ADDRESSES: &[(&str, usize)] = &[
     ("bpf_probe_read", 2),
     ("bpf_probe_read_str", 2),
@@ -23,13 +23,14 @@ const ADDRESSES: &[(&str, usize)] = &[
     ("bpf_probe_write_user", 0),
 ];
 
-/// The same of memory that need not be. Source: the `*_proto` of net/core/filter.c, v6.12.
+/// Memory arguments that may be null. Source: the `*_proto` of net/core/filter.c, v6.12.
 const NULLABLE: &[(&str, usize)] = &[("bpf_csum_diff", 0), ("bpf_csum_diff", 2), ("bpf_redirect_neigh", 1)];
 
-/// The same of memory whose size the number behind it is not. Source: include/uapi/linux/bpf.h, v6.12.
+/// Memory arguments of a fixed size: the number after them is not their size. Source:
+/// include/uapi/linux/bpf.h, v6.12.
 const OF_ONE_SIZE: &[(&str, usize)] = &[("bpf_check_mtu", 2)];
 
-/// An argument that is memory.
+/// A memory argument of a kernel function.
 pub(super) struct Argument<'a> {
     pub function: &'a Extern,
     pub position: usize,
@@ -41,19 +42,20 @@ impl Argument<'_> {
         table.iter().any(|(name, at)| *name == self.function.name && *at == self.position)
     }
 
-    /// Whether a number behind it is its size.
+    /// Whether the number after the argument is its size.
     pub(super) fn has_size(&self) -> bool {
         self.function.helper.is_some() && !self.is_in(OF_ONE_SIZE)
     }
 
     fn may_be_null(&self) -> bool {
-        // What a kernel function takes, its name does not say.
+        // The requirements of a kernel function are not known from its name.
         self.function.helper.is_none() || self.is_in(NULLABLE)
     }
 }
 
 impl Lowerer<'_> {
-    /// The memory, and its size if it is told. Control goes to `refused` if the memory is not there.
+    /// The memory, and its size if the function takes one. Control goes to `refused` if the memory is
+    /// missing.
     pub(super) fn external_memory(
         &mut self,
         memory_arg: &Argument<'_>,
@@ -81,7 +83,7 @@ impl Lowerer<'_> {
         }
         let left = |at| objects.iter().map(move |object| object.extent.saturating_sub(at));
         let (least, most) = match pointer.offset {
-            // Null: of what is not there any number of bytes is not there.
+            // Null: it is missing, whatever the size.
             _ if objects.is_empty() => (Some(1), None),
             Bytes::Known(at) => (left(at).min(), left(at).max()),
             Bytes::Value(_) => (None, None),
@@ -115,7 +117,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The place of so many bytes that are there, whatever happens.
+    /// The address of `bytes` bytes that exist on every run; `None` if that is not known.
     fn surely_there(&self, pointer: Pointer, bytes: u64) -> Option<Addr> {
         let (objects, Bytes::Known(at)) = (self.objects(pointer), pointer.offset) else { return None };
         let [only] = objects.as_slice() else { return None };
@@ -125,7 +127,7 @@ impl Lowerer<'_> {
         Some(Addr::of(Base::Pointer(only.base)).plus(at))
     }
 
-    /// The address of so many bytes.
+    /// The address of `bytes` bytes; control goes to `refused` if they are missing.
     fn there(&mut self, pointer: Pointer, bytes: u64, refused: &mut Option<Block>) -> Value {
         let addr = self.surely_there(pointer, bytes).unwrap_or_else(|| {
             let miss = *refused.get_or_insert_with(|| self.builder.block());
@@ -134,7 +136,7 @@ impl Lowerer<'_> {
         self.pointer(addr)
     }
 
-    /// The size of no memory: the kernel takes null with no other one.
+    /// The size of a null argument: the kernel accepts null only with size 0.
     fn no_bytes(&mut self, size: Value, refused: &mut Option<Block>) -> Value {
         if self.builder.known(size) != Some(0) {
             let miss = *refused.get_or_insert_with(|| self.builder.block());
@@ -146,7 +148,7 @@ impl Lowerer<'_> {
         self.builder.constant(self.builder.ty(size), 0)
     }
 
-    /// A size from 1 to `most`. The verifier must see both ends of the range.
+    /// Checks that a size is from 1 to `most`. The verifier must see both ends of the range.
     fn size_up_to(
         &mut self,
         most: u64,
@@ -163,7 +165,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// KS0621.
+/// Creates diagnostic KS0621 for an unfit argument.
 fn unfit(expr: &Expr, text: impl Into<String>) -> Diagnostic {
     Diagnostic::error(621, expr.span, text)
 }

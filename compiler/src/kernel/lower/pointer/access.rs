@@ -1,4 +1,4 @@
-//! Accesses through pointers, tests for null, comparisons.
+//! Lowers accesses through pointers, null tests and comparisons.
 
 use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
 use super::super::memory::{Addr, Base};
@@ -9,16 +9,16 @@ use crate::types::IntType;
 
 const I64: IntType = IntType { bits: 64, signed: true };
 
-/// How two pointers are compared.
+/// The operands of a comparison of two pointers.
 enum Apart {
-    /// By how many bytes the first lies behind the second.
+    /// The signed distance in bytes from the second to the first, compared with 0.
     Distance(Value),
-    /// As numbers.
+    /// Both pointers as numbers.
     Addresses(Value, Value),
 }
 
 impl Lowerer<'_> {
-    /// The address of `bytes` bytes behind a pointer; control goes to `miss` if they are not there.
+    /// The address of the `bytes` bytes at a pointer; control goes to `miss` if they do not exist.
     pub(in super::super) fn dereference(&mut self, pointer: Pointer, bytes: u32, miss: Block) -> Addr {
         let mut objects = self.live_objects(pointer);
         let Some(last) = objects.pop() else {
@@ -75,7 +75,7 @@ impl Lowerer<'_> {
             }
             Bytes::Value(offset) => self.below(offset, last + 1, miss),
         };
-        // The verifier may not know what the offset is a multiple of.
+        // The verifier may not know the alignment of the offset.
         let align = known_align(&pointer);
         let offset = match align {
             1 => offset,
@@ -85,7 +85,7 @@ impl Lowerer<'_> {
         Addr { base: Base::Pointer(moved), offset: 0, align }
     }
 
-    /// What is never reached still needs an address.
+    /// An address for an access that is never reached.
     pub(super) fn nothing(&mut self, miss: Block) -> Addr {
         let never = self.builder.constant(Type::I32, 0);
         let dead = self.builder.block();
@@ -107,7 +107,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(next);
     }
 
-    /// The address of the object, which is there; control goes to `miss` if it is null.
+    /// The address of the object; control goes to `miss` if it is null.
     pub(in super::super) fn non_null(&mut self, base: Value, miss: Block) -> Value {
         let Type::Ptr(origin) = self.builder.ty(base) else {
             return base;
@@ -169,8 +169,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An address whose null is made here: the verifier tells that of a lookup from others, and forgets which number it is
-    /// where the two meet in a loop.
+    /// Replaces the null of a map lookup by a plain null pointer. The verifier distinguishes the two, and
+    /// forgets the number that the null is where they merge in a loop.
     pub(super) fn with_plain_null(&mut self, base: Value) -> Value {
         if self.builder.ty(base) != Type::Ptr(Origin::EntryOrNull) {
             return base;
@@ -185,7 +185,7 @@ impl Lowerer<'_> {
         result
     }
 
-    /// The address of that of the objects which is not null, or null.
+    /// The address of the one object that is not null, or null.
     pub(super) fn chosen(&mut self, objects: Vec<Object>) -> Value {
         let mut objects = objects.into_iter();
         let Some(first) = objects.next() else {
@@ -206,8 +206,8 @@ impl Lowerer<'_> {
         })
     }
 
-    /// How many bytes `a` lies behind `b`. One that is null, which only a comparison may ask about, counts as 0 and the
-    /// other as 1.
+    /// The distance in bytes from `b` to `a`. If one is null, it counts as 0 and a non-null one as 1; only
+    /// comparisons can get there.
     fn difference(&mut self, a: Pointer, b: Pointer) -> Value {
         let (a_offset, b_offset) = (self.number(a.offset), self.number(b.offset));
         let offsets = self.builder.binary(BinaryOp::Sub, a_offset, b_offset);
@@ -262,8 +262,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Numbers are made of pointers only where they lead to memory of several kinds: the verifier tells the distance of
-    /// others.
+    /// The operands of a comparison. Pointers become numbers only if they point to memory of several kinds:
+    /// for others the verifier permits the subtraction.
     fn apart(&mut self, a: &Expr, b: &Expr) -> Lower<Apart> {
         let (a, b) = (self.any_pointer(a)?, self.any_pointer(b)?);
         let objects: Vec<Object> = [a, b].iter().flat_map(|pointer| self.objects(*pointer)).collect();
@@ -277,7 +277,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Evaluates what is behind a pointer for [`Lowerer::dereference`].
+    /// Evaluates a pointer and the size of its pointee for [`Lowerer::dereference`].
     pub(in super::super) fn target(&mut self, pointer: &Expr) -> Lower<(Pointer, u32)> {
         let to = self.pointee(pointer.ty, pointer.span)?;
         let bytes = self.size(to, pointer.span)?;

@@ -1,5 +1,5 @@
-//! Pointers as numbers. Those to memory of the kernel or of a user program are nothing else: what is behind them is read
-//! into this frame, and what is written there is lost.
+//! Lowers pointers as numbers. Pointers to kernel or user memory are only numbers: reads copy their pointee
+//! into this frame, and writes are lost.
 
 use super::super::super::mir::{BinaryOp, Condition, Op, Type, Value};
 use super::super::kernel_memory::Source;
@@ -9,14 +9,14 @@ use super::{ADDRESS, Bytes, Object, Part, Pointer};
 use crate::builtins::context_members::MemberType;
 
 impl Lowerer<'_> {
-    /// The pointer that an address is.
+    /// The pointer with this address.
     pub(in super::super) fn pointer_to_address(&mut self, address: Value) -> Pointer {
         let object =
             Object { base: address, extent: ADDRESS, is_own: false, record: None, packet: None, held: None };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 
-    /// The objects of a pointer that are addresses.
+    /// The objects of a pointer that are kernel or user addresses.
     pub(in super::super) fn addresses(&self, pointer: Pointer) -> Vec<Object> {
         let is_address = |object: &Object| object.extent == ADDRESS;
         self.objects(pointer).into_iter().filter(is_address).collect()
@@ -34,7 +34,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// A copy of bytes at an address: zeros if they cannot be read.
+    /// A copy of the bytes at an address: zeros if they cannot be read.
     pub(super) fn inside_address(&mut self, offset: Bytes, address: Value, bytes: u32) -> Addr {
         let offset = self.number(offset);
         let from_address = self.builder.binary(BinaryOp::Add, address, offset);
@@ -44,7 +44,7 @@ impl Lowerer<'_> {
         to
     }
 
-    /// The pointer as a number. Null is 0, and what was added to it.
+    /// The pointer as a number. Null is 0 plus the offset that was added to it.
     pub(in super::super) fn address_value(&mut self, pointer: Pointer) -> Lower<Value> {
         let addresses = self.addresses(pointer);
         let (packets, memory) = self.packets_and_memory(pointer);

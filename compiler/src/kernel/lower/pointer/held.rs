@@ -1,9 +1,10 @@
-//! Pointers that lie in memory of the frame: in structs, in arrays, and those whose address is taken.
+//! Lowers pointers stored in memory of the frame: in structs, in arrays, and those whose address is taken.
 //!
-//! What a pointer leads to is followed from variable to variable. So a pointer that lies in a slot has variables of its
-//! own besides its 8 bytes, as one that is a local has: they say what it leads to, and accesses through it use them. Its
-//! bytes are a number, the address that it is. Whoever the bytes are copied to gets the number, and a number that is copied
-//! into a slot, or that the kernel writes there, is the address of memory that is not the program's.
+//! The pointee of a pointer is tracked from variable to variable. So a pointer stored in a slot has variables
+//! of its own besides its 8 bytes, like a pointer that is a local. They hold its pointee, and accesses
+//! through the pointer use them. The 8 bytes are a number, the address. A copy of the bytes to other memory
+//! gets the number. A number that is copied into a slot, or that the kernel writes there, is the address of
+//! memory that is not the program's.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +16,36 @@ use super::{Bytes, Object, Pointer, PointerVariables};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind, Types};
 
-/// Most pointers that a value in memory may hold: an index that is known at run time is compared with the place of each.
+/// The limit of pointers in a value in memory: a run-time index is compared with the location of each.
 pub const MAX_HELD: usize = 32;
 
 /// A slot that holds pointers.
 pub(super) struct Holder {
     slot: Slot,
-    /// By their places in the slot: their types, and what they are.
+    /// The pointers by offset in the slot: their types and their variables.
     pointers: BTreeMap<u32, (TypeId, PointerVariables)>,
 }
 
-/// A place in a slot that holds pointers.
+/// A location in a slot that holds pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeldLocation {
-    /// The slot, by its position among those that hold pointers.
+    /// The slot: an index into the list of slots that hold pointers.
     holder: usize,
-    /// Bytes from its start.
+    /// The offset in bytes from the slot's start.
     at: u32,
 }
 
-/// A pointer in a slot that the kernel is given the address of, as a number.
+/// The number of a pointer in a slot whose address is passed to the kernel, before the call.
 pub(in super::super) struct Number {
-    /// The slot, if the pointer that the kernel is given leads there.
+    /// The slot as an object of the pointer that is passed to the kernel.
     object: Object,
     addr: Addr,
     number: Value,
     variables: PointerVariables,
 }
 
-/// The places and types of the pointers in a value, one more than [`MAX_HELD`] at most. Of a pointer to a struct of the
-/// kernel, and of a context, nothing is followed.
+/// The offsets and types of the pointers in a value of the type, at most [`MAX_HELD`] plus one. Pointers to
+/// kernel structs and contexts are not tracked.
 pub fn held_pointers(types: &Types, ty: TypeId) -> Vec<(u64, TypeId)> {
     let mut found = Vec::new();
     collect(types, ty, 0, &mut found);
@@ -73,7 +74,7 @@ fn collect(types: &Types, ty: TypeId, at: u64, found: &mut Vec<(u64, TypeId)>) {
 }
 
 impl Lowerer<'_> {
-    /// Makes variables for the pointers in a slot, which is about to get a value of a type.
+    /// Creates variables for the pointers in a slot that is about to receive a value of a type.
     pub(in super::super) fn hold(&mut self, slot: Slot, ty: TypeId, scope: usize, span: Span) -> Lower<()> {
         let held = held_pointers(self.types(), ty);
         if held.is_empty() || held.len() > MAX_HELD {
@@ -89,7 +90,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The place in a slot that holds pointers which an address is.
+    /// The location of an address in a slot that holds pointers; `None` for any other address.
     pub(in super::super) fn held_location(&self, addr: Addr) -> Option<HeldLocation> {
         let (slot, at) = match addr.base {
             Base::Slot(slot) => (slot, 0),
@@ -100,7 +101,8 @@ impl Lowerer<'_> {
         Some(HeldLocation { holder, at: at.saturating_add(addr.offset) })
     }
 
-    /// The variables of the pointers in so many bytes from a place on, with their distances from it and their types.
+    /// The variables of the pointers in the `bytes` bytes from a location, with their offsets from it and
+    /// their types.
     fn held_in(&self, location: HeldLocation, bytes: u32) -> Vec<(u32, TypeId, PointerVariables)> {
         let range = location.at..location.at.saturating_add(bytes);
         let held = self.pointers.holders[location.holder].pointers.range(range);
@@ -112,7 +114,7 @@ impl Lowerer<'_> {
         self.pointers.holders[location.holder].pointers.get(&at).map(|(_, variables)| *variables)
     }
 
-    /// The offsets of all pointers that lie in memory and are set: a loop may change each.
+    /// The offsets of all pointers stored in memory that are set: a loop may change each.
     pub(in super::super) fn held_offsets(&self) -> Vec<super::Variable> {
         let pointers = self.pointers.holders.iter().flat_map(|holder| holder.pointers.values());
         pointers.map(|(_, variables)| variables.offset).collect()
@@ -140,7 +142,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The pointers in bytes that were copied from one address to another.
+    /// Copies the variables of the pointers in bytes that were copied from one address to another.
     pub(in super::super) fn copied_pointers(&mut self, to: Addr, from: Addr, bytes: u32) {
         let Some(location) = self.held_location(to) else { return };
         for (distance, _, variables) in self.held_in(location, bytes) {
@@ -149,7 +151,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The pointers in bytes that became zero.
+    /// Sets the pointers in bytes that were zeroed to null.
     pub(in super::super) fn cleared_pointers(&mut self, addr: Addr, bytes: u32) {
         let Some(location) = self.held_location(addr) else { return };
         for (_, _, variables) in self.held_in(location, bytes) {
@@ -158,7 +160,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The pointers in bytes that the kernel wrote: addresses.
+    /// Marks the pointers in bytes that the kernel wrote as addresses.
     pub(in super::super) fn written_pointers(&mut self, addr: Addr, bytes: u32) {
         let Some(location) = self.held_location(addr) else { return };
         for (distance, _, variables) in self.held_in(location, bytes) {
@@ -168,7 +170,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The pointer at a place; null if there is nothing.
+    /// The pointer at an lvalue; null if the lvalue does not exist.
     pub(in super::super) fn load_pointer(
         &mut self,
         from: &Prepared,
@@ -189,7 +191,7 @@ impl Lowerer<'_> {
             self.load_held(from, location, Bytes::Known(0), result);
             return Ok(self.current_pointer(result));
         };
-        // Made whatever the pointer leads to, which is known only once the whole function has been seen.
+        // Created whatever the pointee is, which is known only after the whole function was lowered.
         let result = self.pointer_variables(ty, span)?;
         let objects = self.objects(root_pointer);
         if let ([only], Bytes::Known(start), Some(distance)) =
@@ -221,7 +223,7 @@ impl Lowerer<'_> {
         Ok(self.pointer_to_address(number))
     }
 
-    /// Sets `result` to the pointer at a place of a slot, if there is one.
+    /// Sets `result` to the pointer at an lvalue in a slot, if there is one.
     fn load_held(&mut self, from: &Prepared, location: HeldLocation, start: Bytes, result: PointerVariables) {
         self.at_held(from, location, start, |this, variables| {
             let pointer = this.current_pointer(variables);
@@ -229,7 +231,7 @@ impl Lowerer<'_> {
         });
     }
 
-    /// Stores a pointer at a place; nothing happens if there is none.
+    /// Stores a pointer at an lvalue; does nothing if the lvalue does not exist.
     pub(in super::super) fn store_pointer(&mut self, to: &Prepared, pointer: Pointer) -> Lower<()> {
         let number = self.address_value(pointer)?;
         let access = self.resolve(to)?;
@@ -239,7 +241,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Remembers what the pointer is that was stored at a place, if it lies in a slot.
+    /// Records the pointer that was stored at an lvalue, if the lvalue is in a slot.
     fn keep_pointer(&mut self, to: &Prepared, pointer: Pointer) {
         let Root::Pointer(root_pointer, _) = to.root else {
             if let Some(location) = self.root_location(to.root) {
@@ -257,7 +259,8 @@ impl Lowerer<'_> {
         self.at_held(to, location, start, |this, variables| this.set_pointer(variables, pointer));
     }
 
-    /// The pointers in a value that was copied from a place into a slot, if where they come from is known at run time only.
+    /// Sets the pointers in a value that was copied from an lvalue into a slot, if their source is known only
+    /// at run time.
     pub(in super::super) fn pointers_from(
         &mut self,
         from: &Prepared,
@@ -275,7 +278,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The same for what was copied out of a slot to a place.
+    /// Sets the pointers at an lvalue to which a value was copied out of a slot.
     pub(in super::super) fn pointers_to(&mut self, to: &Prepared, from: Addr, bytes: u32) {
         let Some(location) = self.held_location(from).filter(|_| is_found_at_run_time(to)) else { return };
         for (distance, _, variables) in self.held_in(location, bytes) {
@@ -284,7 +287,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The slot that holds pointers which a place starts in.
+    /// The location in a slot with pointers at which an lvalue starts.
     fn root_location(&self, root: Root) -> Option<HeldLocation> {
         match root {
             Root::Local(id) => match self.active.locals[id]?.home {
@@ -296,7 +299,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Does something with the variables of the pointer at a place, `start` bytes behind a place of a slot, if there is one.
+    /// Runs code with the variables of the pointer at an lvalue, which is `start` bytes after a location in a
+    /// slot, if there is one.
     fn at_held(
         &mut self,
         part: &Prepared,
@@ -327,7 +331,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
     }
 
-    /// Does something where a pointer points to this object.
+    /// Runs code if a pointer points to this object.
     fn where_it_points(&mut self, object: &Object, there: impl FnOnce(&mut Self)) {
         if !self.may_be_elsewhere(object) {
             return there(self);
@@ -339,7 +343,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
     }
 
-    /// Whether it is known at run time only that a pointer points to this object.
+    /// Whether it is known only at run time that a pointer points to this object.
     fn may_be_elsewhere(&self, object: &Object) -> bool {
         match self.builder.ty(object.base) {
             Type::Ptr(origin) => origin.checked().is_some(),
@@ -347,7 +351,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The numbers in the slots that a pointer leads to, before the kernel is given it.
+    /// The numbers in the slots that a pointer may point to, before the pointer is passed to the kernel.
     pub(in super::super) fn before_writes(&mut self, pointer: Pointer) -> Vec<Number> {
         let mut numbers = Vec::new();
         for object in self.live_objects(pointer) {
@@ -368,7 +372,7 @@ impl Lowerer<'_> {
         numbers
     }
 
-    /// What the kernel wrote over is an address.
+    /// Marks the pointers that the kernel has overwritten as addresses.
     pub(in super::super) fn after_writes(&mut self, before: &[Number]) {
         for Number { object, addr, number, variables } in before {
             self.where_it_points(object, |this| {

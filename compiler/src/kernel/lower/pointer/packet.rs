@@ -1,12 +1,12 @@
-//! Pointers into packets.
+//! Lowers pointers into packets.
 //!
-//! A pointer into a packet is a number of bytes behind the start of the packet, or of its metadata. Start and end are taken
-//! from the context wherever they are needed: so a pointer may be kept, change in a loop and come together with others, and
-//! the verifier sees at every access a sum that was compared with the end just before. The sum that was compared is the one
-//! through which the access goes.
+//! A pointer into a packet is an offset in bytes from the start of the packet, or of its metadata. Start and
+//! end are loaded from the context wherever they are needed. So a pointer may be kept, change in a loop and
+//! merge with others, and the verifier sees at every access a sum that was just compared with the end. The
+//! access goes through the compared sum.
 //!
-//! Only the first piece of a packet can be reached so. Where the kernel neither brings the rest there nor lets it be written
-//! (`@cgroup`), bytes that lie elsewhere are copied.
+//! Only the first piece of a packet can be reached this way. Where the kernel permits neither pulling the
+//! rest nor writing to it (`@cgroup`), bytes of other pieces are copied.
 
 use super::super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Type, Value};
 use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
@@ -16,27 +16,28 @@ use crate::builtins::context_members::{ContextField, MemberType};
 use crate::hir::Lvalue;
 use crate::source::Span;
 
-/// The verifier follows pointers so many bytes into a packet.
-/// Source: include/linux/filter.h and kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
+/// The largest offset in a packet up to which the verifier tracks pointers. Source: include/linux/filter.h
+/// and kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
 const MAX_OFFSET: u64 = 0xffff;
 
-/// Members of a header at a place that is known at run time are reached with one addition, if they lie so near.
+/// Accesses that end within this many bytes of a run-time offset share one addition, as members of a header
+/// do.
 const NEAR: u64 = 64;
 
-/// No packet is as long. Source: net/core/filter.c, `bpf_skb_load_bytes`, v6.12.
+/// An upper bound of packet lengths. Source: net/core/filter.c, `bpf_skb_load_bytes`, v6.12.
 const MAX_LENGTH: u64 = 1 << 31;
 
-/// What positions in packets count from: none is that of null.
+/// The number of the first position in a packet: no position equals null.
 const FIRST_POSITION: u64 = 1 << 32;
 
 impl Lowerer<'_> {
-    /// The member of a context that a place is, if it leads to the packet.
+    /// The context member that an lvalue denotes, if it points into the packet.
     pub(in super::super) fn packet_member(&self, lvalue: &Lvalue) -> Option<&'static ContextField> {
         let member = self.context_lvalue(lvalue)?;
         member.field.ty.is_packet().then_some(member.field)
     }
 
-    /// The value of such a member.
+    /// The value of a context member that points into the packet.
     pub(super) fn packet_pointer(&mut self, member: MemberType, span: Span) -> Lower<Pointer> {
         let (part, offset) = match member {
             MemberType::PacketEnd if self.reads_far() => (Part::Data, Bytes::Value(self.whole_length(span)?)),
@@ -49,7 +50,7 @@ impl Lowerer<'_> {
         Ok(self.pointer_into(vec![object], offset, BASE_ALIGN))
     }
 
-    /// Where the packet starts or ends, or its metadata starts.
+    /// The start or end of the packet, or the start of its metadata.
     pub(super) fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
         let Some((context, structure)) = self.context else {
             return impossible(span, "a pointer into a packet where there is no context");
@@ -62,7 +63,7 @@ impl Lowerer<'_> {
         Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, generation: 0 }))
     }
 
-    /// How many bytes of the packet lie in one piece.
+    /// The length in bytes of the packet's first piece.
     pub(in super::super) fn piece_length(&mut self, span: Span) -> Lower<Value> {
         let start = self.edge(MemberType::PacketStart, span)?;
         let end = self.edge(MemberType::PacketEnd, span)?;
@@ -77,7 +78,7 @@ impl Lowerer<'_> {
         Ok((self.edge(start, span)?, self.edge(end, span)?))
     }
 
-    /// Whether a pointer may lead into a packet.
+    /// Whether a pointer may point into a packet.
     pub(in super::super) fn may_be_packet(&self, pointer: Pointer) -> bool {
         self.objects(pointer).iter().any(|object| object.packet.is_some())
     }
@@ -87,7 +88,7 @@ impl Lowerer<'_> {
         objects.filter(|object| object.extent != ADDRESS).partition(|object| object.packet.is_some())
     }
 
-    /// The address of `bytes` bytes in the packet; `there` is 0 if the pointer leads elsewhere.
+    /// The address of `bytes` bytes in the packet; `there` is 0 if the pointer points elsewhere.
     pub(super) fn inside_packet(
         &mut self,
         offset: Bytes,
@@ -112,11 +113,11 @@ impl Lowerer<'_> {
         let copy = self.copied_from_packet(offset, bytes, miss);
         self.builder.jump_with(join, copy);
         self.builder.switch_to_sealed(join);
-        // The copy is on the stack, where the verifier asks for it.
+        // The copy is on the stack, where the verifier checks alignment.
         Addr::of(Base::Pointer(result))
     }
 
-    /// The same in the part that lies in one piece.
+    /// The address of `bytes` bytes in the packet's first piece.
     fn inside_piece(&mut self, offset: Bytes, part: Part, bytes: u32, miss: Block) -> Addr {
         let Ok((start, end)) = self.edges(part, self.active.source.span) else {
             return self.nothing(miss);
@@ -144,7 +145,8 @@ impl Lowerer<'_> {
         self.require(within, miss);
         let op = Op::InPacket { pointer, bytes: whole };
         let checked = self.builder.value(Type::Ptr(Origin::InPacket), op);
-        // Both architectures read numbers at any address, and there the verifier asks for no alignment in packets.
+        // Both architectures permit unaligned access, and there the verifier requires no alignment in
+        // packets.
         Addr { base: Base::Pointer(checked), offset: at, align: ANYWHERE }
     }
 
@@ -165,13 +167,13 @@ impl Lowerer<'_> {
         self.pointer(copy)
     }
 
-    /// The distance of two pointers, each of which leads into a packet or is null.
+    /// The distance of two pointers, each into a packet or null.
     pub(super) fn packet_difference(&mut self, a: Pointer, b: Pointer) -> Lower<Value> {
         let (a, b) = (self.packet_position(a)?, self.packet_position(b)?);
         Ok(self.builder.binary(BinaryOp::Sub, a, b))
     }
 
-    /// A pointer into a packet, or null, as a number that tells where in the packet it leads.
+    /// A pointer into a packet, or null, as a number that orders positions in the packet.
     fn packet_position(&mut self, pointer: Pointer) -> Lower<Value> {
         let (packets, _) = self.packets_and_memory(pointer);
         let mut position = self.builder.constant(Type::I64, 0);

@@ -1,4 +1,4 @@
-//! Whether the types make sense together: references, sizes, members, nesting.
+//! Semantic checks of the types: references, sizes, members, nesting.
 
 use super::super::super::error::TypeFault;
 use super::super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
@@ -6,7 +6,7 @@ use super::super::super::model::{Member, Type};
 use super::{RawType, TypeError};
 use crate::btf::{FwdKind, TypeId};
 
-/// Checks all records; returns the size of each type, none for what has no size.
+/// Checks all records; returns the size of each type, none for types without a size.
 pub(super) fn check(records: &[RawType]) -> Result<Vec<Option<u32>>, TypeError> {
     let mut layouts = TypeVisitor::new(records, Edges::ByValue);
     let mut chains = TypeVisitor::new(records, Edges::Chains);
@@ -25,7 +25,7 @@ pub(super) fn check(records: &[RawType]) -> Result<Vec<Option<u32>>, TypeError> 
     Ok(sizes)
 }
 
-/// Every reference is to a record of a kind that may stand there.
+/// Checks that every reference is to a record of a permitted kind.
 fn check_references(records: &[RawType], record: &RawType) -> Result<(), TypeFault> {
     let find = |id: TypeId| records.get((id.0 as usize).wrapping_sub(1));
     let is_type = |id: TypeId| id == TypeId::VOID || matches!(find(id), Some(RawType::Type(_)));
@@ -56,19 +56,19 @@ fn check_references(records: &[RawType], record: &RawType) -> Result<(), TypeFau
     }
 }
 
-/// Which references are followed.
+/// Selection of references that a traversal follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edges {
-    /// Those to what a type contains. Ends at pointers.
+    /// References to contained types. Stops at pointers.
     ByValue,
-    /// Those through pointers and modifiers. Ends at structs, unions and signatures.
+    /// References through pointers and modifiers. Stops at structs, unions and signatures.
     Chains,
 }
 
-/// The depth of a type, and its size if it has one.
+/// Nesting depth of a type, and its size if it has one.
 type DepthAndSize = (u32, Option<u32>);
 
-/// Visits types; the recursion ends at the deepest nesting that is allowed.
+/// Recursive traversal of types, bounded by the maximum nesting.
 struct TypeVisitor<'a> {
     records: &'a [RawType],
     edges: Edges,
@@ -120,7 +120,7 @@ impl<'a> TypeVisitor<'a> {
             }
             Type::Array { element, len } => {
                 let (depth, size) = self.visit(*element, level + 1)?;
-                // Numbers of map definitions are lengths of arrays that nobody has in memory.
+                // Map definitions encode numbers as lengths of arrays that never exist in memory.
                 let size = size.ok_or(TypeFault::NoSize)?.checked_mul(*len);
                 Ok((depth + 1, size.filter(|&bytes| bytes <= MAX_VALUE_BYTES)))
             }
@@ -177,7 +177,7 @@ impl<'a> TypeVisitor<'a> {
         if !is_inside || kind == FwdKind::Union && start != 0 { Err(outside) } else { Ok(()) }
     }
 
-    /// The type behind modifiers and typedefs; the visit has shown that it comes to an end.
+    /// Returns the type without modifiers and typedefs. The traversal has proven that the chain ends.
     fn underlying_type(&self, id: TypeId) -> Option<&'a Type> {
         let mut id = id;
         loop {
@@ -194,7 +194,7 @@ impl<'a> TypeVisitor<'a> {
     }
 }
 
-/// Types have a size where memory is needed, and a signature its dots at the end only.
+/// Checks that types have a size where memory is needed, and that a signature has its `...` only at the end.
 fn check_value_types(sizes: &[Option<u32>], records: &[RawType], record: &RawType) -> Result<(), TypeFault> {
     let has_size = |id: TypeId| (id.0 as usize).checked_sub(1).and_then(|at| *sizes.get(at)?).is_some();
     match record {
@@ -219,7 +219,7 @@ fn is_array(records: &[RawType], id: TypeId) -> bool {
     matches!(records.get(at), Some(RawType::Type(Type::Array { .. })))
 }
 
-/// `void`, with modifiers and typedefs or without.
+/// Returns whether a type is `void`, possibly with modifiers and typedefs.
 fn is_void(records: &[RawType], id: TypeId) -> bool {
     let mut id = id;
     while let Some(at) = (id.0 as usize).checked_sub(1) {

@@ -1,7 +1,7 @@
-//! `.BTF`: the records, and whether they make sense together.
+//! `.BTF`: parsing and checking of the type records.
 //!
-//! In: the section. Out: [`RawTypes`], still with the ids of the file; [`select`] then takes what the object uses and
-//! numbers it again.
+//! In: the section. Out: [`RawTypes`], still with the ids of the file; [`select`] then picks the types that
+//! the object uses and renumbers them.
 //!
 //! Source: Documentation/bpf/btf.rst and kernel/bpf/btf.c, the `btf_*_check_meta` functions, v6.18.
 
@@ -23,28 +23,28 @@ use crate::btf::{FuncLinkage, TypeId, VarLinkage};
 
 pub(super) use strings::Strings;
 
-/// Bytes of `struct btf_header`, before Linux 7.1 the only size.
+/// Size in bytes of `struct btf_header`; the only one before Linux 7.1.
 const HEADER_BYTES: u32 = 24;
-/// Bytes of one that names a section of layouts.
+/// Size in bytes of a header with a layout section.
 const LAYOUT_HEADER_BYTES: u32 = 32;
 /// `BTF_MAGIC`
 const MAGIC: u16 = 0xeb9f;
 
-/// All records of an object, checked. Ids are those of the file.
+/// All checked records of an object, with the ids of the file.
 pub(super) struct RawTypes<'a> {
     pub records: Vec<RawType>,
-    /// Bytes from the section's start to each record.
+    /// Offset in bytes of each record from the section's start.
     pub offsets: Vec<u32>,
     pub strings: Strings<'a>,
-    /// The size of each type; none if it has none.
+    /// Size of each type in bytes; none if it has no size.
     pub sizes: Vec<Option<u32>>,
-    /// The attributes of each record that has some.
+    /// Attributes of each annotated record.
     notes: HashMap<TypeId, Vec<(Option<u16>, Attribute)>>,
-    /// The records of sections, by name.
+    /// Positions of the section records, by name.
     by_name: HashMap<String, usize>,
 }
 
-/// A record.
+/// A parsed record.
 pub(super) enum RawType {
     Type(Type),
     Func { name: Name, signature: TypeId, linkage: FuncLinkage },
@@ -53,7 +53,7 @@ pub(super) enum RawType {
     Note { attribute: Attribute, ty: TypeId, component: Option<u16> },
 }
 
-/// The variables of a section.
+/// Variables of a section (`DATASEC`).
 pub(super) struct RawSection {
     pub name: String,
     pub entries: Vec<RawEntry>,
@@ -61,16 +61,16 @@ pub(super) struct RawSection {
 
 /// A variable of a section.
 pub(super) struct RawEntry {
-    /// A `VAR`; of `.ksyms` also a `FUNC`.
+    /// A `VAR`; in `.ksyms` also a `FUNC`.
     pub var: TypeId,
     pub offset: u32,
     pub bytes: u32,
-    /// Where the offset lies in the section: a relocation may belong to it.
+    /// Offset in `.BTF` of the entry's offset field, to which a relocation may apply.
     pub reloc_offset: u64,
 }
 
 impl<'a> RawTypes<'a> {
-    /// Reads and checks `.BTF`.
+    /// Parses and checks `.BTF`.
     pub(super) fn read(section: &Section<'a>) -> Result<RawTypes<'a>, ReadError> {
         let error = |offset: u64, reason| ReadError::section(section.name, offset, reason);
         at_most("bytes of types", section.bytes.len(), MAX_TYPE_BYTES).map_err(|reason| error(0, reason))?;
@@ -97,12 +97,12 @@ impl<'a> RawTypes<'a> {
         Ok(RawTypes { records, offsets, strings, sizes, notes, by_name })
     }
 
-    /// The record of an id.
+    /// Returns the record with an id.
     pub(super) fn get(&self, id: TypeId) -> Option<&RawType> {
         self.records.get((id.0 as usize).checked_sub(1)?)
     }
 
-    /// The type of an id; none for `void` and other records.
+    /// Returns the type with an id; none for `void` and other records.
     pub(super) fn ty(&self, id: TypeId) -> Option<&Type> {
         match self.get(id)? {
             RawType::Type(ty) => Some(ty),
@@ -110,7 +110,7 @@ impl<'a> RawTypes<'a> {
         }
     }
 
-    /// A type without modifiers, attributes and typedefs. It ends: cycles were refused.
+    /// Returns a type without modifiers, attributes and typedefs. It terminates: cycles were rejected.
     pub(super) fn resolve(&self, id: TypeId) -> Option<(TypeId, &Type)> {
         let mut id = id;
         loop {
@@ -121,12 +121,12 @@ impl<'a> RawTypes<'a> {
         }
     }
 
-    /// The size of a type.
+    /// Returns the size of a type in bytes.
     pub(super) fn bytes(&self, id: TypeId) -> Option<u32> {
         *self.sizes.get((id.0 as usize).checked_sub(1)?)?
     }
 
-    /// The variables of the section of a name.
+    /// Returns the variables of the section with this name.
     pub(super) fn section(&self, name: &str) -> Option<&RawSection> {
         match self.records.get(*self.by_name.get(name)?)? {
             RawType::Section(section) => Some(section),
@@ -134,7 +134,7 @@ impl<'a> RawTypes<'a> {
         }
     }
 
-    /// The sections, with the places of their records.
+    /// Returns the sections, each with the offset of its record.
     pub(super) fn sections(&self) -> impl Iterator<Item = (u64, &RawSection)> {
         self.records.iter().zip(&self.offsets).filter_map(|(record, &at)| match record {
             RawType::Section(section) => Some((u64::from(at), section)),
@@ -142,7 +142,7 @@ impl<'a> RawTypes<'a> {
         })
     }
 
-    /// The attributes of a record, sorted.
+    /// Returns the attributes of a record, sorted.
     pub(super) fn notes(&self, of: TypeId) -> Vec<(Option<u16>, Attribute)> {
         let mut notes = self.notes.get(&of).cloned().unwrap_or_default();
         notes.sort_unstable();
@@ -151,7 +151,7 @@ impl<'a> RawTypes<'a> {
     }
 }
 
-/// The types and the strings after a header.
+/// Splits a section into its types and its strings.
 fn header(bytes: &[u8], sizes: std::ops::RangeInclusive<u32>) -> Result<(&[u8], &[u8]), Reason> {
     let short = Reason::TypeHeader("the header is cut off");
     if u16_at(bytes, 0) != Some(MAGIC) || u8_at(bytes, 2) != Some(1) || u8_at(bytes, 3) != Some(0) {
@@ -169,7 +169,7 @@ fn header(bytes: &[u8], sizes: std::ops::RangeInclusive<u32>) -> Result<(&[u8], 
     }
     let (type_start, type_bytes, string_start, string_bytes) =
         (field(8)?, field(12)?, field(16)?, field(20)?);
-    // The types come first and the strings follow at once: what lies between would be read by nobody.
+    // The strings must follow the types directly: nothing would read bytes between them.
     let is_plain = type_start == 0 && string_start == type_bytes && type_bytes.is_multiple_of(4);
     if !is_plain {
         return Err(Reason::TypeHeader("the types and the strings do not follow the header in this order"));
@@ -184,5 +184,5 @@ fn header(bytes: &[u8], sizes: std::ops::RangeInclusive<u32>) -> Result<(&[u8], 
     Ok((types, strings))
 }
 
-/// The number of a type that a fault is about.
+/// Id and fault of a type.
 type TypeError = (u32, TypeFault);

@@ -1,4 +1,4 @@
-//! The records of `.BTF`: `struct btf_type` and what follows it.
+//! Records of `.BTF`: `struct btf_type` and the data after it.
 
 use super::super::super::error::{Reason, TypeFault, at_most};
 use super::super::super::kind;
@@ -10,10 +10,10 @@ use super::super::bytes::u32_at;
 use super::{RawEntry, RawSection, RawType, Strings};
 use crate::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
 
-/// Bytes of `struct btf_type`.
+/// Size in bytes of `struct btf_type`.
 const TYPE_BYTES: u32 = 12;
 
-/// Reads all records; `start` is where the first one lies in the section.
+/// Parses all records; `start` is the offset of the first one in the section.
 pub(super) fn read(
     types: &[u8],
     start: u32,
@@ -34,7 +34,7 @@ pub(super) fn read(
         };
         let mut reader = Reader { head, tail: record, strings, offset };
         let record = reader.read().map_err(|fault| error(fault.into_reason(id)))?;
-        // Their names are long, and may all be the same string.
+        // Section names are long, and may all be the same string.
         sections += usize::from(matches!(record, RawType::Section(_)));
         at_most("sections of variables", sections, MAX_SECTIONS).map_err(error)?;
         records.push(record);
@@ -45,7 +45,7 @@ pub(super) fn read(
     Ok((records, offsets))
 }
 
-/// What is wrong with a record: with its fields, or with a string of it.
+/// Fault of a record: in its fields, or in one of its strings.
 enum Fault {
     Type(TypeFault),
     Other(Reason),
@@ -96,7 +96,7 @@ impl Head {
         })
     }
 
-    /// What follows the head, and what follows the record.
+    /// Splits the bytes after the head into the record's data and the remaining records.
     fn tail<'t>(&self, bytes: &'t [u8]) -> Result<(&'t [u8], &'t [u8]), Fault> {
         let len = self.len as usize;
         let tail = match self.kind {
@@ -116,7 +116,7 @@ struct Reader<'r, 'a, 't> {
     head: Head,
     tail: &'t [u8],
     strings: &'r mut Strings<'a>,
-    /// Where the record lies in the section.
+    /// Offset of the record in the section.
     offset: u32,
 }
 
@@ -141,7 +141,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
                 let attribute = Attribute::of_type(self.text()?).ok_or(TypeFault::Attribute)?;
                 Type::Tagged { attribute, ty }
             }
-            // The type of the index says nothing: the writer has its own.
+            // The index type is ignored: the writer uses its own.
             kind::ARRAY => {
                 self.unnamed(Type::Array { element: TypeId(self.field(0)?), len: self.field(2)? })?
             }
@@ -183,7 +183,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
         Ok(RawType::Type(ty))
     }
 
-    /// Fields that the kernel wants to be zero.
+    /// Checks the fields that the kernel requires to be zero.
     fn check_reserved(&self) -> Result<(), TypeFault> {
         use kind::{ARRAY, DATASEC, ENUM, ENUM64, FUNC, FUNC_PROTO, FWD, STRUCT, UNION};
         let Head { kind, flag, reserved, len, size_or_type, .. } = self.head;
@@ -201,7 +201,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             return Err(TypeFault::Size { kind: "an integer", bytes }.into());
         }
         let extra = self.field(0)?;
-        // Integers of fewer bits than bytes, and those that start inside, are bit fields of old compilers.
+        // Integers with fewer bits than their bytes, or with a bit offset, are bit fields of old compilers.
         if extra & 0xf0ff_ffff != bytes * 8 {
             return Err(TypeFault::Reserved.into());
         }
@@ -273,11 +273,11 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             entries.push(RawEntry { var: TypeId(var), offset, bytes, reloc_offset });
             reloc_offset += 12;
         }
-        // The size is 0 or that of the section in the file: the writer has the latter.
+        // The size is 0 or that of the ELF section; the writer uses the latter.
         Ok(RawType::Section(RawSection { name: name.to_owned(), entries }))
     }
 
-    /// The elements after the head, of so many numbers.
+    /// Returns the elements after the head, each of `WORDS` numbers.
     fn elements<const WORDS: usize>(&self) -> impl Iterator<Item = [u32; WORDS]> + use<'a, 't, WORDS> {
         let words = |element: &[u8]| std::array::from_fn(|at| u32_at(element, 4 * at).unwrap_or_default());
         let tail: &'t [u8] = self.tail;
@@ -304,7 +304,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
         if self.head.name == 0 { Ok(ty) } else { Err(TypeFault::Name.into()) }
     }
 
-    /// The name as text, for kinds whose names are no identifiers.
+    /// Returns the name as text, for kinds whose names are no identifiers.
     fn text(&self) -> Result<&str, Fault> {
         let bytes = self.strings.bytes(self.head.name)?;
         Ok(std::str::from_utf8(bytes).map_err(|_| TypeFault::Name)?)

@@ -1,4 +1,4 @@
-//! The types that an object uses, numbered again in the order in which its parts name them.
+//! Selection of the types that an object uses, renumbered in the order of first use.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use crate::btf::TypeId;
 
 /// Collects the types that an object uses.
 ///
-/// New ids depend on the parts of the object and on the types only, not on the order of the file: parts ask for their types
-/// in the order of the model, and types that these refer to follow breadth first. So an object that was written and read
-/// again has the same ids.
+/// New ids depend on the parts of the object and on the types only, not on the order of the file. Parts
+/// request their types in the order of the model, and types that these refer to follow breadth first. An
+/// object that is written and read again therefore has the same ids.
 pub(in super::super) struct Selection<'t, 'a> {
     types: Option<&'t RawTypes<'a>>,
-    /// The new id of each type; `void` if it has none yet.
+    /// New id of each type, by old id; `void` if it has none yet.
     ids: Vec<TypeId>,
-    /// The old ids, in the order of the new ones.
+    /// Old ids, in the order of the new ones.
     order: Vec<TypeId>,
     /// Old ids whose references have no new ids yet.
     pending: VecDeque<TypeId>,
@@ -27,7 +27,7 @@ impl<'t, 'a> Selection<'t, 'a> {
         Selection { types, ids: vec![TypeId::VOID; count], order: Vec::new(), pending: VecDeque::new() }
     }
 
-    /// The new id of a type.
+    /// Returns the new id of a type, assigned on first use.
     pub(in super::super) fn keep(&mut self, old: TypeId) -> TypeId {
         let assigned = (old.0 as usize).checked_sub(1).and_then(|at| self.ids.get_mut(at));
         let Some(assigned) = assigned else { return TypeId::VOID };
@@ -39,7 +39,7 @@ impl<'t, 'a> Selection<'t, 'a> {
         *assigned
     }
 
-    /// The types.
+    /// Returns the selected types with new ids.
     pub(in super::super) fn finish(mut self) -> Types {
         let Some(types) = self.types else { return Types::default() };
         while let Some(old) = self.pending.pop_front() {

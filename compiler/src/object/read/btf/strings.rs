@@ -1,4 +1,4 @@
-//! The strings of `.BTF`.
+//! String table of `.BTF`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use super::super::super::limits::MAX_LINE_BYTES;
 use super::super::super::name::{Name, source_text};
 use super::super::bytes::string_at;
 
-/// The strings of `.BTF`, with the names and lines that were made of them: many records share one.
+/// String table of `.BTF`, with the names and lines made from it: many records share one.
 ///
-/// An offset must be that of a string's first byte. So all that is kept of a file has no more bytes than its strings.
+/// An offset must be that of a string's first byte. The kept strings therefore have no more bytes than the
+/// table.
 pub(in super::super) struct Strings<'a> {
     bytes: &'a [u8],
     names: HashMap<u32, Name>,
@@ -25,7 +26,7 @@ impl<'a> Strings<'a> {
         Ok(Strings { bytes, names: HashMap::new(), lines: HashMap::new() })
     }
 
-    /// The bytes of a string.
+    /// Returns the bytes of a string.
     pub(in super::super) fn bytes(&self, offset: u32) -> Result<&'a [u8], Reason> {
         let before = match offset.checked_sub(1) {
             Some(before) => self.bytes.get(before as usize).copied(),
@@ -35,7 +36,7 @@ impl<'a> Strings<'a> {
         string.ok_or(Reason::StringOffset(offset))
     }
 
-    /// The name of a type, member or function; none for the empty string.
+    /// Returns the name of a type, member or function; none for the empty string.
     pub(in super::super) fn name(&mut self, offset: u32) -> Result<Option<Name>, Reason> {
         if let Some(known) = self.names.get(&offset) {
             return Ok(Some(known.clone()));
@@ -49,7 +50,7 @@ impl<'a> Strings<'a> {
         Ok(Some(name))
     }
 
-    /// A source line, or the name of a source file.
+    /// Returns a source line, or the name of a source file.
     pub(in super::super) fn line(&mut self, offset: u32) -> Result<Arc<str>, Reason> {
         if let Some(known) = self.lines.get(&offset) {
             return Ok(known.clone());

@@ -1,9 +1,10 @@
-//! The ELF file: its header, and its sections, symbols and relocations as they are needed.
+//! The ELF file: header, and sections, symbols and relocations on demand.
 //!
-//! Strict where libbpf and libelf are not: everything lies inside of the file, nothing overlaps, no name of a section
-//! stands twice, and sections that no compiler of BPF objects writes are refused.
+//! Strict where libbpf and libelf are not: everything is inside the file, nothing overlaps, no section name
+//! occurs twice, and sections that no compiler of BPF objects writes are rejected.
 //!
-//! Source: the ELF specification (gABI, chapter 4); include/uapi/linux/elf.h, v6.18; Documentation/bpf/llvm_reloc.rst, v6.18.
+//! Source: the ELF specification (gABI, chapter 4); include/uapi/linux/elf.h, v6.18;
+//! Documentation/bpf/llvm_reloc.rst, v6.18.
 
 mod relocation;
 mod section;
@@ -19,27 +20,27 @@ use super::super::error::{ReadError, Reason, at_most};
 use super::super::limits::{MAX_FILE_BYTES, MAX_SECTIONS};
 use super::bytes::{slice, u8_at, u16_at, u32_at, u64_at};
 
-/// Bytes of `Elf64_Ehdr`.
+/// Size in bytes of `Elf64_Ehdr`.
 const HEADER_BYTES: u64 = 64;
-/// Bytes of `Elf64_Shdr`.
+/// Size in bytes of `Elf64_Shdr`.
 const SECTION_BYTES: u64 = 64;
 /// `ET_REL`
 const RELOCATABLE: u16 = 1;
 /// `EM_BPF`
 const BPF: u16 = 247;
-/// `SHN_LORESERVE`: larger numbers are no sections.
+/// `SHN_LORESERVE`: larger numbers are no section indices.
 const FIRST_RESERVED: u16 = 0xff00;
 
-/// An ELF file whose parts were checked.
+/// A checked ELF file.
 pub(super) struct Elf<'a> {
     pub sections: Vec<Section<'a>>,
     pub symbols: Vec<Symbol<'a>>,
-    /// The section of the symbols; 0 if there are none.
+    /// Index of the symbol table; 0 if there is none.
     symbol_section: usize,
     pub relocations: Relocations,
-    /// The positions of the symbols of each section that has some.
+    /// Symbol indices by section.
     by_section: HashMap<usize, Vec<usize>>,
-    /// The position of `.BTF`.
+    /// Section index of `.BTF`.
     types: Option<usize>,
 }
 
@@ -61,28 +62,28 @@ impl<'a> Elf<'a> {
         Ok(elf)
     }
 
-    /// The only section with a role, if there is one.
+    /// Returns the only section with a role, if there is one.
     pub(super) fn find(&self, role: &Role) -> Option<&Section<'a>> {
         self.sections.iter().find(|section| section.role == *role)
     }
 
-    /// The symbols of a section, with their positions.
+    /// Returns the symbols of a section, with their indices.
     pub(super) fn symbols_of(&self, section: usize) -> impl Iterator<Item = (usize, &Symbol<'a>)> {
         let found = self.by_section.get(&section).into_iter().flatten();
         found.filter_map(|&index| Some((index, self.symbols.get(index)?)))
     }
 
-    /// The relocation at a place of `.BTF`.
+    /// Returns the relocation at an offset of `.BTF`.
     pub(super) fn type_relocation(&self, offset: u64) -> Option<Relocation> {
         self.relocations.at(self.types?, offset)
     }
 
-    /// The section with a position.
+    /// Returns the section with an index.
     pub(super) fn section(&self, index: usize) -> Option<&Section<'a>> {
         self.sections.get(index)
     }
 
-    /// The section of the symbols, for errors.
+    /// Creates an error in the symbol table.
     pub(super) fn symbol_error(&self, index: usize, reason: &'static str) -> ReadError {
         let name = self.section(self.symbol_section).map_or("", |section| section.name);
         let offset = index as u64 * symbol::SYMBOL_BYTES as u64;
@@ -90,13 +91,13 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// What the ELF header says.
+/// Fields of the ELF header that the reader needs.
 pub(super) struct Header {
-    /// Where the table of sections starts.
+    /// File offset of the section header table.
     table: u64,
-    /// How many sections there are, the empty first one included.
+    /// Number of sections, including the empty first one.
     sections: usize,
-    /// The section of the names of sections.
+    /// Index of the section of section names.
     names: usize,
 }
 

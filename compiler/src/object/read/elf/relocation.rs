@@ -1,4 +1,4 @@
-//! Relocations: one at a place, of the kind that belongs there.
+//! Relocations: at most one at an offset, of a kind that is valid there.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::super::bytes::u64_at;
 use super::section::ReadErrorAt as _;
 use super::{Elf, Role, Section};
 
-/// Bytes of `Elf64_Rel`.
+/// Size in bytes of `Elf64_Rel`.
 const RELOCATION_BYTES: usize = 16;
 
-/// A relocation: the bytes at its place depend on a symbol.
+/// A relocation against a symbol.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Relocation {
     pub kind: RelocationKind,
-    /// The symbol's index.
+    /// Index in the symbol table.
     pub symbol: usize,
 }
 
-/// How the bytes depend. Source: Documentation/bpf/llvm_reloc.rst, v6.18.
+/// Kind of a relocation. Source: Documentation/bpf/llvm_reloc.rst, v6.18.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum RelocationKind {
     /// `R_BPF_64_64`: a wide load.
@@ -32,17 +32,17 @@ pub(in super::super) enum RelocationKind {
     Call,
 }
 
-/// The relocations of each section, by place.
+/// Relocations of all sections, by section and offset.
 #[derive(Default)]
 pub(in super::super) struct Relocations(BTreeMap<(usize, u64), Relocation>);
 
 impl Relocations {
-    /// The relocation at a place.
+    /// Returns the relocation at an offset.
     pub(in super::super) fn at(&self, section: usize, offset: u64) -> Option<Relocation> {
         self.0.get(&(section, offset)).copied()
     }
 
-    /// The relocations of a section, by offset.
+    /// Returns the relocations of a section, by offset.
     pub(in super::super) fn of(&self, section: usize) -> impl Iterator<Item = (u64, Relocation)> {
         let all = self.0.range((section, 0)..=(section, u64::MAX));
         all.map(|(&(_, offset), &relocation)| (offset, relocation))
@@ -95,11 +95,11 @@ fn relocation(
         10 => RelocationKind::Call,
         _ => return Err(Reason::Relocation("of a kind that BPF does not have")),
     };
-    // Bytes that the relocation changes, and between two places where one may be.
+    // Number of bytes that the relocation changes, and alignment of its offset.
     let (bytes, unit) = match (&target.role, kind) {
         (Role::Programs { .. } | Role::Subprograms, RelocationKind::Wide) => (16, 8),
         (Role::Programs { .. } | Role::Subprograms, RelocationKind::Call) => (8, 8),
-        // Before LLVM 12 addresses in data had the kind of wide loads.
+        // Before LLVM 12, addresses in data used the kind of wide loads.
         (Role::Maps | Role::StructOps { .. }, RelocationKind::Data64 | RelocationKind::Wide) => (8, 8),
         (Role::Types | Role::TypesOfCode, RelocationKind::Data32) => (4, 4),
         (Role::Data(_) | Role::LegacyMaps, _) => {

@@ -1,4 +1,4 @@
-//! Sections: each has a role of a closed list, or the object is refused.
+//! Sections: each has a role of a closed list, or the object is rejected.
 
 use std::collections::HashMap;
 
@@ -10,23 +10,23 @@ use super::super::super::table::{ProgramRow, Target, program_row};
 use super::super::bytes::{slice, string_at, u32_at, u64_at};
 use super::{HEADER_BYTES, Header, SECTION_BYTES};
 
-/// A section.
+/// A section with its role.
 pub(in super::super) struct Section<'a> {
     pub name: &'a str,
     pub role: Role,
-    /// Its content; empty if it has none in the file.
+    /// Content; empty if it has none in the file.
     pub bytes: &'a [u8],
-    /// Its size, in memory if it has no content.
+    /// Size in bytes; the size in memory if it has no content.
     pub size: u64,
     pub link: usize,
     pub info: usize,
     pub entry_bytes: u64,
 }
 
-/// What a section is for.
+/// Purpose of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) enum Role {
-    /// The empty first one.
+    /// The null section at index 0.
     None,
     Symbols,
     Strings,
@@ -38,7 +38,7 @@ pub(in super::super) enum Role {
         target: Target,
         autoload: bool,
     },
-    /// `.maps`
+    /// `.maps`: BTF-typed map definitions.
     Maps,
     /// `maps`: definitions of five to seven numbers, as Aya writes them.
     LegacyMaps,
@@ -51,7 +51,7 @@ pub(in super::super) enum Role {
     Types,
     TypesOfCode,
     PrintTable,
-    /// Nothing that a loader reads: debug information, notes, the version that old kernels compared.
+    /// Content that no loader reads: debug information, notes, the version that old kernels compared.
     Ignored,
 }
 
@@ -61,7 +61,7 @@ impl ReadErrorAt for Section<'_> {
     }
 }
 
-/// Makes errors that name a section.
+/// Conversion of errors to ones that name a section.
 pub(in super::super) trait ReadErrorAt {
     fn error(&self, offset: u64, reason: Reason) -> ReadError;
 }
@@ -78,12 +78,12 @@ mod ty {
     pub const LLVM_ADDRSIG: u32 = 0x6fff_4c03;
 }
 
-/// `SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_MERGE | SHF_STRINGS | SHF_INFO_LINK`, and `SHF_GNU_RETAIN` of Rust's
-/// `#[used]`.
+/// `SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_MERGE | SHF_STRINGS | SHF_INFO_LINK`, and `SHF_GNU_RETAIN` of
+/// Rust's `#[used]`.
 const KNOWN_FLAGS: u64 = 1 | 2 | 4 | 0x10 | 0x20 | 0x40 | 0x20_0000;
 /// `SHF_EXECINSTR`
 const CODE: u64 = 4;
-/// Largest alignment: a page.
+/// Largest alignment in bytes: a page.
 const MAX_ALIGN: u64 = 4096;
 
 pub(super) fn read<'a>(file: &'a [u8], header: &Header) -> Result<Vec<Section<'a>>, ReadError> {
@@ -191,7 +191,7 @@ impl Raw {
     }
 }
 
-/// The role of a section with instructions.
+/// Returns the role of a section with instructions.
 fn code(name: &str, size: u64) -> Result<Role, Reason> {
     if name == ".text" {
         return Ok(Role::Subprograms);
@@ -209,7 +209,7 @@ fn code(name: &str, size: u64) -> Result<Role, Reason> {
     Ok(Role::Programs { kind, target, autoload })
 }
 
-/// The role of a section with other content.
+/// Returns the role of a section with other content.
 fn content(name: &str, size: u64) -> Result<Role, Reason> {
     const IGNORED: [&str; 5] = [".debug_", ".comment", ".eh_frame", ".note", "version"];
     Ok(match name {
@@ -234,7 +234,7 @@ fn content(name: &str, size: u64) -> Result<Role, Reason> {
     })
 }
 
-/// Whether a name is a kind of section, or begins with it and a dot.
+/// Returns whether a name is a kind of section, or begins with it and a dot.
 fn belongs_to(name: &str, kind: &str) -> bool {
     name.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -252,7 +252,7 @@ fn check_overlaps(mut ranges: Vec<(u64, u64, &str)>) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// No two sections that count have the same name.
+/// Checks that no two sections that are not ignored have the same name.
 fn check_names(sections: &[Section<'_>]) -> Result<(), ReadError> {
     let counts = |section: &&Section<'_>| !matches!(section.role, Role::None | Role::Ignored);
     let mut seen = HashMap::new();

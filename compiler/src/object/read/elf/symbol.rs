@@ -1,4 +1,4 @@
-//! Symbols.
+//! Parsing of the symbol table.
 
 use super::super::super::error::{ReadError, Reason, at_most};
 use super::super::super::limits::MAX_SYMBOLS;
@@ -6,17 +6,17 @@ use super::super::bytes::{string_at, u8_at, u16_at, u32_at, u64_at};
 use super::section::ReadErrorAt as _;
 use super::{FIRST_RESERVED, Role, Section};
 
-/// Bytes of `Elf64_Sym`.
+/// Size in bytes of `Elf64_Sym`.
 pub(super) const SYMBOL_BYTES: usize = 24;
 
-/// A symbol.
+/// An entry of the symbol table.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Symbol<'a> {
-    /// Its name, not checked: labels and files have any.
+    /// Name, not validated: labels and files may have any.
     pub name: &'a [u8],
     pub kind: SymbolKind,
     pub binding: Binding,
-    /// Hidden from other objects: libbpf takes such functions and variables for static.
+    /// Hidden from other objects: libbpf treats hidden functions and variables as static.
     pub is_hidden: bool,
     pub section: SymbolSection,
     pub value: u64,
@@ -25,7 +25,7 @@ pub(in super::super) struct Symbol<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum SymbolKind {
-    /// A label, or something of the kernel.
+    /// A label, or a symbol of the kernel.
     None,
     Variable,
     Function,
@@ -42,9 +42,9 @@ pub(in super::super) enum Binding {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum SymbolSection {
-    /// Something of the kernel.
+    /// A symbol of the kernel.
     Undefined,
-    /// A file's name.
+    /// Absolute: the name of a source file.
     Absolute,
     Section(usize),
 }
@@ -52,7 +52,7 @@ pub(in super::super) enum SymbolSection {
 /// `SHN_ABS`
 const ABSOLUTE: u16 = 0xfff1;
 
-/// The symbols, and the position of their section.
+/// Parses the symbols; also returns the index of their section.
 pub(super) fn read<'a>(sections: &[Section<'a>]) -> Result<(usize, Vec<Symbol<'a>>), ReadError> {
     let mut tables = sections.iter().enumerate().filter(|(_, section)| section.role == Role::Symbols);
     let Some((at, table)) = tables.next() else { return Ok((0, Vec::new())) };

@@ -1,4 +1,5 @@
-//! The BPF objects of a plugin, as the strict reader understood them: what is shown is what is judged and loaded.
+//! The BPF objects of a plugin as the strict reader understood them: the reader's model is also what the host
+//! judges and loads.
 
 use std::collections::BTreeSet;
 
@@ -12,60 +13,63 @@ use ks_wit::object::MAX_ITERATIONS;
 use ks_wit::section::BpfRecord;
 use serde::Serialize;
 
-/// An object.
+/// One BPF object in the JSON form.
 #[derive(Serialize)]
 pub(super) struct Description<'a> {
     name: &'a str,
     arch: String,
-    /// Functions of the kernel that those before it for this architecture need and it does not: it is for kernels without.
+    /// Kernel functions that the preceding objects for this architecture need and this one does not: it is
+    /// for kernels without them.
     without: Vec<String>,
-    /// The oldest kernel that it may be loaded on, as far as tables tell.
+    /// The oldest kernel that can load it, as far as the tables say; none if the object is refused.
     oldest: Option<Oldest>,
-    /// Bytes of its ELF file.
+    /// Size of its ELF file in bytes.
     bytes: usize,
     programs: Vec<Program>,
     maps: Vec<MapDescription>,
-    /// What the kernel charges for all maps when they are full, those of variables included; ring buffers apart.
+    /// Bytes that the kernel charges for all maps when they are full, including maps of variables, excluding
+    /// ring buffers.
     map_bytes: u64,
     ring_bytes: u64,
-    /// Why it is refused; null if it is not. Nothing else is known of it then.
+    /// Why it is refused; null if it is not. The other members are empty then.
     refused: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Program {
     name: String,
-    /// Its type and target.
+    /// Section name: program type and target.
     section: String,
-    /// Slots of 8 bytes, without those of functions that it calls.
+    /// Instruction slots of 8 bytes, without those of called functions.
     instructions: u64,
-    /// Helpers that it and the functions that it calls call.
+    /// Helpers that the program calls, directly or through its functions.
     helpers: Vec<&'static str>,
-    /// Functions of the kernel that they call.
+    /// Kernel functions that the program calls, directly or through its functions.
     kfuncs: Vec<String>,
-    /// Where its probes lie in the file, or why there are none; null of what is no probe of a file.
+    /// Offsets of its probes in the probed file, or why there are none; null if it is no probe of a file.
     places: Option<String>,
-    /// Whether it may keep hits of its tracepoint from everybody's counters.
+    /// Whether it may hide hits of its tracepoint from other counters.
     filters_events: bool,
-    /// Where the kernel cuts its loops without a word; empty for programs of `ks`, which count and report it.
+    /// Loops that the kernel cuts without reporting it; empty for programs of `ks`, which count and report
+    /// it.
     loop_limits: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct MapDescription {
     name: String,
-    /// The kernel's name without `BPF_MAP_TYPE_`.
+    /// The kernel's name of the map type without `BPF_MAP_TYPE_`.
     kind: &'static str,
     key_bytes: u32,
     value_bytes: u32,
-    /// Bytes of a ring buffer.
+    /// Number of entries; size in bytes for a ring buffer.
     entries: u32,
     pinned: bool,
-    /// What the kernel charges for it when it is full.
+    /// Bytes that the kernel charges for it when it is full.
     bytes: u64,
 }
 
-/// All objects, in the order of the file, and whether `ks` says that it made them.
+/// Describes all objects in file order; `by_ks` says whether the file declares that `ks` built them.
 pub(super) fn describe(records: &[BpfRecord], by_ks: bool) -> Vec<Description<'_>> {
     let mut described: Vec<Description<'_>> =
         records.iter().map(|record| description(record, by_ks)).collect();
@@ -131,8 +135,8 @@ fn program(
     }
 }
 
-/// Where the kernel cuts loops of a program. `bpf_loop` and iterators over numbers answer -E2BIG, and a program that does not
-/// look at that goes on as if there were nothing to do.
+/// Describes where the kernel cuts loops of a program. `bpf_loop` and number iterators return -E2BIG, and a
+/// program that ignores that continues as if the loop were complete.
 ///
 /// Source: kernel/bpf/bpf_iter.c, `bpf_loop` and `bpf_iter_num_new`; include/linux/bpf.h, `BPF_MAX_LOOPS` and
 /// `BPF_MAX_TIMED_LOOPS`; kernel/bpf/core.c, `bpf_check_timed_may_goto`, v6.18.
@@ -149,7 +153,7 @@ fn loop_limits(model: &Object, uses: &Uses, by_ks: bool) -> Vec<String> {
     refusing.chain(leaving).collect()
 }
 
-/// Where the probes of a program lie in its file now.
+/// Locates the probes of a program in its file as it is now.
 fn places(one: &ks_compiler::object::model::Program) -> Option<String> {
     let Target::Binary { symbol: Some(_), .. } = &one.section.target else { return None };
     let at_return = ["uretprobe", "session"].iter().any(|kind| one.section.kind.section.contains(kind));
@@ -179,7 +183,7 @@ fn map(map: &Map, cpus: usize) -> MapDescription {
 }
 
 impl Description<'_> {
-    /// The machines that it is for, and the kernels if others are for newer ones.
+    /// Names the architectures that it is for, and the kernels if other objects are for newer ones.
     pub(super) fn is_for(&self) -> String {
         match self.without.as_slice() {
             [] => self.arch.clone(),
@@ -187,7 +191,7 @@ impl Description<'_> {
         }
     }
 
-    /// Name, architecture and size.
+    /// Formats name, architecture and size.
     pub(super) fn row(&self) -> Vec<String> {
         let refused = self.refused.as_deref().map(|reason| format!("refused: {reason}"));
         let mut row = vec![self.name.to_owned(), self.is_for(), format!("{} bytes", self.bytes)];
@@ -196,7 +200,7 @@ impl Description<'_> {
         row
     }
 
-    /// Name, section, size and calls of each program, and whether it takes from counters.
+    /// Formats name, section, size and calls of each program, and whether it filters events.
     pub(super) fn program_rows(&self) -> Vec<Vec<String>> {
         let row = |program: &Program| {
             let helpers = program.helpers.iter().map(|name| (*name).to_owned());
@@ -212,7 +216,7 @@ impl Description<'_> {
         self.programs.iter().map(row).collect()
     }
 
-    /// Name, kind, sizes and memory of each map.
+    /// Formats name, kind, sizes and memory of each map.
     pub(super) fn map_rows(&self) -> Vec<Vec<String>> {
         let row = |map: &MapDescription| {
             let shape = format!("{} -> {} bytes, {} entries", map.key_bytes, map.value_bytes, map.entries);
@@ -229,7 +233,7 @@ impl Description<'_> {
     }
 }
 
-/// The capabilities that loading the programs takes, as the kernel checks them.
+/// Whether loading the programs needs CAP_NET_ADMIN and CAP_PERFMON, as the kernel checks them.
 ///
 /// Source: kernel/bpf/syscall.c, `is_net_admin_prog_type` and `is_perfmon_prog_type`, v6.18.
 pub(super) fn capabilities(records: &[BpfRecord]) -> (bool, bool) {

@@ -1,15 +1,17 @@
-//! tc programs where the kernel has no links for them (before Linux 6.6): a filter of the interface's clsact qdisc.
+//! tc programs on kernels without tcx links (before Linux 6.6): filters of the interface's clsact qdisc.
 //!
-//! A filter outlives the process that made it, so a supervisor takes it away when this process is gone, however it ended:
+//! A filter outlives the process that created it. A supervisor process therefore removes the filters after
+//! this process has ended, including by SIGKILL:
 //!
 //! ```text
-//! start ------- supervisor: another process, which waits at a pipe
+//! start ------- supervisor: another process, which reads from a pipe
 //! attach ------ the pipe: "this filter is to come"; netlink: qdisc, filter
 //! drop -------- netlink: filter gone, qdisc gone if it is ours and empty; the pipe: "nothing to do there"
 //! end, SIGKILL  the pipe ends: the supervisor does what `drop` does with all that is left
 //! ```
 //!
-//! The filter's handle is random and told before it is made, so what the supervisor finds under it is ours.
+//! The filter's handle is random, and the supervisor receives it before the filter exists. A filter with this
+//! handle is therefore ours.
 
 mod netlink;
 mod supervisor;
@@ -26,49 +28,51 @@ use netlink::Filters;
 
 pub use supervisor::Supervisor;
 
-/// A filter of ours. Dropping it takes it away.
+/// A tc filter of this process. Dropping it removes the filter from the interface.
 #[derive(Debug)]
 pub(in crate::bpf) struct Filter {
     attach_point: AttachPoint,
     supervisor: Arc<Supervisor>,
 }
 
-/// Where a filter is.
+/// The position of a filter: interface, direction and handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AttachPoint {
     interface: i32,
     side: Side,
-    /// The filter's number among those of its priority.
+    /// The filter's handle, unique within its priority.
     handle: u32,
-    /// The qdisc was not there before.
+    /// True if this process created the clsact qdisc.
     owns_qdisc: bool,
 }
 
-/// Which packets.
+/// Direction of the packets that a filter sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Those that come in.
+    /// Packets that the interface receives.
     Ingress,
-    /// Those that go out.
+    /// Packets that the interface sends.
     Egress,
 }
 
 impl Filter {
-    /// Puts a program before the filters that are there.
+    /// Attaches a program before the existing filters of the interface.
     pub(super) fn attach(
         program: BorrowedFd<'_>,
         interface: i32,
         side: Side,
         supervisor: &Arc<Supervisor>,
     ) -> Result<Filter, Errno> {
-        // Whose the qdisc is turns out when it is made; until then it may be ours.
+        // The owner of the qdisc is known only after the attempt to create it; until then assume that it is
+        // ours.
         let attach_point = AttachPoint { interface, side, handle: random_handle()?, owns_qdisc: true };
         supervisor.expect(&attach_point)?;
-        // From here on a failure drops the filter, after the lock, and with it what is ours.
+        // An error from here on drops first the lock, then the filter, which removes everything created so
+        // far.
         let mut filter = Filter { attach_point, supervisor: Arc::clone(supervisor) };
         let _lock = lock()?;
         match netlink::add_qdisc(interface) {
-            // One that has nothing in it a killed host may have left a moment ago.
+            // A killed host may have left an empty qdisc a moment ago; take it over.
             Err(Errno::EEXIST) if netlink::filters(interface)? != Filters::Others => {}
             Err(Errno::EEXIST) => {
                 filter.attach_point.owns_qdisc = false;
@@ -88,8 +92,9 @@ impl Drop for Filter {
     }
 }
 
-/// Takes a filter away, and the qdisc if it is ours and nobody uses it. What is not there is no failure; what cannot be
-/// taken away cannot be told to anybody who could do more. Allocates nothing: the supervisor may not.
+/// Removes a filter, and the qdisc if it is ours and has no other filters. Ignores all errors: a filter that
+/// does not exist needs no removal, and nobody could handle another failure. Does not allocate, because the
+/// supervisor must not.
 fn undo(attach_point: &AttachPoint) {
     let _lock = lock();
     let _ = netlink::delete_filter(attach_point);
@@ -98,15 +103,16 @@ fn undo(attach_point: &AttachPoint) {
     }
 }
 
-/// Only one process at a time changes the qdiscs of a network namespace: between the look whether one is empty and its end
-/// nobody may put a filter there. The file stands for the namespace; the lock ends with its descriptor (flock(2)).
+/// Locks the qdiscs of this network namespace against other hosts, so that none adds a filter between the
+/// check that a qdisc is empty and its removal. The lock file is the namespace's file in procfs; closing the
+/// descriptor releases the lock (flock(2)).
 fn lock() -> Result<Flock<File>, Errno> {
     let file = File::open("/proc/self/ns/net");
     let file = file.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)
 }
 
-/// A number that no filter has: handles are 31 bits that are not 0 (net/sched/cls_bpf.c, v6.1).
+/// Returns an unused filter handle: 31 bits, not 0 (net/sched/cls_bpf.c, v6.1).
 fn random_handle() -> Result<u32, Errno> {
     let mut bytes = [0; 4];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

@@ -1,7 +1,8 @@
-//! The messages of rtnetlink about qdiscs and filters. Nothing here allocates: it also runs in a process that was forked while
-//! other threads ran.
+//! rtnetlink messages for qdiscs and filters. Nothing here allocates: the code also runs in a process that
+//! was forked while other threads ran.
 //!
-//! Source: rtnetlink(7), include/uapi/linux/rtnetlink.h, include/uapi/linux/pkt_cls.h, net/sched/cls_bpf.c, v6.1.
+//! Source: rtnetlink(7), include/uapi/linux/rtnetlink.h, include/uapi/linux/pkt_cls.h, net/sched/cls_bpf.c,
+//! v6.1.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -11,13 +12,13 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 
 use super::{AttachPoint, Side};
 
-/// The qdisc, and its parent. Source: include/uapi/linux/pkt_sched.h, `TC_H_CLSACT`, v6.1.
+/// Handle of the qdisc and of its parent. Source: include/uapi/linux/pkt_sched.h, `TC_H_CLSACT`, v6.1.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
-/// The parents of its filters: `TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`.
+/// The parents of the qdisc's filters: `TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
-/// Priority 1, every protocol in network order.
+/// Priority 1 and all protocols (`ETH_P_ALL` in network byte order), packed as `tcm_info`.
 const PRIORITY: u32 = 1 << 16 | (libc::ETH_P_ALL as u16).to_be() as u32;
 
 const TCA_KIND: u16 = 1;
@@ -25,19 +26,19 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
-/// The name of our filters.
+/// Name of the filters of this host, zero-terminated.
 const NAME: &[u8] = b"ks-host\0";
-/// The program's result is the verdict.
+/// The program's result is the tc action.
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 
 const REQUEST: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
 const CREATE: u16 = REQUEST | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 const DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
 
-/// `struct nlmsghdr` and `struct tcmsg`.
+/// Sizes of `struct nlmsghdr` and `struct tcmsg` in bytes.
 const HEADER: usize = 16;
 const TC_MESSAGE: usize = 20;
-/// Room for any message here, and for a part of an answer.
+/// Buffer sizes in bytes, for the largest request here and for one read of an answer.
 const REQUEST_BYTES: usize = 128;
 const ANSWER_BYTES: usize = 16 << 10;
 
@@ -70,14 +71,14 @@ pub(super) fn delete_filter(attach_point: &AttachPoint) -> Result<(), Errno> {
     message.done()
 }
 
-/// What an interface's clsact has.
+/// Owners of the filters at an interface's clsact qdisc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filters {
-    /// Nothing.
+    /// The qdisc has no filters.
     None,
-    /// Filters of this host or of others of its kind.
+    /// All filters belong to this host or to other instances of it.
     Ours,
-    /// Somebody else's, too.
+    /// At least one filter belongs to another tool.
     Others,
 }
 
@@ -86,7 +87,7 @@ pub(super) fn filters(interface: i32) -> Result<Filters, Errno> {
     for parent in [INGRESS, EGRESS] {
         let message = Message::new(libc::RTM_GETTFILTER, DUMP, interface, 0, parent, 0);
         message.exchange(|kind, body| {
-            // What has no handle stands for all filters of its priority, which follow.
+            // An entry without a handle stands for a whole priority; the entries of its filters follow.
             if kind != libc::RTM_NEWTFILTER || body.get(8..12) == Some(&[0; 4]) {
                 return;
             }
@@ -101,7 +102,7 @@ pub(super) fn filters(interface: i32) -> Result<Filters, Errno> {
     Ok(found)
 }
 
-/// A request that is being written.
+/// A request under construction.
 struct Message {
     bytes: [u8; REQUEST_BYTES],
     len: usize,
@@ -135,7 +136,7 @@ impl Message {
         self.end(start);
     }
 
-    /// The header of an attribute, whose length follows.
+    /// Appends the header of an attribute; `end` fills in its length.
     fn begin(&mut self, kind: u16) -> usize {
         let start = self.len;
         self.put(start + 2, &kind.to_ne_bytes());
@@ -153,7 +154,8 @@ impl Message {
         self.exchange(|_, _| {})
     }
 
-    /// Sends it and reads the answers to the last; `seen` gets the type and the content of each but that.
+    /// Sends the request and reads the answer to its end. Calls `seen` with the type and body of each message
+    /// but the last.
     fn exchange(mut self, mut seen: impl FnMut(u16, &[u8])) -> Result<(), Errno> {
         self.put(0, &(self.len as u32).to_ne_bytes());
         let flags = SockFlag::SOCK_CLOEXEC;
@@ -183,7 +185,7 @@ impl Message {
     }
 }
 
-/// The first message of an answer: its type, what is behind its header, and the rest.
+/// Splits off the first message of an answer: its type, the body after its header, and the rest.
 fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let len = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);

@@ -1,4 +1,4 @@
-//! The process that undoes what would outlive the host.
+//! The process that removes attachments that would outlive the host.
 #![expect(unsafe_code, reason = "a process is forked")]
 
 use std::fs::File;
@@ -12,32 +12,35 @@ use nix::unistd::{ForkResult, fork, pipe2, setsid};
 
 use super::{AttachPoint, Side, undo};
 
-/// Most filters at one time.
+/// Upper limit of filters at one time.
 const MOST: usize = 256;
 
-/// Bytes of a message through the pipe: fewer than PIPE_BUF, so that it is there as a whole or not at all (pipe(7)).
+/// Bytes of a message through the pipe. Less than PIPE_BUF, so that a write is atomic (pipe(7)).
 const RECORD: usize = 16;
 
-/// The other process, which undoes what is left when this value is dropped or this process is gone.
+/// Handle to the supervisor process. It removes the remaining filters when this value is dropped or this
+/// process ends.
 #[derive(Debug)]
 pub struct Supervisor {
     pipe: File,
-    /// How many filters it knows.
+    /// Number of filters that the supervisor has been notified of.
     known: AtomicUsize,
 }
 
 impl Supervisor {
-    /// Starts the process. Capabilities that this thread drops later stay its own.
+    /// Starts the process. It keeps the capabilities that the calling thread has now, even if this thread
+    /// drops them later.
     ///
     /// # Errors
-    /// Of pipe(2) and fork(2).
+    /// Those of pipe(2) and fork(2).
     pub fn start() -> Result<Supervisor, Errno> {
         let (read, write) = pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-        // SAFETY: other threads may hold locks, for example of the allocator; the child calls nothing but system calls, on
-        // memory of its own stack, and ends by _exit.
+        // SAFETY: other threads may hold locks, for example the allocator's. The child makes system calls
+        // only, uses only memory of its own stack, and ends with _exit.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => {
-                // It ends at once: the supervisor is its child, so that nobody has to wait for that.
+                // The child exits at once. The supervisor is the grandchild, so that nobody has to wait for
+                // it.
                 let _ = nix::sys::wait::waitpid(child, None);
                 Ok(Supervisor { pipe: File::from(write), known: AtomicUsize::new(0) })
             }
@@ -46,16 +49,16 @@ impl Supervisor {
                 if matches!(unsafe { fork() }, Ok(ForkResult::Child)) {
                     supervise(read);
                 }
-                // SAFETY: ends this process without running anything of the program's.
+                // SAFETY: ends this process without running exit handlers.
                 unsafe { libc::_exit(0) }
             }
         }
     }
 
-    /// Tells of a filter that is to come.
+    /// Announces a filter that is about to be created.
     ///
     /// # Errors
-    /// ENOSPC if there are too many; of write(2).
+    /// ENOSPC above 256 filters; those of write(2).
     pub(super) fn expect(&self, attach_point: &AttachPoint) -> Result<(), Errno> {
         if self.known.fetch_add(1, Ordering::Relaxed) >= MOST {
             self.known.fetch_sub(1, Ordering::Relaxed);
@@ -64,15 +67,15 @@ impl Supervisor {
         self.report(true, attach_point)
     }
 
-    /// Tells more of a filter that it knows.
+    /// Updates an announced filter, once the owner of its qdisc is known.
     pub(super) fn correct(&self, attach_point: &AttachPoint) -> Result<(), Errno> {
         self.report(true, attach_point)
     }
 
-    /// Tells of a filter that is gone.
+    /// Reports that a filter has been removed.
     pub(super) fn forget(&self, attach_point: &AttachPoint) {
         self.known.fetch_sub(1, Ordering::Relaxed);
-        // Without the other process nobody undoes it a second time, either.
+        // If the write fails, the supervisor is gone and will not remove the filter a second time.
         let _ = self.report(false, attach_point);
     }
 
@@ -88,17 +91,17 @@ impl Supervisor {
     }
 }
 
-/// Listens until the host is gone, and undoes what it has left.
+/// Reads the pipe until the host has ended, then removes the remaining filters.
 fn supervise(pipe: OwnedFd) {
-    // Signals for the host, also from its terminal, are not for this process.
+    // A new session, so that signals to the host or from its terminal do not reach this process.
     let _ = setsid();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: ignoring a signal runs nothing.
+        // SAFETY: SIG_IGN runs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     let kept = pipe.as_raw_fd().unsigned_abs();
-    // Links and events of the host, the pipe's other end, and its output must not stay open here.
-    // SAFETY: the descriptors belong to nobody in this process; the pipe is left out.
+    // Close everything but the pipe: the host's links, events and output and the write end of the pipe must
+    // not stay open. SAFETY: nothing in this process owns the closed descriptors; `kept` is left out.
     unsafe {
         if kept > 0 {
             libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
