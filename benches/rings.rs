@@ -274,7 +274,7 @@ fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
     ensure!(output.status.success(), "ks-host ended with {}: {said}", output.status);
     let numbers = printed.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
     let [handled, disorder] = numbers[..] else { return Err(anyhow!("expected 2 numbers: {printed:?}")) };
-    let lost = said.split_once(" records were lost").and_then(|(before, _)| before.split(' ').next_back());
+    let lost = said.rsplit_once(" records were lost").and_then(|(before, _)| before.split(' ').next_back());
     let lost: u64 = lost.map_or(Ok(0), str::parse)?;
     let all = load.records();
     ensure!(disorder == 0 && handled + lost == all, "{printed}{said}of {all} records");
