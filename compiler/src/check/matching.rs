@@ -59,9 +59,9 @@ impl Body<'_, '_> {
         let (value, arms) = self.arms(value, arms);
         let mut missing = None;
         arms.iter().for_each(|arm| first_missing(&arm.branch.tail, &mut missing));
-        if let Some(span) = missing {
+        if let Some(arm_end) = missing {
             self.report(
-                Diagnostic::error(708, span, "arm gives no value")
+                Diagnostic::error(708, arm_end, "arm gives no value")
                     .also(Span { end: span.start + 5, ..span }, "this match is used as a value")
                     .help("end the arm with an expression, `return` or `throw`"),
             );
@@ -98,9 +98,9 @@ impl Body<'_, '_> {
             return self.assemble(value, arms, wanted.unwrap_or(ty), span).expr;
         }
         if self.checker.options.strict_011
-            && let Some(span) = missing
+            && let Some(arm_end) = missing
         {
-            self.report(Diagnostic::error(708, span, "arm gives no value").note("0.1.1 demands one"));
+            self.report(Diagnostic::error(708, arm_end, "arm gives no value").note("0.1.1 demands one"));
         }
         self.assemble(value, arms, void, span).expr
     }
