@@ -1,5 +1,5 @@
-//! What Rust's standard library for wasm32-wasip2 asks of a C library, and Debian's, which is one for WASI's preview 1, has
-//! not: sockets, names of hosts, threads. A plugin has none of them. Every function fails.
+//! What Rust's standard library for wasm32-wasip2 asks of a C library, and Debian's, which is one for WASI's
+//! preview 1, has not: sockets, names of hosts, threads. A plugin has none of them. Every function fails.
 #![no_std]
 #![feature(thread_local)]
 

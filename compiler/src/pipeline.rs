@@ -337,12 +337,19 @@ fn kernel_half(
         Ok::<_, Vec<Diagnostic>>((arch, kernel::compile(hir, split, sources, target.machine(arch))?))
     };
     let best = archs.iter().map(|arch| compiled(target, *arch)).collect::<Result<Vec<_>, _>>()?;
-    let has_other_form = best.iter().any(|(_, object)| object.uses_iterators());
-    if target.kernel.is_some() || target.only_newest || !has_other_form {
+    let any = |has: fn(&kernel::Object) -> bool| best.iter().any(|(_, object)| has(object));
+    let (uses_iterators, passes_memory) =
+        (any(kernel::Object::uses_iterators), any(kernel::Object::passes_memory));
+    if target.kernel.is_some() || target.only_newest || !(uses_iterators || passes_memory) {
         return Ok((best, Vec::new()));
     }
     // The script may need other features that are younger, too: then there is no object for older kernels.
     let target = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
-    let older = archs.into_iter().map(|arch| compiled(target, arch)).collect::<Result<_, _>>();
-    Ok((best, older.unwrap_or_default()))
+    let older = archs.into_iter().map(|arch| compiled(target, arch)).collect::<Result<Vec<_>, _>>();
+    let Ok(older) = older else { return Ok((best, Vec::new())) };
+    // A host picks an object by the kernel functions that it names. Without iterators there is none to tell
+    // the two apart, but kernels before 6.2 refuse the first: they take no key of a map from memory that a
+    // function is passed. The second is for all then. Source: kernel/bpf/verifier.c, `map_key_value_types`,
+    // v6.1.
+    Ok(if uses_iterators { (best, older) } else { (older, Vec::new()) })
 }

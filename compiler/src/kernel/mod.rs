@@ -59,6 +59,7 @@ pub struct Object {
     mir: String,
     disassembly: String,
     uses_iterators: bool,
+    passes_memory: bool,
 }
 
 impl Object {
@@ -75,6 +76,12 @@ impl Object {
     /// All functions as BPF instructions; empty without [`Listings::Text`].
     pub fn disassembly(&self) -> &str {
         &self.disassembly
+    }
+
+    /// Whether a loop body is a function that is verified on its own and works on memory of its caller.
+    /// Before Linux 6.2 no part of that memory can be the key or the value of a map operation.
+    pub fn passes_memory(&self) -> bool {
+        self.passes_memory
     }
 
     /// Whether a loop runs under a number iterator, which needs Linux 6.4.
@@ -159,11 +166,13 @@ fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
 
 fn object(mir: &Mir<'_>, code: KernelCode<'_>) -> Result<Object, Vec<Diagnostic>> {
     let uses_iterators = mir.program.functions.iter().any(machine::uses_iterators);
+    let loops = &mir.program.loops;
+    let passes_memory = !loops.called && !loops.pointee_bytes.is_empty();
     let (mir, disassembly) = match mir.machine.listings {
         Listings::Text => (mir.text(), code.text()),
         Listings::None => (String::new(), String::new()),
     };
-    Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators })
+    Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators, passes_memory })
 }
 
 /// Lowers the kernel half and runs all passes. `watch` sees the program before the first pass and after each

@@ -1,8 +1,5 @@
 //! Random scripts on kernels that this machine does not run: each is built without flags, and the object that
-//! a host picks for the kernel must pass its verifier, on an emulated machine. For 6.1, random scripts and
-//! cases are compiled with `--target-kernel 6.1`: in the object without flags, functions that are not inlined
-//! take map keys from memory passed as an argument, which that verifier refuses ("R2 type=mem expected=fp").
-//! `KS_RANDOM_BY_DEFAULT=1` builds them without the flag.
+//! a host picks for the kernel must pass its verifier, on an emulated machine.
 //!
 //! The scripts are those of `compiler/tests/compiler/random`, and the cases that the tests of the kernel back
 //! end keep. A large run is `make random-kernels SCRIPTS=500`; `SEED=7` starts at that seed.
@@ -13,12 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use ks_compiler::kernel::Machine as Target;
 use ks_compiler_testing::bits;
-use ks_compiler_testing::random::{self, Compiled, Defaults, Failure};
+use ks_compiler_testing::random::{self, Defaults, Failure};
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::{Folder, number, repository};
-use ks_wit::section::Arch;
 
 /// Number of scripts in a plain test run, whose seeds never change.
 const FIXED: u64 = 40;
@@ -26,8 +21,6 @@ const FIXED: u64 = 40;
 const OBJECTS: &str = "/objects";
 /// Stands for a diagnostic code where a plugin has no object for the kernel.
 const NO_OBJECT: &str = "no object";
-/// The diagnostic code of scripts that need a newer kernel. Scripts with any other code run on no kernel.
-const OF_KERNEL: &str = "KS1005";
 /// Limit of scripts without an object for a kernel, in percent.
 const MOST_REFUSED: usize = 5;
 
@@ -67,20 +60,20 @@ fn scripts_load(kernel: Kernel) {
     );
     let passed = outcome.code == 0 && outcome.stdout.contains(&format!("{} objects load", loaded + cases));
     assert!(passed, "in kernel {version}:\n{}{}", outcome.stdout, outcome.stderr);
-    let for_kernel = refused.iter().filter(|(_, code)| code == NO_OBJECT || code == OF_KERNEL).count();
+    let for_kernel = refused.iter().filter(|(_, code)| code == NO_OBJECT).count();
     assert!(for_kernel * 100 <= count as usize * MOST_REFUSED, "kernel {version}: {refused:?} are refused");
 }
 
 /// Writes the objects, named after their seeds. Returns the seeds without one, with the reasons.
 fn compile(kernel: Kernel, seeds: std::ops::Range<u64>, folder: &Folder) -> Vec<(u64, String)> {
-    let code = |seed: u64| refusal(kernel, &seed.to_string(), &bits::script(seed).text(), false, folder);
+    let code = |seed: u64| refusal(kernel, &seed.to_string(), &bits::script(seed).text(), folder);
     seeds.filter_map(|seed| Some((seed, code(seed)?))).collect()
 }
 
-/// Folders of valid scripts: the cases of the kernel back end, and the examples.
+/// Folders of scripts that kernels take: the cases of the kernel back end, and the examples.
 const SCRIPTS: [&str; 4] = ["compiler/tests/cases/kernel", "examples/net", "examples/perf", "examples/trace"];
 
-/// Writes the objects of the kept scripts, named after them. Returns the number of objects.
+/// Writes the objects of the kept scripts, named by them. Returns how many there are.
 fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
     let files = |folder: &str| {
         let entries = std::fs::read_dir(repository().join(folder)).expect("the scripts are there");
@@ -93,21 +86,15 @@ fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
         let script = std::fs::read_to_string(path).expect("a case is readable");
         // The loader cannot register structs without a link; the host can.
         let is_loaded = kernel != Kernel::V6_1 || name != "congestion";
-        let by_default = path.starts_with(repository().join("examples"));
-        is_loaded && refusal(kernel, &name, &script, by_default, folder).is_none()
+        is_loaded && refusal(kernel, &name, &script, folder).is_none()
     };
     paths.filter(write).count()
 }
 
 /// Returns the diagnostic code with which a script is refused for the kernel. If there is none, it writes the
 /// object.
-fn refusal(kernel: Kernel, name: &str, script: &str, by_default: bool, folder: &Folder) -> Option<String> {
-    let built =
-        match by_default || kernel != Kernel::V6_1 || std::env::var_os("KS_RANDOM_BY_DEFAULT").is_some() {
-            true => object_by_default(kernel, script),
-            false => object_for(kernel, script),
-        };
-    match built {
+fn refusal(kernel: Kernel, name: &str, script: &str, folder: &Folder) -> Option<String> {
+    match object(kernel, script) {
         Ok(Ok(elf)) => {
             folder.write(&format!("{name}.o"), elf);
             None
@@ -119,7 +106,7 @@ fn refusal(kernel: Kernel, name: &str, script: &str, by_default: bool, folder: &
 
 /// Returns the object that a host picks for the kernel in a plugin built without flags, or the reason why
 /// there is none.
-fn object_by_default(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, Failure> {
+fn object(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, Failure> {
     Ok(match random::compile_by_default(script)? {
         Defaults::Objects { newest, older, uses_iterators } => {
             let lacks_iterators = kernel == Kernel::V6_1;
@@ -130,17 +117,7 @@ fn object_by_default(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, Str
     })
 }
 
-/// Returns the object for the kernel, or the diagnostic code of the refusal.
-fn object_for(kernel: Kernel, script: &str) -> Result<Result<Vec<u8>, String>, Failure> {
-    let version = kernel.version().parse().expect("a version");
-    let machine = Target { kernel: Some(version), ..Arch::X86_64.into() };
-    Ok(match random::compile(script, machine)? {
-        Compiled::Object(elf) => Ok(elf),
-        Compiled::Refused(code) => Err(code),
-    })
-}
-
-/// Inside: loads and drops every object.
+/// Inside: loads every object and lets go of it.
 #[test]
 fn guest_objects_load() {
     if inside().is_none() {
@@ -164,7 +141,7 @@ fn guest_objects_load() {
     });
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     for path in &failures {
-        // Loads it once more with messages: libbpf prints the verifier's log.
+        // Once more, alone and aloud: what the verifier says goes through libbpf's print.
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, say)));
         let again = load(path).err().map(|error| format!("{error:#}"));
         let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
@@ -176,7 +153,7 @@ fn guest_objects_load() {
     println!("{} objects load", paths.len());
 }
 
-/// Number of lines of the verifier's log to show.
+/// Lines of the verifier's log that are shown.
 const LOG_LINES: usize = 40;
 
 static SAID: Mutex<String> = Mutex::new(String::new());

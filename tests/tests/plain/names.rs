@@ -37,7 +37,7 @@ fn sources(exceptions: &BTreeMap<&str, &str>) -> Vec<PathBuf> {
             if path.is_dir() && name != "target" && !name.starts_with('.') {
                 folders.push(path);
             } else if name.ends_with(".rs") {
-                files.push(path.strip_prefix(&root).expect("it lies below").to_owned());
+                files.push(path.strip_prefix(root).expect("it lies below").to_owned());
             }
         }
     }

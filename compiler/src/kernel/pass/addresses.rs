@@ -1,12 +1,14 @@
-//! Hides from the verifier that a number is the address of something, where an index is made of it or it is compared.
+//! Hides from the verifier that a number is the address of something, where an index is made of it or it is
+//! compared.
 //!
-//! To see what counts, the verifier goes back from an index, and from a comparison whose outcome it knows, to what they
-//! were made of. Where it meets a pointer through which something was stored, or that the function was given, it gives
-//! up, and takes all numbers for ones that count; Linux 6.18 then fails at registers that nobody reads ("backtracking call
-//! unexpected regs"). It does not go back through memory whose halves were stored one by one, nor beyond the load of a
-//! pointer to a packet, whose distances are compared everywhere. Of a comparison with zero it does not know the outcome:
-//! whether there is something, and in which half of the address space.
-//! Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`, v6.18.
+//! To see what counts, the verifier goes back from an index, and from a comparison whose outcome it knows, to
+//! what they were made of. Where it meets a pointer through which something was stored, or that the function
+//! was given, it gives up, and takes all numbers for ones that count; Linux 6.18 then fails at registers that
+//! nobody reads ("backtracking call unexpected regs"). It does not go back through memory whose halves were
+//! stored one by one, nor beyond the load of a pointer to a packet, whose distances are compared everywhere.
+//! Of a comparison with zero it does not know the outcome: whether there is something, and in which half of
+//! the address space. Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`,
+//! v6.18.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! Hides from the verifier what a loop under an iterator makes of its own numbers.
 //!
-//! The verifier leaves such a loop when it comes to a turn with nothing new: each number within what it knew in an
-//! earlier turn. A number that a loop counts down, and that a comparison in it has narrowed, is another range in each turn.
-//! Lowering hides what it starts as ([`Op::Opaque`]); the first turn alone may still be unlike the others, because it
-//! has not used all of the stack. So what goes back to the loop's start is hidden too, if it was made of what came from
-//! there and a branch or an address depends on it.
+//! The verifier leaves such a loop when it comes to a turn with nothing new: each number within what it knew
+//! in an earlier turn. A number that a loop counts down, and that a comparison in it has narrowed, is another
+//! range in each turn. Lowering hides what it starts as ([`Op::Opaque`]); the first turn alone may still be
+//! unlike the others, because it has not used all of the stack. So what goes back to the loop's start is
+//! hidden too, if it was made of what came from there and a branch or an address depends on it.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Callee, Inst, Kfunc, MirFunction, Op, Predecessors, Value};
 
-/// Runs the pass; gives whether anything changed. It must be run once, when nothing else changes loops any more.
+/// Runs the pass; gives whether anything changed. It must be run once, when nothing else changes loops any
+/// more.
 pub fn run(function: &mut MirFunction) -> bool {
     let found = Loops::new(function).map(|loops| loops.drifting()).unwrap_or_default();
     for Drift { from, target, index, value, zero } in &found {

@@ -1,14 +1,16 @@
 //! Keeps the verifier from linking a sum with the number that a constant was added to.
 //!
-//! Linux 6.10 and later remember that the two are apart by the constant: a branch on one of them says something about the
-//! other, too. But of that they set the signed bounds only where the constant is taken off again, so that a branch on the
-//! other that is never taken seems to be. Following it the verifier finds bounds that contradict each other, forgets both,
-//! and refuses the number in an address. Only 64-bit additions of what the verifier knows to be a positive constant link
-//! (source: kernel/bpf/verifier.c, `adjust_reg_min_max_vals` and `sync_linked_regs`, v6.12).
+//! Linux 6.10 and later remember that the two are apart by the constant: a branch on one of them says
+//! something about the other, too. But of that they set the signed bounds only where the constant is taken
+//! off again, so that a branch on the other that is never taken seems to be. Following it the verifier finds
+//! bounds that contradict each other, forgets both, and refuses the number in an address. Only 64-bit
+//! additions of what the verifier knows to be a positive constant link (source: kernel/bpf/verifier.c,
+//! `adjust_reg_min_max_vals` and `sync_linked_regs`, v6.12).
 //!
-//! So constants are subtracted instead, with the other sign; late 6.18 links those as well, and no script is known that it
-//! refuses for that. What the verifier may know to be one although it is none here, on one way or in one turn, is added to a
-//! number from which 0 was subtracted: an instruction more, which is there only if both the number and the sum are compared.
+//! So constants are subtracted instead, with the other sign; late 6.18 links those as well, and no script is
+//! known that it refuses for that. What the verifier may know to be one although it is none here, on one way
+//! or in one turn, is added to a number from which 0 was subtracted: an instruction more, which is there only
+//! if both the number and the sum are compared.
 
 use super::scalar_ids::ScalarIds;
 use super::{constants, insert};

@@ -1,13 +1,13 @@
 //! Hides from the verifier what numbers start as, in functions with many branches.
 //!
-//! The verifier follows every way through a function, and stops where it has come by with the same values. A variable
-//! that starts as a constant and changes in some branches is another constant on each way, and as soon as it is compared
-//! with something, which way was taken counts: thirty branches are a thousand million ways. A number that the verifier
-//! does not know is the same on all of them.
+//! The verifier follows every way through a function, and stops where it has come by with the same values. A
+//! variable that starts as a constant and changes in some branches is another constant on each way, and as
+//! soon as it is compared with something, which way was taken counts: thirty branches are a thousand million
+//! ways. A number that the verifier does not know is the same on all of them.
 //!
-//! What decides whether a record of a ring buffer is given back stays known, and what may tell whether there is one: the
-//! verifier must see that it is given back on every way.
-//! So does what an address is made of where no check stands between: its bound is that of each number that meets there.
+//! What decides whether a record of a ring buffer is given back stays known, and what may tell whether there
+//! is one: the verifier must see that it is given back on every way. So does what an address is made of where
+//! no check stands between: its bound is that of each number that meets there.
 
 use std::collections::BTreeSet;
 
@@ -102,8 +102,8 @@ impl Merges<'_> {
         distances.collect()
     }
 
-    /// The conditions that decide whether a record is given back: of branches from which one way always leads there and
-    /// the other may not.
+    /// The conditions that decide whether a record is given back: of branches from which one way always leads
+    /// there and the other may not.
     fn deciding_gifts(&self) -> Vec<Value> {
         let order = self.function.reverse_postorder();
         let giving = order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(is_gift));
@@ -177,7 +177,8 @@ impl Merges<'_> {
 }
 
 impl Zeros {
-    /// One of two numbers in a row is even, so the lowest bit of their product is 0; times any number it still is.
+    /// One of two numbers in a row is even, so the lowest bit of their product is 0; times any number it
+    /// still is.
     fn new(function: &mut MirFunction) -> Zeros {
         let mut insts = Vec::new();
         let span: Span = function.span;

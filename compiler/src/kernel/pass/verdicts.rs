@@ -1,7 +1,7 @@
 //! Shows the verifier that the result of a program on a cgroup is 0 or 1, where it cannot know.
 //!
-//! Lowering makes each result a comparison's. One with which the body of a loop leaves goes through memory that the verifier
-//! does not follow, so what is read there could be any number to it.
+//! Lowering makes each result a comparison's. One with which the body of a loop leaves goes through memory
+//! that the verifier does not follow, so what is read there could be any number to it.
 
 use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{BinaryOp, Block, Inst, MirFunction, Op, Terminator, Value};

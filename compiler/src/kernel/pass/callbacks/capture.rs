@@ -210,8 +210,8 @@ impl Captured {
         }
     }
 
-    /// Finds what is known of the numbers that are handed over: the verifier may not know it of what is read again, while
-    /// checks of them are gone.
+    /// Finds what is known of the numbers that are handed over: the verifier may not know it of what is read
+    /// again, while checks of them are gone.
     fn find_bounds(&mut self, function: &MirFunction, one: &Loop) {
         let decides = deciding(function);
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
@@ -356,7 +356,8 @@ fn own_slots(function: &MirFunction, one: &Loop) -> BTreeSet<Slot> {
     inside.difference(&others).copied().collect()
 }
 
-/// Takes the addresses of slots that others use too out of a loop: a turn has no such slot. Gives those that it has.
+/// Takes the addresses of slots that others use too out of a loop: a turn has no such slot. Gives those that
+/// it has.
 pub fn lift_addresses(function: &mut MirFunction, one: &Loop) -> BTreeSet<Slot> {
     let own = own_slots(function, one);
     let mut lifted = Vec::new();

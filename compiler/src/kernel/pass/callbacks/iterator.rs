@@ -88,7 +88,8 @@ impl Iterator {
         found
     }
 
-    /// Gives each turn a block of its own to start in: an empty turn has none, and a turn may start where others go on.
+    /// Gives each turn a block of its own to start in: an empty turn has none, and a turn may start where
+    /// others go on.
     pub fn give_entries(function: &mut MirFunction) {
         for iterator in Iterator::all(function) {
             let Some(header) = iterator.header else { continue };

@@ -83,8 +83,8 @@ impl Captured {
         maker.body
     }
 
-    /// Gives the function its parameters, and what a turn reads of them. Gives where the words are, and a number below
-    /// 2^32 of which the verifier does not know that.
+    /// Gives the function its parameters, and what a turn reads of them. Gives where the words are, and a
+    /// number below 2^32 of which the verifier does not know that.
     fn receive_turn(
         &self,
         function: &MirFunction,
@@ -195,11 +195,11 @@ impl Captured {
         way
     }
 
-    /// Puts the call in the place of the loop, its words from a byte of the frame on: loops of one function do not run at
-    /// the same time.
+    /// Puts the call in the place of the loop, its words from a byte of the frame on: loops of one function
+    /// do not run at the same time.
     ///
-    /// There is no call of no turns: the verifier would remove the function that it never comes to, but not its address. How
-    /// many turns a walk has it does not know.
+    /// There is no call of no turns: the verifier would remove the function that it never comes to, but not
+    /// its address. How many turns a walk has it does not know.
     pub fn call(&self, function: &mut MirFunction, one: &Loop, over: Over, id: FuncId, frame: u32) {
         let span = function.blocks[one.header].span;
         let size = self.end.max(8);
@@ -277,7 +277,8 @@ impl Captured {
         }
     }
 
-    /// The words that turns write. What turns make is 0 before there is one, made in a block where there are none.
+    /// The words that turns write. What turns make is 0 before there is one, made in a block where there are
+    /// none.
     fn words(&self, params: &[Value], zero: Value, none: Block, caller: &mut Caller<'_>) -> Vec<Word> {
         let mut words = Vec::new();
         for (param, place) in params.iter().zip(&self.carried) {
@@ -295,12 +296,13 @@ impl Captured {
         words
     }
 
-    /// Calls the turns in a block of its own. Gives what is in the words then: the verifier may think that it knows.
+    /// Calls the turns in a block of its own. Gives what is in the words then: the verifier may think that it
+    /// knows.
     ///
-    /// That words are 0 before the first turn it does not know: what turns leave in some of them on some ways would be another
-    /// state for each set of words otherwise. From Linux 6.8 on it goes through turns until there is nothing new; such a
-    /// kernel calls turns in programs that walk alone.
-    /// Source: kernel/bpf/verifier.c, `stacksafe` with `RANGE_WITHIN`, v6.12.
+    /// That words are 0 before the first turn it does not know: what turns leave in some of them on some ways
+    /// would be another state for each set of words otherwise. From Linux 6.8 on it goes through turns until
+    /// there is nothing new; such a kernel calls turns in programs that walk alone. Source:
+    /// kernel/bpf/verifier.c, `stacksafe` with `RANGE_WITHIN`, v6.12.
     fn run(
         &self,
         words: &[Word],

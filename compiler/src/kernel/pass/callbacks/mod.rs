@@ -1,6 +1,6 @@
-//! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop` (Linux 5.17) of
-//! each loop under an iterator: for kernels that have no iterators (before Linux 6.4), and in programs that walk
-//! ([`with_map_iteration`]).
+//! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop`
+//! (Linux 5.17) of each loop under an iterator: for kernels that have no iterators (before Linux 6.4), and in
+//! programs that walk ([`with_map_iteration`]).
 //!
 //! ```text
 //!     new(&it, 0, turns)
@@ -12,20 +12,22 @@
 //!                                                 load a, c; body; store b, c'; 0 to go on, 1 to end, with a code
 //! ```
 //!
-//! What goes in and out lies in words of the caller's frame. The function is static, so the verifier looks at it with what
-//! it knows of the caller, pointers among the words included. A kernel before 6.8 looks at one turn of it only, and then
-//! believes to know what the caller's frame holds; it removes branches that cannot be taken then. So every number that
-//! turns change is hidden from it where it is read ([`Op::Opaque`]), no pointer changes, and the body writes to no other
-//! memory of the stack. A loop that would is left as it is, and refused later.
-//! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
+//! What goes in and out lies in words of the caller's frame. The function is static, so the verifier looks at
+//! it with what it knows of the caller, pointers among the words included. A kernel before 6.8 looks at one
+//! turn of it only, and then believes to know what the caller's frame holds; it removes branches that cannot
+//! be taken then. So every number that turns change is hidden from it where it is read ([`Op::Opaque`]), no
+//! pointer changes, and the body writes to no other memory of the stack. A loop that would is left as it is,
+//! and refused later. Source: kernel/bpf/verifier.c, `prepare_func_exit` and
+//! `opt_hard_wire_dead_code_branches`, v6.1.
 //!
-//! A turn that changes the packet, and so is the last one, takes pointers into it anew: the verifier looks at one more, which
-//! finds none.
+//! A turn that changes the packet, and so is the last one, takes pointers into it anew: the verifier looks at
+//! one more, which finds none.
 //!
-//! What a turn has tested of a pointer, its caller tests again on the way out ([`Shown`](super::outline::Shown)).
+//! What a turn has tested of a pointer, its caller tests again on the way out
+//! ([`Shown`](super::outline::Shown)).
 //!
-//! The function of a walk is given the map, the key and the entry instead of an index. What hides its numbers is a word
-//! more, which the caller fills with a number that nobody knows.
+//! The function of a walk is given the map, the key and the entry instead of an index. What hides its numbers
+//! is a word more, which the caller fills with a number that nobody knows.
 
 mod capture;
 mod iterator;
@@ -57,8 +59,8 @@ struct Around {
     changing: PacketChanges,
 }
 
-/// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
-/// anything changed.
+/// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and
+/// whether anything changed.
 pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     let around = Around {
         receivers: Receivers::of(program),
@@ -123,8 +125,8 @@ pub fn has_walk(function: &MirFunction) -> bool {
     order.iter().flat_map(|block| &function.blocks[*block].insts).any(iterator::is_of_walk)
 }
 
-/// The next loop that was not tried, inner ones before those around them; without blocks if it is one over numbers that
-/// never comes back. Without the helper for those, only walks.
+/// The next loop that was not tried, inner ones before those around them; without blocks if it is one over
+/// numbers that never comes back. Without the helper for those, only walks.
 fn next_loop(
     function: &MirFunction,
     called: bool,

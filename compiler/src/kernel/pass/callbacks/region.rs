@@ -1,5 +1,6 @@
-//! Which blocks belong to a turn: those of the loop, and those behind it that use a pointer which the turn has made, or give
-//! a helper of the kernel a size that it has checked: of neither the verifier would know anything there.
+//! Which blocks belong to a turn: those of the loop, and those behind it that use a pointer which the turn
+//! has made, or give a helper of the kernel a size that it has checked: of neither the verifier would know
+//! anything there.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +10,8 @@ use crate::kernel::mir::{Block, Callee, KeptReason, MirFunction, Op, Type, Value
 use crate::kernel::pass::outline::{Loop, split};
 use crate::kernel::pass::reachable_predecessors;
 
-/// Takes the blocks on the ways out of a loop into it as far as they use pointers that it makes, such as a record that is
-/// given back there, or sizes that it checks.
+/// Takes the blocks on the ways out of a loop into it as far as they use pointers that it makes, such as a
+/// record that is given back there, or sizes that it checks.
 pub fn take_pointers(function: &mut MirFunction, one: &mut Loop) -> Result<(), KeptReason> {
     let order = function.reverse_postorder();
     let predecessors = reachable_predecessors(function);

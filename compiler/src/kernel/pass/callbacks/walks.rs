@@ -11,11 +11,12 @@ use crate::kernel::scratch::reached;
 
 /// The functions of all programs that walk through a map: none of them may have an iterator.
 ///
-/// The verifier of Linux 6.18 reads from a null pointer at some programs with an iterator in the turns of a walk, one of
-/// 20,000 random scripts: it goes back through the ways that led to a turn, for registers of a frame that those did not have.
-/// That kills the process that loads the program, while it holds locks of the kernel. Turns that `bpf_loop` calls were never
-/// seen to do so. An iterator around a walk, or beside it, is not used either: functions become part of each other.
-/// Source: kernel/bpf/verifier.c, `__mark_chain_precision`, called by `propagate_precision`, v6.18.
+/// The verifier of Linux 6.18 reads from a null pointer at some programs with an iterator in the turns of a
+/// walk, one of 20,000 random scripts: it goes back through the ways that led to a turn, for registers of a
+/// frame that those did not have. That kills the process that loads the program, while it holds locks of the
+/// kernel. Turns that `bpf_loop` calls were never seen to do so. An iterator around a walk, or beside it, is
+/// not used either: functions become part of each other. Source: kernel/bpf/verifier.c,
+/// `__mark_chain_precision`, called by `propagate_precision`, v6.18.
 pub fn with_map_iteration(program: &Program) -> BTreeSet<FuncId> {
     let walking: BTreeSet<FuncId> =
         program.functions.iter().filter(|one| has_walk(one)).map(|one| one.id).collect();
@@ -32,7 +33,8 @@ pub fn with_map_iteration(program: &Program) -> BTreeSet<FuncId> {
     found
 }
 
-/// What of a program cannot be run because it is a walk still, or a loop under an iterator beside one; each once.
+/// What of a program cannot be run because it is a walk still, or a loop under an iterator beside one; each
+/// once.
 pub fn refusals(program: &Program) -> Vec<Refusal> {
     let mut reported = BTreeSet::new();
     let mut found = Vec::new();

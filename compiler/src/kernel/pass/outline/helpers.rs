@@ -7,8 +7,8 @@
 //! n = helper(scratch, a, p)               store a; body(scratch, p); n = load
 //! ```
 //!
-//! Numbers are handed over in the scratch slot, as with bodies of loops: of a parameter the verifier would not even know that
-//! 32 of its bits are zero.
+//! Numbers are handed over in the scratch slot, as with bodies of loops: of a parameter the verifier would
+//! not even know that 32 of its bits are zero.
 
 use super::maker::{Caller, Maker, load};
 use super::plan::Allowed;
@@ -38,7 +38,8 @@ struct LargeHelper {
     end: u32,
 }
 
-/// Makes a body of a helper if it is large, which those that come behind it call then. Gives whether it is one now.
+/// Makes a body of a helper if it is large, which those that come behind it call then. Gives whether it is
+/// one now.
 pub fn run(program: &mut Program, at: usize) -> bool {
     let function = &program.functions[at];
     if !is_large_helper(program, function) {

@@ -31,8 +31,8 @@ pub enum Turn {
 }
 
 impl Loop {
-    /// The loop of an iterator whose header is never come back to: from where the turn starts to where it has found out
-    /// what it is about. What the block of the header does before that becomes a block of its own.
+    /// The loop of an iterator whose header is never come back to: from where the turn starts to where it has
+    /// found out what it is about. What the block of the header does before that becomes a block of its own.
     pub fn once(function: &mut MirFunction, asking: Block) -> Option<Loop> {
         let asked = function.blocks[asking].insts.iter().position(asks)?;
         let header = split(function, asking, asked);
@@ -85,7 +85,8 @@ impl Loop {
         matches!(&self.turn, Turn::Entry { keys, .. } if keys.contains(&value))
     }
 
-    /// Whether an instruction can run before the body: it finds out what the turn is about, or reads the entry's key.
+    /// Whether an instruction can run before the body: it finds out what the turn is about, or reads the
+    /// entry's key.
     pub fn runs_before(&self, inst: &Inst) -> bool {
         self.reads_turn(inst) || matches!(inst.op, Op::Load { base, .. } if self.is_key(base))
     }
@@ -113,8 +114,8 @@ impl Loop {
         made.collect()
     }
 
-    /// Takes in what ends iterators that the body starts, on the ways out of this loop too: they are the body's own. Gives
-    /// whether that could be done.
+    /// Takes in what ends iterators that the body starts, on the ways out of this loop too: they are the
+    /// body's own. Gives whether that could be done.
     pub fn take_ends(&mut self, function: &mut MirFunction) -> bool {
         let order = function.reverse_postorder();
         let predecessors = reachable_predecessors(function);

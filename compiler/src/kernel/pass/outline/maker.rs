@@ -58,9 +58,10 @@ impl Maker {
         Maker { body, values: BTreeMap::new(), blocks: BTreeMap::new(), span: function.span }
     }
 
-    /// Gives a body its parameters, which stand for what the other function has: the scratch slot at `base` or its number,
-    /// the context, and pointers to memory, each with whether it is tested before the body. It ends where one of them is
-    /// null, which none is. Gives the slot's address, where the body goes on, and where it ends.
+    /// Gives a body its parameters, which stand for what the other function has: the scratch slot at `base`
+    /// or its number, the context, and pointers to memory, each with whether it is tested before the body. It
+    /// ends where one of them is null, which none is. Gives the slot's address, where the body goes on, and
+    /// where it ends.
     pub fn start(
         &mut self,
         function: &MirFunction,
@@ -136,8 +137,9 @@ impl Maker {
         param
     }
 
-    /// Makes a parameter stand for a pointer of the other function. Where that one is not null, or is `tested` to be so
-    /// before the body, the body ends if the parameter is, which it never is. Gives where it goes on.
+    /// Makes a parameter stand for a pointer of the other function. Where that one is not null, or is
+    /// `tested` to be so before the body, the body ends if the parameter is, which it never is. Gives where
+    /// it goes on.
     fn pass_unless_null(
         &mut self,
         function: &MirFunction,
@@ -231,7 +233,8 @@ impl Caller<'_> {
         result
     }
 
-    /// Appends a call of a body, which is given the scratch slot's address or its number, and more. Gives its result.
+    /// Appends a call of a body, which is given the scratch slot's address or its number, and more. Gives its
+    /// result.
     pub fn call(
         &mut self,
         block: Block,

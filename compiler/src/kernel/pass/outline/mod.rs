@@ -1,9 +1,10 @@
-//! Makes functions of the bodies of large loops, walks through maps among them, and of large helpers ([`helpers`]): the
-//! verifier then looks at them on their own.
+//! Makes functions of the bodies of large loops, walks through maps among them, and of large helpers
+//! ([`helpers`]): the verifier then looks at them on their own.
 //!
-//! Inside a loop under an iterator the verifier takes two ways for the same only if they leave the same behind, down to
-//! bytes of the stack and numbers that nobody reads any more: each branch may double its work, and a loop within a loop
-//! multiplies it. A global function is verified once, for whatever it is given.
+//! Inside a loop under an iterator the verifier takes two ways for the same only if they leave the same
+//! behind, down to bytes of the stack and numbers that nobody reads any more: each branch may double its
+//! work, and a loop within a loop multiplies it. A global function is verified once, for whatever it is
+//! given.
 //!
 //! ```text
 //!                                                     store a
@@ -12,11 +13,12 @@
 //!         goes to header, or out                      goes to header, or out where b = load, as the code says
 //! ```
 //!
-//! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever else goes in
-//! and out. What turns change is there from before the first turn on; numbers of the iterator, and keys of a walk, are
-//! stored in each turn. Pointers to something else are parameters: of each it must be known how many bytes the body uses
-//! behind it. Pointers into packets are made again, and what was tested of them before the loop is tested again. A loop
-//! stays as it is where all that cannot be, or where pointers change in it.
+//! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever
+//! else goes in and out. What turns change is there from before the first turn on; numbers of the iterator,
+//! and keys of a walk, are stored in each turn. Pointers to something else are parameters: of each it must be
+//! known how many bytes the body uses behind it. Pointers into packets are made again, and what was tested of
+//! them before the loop is tested again. A loop stays as it is where all that cannot be, or where pointers
+//! change in it.
 
 mod helpers;
 pub mod loops;
@@ -61,9 +63,9 @@ fn is_large<'b>(
     branches(program, function, blocks, &mut BTreeMap::new()) > MAX_BRANCHES
 }
 
-/// How many of the blocks branch, and how many of the functions' that they call: the verifier follows calls, but for those
-/// of bodies of loops. One that leaves this constant on the stack or that one counts for three: a constant that nobody
-/// reads any more makes each later turn another one.
+/// How many of the blocks branch, and how many of the functions' that they call: the verifier follows calls,
+/// but for those of bodies of loops. One that leaves this constant on the stack or that one counts for three:
+/// a constant that nobody reads any more makes each later turn another one.
 fn branches<'b>(
     program: &Program,
     function: &MirFunction,
@@ -198,8 +200,8 @@ impl Plan {
         maker.body
     }
 
-    /// Makes addresses again, and tests those in packets; the body ends where a test fails, which none does. Gives where it
-    /// goes on.
+    /// Makes addresses again, and tests those in packets; the body ends where a test fails, which none does.
+    /// Gives where it goes on.
     fn make_addresses(&self, function: &MirFunction, from: Block, failed: Block, maker: &mut Maker) -> Block {
         let mut at = from;
         let mut tests = self.tests.clone();
@@ -331,8 +333,8 @@ impl Plan {
         }
     }
 
-    /// Stores what the body reads on the ways into the loop, but for what is found out in each turn. Only pointers are
-    /// parameters of the header then.
+    /// Stores what the body reads on the ways into the loop, but for what is found out in each turn. Only
+    /// pointers are parameters of the header then.
     fn enter(&self, caller: &mut Caller<'_>, one: &Loop, found_out: &BTreeSet<Value>) {
         let params = std::mem::take(&mut caller.function.blocks[one.header].params);
         let stays = |(_, carried): &(Value, &Carried)| matches!(carried, Carried::Always(_));

@@ -1,4 +1,5 @@
-//! Which bytes of packets were tested where: a body tests again what was tested before it, the verifier brings nothing along.
+//! Which bytes of packets were tested where: a body tests again what was tested before it, the verifier
+//! brings nothing along.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +55,8 @@ impl Tested {
         found
     }
 
-    /// What so many bytes behind a pointer were compared with on all ways to a block, in one of the blocks that count.
+    /// What so many bytes behind a pointer were compared with on all ways to a block, in one of the blocks
+    /// that count.
     pub fn end(
         &self,
         pointer: Value,

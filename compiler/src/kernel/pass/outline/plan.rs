@@ -30,7 +30,8 @@ pub struct Plan {
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
-    /// Addresses, and tests of pointers, that the body makes and others read, who make them again in this order.
+    /// Addresses, and tests of pointers, that the body makes and others read, who make them again in this
+    /// order.
     pub remade: Vec<Inst>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
@@ -69,8 +70,8 @@ pub struct Allowed<'a> {
 }
 
 impl Allowed<'_> {
-    /// What bodies of a function may be given. Before Linux 6.2 the verifier takes what a global function is given for no key
-    /// of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
+    /// What bodies of a function may be given. Before Linux 6.2 the verifier takes what a global function is
+    /// given for no key of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
     pub fn of<'a>(program: &'a Program, function: &MirFunction) -> Allowed<'a> {
         let pointee_bytes = (!program.loops.called).then_some(&program.loops.pointee_bytes);
         Allowed { context: function.context.is_some(), pointee_bytes }
@@ -192,7 +193,8 @@ impl Plan {
         self.end - 8
     }
 
-    /// Makes a value from outside known inside; `None` if it is a pointer to something else than the scratch slot or a packet.
+    /// Makes a value from outside known inside; `None` if it is a pointer to something else than the scratch
+    /// slot or a packet.
     fn bring(&mut self, outside: &Outside<'_>, value: Value) -> Option<()> {
         let known = self.incoming.contains_key(&value)
             || self.addresses.iter().any(|inst| inst.result == Some(value))
@@ -235,7 +237,8 @@ impl Plan {
         self.addresses.push(Inst { result: Some(value), op: op.clone(), span: outside.function.span });
     }
 
-    /// Lets the body test pointers that it is given: a number that was handed over says nothing about them to the verifier.
+    /// Lets the body test pointers that it is given: a number that was handed over says nothing about them to
+    /// the verifier.
     fn test_again(&mut self, outside: &Outside<'_>, tests: &[Value]) -> Option<()> {
         for value in tests {
             let op = outside.ops[*value]?;
@@ -344,8 +347,8 @@ impl Plan {
             && insts().any(|inst| inst.op == Op::NonNull(pointer))
     }
 
-    /// Finds what is known of the numbers that are handed over: read from memory again, they may be anything to the
-    /// verifier, while checks of them are gone.
+    /// Finds what is known of the numbers that are handed over: read from memory again, they may be anything
+    /// to the verifier, while checks of them are gone.
     fn find_bounds(&mut self, function: &MirFunction) {
         let decides = deciding(function);
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();

@@ -1,7 +1,7 @@
 //! What branches of a turn show of pointers from outside, where code behind the loop relies on it.
 //!
-//! The verifier does not follow a way out of a called function into its caller: what was tested in there, the caller tests
-//! again. No such test fails.
+//! The verifier does not follow a way out of a called function into its caller: what was tested in there, the
+//! caller tests again. No such test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use crate::kernel::mir::{Block, MirFunction, Op, Target, Terminator, Type, Value
 /// A way out of a loop: from where, and which of the targets.
 type Exit = (Block, usize);
 
-/// What is known of pointers: those that are not null, and the bytes that are there before the end of a packet.
+/// What is known of pointers: those that are not null, and the bytes that are there before the end of a
+/// packet.
 type Facts = BTreeMap<(Value, Option<Value>), u32>;
 
 /// What is tested again on each way out of a loop.
@@ -107,7 +108,8 @@ fn is_any_taken_for_tested(function: &MirFunction, one: &Loop) -> bool {
     insts.any(|inst| matches!(inst.op, Op::InPacket { .. } | Op::NonNull(_)))
 }
 
-/// The pointers that there are outside, and that code behind the loop takes for tested, where only turns lead.
+/// The pointers that there are outside, and that code behind the loop takes for tested, where only turns
+/// lead.
 fn tested_before(
     function: &MirFunction,
     one: &Loop,

@@ -1,6 +1,6 @@
 // The programs of aya.o, for aya-ebpf 0.1.1 and rustc 1.95. rustc writes assembly for `bpfel-unknown-none`
-// (`-Z function-sections=no --emit=asm`), in which the calls of the stubs of helpers are replaced by `call NUMBER`, as
-// bpf-linker does by inlining them; then `clang-19 -target bpf -c` and `llvm-strip -g`.
+// (`-Z function-sections=no --emit=asm`), in which the calls of the stubs of helpers are replaced by `call
+// NUMBER`, as bpf-linker does by inlining them; then `clang-19 -target bpf -c` and `llvm-strip -g`.
 
 #![no_std]
 use aya_ebpf::{bindings::xdp_action, helpers::*, macros::*, maps::*, programs::*};
