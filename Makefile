@@ -76,7 +76,7 @@ check: packages
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib
 	$(CARGO) check --release --lib --no-default-features -p ks-compiler
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
-	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: --skip root_
+	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: names:: --skip root_
 
 # The large run of tests/tests/kernel/halves: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages

@@ -46,19 +46,19 @@ pub struct Options {
     specs: Vec<OptionSpec>,
 }
 
-/// Identifies an unsigned option in [`Values`].
+/// Identifies an unsigned option in [`ArgumentValues`].
 #[derive(Debug, Clone, Copy)]
 pub struct Unsigned(usize);
 
-/// Identifies a signed option in [`Values`].
+/// Identifies a signed option in [`ArgumentValues`].
 #[derive(Debug, Clone, Copy)]
 pub struct Signed(usize);
 
-/// Identifies an option in [`Values`] that is on or off.
+/// Identifies an option in [`ArgumentValues`] that is on or off.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag(usize);
 
-/// Identifies a text option in [`Values`].
+/// Identifies a text option in [`ArgumentValues`].
 #[derive(Debug, Clone, Copy)]
 pub struct Text(usize);
 
@@ -96,9 +96,9 @@ impl Options {
 
     /// Parses the arguments by these options. Ends the plugin with code 0 after `--help`, and with 1 after an
     /// invalid argument, which is reported on standard error.
-    pub fn parse(self) -> Values {
+    pub fn parse(self) -> ArgumentValues {
         match args::parse(&self.specs) {
-            Parsed::Values(values) => Values { values },
+            Parsed::Values(values) => ArgumentValues { values },
             Parsed::Exit(code) => exit(code),
         }
     }
@@ -106,11 +106,11 @@ impl Options {
 
 /// Parsed options. Each is read by the identifier that its declaration returned.
 #[derive(Debug)]
-pub struct Values {
+pub struct ArgumentValues {
     values: Vec<OptionValue>,
 }
 
-impl Values {
+impl ArgumentValues {
     /// Returns the value of an unsigned option, or its default.
     pub fn unsigned(&self, option: Unsigned) -> u64 {
         match self.values.get(option.0) {

@@ -194,10 +194,10 @@ mod tests {
         for length in 0..whole.len() {
             assert!(Record::read(&whole.as_bytes()[..length]).is_err(), "{length}");
         }
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             for byte in [0, b'"', b'{', b'9', 0xff] {
                 let mut changed = whole.clone().into_bytes();
-                changed[place] = byte;
+                changed[index] = byte;
                 let _ = Record::read(&changed[..]);
             }
         }

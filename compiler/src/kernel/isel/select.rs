@@ -78,7 +78,7 @@ fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
 }
 
 /// The registers that hold addresses, each for a byte offset in a global variable.
-type Addresses = Vec<((GlobalId, u32), VReg)>;
+type GlobalAddresses = Vec<((GlobalId, u32), VReg)>;
 
 /// How many addresses are kept in registers at the same time.
 const MAX_ADDRESSES: usize = 3;
@@ -92,9 +92,9 @@ struct Selector<'a> {
     patterns: Option<Patterns>,
     cpu: Cpu,
     /// Registers that hold addresses of global variables here. Calls clear the list.
-    addresses: Addresses,
+    addresses: GlobalAddresses,
     /// The same at the end of each block visited so far.
-    ends: Vec<Option<Addresses>>,
+    ends: Vec<Option<GlobalAddresses>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
     predecessors: Predecessors,
@@ -135,7 +135,7 @@ impl Selector<'_> {
     }
 
     /// The addresses that the block's only predecessor has left in registers.
-    fn at_start(&self, id: mir::Block) -> Addresses {
+    fn at_start(&self, id: mir::Block) -> GlobalAddresses {
         match self.predecessors[id] {
             [only] => self.ends[self.position[only]].clone().unwrap_or_default(),
             // Both edges of a branch.

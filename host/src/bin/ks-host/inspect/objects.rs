@@ -73,8 +73,8 @@ struct MapDescription {
 pub(super) fn describe(records: &[BpfRecord], by_ks: bool) -> Vec<Description<'_>> {
     let mut described: Vec<Description<'_>> =
         records.iter().map(|record| description(record, by_ks)).collect();
-    for place in 1..described.len() {
-        let (before, after) = described.split_at_mut(place);
+    for index in 1..described.len() {
+        let (before, after) = described.split_at_mut(index);
         let Some(one) = after.first_mut() else { continue };
         let own: BTreeSet<&String> = one.programs.iter().flat_map(|program| &program.kfuncs).collect();
         let same = before.iter().filter(|other| other.arch == one.arch);
