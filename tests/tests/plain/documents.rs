@@ -61,6 +61,18 @@ fn pages() -> Vec<(String, String)> {
     names.map(page).into()
 }
 
+/// Returns the pages for contributors, with their texts.
+fn contributor_pages() -> Vec<(String, String)> {
+    let recipes = std::fs::read_dir(repository().join("docs/contributing")).expect("readable");
+    let recipes = recipes.map(|entry| entry.expect("readable").path());
+    let names = ["CONTRIBUTING.md", "docs/testing.md"].map(|name| repository().join(name));
+    let page = |path: std::path::PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        (path.strip_prefix(repository()).expect("it lies below").display().to_string(), text)
+    };
+    names.into_iter().chain(recipes).map(page).collect()
+}
+
 /// Returns every fenced block of a language.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let opening = format!("```{language}\n");
@@ -95,10 +107,8 @@ fn rust_of_the_pages_compiles_and_its_tests_pass() {
         panic!("a script and its plugin: {page}")
     };
     let others = (0..).zip(others).map(|(number, block): (u32, _)| {
-        let (test, result) = match block.contains("testing::Host::new()") {
-            true => ("#[test]", ""),
-            false => ("pub", "Ok(())"),
-        };
+        let (test, result) =
+            if block.contains("testing::Host::new()") { ("#[test]", "") } else { ("pub", "Ok(())") };
         let returned = if result.is_empty() { "" } else { "-> ks_guest::Result<()> " };
         format!("{test} fn of_the_page_{number}() {returned}{{\n{block}\n{result}\n}}\n")
     });
@@ -132,7 +142,7 @@ fn policies_of_the_pages_are_read() {
 #[test]
 fn links_of_the_pages_lead_somewhere() {
     let mut links = 0;
-    for (name, text) in pages() {
+    for (name, text) in pages().into_iter().chain(contributor_pages()) {
         let folder = repository().join(&name);
         let folder = folder.parent().expect("a file lies in a folder");
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -278,4 +288,33 @@ fn crates_depend_only_downwards() {
     assert!(!host.contains(front_end), "without scripts the host reaches the front end");
     let perf = tree("ks-host", "");
     assert!(perf.contains("nix") && !perf.contains("wasmtime") && !perf.contains("libbpf-rs"), "{perf:?}");
+}
+
+/// A recipe names every file to touch: a file that moved must be renamed there, too.
+#[test]
+fn files_and_targets_of_the_contributor_pages_exist() {
+    let makefile = std::fs::read_to_string(repository().join("Makefile")).expect("readable");
+    let pages = contributor_pages();
+    assert!(pages.len() >= 10, "{} pages", pages.len());
+    let mut paths = 0;
+    for (name, text) in pages {
+        let quoted = text.split('`').skip(1).step_by(2);
+        let is_path = |token: &&str| {
+            token.contains('/')
+                && !token.starts_with(['/', '-', '.'])
+                && token.chars().all(|char| char.is_ascii_alphanumeric() || "/._-".contains(char))
+        };
+        for path in quoted.filter(is_path) {
+            assert!(repository().join(path).exists(), "{name} names {path}");
+            paths += 1;
+        }
+        for line in blocks(&text, "sh").into_iter().flat_map(str::lines) {
+            let Some(target) = line.strip_prefix("make ").and_then(|rest| rest.split(' ').next()) else {
+                continue;
+            };
+            let is_rule = |line: &str| line.strip_prefix(target).is_some_and(|rest| rest.starts_with(':'));
+            assert!(makefile.lines().any(is_rule), "{name} calls make {target}");
+        }
+    }
+    assert!(paths > 100, "{paths} paths");
 }
