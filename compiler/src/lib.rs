@@ -20,6 +20,8 @@ pub mod builtins;
 #[cfg(feature = "language")]
 pub mod check;
 #[cfg(feature = "language")]
+pub mod defect;
+#[cfg(feature = "language")]
 pub mod diag;
 pub mod elf;
 #[cfg(feature = "command")]

@@ -10,6 +10,7 @@ pub use crate::options::Options;
 
 use crate::ast;
 use crate::check;
+use crate::defect;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{self, Hir};
 use crate::kernel::{self, Checks, Cpu, Listings, Machine};
@@ -21,7 +22,7 @@ use crate::plugin::{self, manifest};
 use crate::refused;
 use crate::resolve::{self, Search};
 use crate::safety;
-use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
+use crate::source::{FileId, MAX_FILE_BYTES, SourceMap, Span};
 use crate::split::{self, Split};
 use crate::user;
 
@@ -103,21 +104,56 @@ impl Parsed {
         let Parsed { mut sources, mut diagnostics, ast, file, options, .. } = self;
         let search =
             Search { files: &*options.files, include: &options.include, strict_011: options.strict_011 };
-        let program = resolve::load(ast, file, &mut sources, search, &mut diagnostics);
-        let hir =
-            if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
-        let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
-        let hir = hir.map(|mut hir| {
+        let script = start_of(file);
+        let checked = defect::contain("the check of names and types", script, || {
+            let program = resolve::load(ast, file, &mut sources, search, &mut diagnostics);
+            if diagnostics.has_errors() {
+                return None;
+            }
+            let hir = check::check(&program, &options, &mut diagnostics)?;
+            safety::check(hir, &sources, options.strict_011, &mut diagnostics)
+        });
+        let hir = kept(checked, &mut diagnostics).and_then(|mut hir| {
             watch(CHECKED, &hir);
             for (name, rewrite) in REWRITES {
-                rewrite(&mut hir);
+                let rewritten = defect::contain(&format!("the rewrite `{name}`"), script, || {
+                    rewrite(&mut hir);
+                    Some(())
+                });
+                kept(rewritten, &mut diagnostics)?;
                 watch(name, &hir);
             }
-            choose_entries(hir, options.tests)
+            Some(choose_entries(hir, options.tests))
         });
-        let hir = hir.and_then(|hir| compilable(hir, &mut diagnostics));
+        let hir = hir.and_then(|hir| {
+            let compilable =
+                defect::contain("the check of both halves", script, || compilable(hir, &mut diagnostics));
+            kept(compilable, &mut diagnostics)
+        });
         Checked { sources, diagnostics, hir, file }
     }
+}
+
+/// The empty range at the start of a file.
+fn start_of(file: FileId) -> Span {
+    Span { file, start: 0, end: 0 }
+}
+
+/// Returns the result of a stage, and reports the defect that ended it.
+fn kept<T>(result: Result<Option<T>, Box<Diagnostic>>, diagnostics: &mut Diagnostics) -> Option<T> {
+    result.unwrap_or_else(|defect| {
+        diagnostics.report(*defect);
+        None
+    })
+}
+
+/// Runs a back end. A defect of it is an error like those that it returns.
+fn back_end<T>(
+    name: &str,
+    file: FileId,
+    run: impl FnOnce() -> Result<T, Vec<Diagnostic>>,
+) -> Result<T, Vec<Diagnostic>> {
+    defect::contain(name, start_of(file), run).unwrap_or_else(|defect| Err(vec![*defect]))
 }
 
 /// Reports whatever a half cannot compile, and returns the tree if that is nothing.
@@ -242,7 +278,7 @@ impl Checked {
         let split = split::split(hir);
         let mut found = refused::hidden_pointers(hir, &split);
         if found.is_empty() {
-            match kernel_half(hir, &split, &self.sources, target) {
+            match back_end("the kernel half", self.file, || kernel_half(hir, &split, &self.sources, target)) {
                 Ok((objects, older)) => {
                     let manifest = manifest::build(hir, &split, &self.sources, self.file);
                     return Ok(KernelHalf { split, objects, older, manifest });
@@ -277,20 +313,23 @@ impl Checked {
             hidden.into_iter().for_each(|one| self.diagnostics.report(one));
             return Err(Failed);
         }
-        let halves = kernel_half(hir, &split, &self.sources, target)
-            .and_then(|objects| Ok((objects, user::compile(hir, &split, &self.sources)?)));
-        let ((objects, older), core) = match halves {
-            Ok(halves) => halves,
-            Err(reasons) => {
-                reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
-                return Err(Failed);
-            }
-        };
-        let manifest = manifest::build(hir, &split, &self.sources, self.file);
-        let records = records(&objects, &older, &hir.project);
-        let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
-            .expect("a module that the userspace back end made is a valid plugin");
-        Ok(Built { plugin, core, objects, older, module, manifest })
+        let (sources, file) = (&self.sources, self.file);
+        let built = back_end("the kernel half", file, || kernel_half(hir, &split, sources, target)).and_then(
+            |(objects, older)| {
+                let core = back_end("the userspace half", file, || user::compile(hir, &split, sources))?;
+                back_end("the plugin file", file, || {
+                    let manifest = manifest::build(hir, &split, sources, file);
+                    let records = records(&objects, &older, &hir.project);
+                    let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
+                        .map_err(|error| vec![Diagnostic::mistake(start_of(file), error.to_string())])?;
+                    Ok(Built { plugin, core, objects, older, module, manifest })
+                })
+            },
+        );
+        built.map_err(|reasons| {
+            reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
+            Failed
+        })
     }
 }
 

@@ -18,6 +18,9 @@ pub const MAX_KEPT: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiagnosticCode(pub u16);
 
+/// The code of internal errors, which [`Diagnostic::mistake`] makes.
+const DEFECT: DiagnosticCode = DiagnosticCode(9902);
+
 impl std::fmt::Display for DiagnosticCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KS{:04}", self.0)
@@ -100,7 +103,7 @@ impl Diagnostic {
     pub fn mistake(span: Span, what: impl Into<String>) -> Diagnostic {
         Diagnostic::error(9902, span, "ks made a mistake while compiling this")
             .note(what)
-            .help("please report it with the script")
+            .help(concat!("please report it with the script: ks ", env!("CARGO_PKG_VERSION")))
     }
 
     /// Sets the text at the primary source range.
@@ -200,6 +203,11 @@ impl Diagnostics {
     /// Returns the number of warnings, including those that were not kept.
     pub fn warning_count(&self) -> usize {
         self.kept_warnings + self.omitted.warnings
+    }
+
+    /// Whether an internal error is among the kept diagnostics: the compiler is at fault, not the script.
+    pub fn has_defect(&self) -> bool {
+        self.all.iter().any(|one| one.code == DEFECT)
     }
 
     /// Returns the numbers of errors and warnings that were counted but not kept; none if all were kept.

@@ -14,6 +14,7 @@ use crate::bpf::{
     Operand, Reg, Width,
 };
 use crate::btf::CoreRelo;
+use crate::defect::narrow;
 use crate::source::Span;
 
 /// Resolves the symbols of this back end to references of the object.
@@ -252,7 +253,7 @@ impl Emitter<'_> {
                 let at = self.asm.next_index();
                 let (offset, relo) = self.symbols.core(at, field, CoreQuestion::Offset);
                 self.relos.push(relo);
-                self.push(Insn::load(*size, dst, base, i16::try_from(offset).unwrap_or(i16::MAX)));
+                self.push(Insn::load(*size, dst, base, narrow(offset)));
             }
             InstKind::Load { size, base, offset, .. } => {
                 let dst = regs.reg();

@@ -30,6 +30,7 @@ pub use scratch::SLOTS as SCRATCH_SLOTS;
 pub use lower::{MAX_HELD, held_pointers};
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
 
+use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
 use crate::source::{SourceMap, Span};
@@ -248,6 +249,7 @@ impl<'a> Mir<'a> {
         self.program.arrays.iter().for_each(|programs| assembly.add_programs(programs));
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
+            defect::at(function.span);
             let mut selected = isel::select(function, self.machine.cpu);
             call_clobbers::copy_at_fixed(&mut selected);
             let span = Some(function.span);

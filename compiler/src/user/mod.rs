@@ -61,6 +61,7 @@ use self::expr::mistake;
 use self::memory::MAX_STATIC;
 use self::runtime::Routine;
 use self::scalar::convert;
+use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
 use crate::source::SourceMap;
@@ -68,7 +69,8 @@ use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
 
 /// Message of a plugin without `main`.
-const NO_MAIN: &str = "the script has no `main`, so nothing is loaded or attached\n  do: write `fn main() -> i32 { .. }` that does";
+const NO_MAIN: &str = "the script has no `main`, so nothing is loaded or attached\n  do: write `fn main() \
+                       -> i32 { .. }` that does";
 
 /// Compiles the userspace half to a core module. Without a `main` the module prints a message and succeeds;
 /// if the script has tests, the message says how to run them.
@@ -79,14 +81,16 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
     let mut cx = Cx::new(hir, split, sources).map_err(|error| vec![*error])?;
     let mut errors = Vec::new();
     for id in &split.user {
+        defect::at(hir.functions[*id].span);
         errors.extend(func::function(&mut cx, *id).err());
     }
     if errors.is_empty() {
         errors.extend(entry(&mut cx, split).err());
     }
-    match errors.is_empty() {
-        true => Ok(cx.module.finish()),
-        false => Err(errors.into_iter().map(|error| *error).collect()),
+    if errors.is_empty() {
+        Ok(cx.module.finish())
+    } else {
+        Err(errors.into_iter().map(|error| *error).collect())
     }
 }
 

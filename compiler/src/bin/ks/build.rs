@@ -70,9 +70,10 @@ pub fn run_old(args: OldArgs) -> Result<ExitCode> {
 
 /// Returns the target of the kernel half, and the requested listings.
 fn target(args: &Args) -> Result<Target> {
-    let listings = match args.emit.iter().any(|emit| matches!(emit.stage, Stage::Mir | Stage::Bpf)) {
-        true => Listings::Text,
-        false => Listings::None,
+    let listings = if args.emit.iter().any(|emit| matches!(emit.stage, Stage::Mir | Stage::Bpf)) {
+        Listings::Text
+    } else {
+        Listings::None
     };
     let module = args.emit.iter().any(|emit| emit.stage == Stage::Kmod);
     Ok(Target { listings, module, ..args.target.target()? })
@@ -194,9 +195,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let target = target(args)?;
     let built = checked.build(target);
     args.report.show_checked(&checked, args.script.options.verbose)?;
-    let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
+    let Ok(built) = built else {
+        emit_failed(args, &mut checked, target)?;
+        return Ok(report::failure(&checked.diagnostics).into());
+    };
     emit_built(args, &built)?;
-    emit_passes(args, &checked, &built)?;
+    emit_passes(args, &checked, built.objects.iter().map(|(arch, _)| *arch))?;
     match &args.into {
         None => write_plugin(&output, &built.plugin)?,
         Some(file) => {
@@ -222,13 +226,15 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     if is_standard_output(output) {
         if let Some(emit) = emit.iter().find(|one| one.file.as_deref().is_none_or(is_standard_output)) {
             bail!(
-                "the plugin and the stage `{}` cannot both go to standard output: --emit {0}=FILE writes the stage to a file",
+                "the plugin and the stage `{}` cannot both go to standard output: --emit {0}=FILE writes \
+                 the stage to a file",
                 emit.name()
             );
         }
         if std::io::stdout().is_terminal() {
             bail!(
-                "a plugin is no text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a file (-o FILE)"
+                "a plugin is no text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a \
+                 file (-o FILE)"
             );
         }
         return Ok(());
@@ -237,7 +243,8 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
         let displayed = output.display();
         bail!(
-            "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: -o NAME.wasm; the BPF object \
+            "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: \
+             -o NAME.wasm; the BPF object \
              alone is written by --emit elf={displayed}"
         );
     }
@@ -286,8 +293,8 @@ fn emit_built(args: &Args, built: &Built) -> Result<()> {
                 emit.write(text.as_bytes())?;
             }
             Stage::Component => emit.write(&built.plugin)?,
-            Stage::Mir => emit.write(per_object(built, |object| object.mir()).as_bytes())?,
-            Stage::Bpf => emit.write(per_object(built, |object| object.disassembly()).as_bytes())?,
+            Stage::Mir => emit.write(per_object(&built.objects, |object| object.mir()).as_bytes())?,
+            Stage::Bpf => emit.write(per_object(&built.objects, |object| object.disassembly()).as_bytes())?,
             Stage::Elf => emit_elf(emit, built)?,
             Stage::Kmod => emit_module(emit, built)?,
             Stage::Tokens | Stage::Ast | Stage::Hir | Stage::HirAfter(_) | Stage::MirAfter(_) => {}
@@ -307,33 +314,51 @@ fn emit_module(emit: &Emit, built: &Built) -> Result<()> {
     Ok(())
 }
 
-fn emit_passes(args: &Args, checked: &Checked, built: &Built) -> Result<()> {
+fn emit_passes(args: &Args, checked: &Checked, archs: impl Iterator<Item = Arch> + Clone) -> Result<()> {
     let Some(hir) = &checked.hir else { return Ok(()) };
     for emit in &args.emit {
         let Stage::MirAfter(pass) = emit.stage else { continue };
         let mut text = String::new();
-        for (arch, _) in &built.objects {
+        for arch in archs.clone() {
             let watch = &mut |name: &'static str, program: &kernel::mir::Program| {
                 if name == pass {
                     text +=
                         &format!("; {arch}, after {name}\n{}\n", kernel::mir::print::program(program, hir));
                 }
             };
-            if kernel::lower_watched(hir, &split(hir), *arch, watch).is_err() {
-                bail!("what was compiled once does not compile again");
-            }
+            // An error was reported by the build. The listings end where it came up.
+            let _ = kernel::lower_watched(hir, &split(hir), arch, watch);
         }
         emit.write(text.as_bytes())?;
     }
     Ok(())
 }
 
-fn per_object(built: &Built, text: impl Fn(&ks_compiler::kernel::Object) -> &str) -> String {
-    let several = built.objects.len() > 1;
-    let one = |(arch, object): &(Arch, ks_compiler::kernel::Object)| {
+/// Writes what a failed build produced of the kernel half.
+fn emit_failed(args: &Args, checked: &mut Checked, target: Target) -> Result<()> {
+    let asked = |emit: &Emit| matches!(emit.stage, Stage::Mir | Stage::Bpf | Stage::MirAfter(_));
+    if checked.hir.is_none() || !args.emit.iter().any(asked) {
+        return Ok(());
+    }
+    let Ok(half) = checked.build_kernel(target) else {
+        return emit_passes(args, checked, target.arch.or(Arch::HOST).into_iter());
+    };
+    for emit in &args.emit {
+        match emit.stage {
+            Stage::Mir => emit.write(per_object(&half.objects, |object| object.mir()).as_bytes())?,
+            Stage::Bpf => emit.write(per_object(&half.objects, |object| object.disassembly()).as_bytes())?,
+            _ => {}
+        }
+    }
+    emit_passes(args, checked, half.objects.iter().map(|(arch, _)| *arch))
+}
+
+fn per_object(objects: &[(Arch, kernel::Object)], text: impl Fn(&kernel::Object) -> &str) -> String {
+    let several = objects.len() > 1;
+    let one = |(arch, object): &(Arch, kernel::Object)| {
         if several { format!("; {arch}\n{}", text(object)) } else { text(object).to_owned() }
     };
-    built.objects.iter().map(one).collect()
+    objects.iter().map(one).collect()
 }
 
 /// Writes the only object, or of several the one for this machine.

@@ -27,24 +27,25 @@ pub struct Args {
 /// of them.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let target = args.target.target()?;
-    let mut is_sound = true;
+    let mut code = 0;
     for file in &args.files {
         match check(args, file, target) {
-            Ok(found) => is_sound &= found,
+            Ok(found) => code = code.max(found),
             // The other files are checked all the same.
             Err(error) if args.files.len() > 1 => {
                 output::say(format_args!("ks: {}", output::with_causes(&error)));
-                is_sound = false;
+                code = code.max(1);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code.into())
 }
 
-fn check(args: &Args, file: &Path, target: Target) -> Result<bool> {
+/// Checks one script and returns its exit code.
+fn check(args: &Args, file: &Path, target: Target) -> Result<u8> {
     let mut checked = args.options.parse(file)?.check();
     let compiled = checked.build(target);
     args.report.show_checked(&checked, args.options.verbose)?;
-    Ok(compiled.is_ok())
+    Ok(if compiled.is_ok() { 0 } else { report::failure(&checked.diagnostics) })
 }

@@ -36,7 +36,8 @@ fn kinds_help() -> String {
     let width = KINDS.iter().map(|(kind, _)| kind.len()).max().unwrap_or_default();
     let lines = KINDS.iter().map(|(kind, what)| format!("  {kind:width$}  {what}\n"));
     format!(
-        "Kinds:\n{}  and the name of any other struct_ops type of the kernel\n\nExamples:\n  ks init xdp packets\n  \
+        "Kinds:\n{}  and the name of any other struct_ops type of the kernel\n\nExamples:\n  ks init xdp \
+         packets\n  \
          ks init probe/vfs_read reads\n  ks init rust hello",
         lines.collect::<String>()
     )

@@ -51,9 +51,8 @@ enum Command {
     #[command(hide = true)]
     Compile(build::OldArgs),
     /// Look for errors without writing anything
-    #[command(
-        after_help = "Examples:\n  ks check examples/perf/group.ks\n  ks check --format json examples/perf/group.ks"
-    )]
+    #[command(after_help = "Examples:\n  ks check examples/perf/group.ks\n  ks check --format json \
+                      examples/perf/group.ks")]
     Check(check::Args),
     /// Compile the `@test` functions of a script and run them with ks-host
     #[command(after_help = "Examples:\n  ks test examples/testing/filter.ks")]
@@ -77,6 +76,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !ks_compiler::defect::is_contained(panic) {
+            print(panic);
+        }
+    }));
     let result = match Cli::parse().command {
         Command::Build(args) => build::run(&args),
         Command::Compile(args) => build::run_old(args),

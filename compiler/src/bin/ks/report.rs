@@ -18,6 +18,14 @@ pub fn old_spelling(old: &str, advice: &str) {
     let _ = writeln!(std::io::stderr(), "ks: note: `{old}` is a spelling of KernelScript 0.1.1; {advice}");
 }
 
+/// The exit code after an internal error of the compiler. Source: sysexits.h, EX_SOFTWARE.
+const INTERNAL_ERROR: u8 = 70;
+
+/// The exit code of a script with errors: 1, or 70 if the compiler is at fault.
+pub fn failure(diagnostics: &Diagnostics) -> u8 {
+    if diagnostics.has_defect() { INTERNAL_ERROR } else { 1 }
+}
+
 /// Options for errors and warnings.
 #[derive(clap::Args)]
 pub struct ReportArgs {

@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut checked = args.script.tests().parse()?.check();
     let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
     args.report.show_checked(&checked, args.script.options.verbose)?;
-    let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
+    let Ok(built) = built else { return Ok(report::failure(&checked.diagnostics).into()) };
     let host = args.host.unwrap_or_else(sibling_host);
     // The plugin goes through a pipe, so no file remains, however this ends.
     let mut command = Command::new(&host);

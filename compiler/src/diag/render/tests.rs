@@ -33,7 +33,8 @@ fn suggestions_are_help() {
     assert_eq!(
         object["suggestions"][0],
         serde_json::json!({
-            "file": "t.ks", "start": 0, "end": 4, "replacement": "print", "message": "a similar function exists",
+            "file": "t.ks", "start": 0, "end": 4, "replacement": "print", "message": "a similar function \
+                 exists",
         })
     );
 }

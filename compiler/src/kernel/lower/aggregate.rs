@@ -4,6 +4,7 @@ use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
 use super::sink::Sink;
 use super::{Lower, Lowerer, arithmetic, impossible, strings};
+use crate::defect::narrow;
 use crate::hir::{Expr, ExprKind, KernelBuiltin, LvalueKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -99,7 +100,7 @@ impl Lowerer<'_> {
             self.zero(to, size);
         }
         for (index, value) in values.iter().enumerate() {
-            let offset = u32::try_from(self.types().field_offset(*id, index)).unwrap_or(u32::MAX);
+            let offset = narrow(self.types().field_offset(*id, index));
             self.lower_into(value, to.plus(offset))?;
         }
         Ok(())
@@ -133,7 +134,7 @@ impl Lowerer<'_> {
             let Some(real) = kernels.field(&field.name) else {
                 return impossible(span, "a field that a struct of the kernel lacks");
             };
-            let offset = |id, index| u32::try_from(self.types().field_offset(id, index)).unwrap_or(u32::MAX);
+            let offset = |id, index| narrow(self.types().field_offset(id, index));
             let (from, to) = (from.plus(offset(source, real)), to.plus(offset(target, index)));
             self.convert_struct(kernels.fields[real].ty, from, field.ty, to, span)?;
         }

@@ -9,6 +9,7 @@ use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Orig
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer};
 use crate::builtins::perf::reading;
+use crate::defect::narrow;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     CounterId, Expr, ExprKind, Hir, HirFunction, KernelBuiltin, Lvalue, LvalueKind, Stmt, StmtKind,
@@ -94,7 +95,7 @@ impl Lowerer<'_> {
 
     fn reading_offset(&self, ty: TypeId, field: usize) -> u32 {
         let TypeKind::Struct(id) = self.types().kind(ty) else { return 0 };
-        u32::try_from(self.types().field_offset(*id, field)).unwrap_or(u32::MAX)
+        narrow(self.types().field_offset(*id, field))
     }
 
     fn read_event(&mut self, counter: CounterId) -> EventValue {

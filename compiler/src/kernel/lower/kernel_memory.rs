@@ -13,6 +13,7 @@ use super::memory::{Addr, Base, access_size, access_type};
 use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
+use crate::defect::narrow;
 use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Lvalue, LvalueKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
@@ -228,9 +229,10 @@ impl Lowerer<'_> {
         let address = self.part_address(base, part, int.bytes(), join)?;
         let field = Arc::new(part.field.clone());
         let relocated = part.index.is_none();
-        let bytes = match relocated {
-            true => self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size)),
-            false => self.builder.constant(Type::I64, int.bytes()),
+        let bytes = if relocated {
+            self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size))
+        } else {
+            self.builder.constant(Type::I64, int.bytes())
         };
         self.probe_read(to, bytes, address, Source::Either);
         self.builder.jump(join);
@@ -267,7 +269,7 @@ impl Lowerer<'_> {
                     let Some(member) = self.member_of(part.clone(), id, field) else {
                         return impossible(span, "a copy of this member");
                     };
-                    let at = u32::try_from(self.types().field_offset(id, field)).unwrap_or(u32::MAX);
+                    let at = narrow(self.types().field_offset(id, field));
                     let mark = self.builder.mark_stack();
                     self.copy_part(base, &member, to.plus(at), span)?;
                     self.builder.release_stack(mark);
@@ -506,9 +508,10 @@ impl Lowerer<'_> {
             Some(offset) => self.builder.value(ty, Op::Load { size, base, offset }),
             None => self.builder.value(ty, Op::LoadField { size, base, field: Arc::new(field) }),
         };
-        let value = match real.signed && real.bits < 32 {
-            true => self.builder.value(ty, Op::Narrow { value, bits: real.bits, signed: true }),
-            false => value,
+        let value = if real.signed && real.bits < 32 {
+            self.builder.value(ty, Op::Narrow { value, bits: real.bits, signed: true })
+        } else {
+            value
         };
         arithmetic::convert(&mut self.builder, real, int, value)
     }

@@ -10,6 +10,7 @@ use super::map::Key;
 use super::memory::{Addr, Base};
 use super::pointer::{Bytes, Pointer};
 use super::{Home, Lower, Lowerer, arithmetic, impossible, int_type};
+use crate::defect::narrow;
 use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, LocalId, Lvalue, LvalueKind, MapId};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -58,7 +59,7 @@ impl Prepared {
     pub(super) fn element_at(&self, index: Value, len: u64, element_bytes: u64) -> Prepared {
         let mut element = self.clone();
         element.steps.push(LvalueStep::Index { index, len, element_bytes });
-        element.bytes = u32::try_from(element_bytes).unwrap_or(u32::MAX);
+        element.bytes = narrow(element_bytes);
         element
     }
 
@@ -115,7 +116,7 @@ impl Lowerer<'_> {
             let addr = self.kernel_copy(&part, lvalue.span)?;
             return Ok(Prepared { root: Root::Value(addr), steps: Vec::new(), bytes: 0 });
         }
-        let bytes = u32::try_from(self.types().size(lvalue.ty)).unwrap_or(u32::MAX);
+        let bytes = narrow(self.types().size(lvalue.ty));
         let whole = |root| Prepared { root, steps: Vec::new(), bytes };
         match &lvalue.kind {
             LvalueKind::Local(id) => Ok(whole(Root::Local(*id))),
@@ -129,14 +130,14 @@ impl Lowerer<'_> {
                 let TypeKind::Struct(fields) = self.types().kind(self.hir.configs[*id].ty) else {
                     return impossible(lvalue.span, "a field of this value");
                 };
-                let offset = u32::try_from(self.types().field_offset(*fields, *field)).unwrap_or(u32::MAX);
+                let offset = narrow(self.types().field_offset(*fields, *field));
                 Ok(Prepared { steps: vec![LvalueStep::Offset(offset)], ..whole(Root::Config(*id)) })
             }
             LvalueKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
                     return impossible(lvalue.span, "a field of this value");
                 };
-                let offset = u32::try_from(self.types().field_offset(*id, *field)).unwrap_or(u32::MAX);
+                let offset = narrow(self.types().field_offset(*id, *field));
                 let mut prepared = self.prepare(base)?;
                 prepared.steps.push(LvalueStep::Offset(offset));
                 Ok(Prepared { bytes, ..prepared })

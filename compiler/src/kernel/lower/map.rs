@@ -35,9 +35,10 @@ impl Lowerer<'_> {
     /// Evaluates a key expression for a map.
     pub(super) fn key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
         let map = &self.hir.maps[map];
-        match map.kind.is_storage() {
-            true => Ok(Key::Object(self.storage_key(map, key)?)),
-            false => Ok(Key::Bytes(self.key_bytes(map, key)?)),
+        if map.kind.is_storage() {
+            Ok(Key::Object(self.storage_key(map, key)?))
+        } else {
+            Ok(Key::Bytes(self.key_bytes(map, key)?))
         }
     }
 

@@ -59,6 +59,7 @@ use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
+use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, ProgramKind, Target};
 use crate::index::IndexVec;
@@ -108,6 +109,7 @@ pub fn lower(
     let mut bases = BTreeMap::new();
     let mut errors: Vec<Diagnostic> = Vec::new();
     for id in split.kernel.iter().filter(|id| hir.is_entry(**id) || !program.inlined.contains(id)) {
+        defect::at(hir.functions[*id].span);
         match Lowerer::function(&program, *id) {
             Ok(Lowered { function, scratch }) => {
                 bases.extend(scratch.map(|base| (function.id, base)));

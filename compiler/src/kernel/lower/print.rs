@@ -59,10 +59,8 @@ impl Visitor for Prints<'_> {
 /// printed.
 fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue> {
     let common = types.common();
-    let number = |int: IntType| match int.signed {
-        true => PrintValue::Signed(int.bits),
-        false => PrintValue::Unsigned(int.bits),
-    };
+    let number =
+        |int: IntType| if int.signed { PrintValue::Signed(int.bits) } else { PrintValue::Unsigned(int.bits) };
     Some(match types.kind(ty) {
         TypeKind::Bool => PrintValue::Boolean,
         TypeKind::Char => PrintValue::Character,

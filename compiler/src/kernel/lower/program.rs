@@ -7,6 +7,7 @@ use super::super::mir::{BinaryOp, Condition, Op, Size, Type, Value};
 use super::kernel_memory::Source;
 use super::storage::KernelObject;
 use super::{Lower, Lowerer, int_type};
+use crate::defect::narrow;
 use crate::hir::{FunctionKind, LocalId, ProgramKind, SystemCall, Target};
 use crate::types::IntType;
 
@@ -186,5 +187,5 @@ impl<'a> Lowerer<'a> {
 }
 
 fn word_offset(index: usize) -> i16 {
-    i16::try_from(8 * index).unwrap_or(i16::MAX)
+    narrow(8 * index)
 }

@@ -316,9 +316,10 @@ impl Lowerer<'_> {
         self.builder.branch(is_own, own, bound);
         for (block, shared) in [(bound, true), (own, false)] {
             self.builder.switch_to_sealed(block);
-            let base = match shared {
-                true => Base::Pointer(self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(entry))),
-                false => alias.own,
+            let base = if shared {
+                Base::Pointer(self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(entry)))
+            } else {
+                alias.own
             };
             let Access { addr, miss } = self.resolve(&part.with_root(Root::Value(Addr::of(base))))?;
             self.apply_change(addr, int, Change { shared, ..change });

@@ -222,8 +222,14 @@ impl Lowerer<'_> {
 fn unknown_object(map: &Map, key: &Expr) -> Diagnostic {
     let text = format!("the kernel cannot tell that this is a `{}`", map.kind.owner().unwrap_or_default());
     Diagnostic::error(620, key.span, text)
-        .also(map.span, format!("`{}` is local storage: its values belong to objects of the kernel", map.name))
-        .note("the verifier takes only pointers that it followed from where the kernel gave them to the program")
+        .also(
+            map.span,
+            format!("`{}` is local storage: its values belong to objects of the kernel", map.name),
+        )
+        .note(
+            "the verifier takes only pointers that it followed from where the kernel gave them to the \
+               program",
+        )
         .help(
             "use a parameter of an `@raw_tracepoint`, `@probe`, `@retprobe` or `@lsm` program, \
              `bpf_get_current_task_btf()`, a member of these, or a variable that is set once to one of them",

@@ -22,9 +22,10 @@ impl Lowerer<'_> {
         self.builder.branch(is_first, first, inside);
         self.builder.switch_to_sealed(first);
         let both = self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentPidTgid), Vec::new());
-        let number = match of_process {
-            true => self.builder.binary_const(BinaryOp::LShr, both, 32),
-            false => self.builder.binary_const(BinaryOp::And, both, u64::from(u32::MAX)),
+        let number = if of_process {
+            self.builder.binary_const(BinaryOp::LShr, both, 32)
+        } else {
+            self.builder.binary_const(BinaryOp::And, both, u64::from(u32::MAX))
         };
         self.builder.jump_with(join, number);
         self.builder.switch_to_sealed(inside);

@@ -1,5 +1,6 @@
 //! Members of kernel types, whose offsets and sizes the loader takes from the running kernel (CO-RE).
 
+use crate::defect::narrow;
 use std::collections::BTreeMap;
 
 /// A struct or union of the kernel, identified by name.
@@ -144,7 +145,7 @@ impl CoreTypes {
                         continue;
                     };
                     offset += at;
-                    path.push(u32::try_from(index).unwrap_or(u32::MAX));
+                    path.push(narrow(index));
                     ty = member.clone();
                 }
                 (CoreStep::Element(index), CoreType::Array(element, _)) => {

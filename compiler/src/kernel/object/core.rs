@@ -7,6 +7,7 @@ use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreType, 
 use super::super::mir::{self, Op};
 use crate::bpf::InsnIndex;
 use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
+use crate::defect::narrow;
 
 /// The kernel members that an object uses, and their BTF types.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ impl Core {
             CoreQuestion::ShiftRight => (shift, CoreReloKind::FieldRshift),
         };
         let root = self.composite(btf, &field.root);
-        (i32::try_from(value).unwrap_or(i32::MAX), CoreRelo { at, root, path, kind })
+        (narrow(value), CoreRelo { at, root, path, kind })
     }
 
     fn composite(&mut self, btf: &mut BtfBuilder, composite: &CoreComposite) -> TypeId {
@@ -62,9 +63,10 @@ impl Core {
         let bytes = self.types.composite_bytes(composite);
         // The loader looks for a type of the same name and kind.
         let name = if composite.is_typedef { "" } else { &composite.name };
-        let written = match composite.is_union {
-            true => btf.union(name, bytes, &members),
-            false => btf.structure(name, bytes, &members),
+        let written = if composite.is_union {
+            btf.union(name, bytes, &members)
+        } else {
+            btf.structure(name, bytes, &members)
         };
         let written = if composite.is_typedef { btf.typedef(&composite.name, written) } else { written };
         self.written.insert(composite.clone(), written);

@@ -7,6 +7,7 @@ use super::super::scratch::SLOTS;
 use super::Assembly;
 use crate::bpf::MapRef;
 use crate::btf::IntEncoding;
+use crate::defect::narrow;
 use crate::elf::{MapDef, MapSide, Pinning};
 use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, RingId};
 
@@ -118,15 +119,16 @@ impl Assembly<'_> {
     /// Keys and values as BTF types; as plain sizes where the kernel accepts no types (kernel/bpf/syscall.c,
     /// `map_check_btf`, v6.12).
     fn map_sides(&mut self, map: &Map) -> (MapSide, MapSide) {
-        let bytes = u32::try_from(self.hir.types.size(map.value)).unwrap_or(u32::MAX);
+        let bytes = narrow(self.hir.types.size(map.value));
         match map.kind {
             MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
             MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
             kind => {
                 // The key of local storage is a descriptor in userspace; the kernel half never uses it.
-                let key = match kind.is_array() || kind.is_storage() {
-                    true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
-                    false => self.ty(map.key),
+                let key = if kind.is_array() || kind.is_storage() {
+                    self.builder.btf().int("u32", 4, IntEncoding::Unsigned)
+                } else {
+                    self.ty(map.key)
                 };
                 (MapSide::Type(key), MapSide::Type(self.ty(map.value)))
             }

@@ -3,6 +3,7 @@
 use super::Assembly;
 use crate::bpf::KfuncRef;
 use crate::btf::{self, Enumerator, IntEncoding, Member, Signedness};
+use crate::defect::narrow;
 use crate::elf::KfuncPresence;
 use crate::hir::ExternId;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -21,7 +22,7 @@ impl Assembly<'_> {
             }
             TypeKind::Array(element, len) => {
                 let element = self.ty(*element);
-                self.builder.btf().array(element, u32::try_from(*len).unwrap_or(u32::MAX))
+                self.builder.btf().array(element, narrow(*len))
             }
             TypeKind::Struct(def) => {
                 let def = types.struct_def(*def);
@@ -30,10 +31,10 @@ impl Assembly<'_> {
                 let members: Vec<_> = (def.fields.iter().zip(fields).enumerate())
                     .map(|(index, (field, ty))| {
                         let offset = types.field_offset(*key, index);
-                        Member::at(&field.name, ty, u32::try_from(offset).unwrap_or(u32::MAX))
+                        Member::at(&field.name, ty, narrow(offset))
                     })
                     .collect();
-                let bytes = u32::try_from(types.size(id)).unwrap_or(u32::MAX);
+                let bytes = narrow(types.size(id));
                 self.builder.btf().structure(&def.name, bytes, &members)
             }
             TypeKind::Enum(def) => {

@@ -12,6 +12,7 @@ use super::super::mir::{Count, Lost};
 use super::Assembly;
 use crate::bpf::GlobalRef;
 use crate::btf::IntEncoding;
+use crate::defect::narrow;
 use crate::elf::{DataSection, GlobalDef};
 use crate::hir::GlobalId;
 use crate::source::{SourceFile, Span};
@@ -83,7 +84,7 @@ impl Assembly<'_> {
                 false => DataSection::Data,
             },
             ty,
-            bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
+            bytes: narrow(types.size(global.ty)),
             align,
             initial: global.init.clone(),
         };

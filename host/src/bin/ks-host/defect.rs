@@ -7,6 +7,11 @@ use std::panic::{self, PanicHookInfo};
 /// Replaces the panic message of the standard library, for all threads, by a text that says what to report.
 pub(crate) fn report_panics() {
     panic::set_hook(Box::new(|info| {
+        // The compiler reports its own panics as errors at the script.
+        #[cfg(feature = "script")]
+        if ks_compiler::defect::is_contained(info) {
+            return;
+        }
         // A failed write must not panic again, which would end all plugins.
         let _ = io::stderr().write_all(report_text(info).as_bytes());
     }));
@@ -27,7 +32,8 @@ fn report_text(info: &PanicHookInfo<'_>) -> String {
         _ => "  (RUST_BACKTRACE=1 shows who called it)\n".into(),
     };
     format!(
-        "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  do: report these lines with the plugin file: \
+        "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  do: report these lines with \
+         the plugin file: \
          ks-host {}, {}\n{frames}",
         thread.name().unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),

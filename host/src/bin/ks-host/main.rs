@@ -70,15 +70,20 @@ struct Cli {
 }
 
 const MORE_HELP: &str = "\
-Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin files again; \
+Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin \
+                         files again; \
 what they pinned stays.
 
-Policy: plugins may observe (events, tracepoints, probes that read). What steers needs --allow or a --policy file: \
-xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, pin, other. `ks-host inspect --policy` writes the policy \
+Policy: plugins may observe (events, tracepoints, probes that read). What steers needs --allow or a \
+                         --policy file: \
+xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, pin, other. `ks-host inspect --policy` \
+                         writes the policy \
 that a plugin needs.
 
-Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 126 if \
-the policy denied it the start; 127 if a file is not a plugin, or a script with errors; 130 if it had to be ended. Of \
+Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host \
+                         failed; 126 if \
+the policy denied it the start; 127 if a file is not a plugin, or a script with errors; 130 if it had to be \
+                         ended. Of \
 several plugins, the code of the first that is not 0.
 
 Examples:
@@ -101,9 +106,8 @@ Examples:
 #[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Command {
     /// Runs plugins; what `ks-host PLUGIN` does.
-    #[command(
-        after_help = "Examples:\n  ks-host run examples/perf/group.ks\n  ks-host run --no-cache examples/perf/stat.ks --exec ls"
-    )]
+    #[command(after_help = "Examples:\n  ks-host run examples/perf/group.ks\n  ks-host run --no-cache \
+                      examples/perf/stat.ks --exec ls")]
     Run(run::Args),
     /// Shows what a plugin contains and asks for, without running it.
     Inspect(inspect::Args),
@@ -115,9 +119,8 @@ enum Command {
     )]
     Precompile(cache::PrecompileArgs),
     /// Runs the tests of a plugin, each in an instance of its own.
-    #[command(
-        after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json examples/testing/filter.ks"
-    )]
+    #[command(after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json \
+                      examples/testing/filter.ks")]
     Test(test::Args),
     /// Replays a recorded run of a plugin, without asking this machine anything, and reports the first
     /// difference.
@@ -260,7 +263,7 @@ fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
         say(format_args!("ks-host: {}", output::with_causes(&error)));
-        NOT_A_PLUGIN
+        if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
     })
 }
 

@@ -19,6 +19,13 @@ const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
 const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
 
+/// The compiler failed, and not because of the script.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} could not be compiled because of a defect of the compiler")]
+pub(crate) struct CompilerDefect {
+    name: String,
+}
+
 /// Compiles a script to the bytes of a plugin. Errors and warnings of the script are shown on standard error.
 pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8>> {
     let name = script.display().to_string();
@@ -37,6 +44,7 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8
     show(&checked);
     match built {
         Ok(built) => Ok(built.plugin),
+        Err(_) if checked.diagnostics.has_defect() => Err(CompilerDefect { name }.into()),
         Err(_) => bail!("{name} has errors"),
     }
 }

@@ -7,6 +7,7 @@ use super::super::super::mir::{BinaryOp, Block, Condition, Type, Value};
 use super::super::memory::{Addr, Base};
 use super::super::pointer::{Bytes, Pointer};
 use super::super::{Lower, Lowerer, arithmetic};
+use crate::defect::narrow;
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, Extern};
 use crate::types::{IntType, TypeKind};
@@ -131,7 +132,7 @@ impl Lowerer<'_> {
     fn there(&mut self, pointer: Pointer, bytes: u64, refused: &mut Option<Block>) -> Value {
         let addr = self.surely_there(pointer, bytes).unwrap_or_else(|| {
             let miss = *refused.get_or_insert_with(|| self.builder.block());
-            self.dereference(pointer, u32::try_from(bytes).unwrap_or(u32::MAX), miss)
+            self.dereference(pointer, narrow(bytes), miss)
         });
         self.pointer(addr)
     }

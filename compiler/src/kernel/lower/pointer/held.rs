@@ -13,6 +13,7 @@ use super::super::lvalue::{Prepared, Root};
 use super::super::memory::{Addr, Base};
 use super::super::{Home, Lower, Lowerer, U64};
 use super::{Bytes, Object, Pointer, PointerVariables};
+use crate::defect::narrow;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind, Types};
 
@@ -83,7 +84,7 @@ impl Lowerer<'_> {
         let mut pointers = BTreeMap::new();
         for (at, ty) in held {
             let variables = PointerVariables { scope, ..self.pointer_variables(ty, span)? };
-            pointers.insert(u32::try_from(at).unwrap_or(u32::MAX), (ty, variables));
+            pointers.insert(narrow(at), (ty, variables));
         }
         self.pointers.by_slot.insert(slot, self.pointers.holders.len());
         self.pointers.holders.push(Holder { slot, pointers });
@@ -205,9 +206,10 @@ impl Lowerer<'_> {
         let (held, others): (Vec<Object>, Vec<Object>) =
             objects.into_iter().partition(|object| object.held.is_some());
         let others = self.pointer_into(others, root_pointer.offset, root_pointer.align);
-        let elsewhere = match self.objects(others).is_empty() {
-            true => self.null(),
-            false => self.load_number(&from.with_root(Root::Pointer(others, bytes)))?,
+        let elsewhere = if self.objects(others).is_empty() {
+            self.null()
+        } else {
+            self.load_number(&from.with_root(Root::Pointer(others, bytes)))?
         };
         self.set_pointer(result, elsewhere);
         let held = self.pointer_into(held, root_pointer.offset, root_pointer.align);
