@@ -94,7 +94,8 @@ fn all(root: &Path, work: &Path) -> Result<()> {
             None => format!("{:>7} {:>7} {:>5}", "-", "-", "-"),
         };
         println!(
-            "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {times}  {:>6.0}ms {half:>5.2}% {lib:>5.2}% {command:>5.2}%  {}",
+            "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {times}  {:>6.0}ms {half:>5.2}% {lib:>5.2}% \
+             {command:>5.2}%  {}",
             ours as f64 / theirs as f64,
             clang.as_secs_f64() * 1e3,
             measured.comparison,

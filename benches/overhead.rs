@@ -67,7 +67,8 @@ fn main() -> i32 {
     var at_fault = load(on_fault)
     var at_switch = load(on_switch)
     var one = attach(at_fault, perf_options { event: page_faults, command: true, cpu: -1, period: 1 }, 0)
-    var other = attach(at_switch, perf_options { event: context_switches, command: true, cpu: -1, period: 1 }, 0)
+    var other = attach(at_switch, \
+                              perf_options { event: context_switches, command: true, cpu: -1, period: 1 }, 0)
     while (!stopping()) {
         sleep(1000)
     }
@@ -151,9 +152,10 @@ fn run(arguments: &[OsString]) -> Result<Option<Duration>> {
     let own = std::env::current_exe()?;
     // bpftrace takes the command as one argument.
     let takes_one_argument = arguments.last().is_some_and(|argument| argument == "-c");
-    let watched = match takes_one_argument {
-        true => vec![OsString::from(format!("{} {WATCHED}", own.display()))],
-        false => vec![own.into(), WATCHED.into()],
+    let watched = if takes_one_argument {
+        vec![OsString::from(format!("{} {WATCHED}", own.display()))]
+    } else {
+        vec![own.into(), WATCHED.into()]
     };
     let all: Vec<_> = arguments.iter().chain(&watched).collect();
     let output = match Command::new(all[0]).args(&all[1..]).stdin(Stdio::null()).output() {

@@ -25,7 +25,8 @@ pub fn svg(results: &[TargetResult], machine: &str) -> String {
     let width = 2 * MARGIN + NAMES + SCALE + FIGURES;
     let limit = MARGIN + NAMES + (SCALE as f64 / LONGEST) as usize;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"sans-serif\" \
          font-size=\"12\" role=\"img\">\n\
          <title>Measured ratios beside the most that is promised</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
@@ -39,7 +40,8 @@ pub fn svg(results: &[TargetResult], machine: &str) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         svg,
-        "<line x1=\"{limit}\" y1=\"{}\" x2=\"{limit}\" y2=\"{end}\" stroke=\"#333333\" stroke-dasharray=\"3 3\"/>\n\
+        "<line x1=\"{limit}\" y1=\"{}\" x2=\"{limit}\" y2=\"{end}\" stroke=\"#333333\" stroke-dasharray=\"3 \
+         3\"/>\n\
          <text x=\"{MARGIN}\" y=\"{}\" fill=\"#333333\">{}</text>\n</svg>\n",
         HEAD - 10,
         end + ROW - 6,

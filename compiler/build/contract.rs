@@ -76,7 +76,8 @@ impl<'a> Tables<'a> {
     fn text(&self) -> String {
         let mut signatures: Vec<WasmSignature> = Vec::new();
         let mut text = String::from(
-            "/// All types of the contract, each behind those that it is made of.\npub static TYPES: &[TypeDef] = &[\n",
+            "/// All types of the contract, each behind those that it is made of.\npub static TYPES: \
+             &[TypeDef] = &[\n",
         );
         for (id, def) in &self.resolve.types {
             let owner = match def.owner {
@@ -89,7 +90,8 @@ impl<'a> Tables<'a> {
             writeln!(text, "TypeDef {{ name: {name:?}, owner: {owner:?}, size: {size}, kind: {kind} }},")
                 .expect("text grows");
         }
-        text += "];\n/// All interfaces of the contract, in the order in which a component imports them.\npub static INTERFACES: &[Interface] = &[\n";
+        text += "];\n/// All interfaces of the contract, in the order in which a component imports \
+                 them.\npub static INTERFACES: &[Interface] = &[\n";
         for id in &self.interfaces {
             text += &self.interface(*id, &mut signatures);
         }
@@ -152,7 +154,8 @@ impl<'a> Tables<'a> {
         live.add_func(self.resolve, function);
         let live: String = live.iter().map(|id| self.id(id) + ", ").collect();
         format!(
-            "WitFunction {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: {number}, \
+            "WitFunction {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: \
+             {number}, \
              core_params: &[{}], core_results: &[{}], needs: {} }},\n",
             function.name,
             self.option(&function.result),

@@ -32,7 +32,10 @@ fn kept_pointers(hir: &Hir, function: &HirFunction) -> Vec<Diagnostic> {
     let refused = |(what, ty, span)| {
         let name = hir.types.name(ty);
         Diagnostic::error(623, span, format!("a {what} holds more than {MAX_HELD} pointers: `{name}`"))
-            .note("the kernel half knows of each pointer what it leads to, and compares an index with the place of each")
+            .note(
+                "the kernel half knows of each pointer what it leads to, and compares an index with the \
+                   place of each",
+            )
             .help("keep fewer pointers, or numbers: positions in an array or keys of a map")
     };
     kept.filter(|(_, ty, _)| held_pointers(&hir.types, *ty).len() > MAX_HELD).map(refused).collect()
@@ -78,7 +81,10 @@ impl Refused<'_> {
             LvalueKind::Global(id) if self.split.kernel_globals.contains(id) => {
                 let name = &self.hir.globals[*id].name;
                 Diagnostic::error(611, span, format!("`{name}` has no address in userspace"))
-                    .note("the kernel half uses it too, so it lives in the kernel; a pointer would lead to a copy")
+                    .note(
+                        "the kernel half uses it too, so it lives in the kernel; a pointer would lead to \
+                           a copy",
+                    )
                     .help("read it into a variable, change that, and store it back")
             }
             LvalueKind::Element { .. } if is_part => part_of_entry(span),
@@ -213,7 +219,8 @@ impl Visitor for Refused<'_> {
             let text = "this pointer does not tell which entry to delete";
             let refused = Diagnostic::error(613, stmt.span, text)
                 .note(format!(
-                    "it came from elsewhere and may lead into `{map}`; in the kernel half an address says nothing of the entry"
+                    "it came from elsewhere and may lead into `{map}`; in the kernel half an address says \
+                     nothing of the entry"
                 ))
                 .help(format!("delete the entry by its key: `delete {map}[key]`"));
             self.found.push(refused);

@@ -201,9 +201,10 @@ fn rust_type(member: &Member) -> String {
     };
     for array in member.arrays.iter().rev() {
         // Elements with gaps are members of a struct that is the array's element.
-        text = match array.stride == size {
-            true => format!("[{text}; {}]", array.count),
-            false => format!("{text} ({} times, every {} bytes)", array.count, array.stride),
+        text = if array.stride == size {
+            format!("[{text}; {}]", array.count)
+        } else {
+            format!("{text} ({} times, every {} bytes)", array.count, array.stride)
         };
         size = array.stride * array.count;
     }
@@ -290,8 +291,10 @@ mod tests {
             refusal(object)
         };
         let text = with(|object| object.members[3].arrays[0].count = 3);
-        let expected = "a value of map `flows`: the object has `points.x: u16 (3 times, every 4 bytes)` at byte 20 where \
-                    `Flow` has `points.x: u16 (2 times, every 4 bytes)` at byte 20\n  object: struct flow, 30 bytes\n  \
+        let expected = "a value of map `flows`: the object has `points.x: u16 (3 times, every 4 bytes)` at \
+                        byte 20 where \
+                    `Flow` has `points.x: u16 (2 times, every 4 bytes)` at byte 20\n  object: struct flow, \
+                        30 bytes\n  \
                     do: give its struct these members, in this order: from.x: u16, from.y: i16, _: [u8; 16], ";
         assert!(text.starts_with(expected), "{text}");
         let text = with(|object| object.members[1].kind = Scalar::Unsigned);
@@ -319,7 +322,8 @@ mod tests {
         assert!(check::<bool>("it", Some(one(Scalar::Unsigned, 1))).is_err());
         let text =
             check::<i32>("a key of map `m`", Some(one(Scalar::Unsigned, 4))).expect_err("a sign").to_string();
-        let expected = "a key of map `m`: the object has `u32`, not `i32`\n  object: a type without a name, 4 bytes\n  \
+        let expected = "a key of map `m`: the object has `u32`, not `i32`\n  object: a type without a name, \
+                        4 bytes\n  \
                     do: take it for u32";
         assert_eq!(text, expected);
     }

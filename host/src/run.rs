@@ -66,14 +66,13 @@ impl Host {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
-        let prepared = match plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
-            true => {
-                let mut linker = self.linker.clone();
-                world::wasi::add(&mut linker, &component)
-                    .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
-                Prepared::new(&linker, &component, plugin)?
-            }
-            false => Prepared::new(&self.linker, &component, plugin)?,
+        let prepared = if plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
+            let mut linker = self.linker.clone();
+            world::wasi::add(&mut linker, &component)
+                .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
+            Prepared::new(&linker, &component, plugin)?
+        } else {
+            Prepared::new(&self.linker, &component, plugin)?
         };
         Ok(PreparedPlugin {
             engine: self.engine.clone(),

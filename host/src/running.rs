@@ -134,9 +134,10 @@ impl Lines {
         let bytes = line.len();
         // Counted before sending: the receiver subtracts the bytes.
         let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
-        let sent = match before.saturating_add(bytes) <= MAX_WAITING_BYTES {
-            true => self.sender.try_send((self.message)(line)),
-            false => Err(TrySendError::Full((self.message)(line))),
+        let sent = if before.saturating_add(bytes) <= MAX_WAITING_BYTES {
+            self.sender.try_send((self.message)(line))
+        } else {
+            Err(TrySendError::Full((self.message)(line)))
         };
         let Err(error) = sent else { return Ok(()) };
         self.waiting.fetch_sub(bytes, Ordering::Relaxed);

@@ -21,13 +21,15 @@ const KERNEL_START: u64 = 1 << 63;
 pub(crate) enum SymbolError {
     /// kallsyms shows zeros as addresses.
     #[error(
-        "cannot name functions of the kernel: /proc/kallsyms hides their addresses from this user; give ks-host \
+        "cannot name functions of the kernel: /proc/kallsyms hides their addresses from this user; give \
+         ks-host \
          CAP_SYSLOG, and see sysctl kernel.kptr_restrict, which must not be 2"
     )]
     Hidden,
     /// The maps of a process are not readable.
     #[error(
-        "cannot name functions of task {0}: permission denied; give ks-host CAP_SYS_PTRACE to look at tasks of others"
+        "cannot name functions of task {0}: permission denied; give ks-host CAP_SYS_PTRACE to look at tasks \
+         of others"
     )]
     Denied(i32),
     /// Reading the kernel's symbols failed.
@@ -35,7 +37,8 @@ pub(crate) enum SymbolError {
     Kernel(Error),
     /// No naming process is configured.
     #[error(
-        "functions of processes have no names: this program starts no naming process; see `RunOptions::naming` of ks-host's \
+        "functions of processes have no names: this program starts no naming process; see \
+         `RunOptions::naming` of ks-host's \
          library"
     )]
     NoProcess,

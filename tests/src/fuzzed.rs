@@ -105,8 +105,10 @@ pub fn sections(bytes: &[u8]) {
 }
 
 fn plugins() -> Vec<Vec<u8>> {
-    let script = "var n : u64 = 0\nconfig limits { burst: u32 = 1, ports: u16[4] = [1] }\n@perf_event fn p(ctx: *bpf_perf_event_data) -> i32 { n += 1\n \
-                  print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n print(\"%u %u\", n, limits.burst)\n return 0\n}\n";
+    let script = "var n : u64 = 0\nconfig limits { burst: u32 = 1, ports: u16[4] = [1] }\n@perf_event fn \
+                  p(ctx: *bpf_perf_event_data) -> i32 { n += 1\n \
+                  print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n print(\"%u %u\", n, \
+                  limits.burst)\n return 0\n}\n";
     let small = core_module(2, "(func (export \"run\") (result i32) (i32.const 0))");
     let plain = component("small", &small, &[]).expect("it fits the world");
     let bare = component("bare", "(module (func (export \"run\") (result i32) (i32.const 0)))", &[]);
@@ -245,7 +247,8 @@ pub fn signature(bytes: &[u8]) {
 fn signatures() -> Vec<Vec<u8>> {
     let plugin = Plugin::from_bytes(EMPTY).expect("a plugin");
     // A key for tests only, in the format of RFC 8410.
-    let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFYwJBkM1y+aFqsrAdqNgDygp2TU3CQi/LJUKNZHiPyJ\n\
+    let key = "-----BEGIN PRIVATE \
+               KEY-----\nMC4CAQAwBQYDK2VwBCIEIFYwJBkM1y+aFqsrAdqNgDygp2TU3CQi/LJUKNZHiPyJ\n\
                -----END PRIVATE KEY-----\n";
     let signed = ks_host::plugin::sign(&plugin, "somebody", key).expect("it can be signed");
     let signed = Plugin::from_bytes(signed).expect("a plugin");
@@ -258,9 +261,12 @@ fn signatures() -> Vec<Vec<u8>> {
 
 fn elves() -> Vec<Vec<u8>> {
     let scripts = [
-        "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar r : ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) \
-         -> i32 { n += 1\n m[1] = n\n print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n return 0\n}\n",
-        "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> xdp_action { m[1] = 2\n return XDP_PASS }\n\
+        "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar r : \
+         ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) \
+         -> i32 { n += 1\n m[1] = n\n print(\"%u\", n)\n return 0 }\nfn main() -> \
+         i32 {\n load(p)\n return 0\n}\n",
+        "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> \
+         xdp_action { m[1] = 2\n return XDP_PASS }\n\
          fn main() -> i32 {\n load(p)\n return 0\n}\n",
     ];
     let foreign: [&[u8]; 3] = [

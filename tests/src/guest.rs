@@ -99,7 +99,8 @@ pub fn core_module(pages: u32, body: &str) -> String {
     let used = imports().iter().filter(|import| names.contains(format!("${}", import.short).as_str()));
     let imported: String = used.map(Import::text).collect();
     format!(
-        "(module\n{imported}(memory (export \"memory\") {pages})\n(global $heap (mut i32) (i32.const {HEAP}))\n\
+        "(module\n{imported}(memory (export \"memory\") {pages})\n(global $heap (mut i32) (i32.const \
+         {HEAP}))\n\
          (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32)\n\
          (global.set $heap (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))\n\
          (global.get $heap)\n\
@@ -149,9 +150,10 @@ fn of_function(resolve: &Resolve, key: &WorldKey, prefix: &str, function: &Funct
     let import = WasmImport::Func { interface: Some(key), func: function };
     let (module, name) = resolve.wasm_import_name(MANGLING, import);
     let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
-    let mut roles: Vec<Role> = match signature.indirect_params {
-        true => vec![Role::Pointer],
-        false => function.params.iter().flat_map(|param| roles_of(resolve, &param.ty)).collect(),
+    let mut roles: Vec<Role> = if signature.indirect_params {
+        vec![Role::Pointer]
+    } else {
+        function.params.iter().flat_map(|param| roles_of(resolve, &param.ty)).collect()
     };
     if signature.retptr {
         roles.push(Role::Pointer);

@@ -110,9 +110,10 @@ impl Lines {
             }
             functions.push(function);
         }
-        match reader.at == bytes.len() {
-            true => Ok(Lines { module, files, functions }),
-            false => Err(SectionError::BadLines { offset: reader.at }),
+        if reader.at == bytes.len() {
+            Ok(Lines { module, files, functions })
+        } else {
+            Err(SectionError::BadLines { offset: reader.at })
         }
     }
 }

@@ -62,7 +62,8 @@ pub enum UprobeTargetError {
     Offset,
     /// A line number without a source file.
     #[error(
-        "a number alone is a source line, and its file is missing: `path@file.c:12`; an offset into the file is `path:+0x1040`"
+        "a number alone is a source line, and its file is missing: `path@file.c:12`; an offset into the \
+         file is `path:+0x1040`"
     )]
     NoSource,
 }

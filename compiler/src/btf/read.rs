@@ -43,7 +43,8 @@ pub enum BtfReadError {
     },
     /// The layout of a known kind differs from this reader's.
     #[error(
-        "the layout of kind {kind} has {found} bytes and {found_each} for each element; known are {bytes} and {each}"
+        "the layout of kind {kind} has {found} bytes and {found_each} for each element; known are {bytes} \
+         and {each}"
     )]
     OtherLayout {
         /// Number of the kind.
@@ -498,9 +499,10 @@ fn sections(bytes: &[u8]) -> Result<Sections, BtfReadError> {
     if content.first() != Some(&0) || content.last() != Some(&0) {
         return Err(BtfReadError::Header("the strings do not begin and end with NUL"));
     }
-    let layouts = match header_bytes >= LAYOUT_HEADER_BYTES {
-        true => section(6).ok_or(BtfReadError::Header("the layouts lie outside"))?.0,
-        false => 0..0,
+    let layouts = if header_bytes >= LAYOUT_HEADER_BYTES {
+        section(6).ok_or(BtfReadError::Header("the layouts lie outside"))?.0
+    } else {
+        0..0
     };
     Ok(Sections { types, strings, layouts })
 }

@@ -265,9 +265,10 @@ impl Checker<'_> {
     ) -> Option<Arguments> {
         let what = format!("system call `{call}`");
         if !self.kernel().has_syscall(call) {
-            let unfound = match self.kernel().has_btf() {
-                true => KernelLookupError::Missing { near: self.kernel().near_syscalls(call) },
-                false => KernelLookupError::NoBtf,
+            let unfound = if self.kernel().has_btf() {
+                KernelLookupError::Missing { near: self.kernel().near_syscalls(call) }
+            } else {
+                KernelLookupError::NoBtf
             };
             self.report_unfound(function, &what, &unfound);
             return None;

@@ -249,10 +249,11 @@ impl Body<'_, '_> {
         let kernel = self.checker.kernel();
         let Err(KernelLookupError::Missing { near }) = kernel.kfunc(name) else { return };
         let text = format!("this kernel has no kfunc `{name}`");
-        let mut error = match kernel.is_chosen() {
-            true => Diagnostic::error(520, name_span, text),
+        let mut error = if kernel.is_chosen() {
+            Diagnostic::error(520, name_span, text)
+        } else {
             // A kernel has the kfuncs that it was built with, and the script may be for another kernel.
-            false => Diagnostic::warning(520, name_span, text),
+            Diagnostic::warning(520, name_span, text)
         };
         for one in near {
             let text = format!("a similar one exists: `{one}`");

@@ -103,9 +103,10 @@ impl Body<'_, '_> {
         if !scalar && !matches!(self.checker.types.kind(value.ty), TypeKind::Str(_)) {
             return no;
         }
-        let asked = match value.ty == bool {
-            true => value,
-            false => Expr { kind: ExprKind::Truth(Box::new(value)), ty: bool, span },
+        let asked = if value.ty == bool {
+            value
+        } else {
+            Expr { kind: ExprKind::Truth(Box::new(value)), ty: bool, span }
         };
         Expr { kind: ExprKind::Logic(LogicOp::And, Box::new(asked), Box::new(no)), ty: bool, span }
     }

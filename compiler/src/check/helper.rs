@@ -44,7 +44,10 @@ impl Body<'_, '_> {
         let diagnostic = match self.half() {
             Half::User => Diagnostic::error(306, span, format!("`{name}` belongs to the kernel half")),
             Half::Kernel => Diagnostic::error(305, span, format!("no function `{name}`"))
-                .note("the kernel has a helper of this name, which takes what a script cannot give without declaring it")
+                .note(
+                    "the kernel has a helper of this name, which takes what a script cannot give without \
+                       declaring it",
+                )
                 .help(format!("declare it: `extern {name}(..) -> ..`")),
         };
         self.report(diagnostic);

@@ -249,7 +249,10 @@ impl Checker<'_> {
         let text = format!("`{}` gives the kernel a pointer", method.name.name);
         self.report(
             Diagnostic::error(515, span, text)
-                .note("the kernel takes only an object that the method owns, such as a packet taken off a queue")
+                .note(
+                    "the kernel takes only an object that the method owns, such as a packet taken off a \
+                       queue",
+                )
                 .note("a script owns no objects of the kernel"),
         );
     }

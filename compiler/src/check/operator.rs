@@ -217,9 +217,10 @@ impl Body<'_, '_> {
         let int = self.checker.types.scalar(ty).expect("arithmetic is done in integers");
         let span = value.expr.span;
         let Some((bits, same)) = value.bits_in(int, &self.checker.types) else {
-            return match value.expr.ty == ty {
-                true => value.expr,
-                false => Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty, span },
+            return if value.expr.ty == ty {
+                value.expr
+            } else {
+                Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty, span }
             };
         };
         let wraps_alike = !op.is_comparison() && !matches!(op, BinaryOp::Div | BinaryOp::Rem);

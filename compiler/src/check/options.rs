@@ -210,7 +210,10 @@ impl Body<'_, '_> {
             self.report(
                 Diagnostic::error(905, second, "`period` and `freq` exclude each other")
                     .also(first, "the other is given here")
-                    .note("`period` is a number of events between two samples, `freq` one of samples per second"),
+                    .note(
+                        "`period` is a number of events between two samples, `freq` one of samples per \
+                           second",
+                    ),
             );
         }
     }

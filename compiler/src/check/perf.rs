@@ -11,7 +11,9 @@ use crate::hir::{Expr, ExprKind, FunctionKind, Half, KernelBuiltin, ProgramKind,
 use crate::source::Span;
 use crate::types::TypeKind;
 
-pub(super) const ATTACH_FORM: &str = "write `attach(handle, perf_options { event: page_faults, pid: 0, cpu: -1 }, 0)`, or `attach(perf_options { .. })` to count without a program";
+pub(super) const ATTACH_FORM: &str = "write `attach(handle, \
+                                      perf_options { event: page_faults, pid: 0, cpu: -1 }, 0)`, or \
+                                      `attach(perf_options { .. })` to count without a program";
 const TARGET_FORM: &str = "write `attach(handle, \"eth0\", 0)` for a program with a target";
 
 /// Reads of the old perf interface, each with the text after the argument in its replacement.

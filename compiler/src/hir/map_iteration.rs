@@ -72,9 +72,10 @@ impl Rewriter<'_> {
             index
         };
         let at = self.read(key, span);
-        let at = match self.maps[map].key == key_type {
-            true => at,
-            false => Expr { kind: ExprKind::Convert(Box::new(at)), ty: self.maps[map].key, span },
+        let at = if self.maps[map].key == key_type {
+            at
+        } else {
+            Expr { kind: ExprKind::Convert(Box::new(at)), ty: self.maps[map].key, span }
         };
         stmts.push(Stmt { kind: StmtKind::Bind { local: value, map, key: at }, span });
         stmts.extend(body);

@@ -58,7 +58,10 @@ pub fn callers_that_cannot(hir: &Hir) -> Vec<Diagnostic> {
         Some(
             Diagnostic::error(1006, program.span, text)
                 .label("the kernel lets only some kinds of programs call functions of modules")
-                .note("they are `@xdp`, `@tc`, `@probe` at a function's entry, `@retprobe`, `@raw_tracepoint`, and methods")
+                .note(
+                    "they are `@xdp`, `@tc`, `@probe` at a function's entry, `@retprobe`, \
+                       `@raw_tracepoint`, and methods",
+                )
                 .help("build without `--emit kmod`, or call a `@helper` here"),
         )
     };

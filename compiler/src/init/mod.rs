@@ -158,7 +158,8 @@ fn readme(kind: &str, name: &str, script: &Script) -> String {
         _ => String::new(),
     };
     let mut text = format!(
-        "# {name}\n\n{about}\n\nMade by `ks init {kind} {name}`.\n\n    ks check {name}.ks\n    ks build {name}.ks\n    \
+        "# {name}\n\n{about}\n\nMade by `ks init {kind} {name}`.\n\n    ks check {name}.ks\n    ks build \
+         {name}.ks\n    \
          ks-host {allow}{name}.wasm{usage}\n"
     );
     if !script.headers.is_empty() {

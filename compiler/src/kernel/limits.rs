@@ -29,17 +29,12 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
         let chain = calls.whole(one.id);
         if chain.bytes > STACK_BYTES {
             let (bytes, iterates_map) = (chain.bytes, program.loops.with_map_iteration.contains(&one.id));
-            let error = match iterates_map {
-                true => {
-                    let what =
-                        format!("the kernel has no room for {bytes} bytes of stack of calls and loops");
-                    Diagnostic::error(719, one.span, what).note(CALLED_LOOPS)
-                }
-                false => {
-                    let what =
-                        format!("this program and what it calls need {bytes} bytes of the kernel's stack");
-                    Diagnostic::error(1007, one.span, what)
-                }
+            let error = if iterates_map {
+                let what = format!("the kernel has no room for {bytes} bytes of stack of calls and loops");
+                Diagnostic::error(719, one.span, what).note(CALLED_LOOPS)
+            } else {
+                let what = format!("this program and what it calls need {bytes} bytes of the kernel's stack");
+                Diagnostic::error(1007, one.span, what)
             };
             let hint =
                 format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");

@@ -200,13 +200,17 @@ fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diag
     }
     let kept = program.loops.kept.iter().find(|(span, _)| *span == inst.span);
     Some(match kept {
-        Some((_, kept)) => {
-            Diagnostic::error(1005, inst.span, headline("this loop", ITERATORS_SINCE))
-                .note(format!("older kernels run it by bpf_loop, which it cannot be called by: {}", kept.reason()))
-                .help("give the loop a small constant range, or compile for a newer kernel")
-        }
+        Some((_, kept)) => Diagnostic::error(1005, inst.span, headline("this loop", ITERATORS_SINCE))
+            .note(format!(
+                "older kernels run it by bpf_loop, which it cannot be called by: {}",
+                kept.reason()
+            ))
+            .help("give the loop a small constant range, or compile for a newer kernel"),
         None => Diagnostic::error(1005, inst.span, headline("a loop of this length", LOOP_SINCE))
-            .note("the verifier of older kernels walks through every turn, and has neither bpf_loop nor iterators")
+            .note(
+                "the verifier of older kernels walks through every turn, and has neither bpf_loop nor \
+                   iterators",
+            )
             .help("give the loop a small constant range, or compile for a newer kernel"),
     })
 }

@@ -107,9 +107,10 @@ impl<'a> Assembly<'a> {
     fn declare(&mut self, declared: &mir::MirFunction, program: &mir::Program) {
         let id = declared.id;
         let Some(function) = self.hir.functions.get(id) else {
-            return match program.loops.callbacks.contains(&id) {
-                true => self.declare_callback(declared),
-                false => self.declare_body(declared, program),
+            return if program.loops.callbacks.contains(&id) {
+                self.declare_callback(declared)
+            } else {
+                self.declare_body(declared, program)
             };
         };
         if self.declare_timer(declared) {
@@ -185,10 +186,8 @@ impl<'a> Assembly<'a> {
         let btf = self.builder.btf();
         let byte = btf.int("u8", 1, IntEncoding::Unsigned);
         let scratch = btf.array(byte, program.scratch_bytes.next_multiple_of(8));
-        let scratch = match program.loops.called {
-            true => btf.int("u32", 4, IntEncoding::Unsigned),
-            false => btf.ptr(scratch),
-        };
+        let scratch =
+            if program.loops.called { btf.int("u32", 4, IntEncoding::Unsigned) } else { btf.ptr(scratch) };
         let mut types = vec![scratch];
         let pointee_bytes = program.loops.pointee_bytes.get(&body.id).map_or(&[][..], Vec::as_slice);
         if body.params.len() > 1 + pointee_bytes.len() {
@@ -224,9 +223,10 @@ impl<'a> Assembly<'a> {
     ) -> Result<(), LabelError> {
         let Some(function) = self.functions.get(&id).copied() else { return Ok(()) };
         let lines = code.spans.iter().map(|(at, span)| line(sources, *at, *span)).collect();
-        let name = match self.timers.contains_key(&id) {
-            true => self.builder.symbol_name(bpf::Symbol::Function(function)).unwrap_or_default(),
-            false => name.to_owned(),
+        let name = if self.timers.contains_key(&id) {
+            self.builder.symbol_name(bpf::Symbol::Function(function)).unwrap_or_default()
+        } else {
+            name.to_owned()
         };
         self.code.push((name, code.insns.clone()));
         let body = FunctionBody { code: code.insns, lines, relos: code.relos };

@@ -87,9 +87,10 @@ impl Writer<'_, '_, '_> {
             StmtKind::Expr(one) => format!("(void)({});\n", self.expr(one)?),
             StmtKind::If { cond, then, otherwise } => {
                 let (cond, then) = (self.expr(cond)?, self.block(then)?);
-                match otherwise.is_empty() {
-                    true => format!("if ({cond}) {{\n{then}}}\n"),
-                    false => format!("if ({cond}) {{\n{then}}} else {{\n{}}}\n", self.block(otherwise)?),
+                if otherwise.is_empty() {
+                    format!("if ({cond}) {{\n{then}}}\n")
+                } else {
+                    format!("if ({cond}) {{\n{then}}} else {{\n{}}}\n", self.block(otherwise)?)
                 }
             }
             StmtKind::While { cond, body } => {
@@ -209,7 +210,8 @@ impl Writer<'_, '_, '_> {
                 // A negative index becomes a large one.
                 let index = self.expr(index)?;
                 Ok(format!(
-                    "({{ {ty} *ks_q = {base}; u64 ks_i = {index}; ks_q && ks_i < {len} ? &ks_q->e[ks_i] : NULL; }})"
+                    "({{ {ty} *ks_q = {base}; u64 ks_i = {index}; ks_q && ks_i < {len} ? &ks_q->e[ks_i] : \
+                     NULL; }})"
                 ))
             }
             _ => refused(lvalue.span, "this place is"),

@@ -40,7 +40,8 @@ pub struct Module {
 const PRELUDE: &str = include_str!("prelude.c");
 
 const KBUILD_RULES: &str = "\
-# The kernel's types are needed for the module's own: `make` takes those of the running kernel where the build folder has
+# The kernel's types are needed for the module's own: `make` takes those of the running kernel where the \
+                            build folder has
 # none. Needs the kernel's headers and pahole.
 KERNEL ?= /lib/modules/$(shell uname -r)/build
 
@@ -179,8 +180,14 @@ fn refused<T>(span: Span, what: &str) -> Result<T, Box<Diagnostic>> {
     let text = format!("{what} not possible in a kernel module");
     Err(Box::new(
         Diagnostic::error(1006, span, text)
-            .note("nothing checks a module when it is loaded, so it has no pointers, and it is apart from the BPF object")
-            .help("build without `--emit kmod`: then `@kfunc` and `@private` functions are part of the BPF object"),
+            .note(
+                "nothing checks a module when it is loaded, so it has no pointers, and it is apart from \
+                   the BPF object",
+            )
+            .help(
+                "build without `--emit kmod`: then `@kfunc` and `@private` functions are part of the BPF \
+                   object",
+            ),
     ))
 }
 

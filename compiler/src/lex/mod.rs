@@ -141,9 +141,10 @@ enum Strings {
 /// Splits a text into tokens. The last one is [`TokenKind::End`].
 pub fn scan(file: FileId, text: &[u8]) -> Vec<Token> {
     let tokens = scan_as(file, text, Strings::Whole);
-    match tokens.iter().any(|token| runs_on(token, text)) {
-        true => scan_as(file, text, Strings::OneLine),
-        false => tokens,
+    if tokens.iter().any(|token| runs_on(token, text)) {
+        scan_as(file, text, Strings::OneLine)
+    } else {
+        tokens
     }
 }
 

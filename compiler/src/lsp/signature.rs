@@ -21,13 +21,12 @@ pub(super) fn help(server: &mut Server, position: &TextPosition) -> Option<Signa
     if start == open || cursor.token(start.checked_sub(1)).is_some_and(declares) {
         return None;
     }
-    let analysis = match source.unit.broken {
-        false => server.workspace.analysis(&position.path)?,
-        true => {
-            let cut = cursor.before[start].span.start;
-            let text = cursor.repaired(cut);
-            server.workspace.analysis_of(&position.path, text)?.into()
-        }
+    let analysis = if source.unit.broken {
+        let cut = cursor.before[start].span.start;
+        let text = cursor.repaired(cut);
+        server.workspace.analysis_of(&position.path, text)?.into()
+    } else {
+        server.workspace.analysis(&position.path)?
     };
     let (id, _) = cursor.value(&analysis.facts, start, open);
     let one = analysis.facts.definition(id?).filter(|one| one.kind.is_function())?;

@@ -25,8 +25,10 @@ pub(super) const DECLARATIONS: &[Snippet] = &[
     snippet(
         "count an event",
         "attach, read, detach",
-        "fn main() -> i32 {\n    var ${1:count} = attach(perf_options { event: ${2:page_faults}, pid: 0, cpu: -1 })\n    \
-         if (${1:count} == null) {\n        return 1\n    }\n    $0\n    print(\"%lld\", read(${1:count}).scaled)\n    \
+        "fn main() -> i32 {\n    var ${1:count} = attach(perf_options { event: ${2:page_faults}, pid: 0, \
+         cpu: -1 })\n    \
+         if (${1:count} == null) {\n        return 1\n    }\n    $0\n    print(\"%lld\", \
+         read(${1:count}).scaled)\n    \
          detach(${1:count})\n    return 0\n}",
     ),
     snippet("fn", "function", "fn ${1:name}($2) -> ${3:u32} {\n    $0\n}"),

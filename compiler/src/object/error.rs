@@ -194,7 +194,8 @@ pub enum TypeFault {
     TooLarge,
     /// An array, member, variable, key or value of a type that has no size.
     #[error(
-        "a type without a size, or an array of more than {MAX_VALUE_BYTES} bytes, stands where memory is needed"
+        "a type without a size, or an array of more than {MAX_VALUE_BYTES} bytes, stands where memory is \
+         needed"
     )]
     NoSize,
     /// An attribute outside the closed list.
@@ -220,7 +221,8 @@ pub enum MapFault {
     },
     /// A member of the definition that libbpf does not know, or that has another form.
     #[error(
-        "member `{0}` of the definition is not known, not of the form of bpf_helpers.h, or stands in the wrong place"
+        "member `{0}` of the definition is not known, not of the form of bpf_helpers.h, or stands in the \
+         wrong place"
     )]
     Member(String),
     /// A value of `map_extra` for a kind that does not use it.

@@ -24,7 +24,8 @@ pub enum NameError {
     TooLong(usize),
     /// The name has a character outside the set, or starts with a digit or dot.
     #[error(
-        "the name `{0}` has characters other than letters, digits, `_` and `.`, or does not begin with a letter or `_`"
+        "the name `{0}` has characters other than letters, digits, `_` and `.`, or does not begin with a \
+         letter or `_`"
     )]
     Character(String),
 }

@@ -83,10 +83,8 @@ pub fn assemble_around(
     }
     // Events and tests belong to the script's userspace half, which the component replaces.
     let manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
-    let mut plugin = match share::asks(&component)? {
-        true => share::share(&component, share::DEFAULT_BYTES)?,
-        false => component,
-    };
+    let mut plugin =
+        if share::asks(&component)? { share::share(&component, share::DEFAULT_BYTES)? } else { component };
     append_sections(&mut plugin, bpf, &manifest)?;
     Ok(plugin)
 }

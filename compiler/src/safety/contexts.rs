@@ -172,9 +172,10 @@ fn written_from_perf_events(program: &Program<'_>, reached: &Reached, diagnostic
                 continue;
             }
             let text = format!("map `{}` may not be written from a perf event", written.name);
-            let help = match written.kind.is_storage() {
-                true => "let another program make the entries, or keep a `hash` by `tid()`",
-                false => "remove the flag `no_prealloc`",
+            let help = if written.kind.is_storage() {
+                "let another program make the entries, or keep a `hash` by `tid()`"
+            } else {
+                "remove the flag `no_prealloc`"
             };
             diagnostics.report(
                 Diagnostic::warning(909, span, text)

@@ -102,9 +102,10 @@ impl Rule for Ownership<'_> {
 
     fn tested(known: &mut FlowState, local: LocalId, null: bool) {
         if let Some(owned) = known.get_mut(&local) {
-            match null {
-                true => *owned = Owned { null: true, live: false, released: None, ..*owned },
-                false => owned.null = false,
+            if null {
+                *owned = Owned { null: true, live: false, released: None, ..*owned }
+            } else {
+                owned.null = false
             }
         }
     }

@@ -41,13 +41,12 @@ fn declared(types: &Types, function: &HirFunction) -> Option<Diagnostic> {
         }
         None => (function.span, String::new()),
     };
-    let diagnostic = match bytes > u64::from(STACK_BYTES) {
-        true => {
-            let message = format!("{bytes} bytes of locals; a kernel function may have {STACK_BYTES}");
-            Diagnostic::error(1001, span, message).help("keep large values in a map or a global variable")
-        }
-        false => Diagnostic::warning(1002, span, format!("{bytes} bytes of locals"))
-            .note(format!("a kernel function and all that it calls share {STACK_BYTES} bytes of stack")),
+    let diagnostic = if bytes > u64::from(STACK_BYTES) {
+        let message = format!("{bytes} bytes of locals; a kernel function may have {STACK_BYTES}");
+        Diagnostic::error(1001, span, message).help("keep large values in a map or a global variable")
+    } else {
+        Diagnostic::warning(1002, span, format!("{bytes} bytes of locals"))
+            .note(format!("a kernel function and all that it calls share {STACK_BYTES} bytes of stack"))
     };
     Some(diagnostic.label(label).also(function.span, "in this function"))
 }
@@ -117,10 +116,8 @@ impl StackFrame<'_> {
             return;
         }
         let ty = self.function.locals[local].ty;
-        let (size, align) = match self.entries.contains(&local) {
-            true => ADDRESS,
-            false => (self.types.size(ty), self.types.align(ty)),
-        };
+        let (size, align) =
+            if self.entries.contains(&local) { ADDRESS } else { (self.types.size(ty), self.types.align(ty)) };
         self.own = self.own.next_multiple_of(align).saturating_add(size);
         self.live.push((local, size));
         if self.own > self.most {

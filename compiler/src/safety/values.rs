@@ -56,11 +56,10 @@ impl Visitor for ValueCalls<'_> {
             self.diagnostics.report(Diagnostic::error(718, callee.span, text).label(of_type));
         } else if targets > most && !loaded(callee).is_some_and(|local| self.fixed.contains(&local)) {
             let text = format!("call target is not known: one of {targets} functions");
-            let note = match self.program.strict_011 {
-                true => {
-                    "--strict-011 asks for the language of 0.1.1, where such a call goes astray".to_owned()
-                }
-                false => format!("a value in the kernel half may stand for at most {most} functions"),
+            let note = if self.program.strict_011 {
+                "--strict-011 asks for the language of 0.1.1, where such a call goes astray".to_owned()
+            } else {
+                format!("a value in the kernel half may stand for at most {most} functions")
             };
             self.diagnostics.report(
                 Diagnostic::error(718, callee.span, text)

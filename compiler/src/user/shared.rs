@@ -91,12 +91,11 @@ impl Cx<'_> {
 
 /// Returns the number of pages of the second memory; 0 if nothing is shared.
 fn pages(cx: &Cx<'_>) -> u32 {
-    let variables = match cx.shared_variables().is_empty() {
-        true => 0,
-        false => {
-            let most = MOST_PAGES - SECTIONS - FIRST_PAGES;
-            (cx.object_bytes() + ADDED_BYTES).div_ceil(PAGE.into()).min(most.into()) as u32 + SECTIONS
-        }
+    let variables = if cx.shared_variables().is_empty() {
+        0
+    } else {
+        let most = MOST_PAGES - SECTIONS - FIRST_PAGES;
+        (cx.object_bytes() + ADDED_BYTES).div_ceil(PAGE.into()).min(most.into()) as u32 + SECTIONS
     };
     match variables + cx.array_pages {
         0 => 0,

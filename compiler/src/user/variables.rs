@@ -33,9 +33,10 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
         let end = |code: &mut WasmCode| {
             code.u32(location.address).u32(location.len).u32(returned + err).call(abort).op(I::Unreachable);
         };
-        match global.pinned {
-            true => maps::if_fatal(cx, code, err, end),
-            false => end(code),
+        if global.pinned {
+            maps::if_fatal(cx, code, err, end)
+        } else {
+            end(code)
         }
         code.else_();
         code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();

@@ -37,9 +37,10 @@ const CONDITIONS: &[&str] = &[">=", ">", "<", "<=", "!=", "=="];
 pub fn script(seed: u64) -> Node {
     let mut script = items::script(seed, true);
     // `bpftool` loads all programs of an object as one type if it is given a type.
-    let header = match script.text().contains("@tc(") {
-        true => "@tc(\"ingress\") fn bits(ctx: *__sk_buff) -> i32 $",
-        false => "@xdp fn bits(ctx: *xdp_md) -> xdp_action $",
+    let header = if script.text().contains("@tc(") {
+        "@tc(\"ingress\") fn bits(ctx: *__sk_buff) -> i32 $"
+    } else {
+        "@xdp fn bits(ctx: *xdp_md) -> xdp_action $"
     };
     script.pieces.extend(program(seed, header).into_iter().map(Piece::Node));
     script

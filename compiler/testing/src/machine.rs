@@ -208,9 +208,10 @@ fn map_update(
     result: u32,
 ) {
     let (key, value) = (bytes(&caller, key, key_len), bytes(&caller, value, value_len));
-    match caller.data_mut().maps[map as usize - 1].update(key, &value, mode) {
-        true => write(&mut caller, result, &[0]),
-        false => fail(&mut caller, result, 4),
+    if caller.data_mut().maps[map as usize - 1].update(key, &value, mode) {
+        write(&mut caller, result, &[0])
+    } else {
+        fail(&mut caller, result, 4)
     }
 }
 

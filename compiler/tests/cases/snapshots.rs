@@ -84,9 +84,10 @@ fn header_values(text: &[u8], key: &str) -> Option<Vec<String>> {
 /// Formats the diagnostics. With `build` a script without errors goes through both back ends, which may
 /// report more.
 fn rendered(mut checked: Checked, build: bool) -> String {
-    let accepted = match build {
-        true => checked.build(pipeline::Target::default()).is_ok(),
-        false => !checked.diagnostics.has_errors(),
+    let accepted = if build {
+        checked.build(pipeline::Target::default()).is_ok()
+    } else {
+        !checked.diagnostics.has_errors()
     };
     let outcome = if accepted { "accepted" } else { "refused" };
     let mut parts: Vec<String> = checked

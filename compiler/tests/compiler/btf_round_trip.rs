@@ -244,7 +244,8 @@ fn types_of_the_future_without_a_length_are_refused_with_the_reason() {
         assert_eq!(
             refused(layouts).to_string(),
             format!(
-                "type {first} is of kind 20, which is not known here, and no layout in the header tells how long it is"
+                "type {first} is of kind 20, which is not known here, and no layout in the header tells how \
+                 long it is"
             )
         );
     }
@@ -298,10 +299,11 @@ proptest! {
     ) {
         let first = Btf::parse(everything()).expect("well-formed").len() + 1;
         let layouts = [LAYOUTS.as_slice(), &[(4, 4)]].concat();
-        let mut bytes = match future {
-            true => with_layouts(&everything(), &records_of_the_future(20, first), &layouts),
-            false => everything(),
-        };
+        let mut bytes = if future {
+with_layouts(&everything(), &records_of_the_future(20, first), &layouts)
+} else {
+everything()
+};
         for (at, value) in changes {
             let at = at.index(bytes.len());
             bytes[at] = value;

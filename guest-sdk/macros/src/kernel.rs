@@ -137,7 +137,8 @@ fn objects(half: &KernelHalf, plugin: &str) -> TokenStream {
 mod tests {
     use super::*;
 
-    const SCRIPT: &str = "var hits : u64 = 0\n\n@perf_event\nfn count(ctx: *bpf_perf_event_data) -> i32 {\n    \
+    const SCRIPT: &str = "var hits : u64 = 0\n\n@perf_event\nfn count(ctx: *bpf_perf_event_data) -> i32 \
+                          {\n    \
                           hits += 1\n    return 0\n}\n";
 
     fn expanded(script: &str, arguments: TokenStream) -> Result<String> {

@@ -62,7 +62,8 @@ pub enum BpfError {
     },
     /// Flags that denote no xdp mode.
     #[error(
-        "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) are known"
+        "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) \
+         are known"
     )]
     Mode {
         /// Name of the program.

@@ -125,9 +125,10 @@ pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
 /// with ENOSYS.
 fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, inverted: bool) -> Result<BpfProgram, Error> {
     let errno = |errno: libc::c_int| SeccompAction::Errno(errno.unsigned_abs());
-    let (otherwise, these) = match inverted {
-        true => (SeccompAction::Allow, errno(libc::ENOSYS)),
-        false => (errno(libc::EPERM), SeccompAction::Allow),
+    let (otherwise, these) = if inverted {
+        (SeccompAction::Allow, errno(libc::ENOSYS))
+    } else {
+        (errno(libc::EPERM), SeccompAction::Allow)
     };
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     Ok(BpfProgram::try_from(SeccompFilter::new(rules, otherwise, these, arch)?)?)

@@ -103,7 +103,8 @@ pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
     let _ = match holders.as_slice() {
         [] => write!(
             text,
-            "; no process holds it; do: take it away: ip link set dev {interface} xdp off; if a pinned link holds it, \
+            "; no process holds it; do: take it away: ip link set dev {interface} xdp off; if a pinned link \
+             holds it, \
              remove the pin below /sys/fs/bpf"
         ),
         [(pid, _)] if *pid == std::process::id() => {
@@ -168,7 +169,8 @@ fn explain_load(load: &LoadError) -> Explanation {
         Some(Lack::Member(_)) => {
             return because(
                 FailureKind::Unsupported,
-                "the program reads it, and its struct has other members in the kernel that it was compiled for",
+                "the program reads it, and its struct has other members in the kernel that it was compiled \
+                 for",
                 "run a kernel that has it, or leave it out",
             );
         }
@@ -180,7 +182,8 @@ fn explain_load(load: &LoadError) -> Explanation {
         // Such a map cannot be created, whatever its members are.
         (None, Errno::EINVAL) if load.registers && before(STRUCT_OPS_LINKS_SINCE) => because(
             FailureKind::Unsupported,
-            "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
+            "structs of the kernel are registered by links since Linux 6.4; without one they would outlive \
+             this host",
             "use a newer kernel",
         ),
         (Some(_), _) if load.is_script => because(
@@ -224,12 +227,14 @@ fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
         Errno::EPERM | Errno::EACCES if asks_network && !has(Capability::NetAdmin) => because(
             FailureKind::NotPermitted,
-            "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask for",
+            "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask \
+             for",
             "run it as root, with --unconfined if it is",
         ),
         Errno::EPERM | Errno::EACCES => because(
             FailureKind::NotPermitted,
-            "the kernel refuses it although the capabilities are there (kernel lockdown, or a security module)",
+            "the kernel refuses it although the capabilities are there (kernel lockdown, or a security \
+             module)",
             "look at /sys/kernel/security/lockdown and the kernel's log",
         ),
         Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(FailureKind::NotFound),
@@ -345,7 +350,8 @@ mod tests {
         }));
         assert_eq!(
             message(&error),
-            "cannot load the program `count`: the verifier refused it\n  verifier: R0 invalid mem access\n  at: x = m[k] @ a.ks:3\n  (3 more lines; -v shows the whole log)"
+            "cannot load the program `count`: the verifier refused it\n  verifier: R0 invalid mem access\n  \
+             at: x = m[k] @ a.ks:3\n  (3 more lines; -v shows the whole log)"
         );
         assert_eq!(explain(&error).kind, FailureKind::Kernel);
     }
@@ -366,7 +372,8 @@ mod tests {
         };
         assert_eq!(
             message(&error("bpf_iter_num_new")),
-            "cannot load the BPF object `a`: neither the kernel nor a module that is loaded has `bpf_iter_num_new`\n  \
+            "cannot load the BPF object `a`: neither the kernel nor a module that is loaded has \
+             `bpf_iter_num_new`\n  \
              because: kernels have it since Linux 6.4\n  \
              do: run Linux 6.4 or newer; `ks build --target-kernel` tells what asks for it"
         );
@@ -397,7 +404,8 @@ mod tests {
         );
         assert_eq!(
             describe_occupant("eth0", &occupant(vec![(12, "lb".into())])),
-            "the interface `eth0` has program 7 `dr\\u{1b}op`, loaded 1970-01-01T00:00:00Z; held by process 12 `lb`; \
+            "the interface `eth0` has program 7 `dr\\u{1b}op`, loaded 1970-01-01T00:00:00Z; held by process \
+             12 `lb`; \
              do: detach it there, or end that process: kill 12"
         );
         let nobody = describe_occupant("eth0", &occupant(Vec::new()));

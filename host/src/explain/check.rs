@@ -272,7 +272,8 @@ impl Asked<'_> {
             }
             _ if what == What::Program => {
                 format!(
-                    "the kernel is new enough: look for {config} in its configuration, and at `ks-host doctor`"
+                    "the kernel is new enough: look for {config} in its configuration, and at `ks-host \
+                     doctor`"
                 )
             }
             _ if !config.is_empty() => {

@@ -117,9 +117,17 @@ fn seccomp(facts: &Facts) -> Finding {
     match facts.is_filtered {
         None => Finding::new(topic, State::Unknown, "whether calls are filtered cannot be read"),
         Some(false) => Finding::new(topic, State::Good, "no filter of system calls"),
-        Some(true) => Finding::new(topic, State::Limited, "a filter of system calls that ks-host was started with")
-            .means("what it refuses looks as if a right or a part of the kernel was missing")
-            .remedy("start ks-host outside of the container or service, or with a profile that lets perf_event_open and bpf pass"),
+        Some(true) => Finding::new(
+            topic,
+            State::Limited,
+            "a filter of system calls that ks-host was \
+             started with",
+        )
+        .means("what it refuses looks as if a right or a part of the kernel was missing")
+        .remedy(
+            "start ks-host outside of the container or service, or with a profile that lets \
+                     perf_event_open and bpf pass",
+        ),
     }
 }
 
@@ -208,7 +216,10 @@ fn pmu(machine: &Machine) -> Finding {
         }
         Some(true) => Finding::new(topic, State::Good, machine.core_pmus.join(", ")),
         Some(false) => Finding::new(topic, State::Missing, "none")
-            .means("cycles, instructions and cache events cannot be counted; software events and tracepoints can")
+            .means(
+                "cycles, instructions and cache events cannot be counted; software events and \
+                    tracepoints can",
+            )
             .remedy(
                 "in a virtual machine, let it have one (QEMU: -cpu host,pmu=on); else count software events, \
                  for example task_clock, page_faults, context_switches",
@@ -234,8 +245,14 @@ fn btf(machine: &Machine) -> Finding {
         return Finding::new(topic, State::Good, "/sys/kernel/btf/vmlinux");
     }
     Finding::new(topic, State::Missing, "/sys/kernel/btf/vmlinux is not there")
-        .means("programs that read kernel structures cannot be loaded, and `ks` checks names against bundled tables")
-        .remedy("run a kernel with CONFIG_DEBUG_INFO_BTF=y; `ks build --btf FILE` checks against another kernel")
+        .means(
+            "programs that read kernel structures cannot be loaded, and `ks` checks names against \
+                bundled tables",
+        )
+        .remedy(
+            "run a kernel with CONFIG_DEBUG_INFO_BTF=y; `ks build --btf FILE` checks against another \
+                 kernel",
+        )
 }
 
 fn jit(machine: &Machine) -> Finding {
@@ -281,7 +298,10 @@ fn address_space(facts: &Facts) -> Finding {
     let topic = "address space (ulimit -v)";
     match facts.address_space_limit {
         Some(limit) => Finding::new(topic, State::Limited, format!("{limit} bytes"))
-            .means("each memory of a plugin reserves 4 GiB and more, of which it uses little: plugins may not start")
+            .means(
+                "each memory of a plugin reserves 4 GiB and more, of which it uses little: plugins may \
+                    not start",
+            )
             .remedy("ulimit -v unlimited, or LimitAS=infinity of the service"),
         None => Finding::new(topic, State::Good, "unlimited"),
     }

@@ -56,7 +56,8 @@ pub struct Explanation {
 }
 
 /// Remedy for a refusal in a user namespace.
-const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of the machine, not of a rootless container), or let \
+const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of the machine, not of a \
+                       rootless container), or let \
                        the owner of the machine delegate BPF by a token";
 
 /// Explains a call that a seccomp filter refuses, as containers and services install one.
@@ -66,7 +67,8 @@ pub(crate) fn filtered(call: &str) -> Explanation {
         format!("a filter of system calls (seccomp) that ks-host was started with refuses {call}"),
     )
     .with_remedy(format!(
-        "allow it there: `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter={call}` of a service; or start \
+        "allow it there: `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter={call}` of a \
+         service; or start \
          ks-host outside"
     ))
 }

@@ -234,11 +234,13 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
     let event = &attempt.event;
     let because = match (attempt.class, facts.hardware_pmu) {
         (EventClass::Hardware, Some(false)) => format!(
-            "this machine has no hardware counters (usually a virtual machine without a PMU), so nothing counts `{event}`"
+            "this machine has no hardware counters (usually a virtual machine without a PMU), so nothing \
+             counts `{event}`"
         ),
         (EventClass::Hardware, _) if errno == Errno::EOPNOTSUPP && attempt.sampling => {
             format!(
-                "the PMU that counts `{event}` cannot interrupt at an overflow, or the event does not exist on this CPU"
+                "the PMU that counts `{event}` cannot interrupt at an overflow, or the event does not exist \
+                 on this CPU"
             )
         }
         (EventClass::Hardware, _) if names_core(attempt) && older(facts, GENERAL_ON_CORE_SINCE) => {
@@ -305,7 +307,8 @@ fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
         let level = level(facts);
         return explanation(
             format!(
-                "kernel.perf_event_paranoid is {level}, and ks-host runs in a user namespace, whose capabilities do not count \
+                "kernel.perf_event_paranoid is {level}, and ks-host runs in a user namespace, whose \
+                 capabilities do not count \
                  for perf events"
             ),
             format!("start ks-host outside of it, or {}", without_capability(attempt, facts)),
@@ -436,7 +439,8 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
         Action::Join { leader, size } => Explanation::new(
             FailureKind::Invalid,
             format!(
-                "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not fit on the \
+                "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not \
+                 fit on the \
                  counters together{}",
                 attempt.event,
                 size + 1,
@@ -444,7 +448,11 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
             ),
         )
         .with_remedy("open it outside of the group, or with fewer hardware events in the group"),
-        _ => Explanation::new(FailureKind::Invalid, "the kernel knows no such combination of event and options"),
+        _ => Explanation::new(
+            FailureKind::Invalid,
+            "the kernel knows no such combination of event and \
+             options",
+        ),
     }
 }
 
@@ -490,7 +498,8 @@ fn device_is_gone(attempt: &Attempt, facts: &Facts) -> Explanation {
             format!("the task {} has ended, and with it the group led by `{leader}`", attempt.pid)
         }
         (Action::Join { leader, .. }, _) => format!(
-            "the task that the group led by `{leader}` counts has ended, or the PMU of `{event}` is not there any more"
+            "the task that the group led by `{leader}` counts has ended, or the PMU of `{event}` is not \
+             there any more"
         ),
         _ => format!("the PMU of `{event}` is not there (any more)"),
     };
@@ -544,7 +553,8 @@ fn descriptors(facts: &Facts) -> Explanation {
 fn mismatched_children() -> Explanation {
     Explanation::new(
         FailureKind::Kernel,
-        "a child inherited the group before its last member joined, so that the two differ; the kernel reads the \
+        "a child inherited the group before its last member joined, so that the two differ; the kernel \
+         reads the \
          group again when that child has ended",
     )
     .with_remedy("complete a group with `inherit` before the task creates children")
@@ -552,13 +562,17 @@ fn mismatched_children() -> Explanation {
 
 fn link(errno: Errno, facts: &Facts) -> Explanation {
     match errno {
-        Errno::EEXIST => {
-            Explanation::new(FailureKind::Busy, "an event takes one program only, and this one has it already")
-                .with_remedy("open the event once more for the second program")
-        }
+        Errno::EEXIST => Explanation::new(
+            FailureKind::Busy,
+            "an event takes one program only, and this one has it already",
+        )
+        .with_remedy("open the event once more for the second program"),
         Errno::E2BIG => Explanation::new(
             FailureKind::Limit,
-            format!("a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, whoever they are of"),
+            format!(
+                "a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, \
+                     whoever they are of"
+            ),
         )
         .with_remedy("detach what is not needed; `bpftool link` and `ks-host ps` show who has some"),
         Errno::EACCES | Errno::EPERM => {
@@ -568,7 +582,11 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
                 .flatten()
                 .collect::<Vec<_>>();
             match missing.as_slice() {
-                [] => Explanation::new(FailureKind::NotPermitted, "a security module refuses to link the program"),
+                [] => Explanation::new(
+                    FailureKind::NotPermitted,
+                    "a security module refuses to link the \
+                     program",
+                ),
                 missing => Explanation::new(
                     FailureKind::NotPermitted,
                     format!("ks-host has no {}", missing.join(" and no ")),

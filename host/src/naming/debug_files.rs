@@ -21,10 +21,11 @@ pub(super) fn find(wanted: &DebugFile, program: &[u8]) -> Option<OpenedFile> {
     if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
         return None;
     }
-    match wanted.shared {
-        true => open(&[b".dwz/", name].concat()),
+    if wanted.shared {
+        open(&[b".dwz/", name].concat())
+    } else {
         // `/usr/lib/debug/usr/bin/NAME` for a program in `/usr/bin`.
-        false => {
+        {
             let end = program.iter().rposition(|byte| *byte == b'/')?;
             open(&[&program[..=end], name].concat())
         }

@@ -527,10 +527,13 @@ fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec
     let opened = root.file(group.path, MAX_PROGRAM_BYTES).map_err(NoNames::Refused)?;
     match &recorded.identity {
         Identity::BuildId(id) => Ok((opened, id.clone())),
-        Identity::Inode { major, minor, inode } => match process::is_file(&opened, *major, *minor, *inode) {
-            true => Ok((opened, Vec::new())),
-            false => Err(NoNames::OtherFile),
-        },
+        Identity::Inode { major, minor, inode } => {
+            if process::is_file(&opened, *major, *minor, *inode) {
+                Ok((opened, Vec::new()))
+            } else {
+                Err(NoNames::OtherFile)
+            }
+        }
     }
 }
 

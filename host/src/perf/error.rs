@@ -84,7 +84,8 @@ pub enum PerfError {
     },
     /// A read returned end-of-file: the event is in error state.
     #[error(
-        "{0}\n  kernel: read: end of file\n  because: the event lost its counter (a pinned event that did not fit)"
+        "{0}\n  kernel: read: end of file\n  because: the event lost its counter (a pinned event that did \
+         not fit)"
     )]
     EndOfFile(Box<Attempt>),
     /// The result of a read is malformed, or lacks the event that was read.
@@ -106,7 +107,8 @@ pub enum Refusal {
     EveryTaskOnEveryCpu,
     /// `exclude_kernel` for an event that only happens in the kernel.
     #[error(
-        "it happens in the kernel only: with `exclude_kernel` it would count a silent 0\n  do: leave out `exclude_kernel`"
+        "it happens in the kernel only: with `exclude_kernel` it would count a silent 0\n  do: leave out \
+         `exclude_kernel`"
     )]
     InKernelOnly,
     /// `exclude_host` for an event that only happens in the host.
@@ -116,7 +118,8 @@ pub enum Refusal {
     InHostOnly,
     /// The program's period on a clock event is too short.
     #[error(
-        "the program would run every {period} ns, and its CPU would do little else\n  do: give a `period` of {shortest} ns or more, or a `freq` of {} or less",
+        "the program would run every {period} ns, and its CPU would do little else\n  do: give a `period` \
+         of {shortest} ns or more, or a `freq` of {} or less",
         1_000_000_000 / shortest
     )]
     ClockTooOften {
@@ -146,12 +149,15 @@ pub enum Refusal {
     /// memory of the task that starts the new one: fork(2) and pthread_create(3) fail there
     /// (`perf_uprobe_init` in `kernel/trace/trace_event_perf.c`, v6.18).
     #[error(
-        "a probe's event cannot be inherited: the observed task could start no thread and no process any more\n  do: leave out `inherit` and `follow`, and count all tasks (pid -1, `cpu: all`), or by task in a program of the probe"
+        "a probe's event cannot be inherited: the observed task could start no thread and no process any \
+         more\n  do: leave out `inherit` and `follow`, and count all tasks (pid -1, `cpu: all`), or by task \
+         in a program of the probe"
     )]
     ProbeInherited,
     /// A group contains an event that probes several functions.
     #[error(
-        "an event of several functions of one name ({locations}) cannot be in a group\n  do: count it alone, or name one of \
+        "an event of several functions of one name ({locations}) cannot be in a group\n  do: count it \
+         alone, or name one of \
          them: `path:function@file.c`, `path:+OFFSET`"
     )]
     SeveralFunctions {
@@ -197,7 +203,8 @@ pub enum Refusal {
     },
     /// A member's core PMUs differ from those of its leader.
     #[error(
-        "a group is on one kind of core: it counts on {leader}, this event on {member}\n  do: open the event on its own"
+        "a group is on one kind of core: it counts on {leader}, this event on {member}\n  do: open the \
+         event on its own"
     )]
     OtherCores {
         /// The PMUs of the group, for messages.
@@ -207,7 +214,8 @@ pub enum Refusal {
     },
     /// The group would have to be split by kind of core, which this kernel does not support.
     #[error(
-        "a group is on one kind of core, and its leader counts on all of them: kernels before 6.2 cannot split it\n  do: let this event lead the group"
+        "a group is on one kind of core, and its leader counts on all of them: kernels before 6.2 cannot \
+         split it\n  do: let this event lead the group"
     )]
     SplitGroup,
     /// The named option is only for leaders.
@@ -218,7 +226,8 @@ pub enum Refusal {
     OtherTarget(&'static str),
     /// Programs cannot read this event by the number of the CPU that they run on.
     #[error(
-        "programs read what all tasks do on their own CPU\n  do: open it with pid -1 and `cpu: all`, or a CPU, and without `inherit`"
+        "programs read what all tasks do on their own CPU\n  do: open it with pid -1 and `cpu: all`, or a \
+         CPU, and without `inherit`"
     )]
     NotOfCpus,
     /// The named event array already exposes another attachment.

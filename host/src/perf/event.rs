@@ -133,7 +133,8 @@ pub enum InvalidEvent {
     ExecuteLength(u32),
     /// An event modifier is unknown, or repeated too often.
     #[error(
-        "`{letter}` in `:{letters}` is no modifier: the letters are u, k, h, G, H, I, p (up to three), D, e, W"
+        "`{letter}` in `:{letters}` is no modifier: the letters are u, k, h, G, H, I, p (up to three), D, \
+         e, W"
     )]
     Modifier {
         /// The letter that is unknown or repeated.

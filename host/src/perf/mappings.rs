@@ -118,13 +118,12 @@ impl Mappings {
                 // earlier process with the same number are discarded.
                 let ended = std::mem::take(&mut self.process(pid).ended);
                 self.process(pid).began = Some(since);
-                self.process(pid).list = match ended || own.is_empty() {
-                    true => inherited,
-                    false => {
-                        let both: Vec<Mapping> = inherited.iter().chain(own.iter()).cloned().collect();
-                        self.bytes += both.len() * MAPPING_BYTES;
-                        Arc::new(both)
-                    }
+                self.process(pid).list = if ended || own.is_empty() {
+                    inherited
+                } else {
+                    let both: Vec<Mapping> = inherited.iter().chain(own.iter()).cloned().collect();
+                    self.bytes += both.len() * MAPPING_BYTES;
+                    Arc::new(both)
                 };
             }
             Record::Ended { pid } => {

@@ -50,7 +50,8 @@ pub enum PolicyError {
     },
     /// A target for a class that has none.
     #[error(
-        "`{class}` has no targets to choose from, so `{target}` would allow everything: write `*` if that is meant"
+        "`{class}` has no targets to choose from, so `{target}` would allow everything: write `*` if that \
+         is meant"
     )]
     NoChoice {
         /// Name of the class.

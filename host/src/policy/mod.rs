@@ -110,7 +110,8 @@ impl Policy {
             signers.iter().map(|signer| known(&(signer.identity.clone(), signer.key))).collect();
         let has = if has.is_empty() { "nobody has signed this very file".into() } else { has.join(" and ") };
         Err(format!(
-            "the policy demands a signature by {}, and the plugin has: {has}: `ks-host inspect` shows its signatures, \
+            "the policy demands a signature by {}, and the plugin has: {has}: `ks-host inspect` shows its \
+             signatures, \
              `ks-host sign` makes one",
             demanded.join(" or ")
         ))
@@ -213,9 +214,10 @@ impl Policy {
     /// # Errors
     /// [`Denied`].
     pub fn check_class(&self, class: Class) -> Result<(), Denied> {
-        match self.allowed.get(&class).is_some_and(|patterns| !patterns.is_empty()) {
-            true => Ok(()),
-            false => Err(Denied { class, target: None }),
+        if self.allowed.get(&class).is_some_and(|patterns| !patterns.is_empty()) {
+            Ok(())
+        } else {
+            Err(Denied { class, target: None })
         }
     }
 

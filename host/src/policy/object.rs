@@ -30,7 +30,8 @@ const MAX_LOADED_NAME_BYTES: usize = 15;
 pub enum ObjectError {
     /// A name that cannot be the name of a file.
     #[error(
-        "{name:?} cannot name it: a name has 1 to {MAX_NAME_BYTES} bytes, no `/` and no control characters, and is not `.` or `..`"
+        "{name:?} cannot name it: a name has 1 to {MAX_NAME_BYTES} bytes, no `/` and no control characters, \
+         and is not `.` or `..`"
     )]
     Name {
         /// The name as written.
@@ -64,7 +65,8 @@ pub enum ObjectError {
     Write(#[from] WriteError),
     /// An object for another machine with needs that the first object does not have.
     #[error(
-        "the object for {arch} needs {needed}, which the first object of the file does not: they are judged together"
+        "the object for {arch} needs {needed}, which the first object of the file does not: they are judged \
+         together"
     )]
     NeedsMore {
         /// Architecture of the object.

@@ -42,7 +42,8 @@ pub enum ProbePointError {
     Imported(String),
     /// The symbol is an IFUNC resolver, which does not run when the function is called.
     #[error(
-        "`{0}` chooses one of several functions when a program starts (IFUNC), and runs never after: a probe there would \
+        "`{0}` chooses one of several functions when a program starts (IFUNC), and runs never after: a \
+         probe there would \
          count nothing"
     )]
     Chosen(String),
@@ -75,12 +76,14 @@ pub enum ProbePointError {
     NoCode(u64),
     /// The offset in the file lies inside an instruction.
     #[error(
-        "offset {0:#x} of the file lies inside an instruction: a probe there would change what the program does"
+        "offset {0:#x} of the file lies inside an instruction: a probe there would change what the program \
+         does"
     )]
     InsideInstruction(u64),
     /// It is unproven that an instruction begins at the offset in the file.
     #[error(
-        "nothing proves that an instruction begins at offset {0:#x} of the file: it is no function's start, and no direct \
+        "nothing proves that an instruction begins at offset {0:#x} of the file: it is no function's start, \
+         and no direct \
          jump leads there from one"
     )]
     Unproven(u64),
@@ -89,14 +92,17 @@ pub enum ProbePointError {
     LongFunction(u64),
     /// A return probe at an offset that is not the start of a called function.
     #[error(
-        "offset {0:#x} of the file is not the start of a function that is called: a probe of returns would write over \
+        "offset {0:#x} of the file is not the start of a function that is called: a probe of returns would \
+         write over \
          something else than the address to return to"
     )]
     NoCall(u64),
     /// A return probe in a file that contains Go code.
     #[error(
-        "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the program when it meets \
-         the return address that such a probe writes there (\"unexpected return pc\"), also for functions in C; \
+        "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the \
+         program when it meets \
+         the return address that such a probe writes there (\"unexpected return pc\"), also for functions \
+         in C; \
          `--allow go-uretprobe={}` would risk that", .path.display()
     )]
     GoReturns {

@@ -123,9 +123,10 @@ fn select(
     found.retain(|one| {
         label(one).is_some_and(|label| if is_version { label == of } else { is_same_file(&label, of) })
     });
-    match found.is_empty() {
-        true => Err(ProbePointError::NoVersion { name: name.to_owned(), of: of.to_owned(), known }),
-        false => Ok(()),
+    if found.is_empty() {
+        Err(ProbePointError::NoVersion { name: name.to_owned(), of: of.to_owned(), known })
+    } else {
+        Ok(())
     }
 }
 

@@ -122,7 +122,8 @@ impl State {
             }
             held.into_iter().for_each(|held: Held| self.release(held));
             self.report(&format!(
-                "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share {most} is the budget \
+                "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share \
+                 {most} is the budget \
                  of each program"
             ));
             self.note("over-budget", &program, None, false, Some(share.to_string()))?;
@@ -156,7 +157,8 @@ impl State {
             kind: ErrorKind::Limit,
             errno: None,
             message: format!(
-                "program `{program}` took more of the CPUs' time than it may\n  do: --max-bpf-share above {} allows more",
+                "program `{program}` took more of the CPUs' time than it may\n  do: --max-bpf-share above \
+                 {} allows more",
                 budget.most
             ),
         }))

@@ -82,7 +82,8 @@ impl From<wasmtime::Error> for HostError {
     }
 }
 
-const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any more, or \
+const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any \
+                                more, or \
                                 allow more (--limit handles=..)";
 
 /// Rejects a text that is too long for a name: the host looks names up, compares, keeps and logs them.

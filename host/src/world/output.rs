@@ -127,9 +127,10 @@ impl Output {
         if self.raw {
             return self.put_lines(bytes);
         }
-        let joined = match self.begun.bytes.is_empty() {
-            true => Cow::Borrowed(bytes),
-            false => Cow::Owned([&std::mem::take(&mut self.begun.bytes), bytes].concat()),
+        let joined = if self.begun.bytes.is_empty() {
+            Cow::Borrowed(bytes)
+        } else {
+            Cow::Owned([&std::mem::take(&mut self.begun.bytes), bytes].concat())
         };
         let (whole, begun) = joined.split_at(joined.len() - unfinished(&joined));
         self.begun.bytes.extend_from_slice(begun);

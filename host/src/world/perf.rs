@@ -436,9 +436,10 @@ impl State {
     pub(super) fn allow_probes(&self, more: usize) -> Result<(), HostError> {
         let most = self.policy.limit(Limit::Probes);
         let there = self.attachments.probes() + self.attached.probes();
-        match more == 0 || (there + more) as u64 <= most {
-            true => Ok(()),
-            false => Err(HostError::limit(Limit::Probes, most)),
+        if more == 0 || (there + more) as u64 <= most {
+            Ok(())
+        } else {
+            Err(HostError::limit(Limit::Probes, most))
         }
     }
 

@@ -57,9 +57,10 @@ impl Table {
 /// Returns the size of a print in the host in bytes; the error names the part that is too long.
 fn print_bytes(print: &Print) -> Result<usize, String> {
     let line = print.line;
-    let check = |what: &str, bytes: usize| match bytes <= MOST_BYTES {
-        true => Ok(bytes + ENTRY_BYTES),
-        false => {
+    let check = |what: &str, bytes: usize| {
+        if bytes <= MOST_BYTES {
+            Ok(bytes + ENTRY_BYTES)
+        } else {
             Err(format!("{what} of its print in line {line} has {bytes} bytes; the limit is {MOST_BYTES}"))
         }
     };
@@ -70,7 +71,8 @@ fn print_bytes(print: &Print) -> Result<usize, String> {
             if enumerators.len() > MAX_ENUMERATORS {
                 let number = enumerators.len();
                 return Err(format!(
-                    "an enum of its print in line {line} has {number} enumerators; the limit is {MAX_ENUMERATORS}"
+                    "an enum of its print in line {line} has {number} enumerators; the limit is \
+                     {MAX_ENUMERATORS}"
                 ));
             }
             for (_, name) in enumerators {

@@ -224,7 +224,8 @@ impl State {
             self.warn_once(
                 0,
                 &format!(
-                    "/proc shows the tasks of another PID namespace: tasks have no names here, nor have their functions\n  \
+                    "/proc shows the tasks of another PID namespace: tasks have no names here, nor have \
+                     their functions\n  \
                      do: {}",
                     procfs::REMEDY
                 ),
@@ -234,8 +235,10 @@ impl State {
         if object.is_loaded() && object.numbers_tasks_inside() {
             self.warn_once(
                 0,
-                "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that ks-host runs in: tasks \
-                 outside of it have 0; fields of the kernel, such as `prev_pid`, have those of the first namespace",
+                "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that \
+                 ks-host runs in: tasks \
+                 outside of it have 0; fields of the kernel, such as `prev_pid`, have those of the first \
+                 namespace",
             );
         }
     }
@@ -362,7 +365,8 @@ impl State {
         let names: Vec<_> = registered.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         self.report(&format!(
-            "waiting, with {names} registered, until this is stopped (Ctrl-C or SIGTERM; --no-wait ends at once)"
+            "waiting, with {names} registered, until this is stopped (Ctrl-C or SIGTERM; --no-wait ends at \
+             once)"
         ));
         self.stop.linger();
         self.release_command().map_err(|error| error.to_string())?;

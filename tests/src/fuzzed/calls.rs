@@ -64,8 +64,10 @@ const RARE: [&str; 9] = [
 ];
 
 /// Script of the guest's kernel half.
-const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar fuzzr : ringbuf<Seen>(4096)\n@perf_event fn \
-    fuzzprog(ctx: *bpf_perf_event_data) -> i32 { fuzzn += 1\n fuzzm[1] = fuzzn\n return 0 }\nfn main() -> i32 {\n \
+const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar \
+                      fuzzr : ringbuf<Seen>(4096)\n@perf_event fn \
+    fuzzprog(ctx: *bpf_perf_event_data) -> i32 { fuzzn += 1\n fuzzm[1] = fuzzn\n return 0 }\nfn main() -> \
+                      i32 {\n \
     load(fuzzprog)\n print(\"%u\", fuzzn)\n return 0\n}\n";
 
 /// Runs a sequence of calls in the host.
@@ -111,13 +113,15 @@ fn interpreter() -> String {
         "(type $step (func (param i32)))\n(table funcref (elem{elements}))\n\
          (func $digit (param $at i32) (result i32) (local $char i32)\n\
          (local.set $char (i32.load8_u (local.get $at)))\n\
-         (i32.sub (local.get $char) (select (i32.const 87) (i32.const 48) (i32.gt_u (local.get $char) (i32.const 57)))))\n\
+         (i32.sub (local.get $char) (select (i32.const 87) (i32.const 48) (i32.gt_u (local.get $char) \
+         (i32.const 57)))))\n\
          (func (export \"run\") (result i32) (local $word i32) (local $len i32) (local $at i32)\n\
          (call $args.words (i32.const {RESULT}))\n\
          (local.set $word (i32.load (i32.load (i32.const {RESULT}))))\n\
          (local.set $len (i32.shr_u (i32.load offset=4 (i32.load (i32.const {RESULT}))) (i32.const 1)))\n\
          (loop $next (if (i32.lt_u (local.get $at) (local.get $len)) (then\n\
-         (i32.store8 offset={SEQUENCE} (local.get $at) (i32.or (i32.shl (call $digit (local.get $word)) (i32.const 4))\n\
+         (i32.store8 offset={SEQUENCE} (local.get $at) (i32.or (i32.shl (call $digit (local.get $word)) \
+         (i32.const 4))\n\
          (call $digit (i32.add (local.get $word) (i32.const 1)))))\n\
          (local.set $word (i32.add (local.get $word) (i32.const 2)))\n\
          (local.set $at (i32.add (local.get $at) (i32.const 1))) (br $next))))\n\
@@ -148,9 +152,10 @@ fn slot(resource: &str, choice: &str) -> String {
 fn step(index: usize, import: &Import) -> String {
     let waits = matches!(import.short.as_str(), "clock.sleep" | "ring.poll");
     let slot_choice = format!("(i32.load8_u offset={} (local.get $p))", STEP - 1);
-    let mut wanted = match RARE.contains(&import.short.as_str()) {
-        true => format!("(i32.eqz (i32.and {slot_choice} (i32.const 31)))"),
-        false => "(i32.const 1)".to_owned(),
+    let mut wanted = if RARE.contains(&import.short.as_str()) {
+        format!("(i32.eqz (i32.and {slot_choice} (i32.const 31)))")
+    } else {
+        "(i32.const 1)".to_owned()
     };
     let mut arguments = String::new();
     let mut handle = None;
@@ -182,13 +187,16 @@ fn step(index: usize, import: &Import) -> String {
             }
             // The bytes of the step itself serve as text that is not UTF-8.
             Role::Text => format!(
-                "(select (local.get $p) (i32.add (i32.const {DATA}) (i32.shl (i32.and {choice} (i32.const 15)) (i32.const 6))) {any}) \
-                 (select (i32.and {choice} (i32.const 15)) (i32.load8_u offset={LENGTHS} (i32.and {choice} (i32.const 15))) {any})",
+                "(select (local.get $p) (i32.add (i32.const {DATA}) (i32.shl (i32.and {choice} (i32.const \
+                 15)) (i32.const 6))) {any}) \
+                 (select (i32.and {choice} (i32.const 15)) (i32.load8_u offset={LENGTHS} (i32.and {choice} \
+                 (i32.const 15))) {any})",
                 any = above(247)
             ),
             // `ring` takes lists of handles; elsewhere the same bytes are arbitrary data.
             Role::List => format!(
-                "(select (i32.const {PARAMETERS}) {rings} (i32.and {choice} (i32.const 4))) (i32.and {choice} (i32.const 3))",
+                "(select (i32.const {PARAMETERS}) {rings} (i32.and {choice} (i32.const 4))) (i32.and \
+                 {choice} (i32.const 3))",
                 rings = slot("ring", "(i32.const 0)")
             ),
             Role::Number32(0) => {

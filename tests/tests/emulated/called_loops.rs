@@ -68,11 +68,14 @@ fn root_memory_that_iterations_change_is_compared_after_the_loop() {
 
 #[test]
 fn root_loops_have_every_kind_of_exit() {
-    let items = "@helper fn find(n: u64, wanted: u64) -> u64 {\n  for (i in 0..n) {\n    if (i * i == wanted) { return i }\n  }\n\
+    let items = "@helper fn find(n: u64, wanted: u64) -> \
+                 u64 {\n  for (i in 0..n) {\n    if (i * i == wanted) { return i }\n  }\n\
                  return 100\n}\n\
-                 @helper fn fails(n: u64) -> u64 {\n  for (i in 0..n) {\n    if (i == 4) { throw 42 }\n  }\n  return 1\n}";
+                 @helper fn fails(n: u64) -> u64 {\n  for (i in 0..n) {\n    if (i == 4) { throw 42 }\n  \
+                 }\n  return 1\n}";
     let body = "var odd: u64 = 0\nvar last: u64 = 0\n\
-                for (i in 0..n) {\n  if (i % 2 == 0) { continue }\n  if (i > 6) { break }\n  odd += i\n  last = i\n}\n\
+                for (i in 0..n) {\n  if (i % 2 == 0) { continue }\n  if (i > 6) { break }\n  odd += i\n  \
+                last = i\n}\n\
                 out[0] = odd\nout[1] = last\nout[2] = find(n, 16)\n\
                 try { out[3] = fails(n) } catch 42 { out[3] = 2 }\n\
                 var pairs: u64 = 0\n\

@@ -68,11 +68,14 @@ fn root_double_pointers_lead_to_what_their_types_say() {
 
 #[test]
 fn pointers_to_structs_that_a_body_names_are_the_kernels() {
-    let declared = "struct kuid_t { val: u32 }\nstruct Held { n: u32, p: *kgid_t }\nstruct kgid_t { val: u32 }\n\
+    let declared = "struct kuid_t { val: u32 }\nstruct Held { n: u32, p: *kgid_t }\nstruct \
+                    kgid_t { val: u32 }\n\
                     @helper fn uid_of(v: kuid_t) -> u32 { return v.val }\n\
                     @helper fn gid_of(v: kgid_t) -> u32 { return v.val }";
-    let body = "var t = bpf_get_current_task_btf() as *task_struct\nvar p = &t->cred->uid\nvar q: *kuid_t = null\n\
-                q = p\na = uid_of(*q) as i64\nvar h = Held { n: 1, p: &t->cred->gid }\na = gid_of(*h.p) as i64";
+    let body = "var t = bpf_get_current_task_btf() as *task_struct\nvar p = &t->cred->uid\nvar q: *kuid_t = \
+                null\n\
+                q = p\na = uid_of(*q) as i64\nvar h = Held { n: 1, p: &t->cred->gid }\na = gid_of(*h.p) as \
+                i64";
     try_compile("pointees", &at_switches(declared, body)).unwrap_or_else(|errors| panic!("{errors}"));
 }
 

@@ -68,7 +68,8 @@ impl AttachedProgram {
         let AttachedProgram { name, target, .. } = self;
         match *name {
             "perf" => format!(
-                "var att = attach(p_{name}, perf_options {{ event: context_switches, pid: 0, cpu: -1, period: 1 }}, 0)
+                "var att = attach(p_{name}, \
+                 perf_options {{ event: context_switches, pid: 0, cpu: -1, period: 1 }}, 0)
                 if (att == null) {{ return 1 }}
                 detach(att)\n"
             ),

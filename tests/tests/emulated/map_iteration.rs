@@ -20,11 +20,13 @@ fn kernel_6_12() {
 const MAPS: &str = "struct Stat { hits: u64, bytes: u32, flags: u16 }\nstruct Pair { port: u16, peer: u64 }\n\
     var arg: array<u32, u64>(1)\nvar out: array<u32, u64>(8)\n\
     var m: hash<u32, u64>(64)\nvar s: hash<Pair, Stat>(16)\nvar l: lru_hash<u32, u64>(64)\n\
-    var p: percpu_hash<u32, u64>(16)\nvar lp: lru_percpu_hash<u16, Stat>(64)\nvar names: hash<str(8), u32>(8)\n";
+    var p: percpu_hash<u32, u64>(16)\nvar lp: lru_percpu_hash<u16, Stat>(64)\nvar names: hash<str(8), \
+                    u32>(8)\n";
 
 fn script(items: &str, body: &str) -> String {
     format!(
-        "{MAPS}{items}\n@xdp fn run(ctx: *xdp_md) -> xdp_action {{\nvar n = arg[0]\n{body}\nreturn XDP_PASS\n}}\n\
+        "{MAPS}{items}\n@xdp fn run(ctx: *xdp_md) -> xdp_action {{\nvar n = arg[0]\n{body}\nreturn \
+         XDP_PASS\n}}\n\
          fn main() -> i32 {{\nvar program = load(run)\nreturn 0\n}}\n"
     )
 }
@@ -60,7 +62,8 @@ fn root_every_entry_is_visited() {
 
 #[test]
 fn root_map_iterations_have_every_kind_of_exit() {
-    let items = "@helper fn find(wanted: u64) -> u32 {\n  for (k, v in m) {\n    if (v == wanted) { return k }\n  }\n  return 99\n}\n\
+    let items = "@helper fn find(wanted: u64) -> \
+                 u32 {\n  for (k, v in m) {\n    if (v == wanted) { return k }\n  }\n  return 99\n}\n\
         @helper fn fails(limit: u64) -> u64 {\n  var seen: u64 = 0\n\
           for (k, v in m) {\n    seen += 1\n    if (v > limit) { throw 42 }\n  }\n  return seen\n}\n\
         @helper fn any() -> bool {\n  for (k, v in m) { return true }\n  return false\n}";
@@ -70,7 +73,8 @@ fn root_map_iterations_have_every_kind_of_exit() {
         for (k, v in m) {\n  if (v == 20) { continue }\n  out[3] += v\n}\n\
         for (k, v in m) {\n  out[4] += 1\n  if (out[4] == 2) { break }\n}\n\
         if (any()) { out[5] = 1 }\n\
-        for (i in 0..n) {\n  for (k, v in m) {\n    if (k == 2) { break }\n  }\n  out[6] += 1\n  if (i == 40) { break }\n}";
+        for (i in 0..n) {\n  for (k, v in m) {\n    if (k == 2) { break }\n  }\n  out[6] += 1\n  if (i == \
+                40) { break }\n}";
     assert_eq!(results(items, body, 25), [2, 99, 42, 40, 2, 1, 25, 0]);
     assert_eq!(results(items, body, 50), [2, 99, 3, 40, 2, 1, 41, 0]);
 }
@@ -79,11 +83,13 @@ fn root_map_iterations_have_every_kind_of_exit() {
 fn root_values_are_bound_to_their_entries() {
     let body = "s[Pair { port: 1, peer: 7 }] = Stat { hits: 1, bytes: 5, flags: 1 }\n\
         s[Pair { port: 2, peer: 8 }] = Stat { hits: 2, bytes: 6, flags: 0 }\n\
-        for (k, v in s) {\n  v.hits += 10\n  v.bytes = k.port\n  if (v.flags == 1) {\n    v = Stat { hits: 900, bytes: 0, flags: 0 }\n    v.hits = 901\n  }\n}\n\
+        for (k, v in \
+                s) {\n  v.hits += 10\n  v.bytes = k.port\n  if (v.flags == 1) {\n    v = Stat { hits: 900, bytes: 0, flags: 0 }\n    v.hits = 901\n  }\n}\n\
         out[0] = s[Pair { port: 1, peer: 7 }].hits\nout[1] = s[Pair { port: 2, peer: 8 }].hits\n\
         out[2] = s[Pair { port: 1, peer: 7 }].bytes + 10 * s[Pair { port: 2, peer: 8 }].bytes\n\
         m[4] = 4\nfor (k, v in m) {\n  v += 1\n  out[3] = v\n}\nout[4] = m[4]\n\
-        lp[3] = Stat { hits: n, bytes: 0, flags: 0 }\nfor (k, v in lp) {\n  v.hits += k\n}\nout[5] = lp[3].hits\n\
+        lp[3] = Stat { hits: n, bytes: 0, flags: 0 }\nfor (k, v in lp) {\n  v.hits += k\n}\nout[5] = \
+                lp[3].hits\n\
         p[1] = n\nfor (k, v in p) { out[6] += v }\n\
         for (k, v in s) {\n  var q = v\n  q.hits = 0\n  out[7] += v.hits\n}";
     assert_eq!(results("", body, 100), [11, 12, 21, 5, 4, 103, 100, 23]);
@@ -92,12 +98,16 @@ fn root_values_are_bound_to_their_entries() {
 #[test]
 fn root_iterations_share_variables_and_memory_of_the_function() {
     let body = "m[1] = 10\nm[2] = 20\nm[3] = 30\nm[4] = 40\n\
-        var list: u32[4] = [0, 0, 0, 0]\nvar sums = Stat { hits: 0, bytes: 9, flags: 0 }\nvar count: u32 = 0\nvar last: u8 = 0\n\
-        for (k, v in m) {\n  list[k & 3] = k\n  sums.hits += v\n  if (sums.hits == 100) { sums.bytes = 8 }\n  count += 1\n  last = 3\n}\n\
+        var list: u32[4] = [0, 0, 0, 0]\nvar sums = Stat { hits: 0, bytes: 9, flags: 0 }\nvar count: u32 = \
+                0\nvar last: u8 = 0\n\
+        for (k, v in \
+                m) {\n  list[k & 3] = k\n  sums.hits += v\n  if (sums.hits == 100) { sums.bytes = 8 }\n  \
+                count += 1\n  last = 3\n}\n\
         if (count == 4) { out[0] = 1 }\nif (count == 0) { out[1] = 1 }\nif (sums.bytes == 8) { out[2] = 1 }\n\
         out[3] = list[0] + 10 * list[1] + 100 * list[2] + 1000 * list[3]\nout[4] = sums.hits + last\n\
         var rounds: u64 = 0\n\
-        for (k, v in m) {\n  for (k2, v2 in m) {\n    if (k2 > k) { continue }\n    for (i in 0..n) { rounds += 1 }\n  }\n}\n\
+        for (k, v in m) {\n  for (k2, v2 in m) {\n    if (k2 > k) { continue }\n    for (i in \
+                0..n) { rounds += 1 }\n  }\n}\n\
         out[5] = rounds\n\
         for (k, v in m) {\n  var left = v\n  while (left > 0) {\n    left = left / 2\n    out[6] += 1\n  }\n}";
     assert_eq!(results("", body, 7), [1, 0, 1, 3214, 103, 70, 20, 0]);
@@ -108,7 +118,8 @@ fn root_iterations_share_variables_and_memory_of_the_function() {
 #[test]
 fn root_entries_are_removed_and_added_during_the_iteration() {
     let items = "@helper fn again(k: u32) {\n  delete m[k]\n  m[k + 1000] = 1\n}";
-    let body = "m[0] = 1\nm[1] = 1\nm[2] = 1\nm[3] = 1\nm[4] = 1\nm[5] = 1\nm[6] = 1\nm[7] = 1\nl[1] = 9\nl[2] = 19\n\
+    let body = "m[0] = 1\nm[1] = 1\nm[2] = 1\nm[3] = 1\nm[4] = 1\nm[5] = 1\nm[6] = 1\nm[7] = 1\nl[1] = \
+                9\nl[2] = 19\n\
         for (k, v in m) {\n  if (k % 2 == 0) { delete m[k] }\n}\nfor (k, v in m) { out[0] += k }\n\
         for (k, v in l) { l[k] = v + 1 }\nfor (k, v in l) { out[1] += v }\n\
         for (k, v in m) {\n  delete m[k]\n  m[k + 100] = 1\n  out[2] = 1\n}\n\

@@ -232,7 +232,8 @@ fn root_what_compiles_of_a_context_loads() {
                 format!("    {line}\n")
             });
             format!(
-                "var seen : array<u32, u64>(1)\n{kind} fn watch(ctx: *{context}) -> i32 {{\n{}    return 1\n}}\n",
+                "var seen : array<u32, u64>(1)\n{kind} fn watch(ctx: *{context}) -> i32 {{\n{}    return \
+                 1\n}}\n",
                 lines.collect::<String>()
             )
         };

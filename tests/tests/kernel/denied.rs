@@ -131,7 +131,8 @@ fn code(act: Act, index: usize) -> String {
     );
     let attach = |program: &str, address: usize, target: &str| {
         format!(
-            "(if (global.get ${program}) (then (call $bpf.program.attach (global.get ${program}) (i32.const {address})
+            "(if (global.get ${program}) (then (call $bpf.program.attach (global.get ${program}) (i32.const \
+             {address})
              (i32.const {}) (i32.const 0) (i32.const {RESULT})) {letter}))",
             target.len()
         )
@@ -207,7 +208,8 @@ fn guest(acts: &[Act], has: ObjectPrograms) -> String {
         2,
         &format!(
             "{text}(func (export \"run\") (result i32) (local $e i32) (local $o i32)\n{run}
-             (call $console.print (i32.const 4096) (i32.const {len}) (i32.const 0) (i32.const 0)) (i32.const 0))"
+             (call $console.print (i32.const 4096) (i32.const {len}) (i32.const 0) (i32.const 0)) \
+             (i32.const 0))"
         ),
     )
 }

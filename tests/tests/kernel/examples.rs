@@ -97,10 +97,8 @@ fn type_kinds(elf: &[u8]) -> BTreeSet<u32> {
 fn what_is_built_without_flags_asks_for_nothing_younger_than_5_15() {
     for path in examples() {
         let text = std::fs::read_to_string(&path).expect("readable");
-        let expected = match path.ends_with("congestion.ks") {
-            true => "Linux 6.4 for struct_ops/init",
-            false => "Linux 5.15",
-        };
+        let expected =
+            if path.ends_with("congestion.ks") { "Linux 6.4 for struct_ops/init" } else { "Linux 5.15" };
         let records = built_by_default(&text);
         if let Some(oldest) = oldest_kernel(&records) {
             assert_eq!(oldest, expected, "{}", path.display());

@@ -83,7 +83,8 @@ fn root_a_cut_loop_is_named_while_a_plugin_waits() {
             let built = try_compile_for("waits", &script, target).unwrap_or_else(|errors| panic!("{errors}"));
             let mut waiting = WaitingPlugin::start(&built.plugin);
             waiting.until(&format!(
-                "of program `fault` ended by a fault: the loop in line {line} reached its limit of 8388608 iterations"
+                "of program `fault` ended by a fault: the loop in line {line} reached its limit of 8388608 \
+                 iterations"
             ));
         }
     }
@@ -141,7 +142,8 @@ fn root_a_plugin_that_loses_nothing_is_not_woken() {
 
 #[test]
 fn loops_of_foreign_objects_are_named_with_their_limit() {
-    let script = "var one: u32 = 1\n@perf_event fn spin(ctx: *bpf_perf_event_data) -> i32 {\n while (one != 0) { }\n \
+    let script = "var one: u32 = 1\n@perf_event fn spin(ctx: *bpf_perf_event_data) -> \
+                  i32 {\n while (one != 0) { }\n \
                   return 0\n}\nfn main() -> i32 { load(spin)\n return 0 }";
     let built = compile("spins", script);
     let inspect = |plugin: &[u8]| {

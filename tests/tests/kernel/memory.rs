@@ -21,10 +21,12 @@ fn prints(project: &str, script: &str, expected: &str) {
 fn in_both(project: &str, items: &str, body: &str, print: &str) -> Outcome {
     let script = format!(
         "{items}\nvar done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
-         fn watch(ctx: *bpf_perf_event_data) -> i32 {{\nif (done == 0) {{\ndone = 1\n{body}\n}}\nreturn 0\n}}\n\n\
+         fn watch(ctx: *bpf_perf_event_data) -> i32 {{\nif (done == 0) {{\ndone = 1\n{body}\n}}\nreturn \
+         0\n}}\n\n\
          fn same() {{\n{body}\n}}\n\nfn main() -> i32 {{\nvar program = load(watch)\n\
          attach(program, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n\
-         memory[8192] = 1\nmemory[81920] = 1\ndetach(program)\n{print}\nclear_all()\nsame()\n{print}\nreturn 0\n}}\n"
+         memory[8192] = 1\nmemory[81920] = \
+         1\ndetach(program)\n{print}\nclear_all()\nsame()\n{print}\nreturn 0\n}}\n"
     );
     run_script(project, &script, NO_ARGUMENTS)
 }
@@ -105,9 +107,11 @@ fn root_lf_097_additions_of_several_cpus_lose_nothing() {
 #[test]
 fn root_lf_044_presence_is_not_the_value() {
     let items = "struct S { n: u64, t: str(4) }\nvar m : hash<u32, u64>(8)\nvar s : hash<u32, S>(8)\n\
-                 var t : hash<u32, str(8)>(8)\nvar seen : u32 = 0\nvar sum : u64 = 9\nvar text : str(8) = \"old\"\n\
+                 var t : hash<u32, str(8)>(8)\nvar seen : u32 = 0\nvar sum : u64 = 9\nvar text : str(8) \
+                 = \"old\"\n\
                  fn clear_all() {\nclear(m)\nseen = 0\nsum = 9\ntext = \"old\"\n}";
-    let body = "m[1] = 0\nif (m[1]) {\nseen += 1\n}\nif (m[2]) {\nseen += 10\n}\nif (m[1] != null) {\nseen += 100\n}\n\
+    let body = "m[1] = 0\nif (m[1]) {\nseen += 1\n}\nif (m[2]) {\nseen += 10\n}\nif (m[1] != \
+                null) {\nseen += 100\n}\n\
                 if (var v = m[3]) {\nseen += v\n} else {\nseen += 1000\n}\nsum = m[7] + s[7].n\ntext = t[7]";
     same_in_both("presence", items, body, "print(\"%u %u [%s]\", seen, sum, text)", "1101 0 []");
 }
@@ -124,7 +128,8 @@ fn root_lf_045_absent_structs_are_zero() {
 fn root_lf_102_objects_of_new_start_as_zeros() {
     let items = "struct S { n: u64, k: u32 }\nvar n : u64 = 5\nvar k : u32 = 5\nvar w : u32 = 5\n\
                  fn clear_all() {\nn = 5\nk = 5\nw = 5\n}";
-    let body = "var p = new S()\nk = p->k\np->n = 7\nn = p->n\ndelete p\nvar q = new u32()\n*q += 3\nw = *q\ndelete q";
+    let body = "var p = new S()\nk = p->k\np->n = 7\nn = p->n\ndelete p\nvar q = new u32()\n*q += 3\nw = \
+                *q\ndelete q";
     same_in_both("objects", items, body, "print(\"%u %u %u\", n, k, w)", "7 0 3");
 }
 

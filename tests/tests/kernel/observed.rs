@@ -270,7 +270,8 @@ fn root_a_name_that_demangles_exponentially_is_printed_as_it_is() {
     let name = format!("_Z1f1AIiE{parts}");
     // A path of many addresses.
     let text = format!(
-        ".text\n.globl _start\n.globl {name}\n.type {name},@function\n_start:\n{name}: .fill 20000,1,0x90\n jmp _start\n\
+        ".text\n.globl _start\n.globl {name}\n.type {name},@function\n_start:\n{name}: .fill 20000,1,0x90\n \
+         jmp _start\n\
          .size {name}, .-_start\n"
     );
     let built = assembled(&folder, "mangled", &text);

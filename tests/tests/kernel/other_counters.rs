@@ -20,8 +20,10 @@ const TIMES: u32 = 200;
 fn worker(folder: &Folder) -> PathBuf {
     let source = folder.write(
         "worker.c",
-        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int n) { asm volatile(\"\"); return n + 1; }\n\
-         int main(int count, char **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += worker(i); return sum & 0; }\n",
+        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int \
+         n) { asm volatile(\"\"); return n + 1; }\n\
+         int main(int count, char \
+         **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += worker(i); return sum & 0; }\n",
     );
     let built = folder.path("worker");
     let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));
@@ -100,7 +102,8 @@ fn root_a_plugin_counts_a_tracepoint_that_its_own_program_is_attached_to() {
 fn foreign() -> Vec<u8> {
     let script = "@tracepoint(\"syscalls/sys_enter_getsid\")\n\
                   fn hides(ctx: *trace_event_raw_sys_enter) -> i32 { return 1 }\n\
-                  fn main() -> i32 {\n if (attach(load(hides), \"\", 0) != 0) { return 1 }\n print(\"ready\")\n\
+                  fn main() -> i32 {\n if (attach(load(hides), \"\", 0) != 0) { return 1 }\n \
+                  print(\"ready\")\n\
                   while (!stopping()) { sleep(20) }\n return 0 }";
     let mut plugin = compile("foreign", script).plugin;
     let returns = |number: i32| {

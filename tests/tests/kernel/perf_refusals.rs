@@ -156,7 +156,8 @@ fn root_an_event_without_a_counter_is_unsupported() {
         error.to_string(),
         "cannot open `cache_misses` (pid 0, any cpu)\n  \
          kernel: perf_event_open: ENOENT\n  \
-         because: this machine has no hardware counters (usually a virtual machine without a PMU), so nothing counts \
+         because: this machine has no hardware counters (usually a virtual machine without a PMU), so \
+         nothing counts \
          `cache_misses`\n  \
          do: use a software event, which works here: `page_faults`"
     );

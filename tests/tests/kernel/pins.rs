@@ -25,7 +25,8 @@ fn root_lf_086_pins_survive_a_restart_with_their_values() {
     folder.write("counter.wasm", compile("counter", COUNTER).plugin);
     let outcome = with_bpffs(
         &folder,
-        "$HOST counter.wasm && $HOST counter.wasm && $HOST counter.wasm && cd /sys/fs/bpf && find ./counter -type f | sort",
+        "$HOST counter.wasm && $HOST counter.wasm && $HOST counter.wasm && cd /sys/fs/bpf && find ./counter \
+         -type f | sort",
     );
     let expected = "first\n6 2 true true\nlater\n7 4 true true\nlater\n8 6 true true\n\
                     ./counter/globals/pinned_globals\n./counter/maps/m\n";
@@ -94,9 +95,11 @@ fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
     // A program on a kernel function needs CAP_PERFMON, which the host lacks below.
     let script = |pinned: &str, use_of_it: &str| {
         format!(
-            "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> i32 {{\n    {use_of_it}\n    \
+            "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> \
+             i32 {{\n    {use_of_it}\n    \
              return 0\n}}\nfn out_callback(r: *R) -> i32 {{ return 0 }}\nfn main() -> i32 {{\n    \
-             var program = load(on_read)\n    if (program == null) {{\n        print(\"no program\")\n        return 3\n    }}\n    \
+             var program = load(on_read)\n    if (program == \
+             null) {{\n        print(\"no program\")\n        return 3\n    }}\n    \
              print(\"loaded\")\n    return 0\n}}\n"
         )
     };

@@ -27,13 +27,15 @@ const STEERING: [(&str, &str, &str); 5] = [
     (
         "struct_ops",
         "@struct_ops(\"tcp_congestion_ops\")\nimpl kstpols {\n fn ssthresh(sk: *u8) -> u32 { return 2 }\n \
-         fn undo_cwnd(sk: *u8) -> u32 { return 2 }\n fn cong_avoid(sk: *u8, ack: u32, acked: u32) -> void { }\n \
+         fn undo_cwnd(sk: *u8) -> u32 { return 2 }\n fn cong_avoid(sk: *u8, ack: u32, acked: u32) -> \
+         void { }\n \
          name: \"kstpols\",\n}",
         "register(kstpols)",
     ),
     (
         "pin",
-        "pin var kstpolm : hash<u32, u64>(8)\n@perf_event fn kstpolp(ctx: *bpf_perf_event_data) -> i32 { kstpolm[1] = 1\n \
+        "pin var kstpolm : hash<u32, u64>(8)\n@perf_event fn kstpolp(ctx: *bpf_perf_event_data) -> \
+         i32 { kstpolm[1] = 1\n \
          return 0 }",
         "keep()",
     ),
@@ -82,7 +84,8 @@ fn root_another_target_is_denied_when_it_is_attached() {
     let wire = Wire::new();
     let folder = Folder::new();
     let script = format!(
-        "{}\nfn main() -> i32 {{\n var one = load(kstpolx)\n print(\"{{}}\", attach(one, \"left\", 0) == 0)\n return 0\n}}\n",
+        "{}\nfn main() -> i32 {{\n var one = load(kstpolx)\n print(\"{{}}\", attach(one, \"left\", 0) == \
+         0)\n return 0\n}}\n",
         STEERING[0].1
     );
     let plugin = plugin(&folder, "target", &script);
@@ -118,7 +121,8 @@ fn with_policy(folder: &Folder, plugin: &std::path::Path, policy: &str) -> Outco
 fn root_a_file_says_which_events_and_whose() {
     let folder = Folder::new();
     let plugin = plugin(&folder, "counts", COUNTS);
-    let all = "[allow]\nimport = [\"*\"]\nperf_event = [\"*\"]\nevent = [\"software\"]\nscope = [\"own\", \"all\"]\n";
+    let all = "[allow]\nimport = [\"*\"]\nperf_event = [\"*\"]\nevent = [\"software\"]\nscope = \
+               [\"own\", \"all\"]\n";
     let outcome = with_policy(&folder, &plugin, all);
     assert_eq!(
         (outcome.stdout.as_str(), outcome.stderr.as_str()),

@@ -90,7 +90,8 @@ fn root_a_hook_that_is_refused_is_not_blamed_on_the_network() {
 fn root_a_tracepoint_at_its_limit_of_programs_is_reported() {
     let program = |number: usize| {
         format!(
-            "@tracepoint(\"sched/sched_process_exec\")\nfn p{number}(ctx: *trace_event_raw_sched_process_exec) -> i32 {{\n    \
+            "@tracepoint(\"sched/sched_process_exec\")\nfn p{number}(ctx: \
+             *trace_event_raw_sched_process_exec) -> i32 {{\n    \
              return 0\n}}\n"
         )
     };

@@ -59,7 +59,8 @@ fn root_lf_033_pairs_of_integers() {
         pairs += 1;
         let (left, right) = (cut(0x9c5a_e2b7_1f38_d4eb, a), cut(0x3e71_94c5_a80d_f2a9, b));
         let both = format!(
-            "var a: {} = (0x9c5ae2b71f38d4eb as {0}) ^ (zero as {0})\nvar b: {} = (0x3e7194c5a80df2a9 as {1}) ^ (zero as {1})\n",
+            "var a: {} = (0x9c5ae2b71f38d4eb as {0}) ^ (zero as {0})\nvar b: {} = (0x3e7194c5a80df2a9 as \
+             {1}) ^ (zero as {1})\n",
             name(a),
             name(b)
         );
@@ -86,7 +87,11 @@ fn root_lf_034_narrowing() {
     Row::default()
         .case("var b: u8 = 255 + zero\nreturn b + 1", 256)
         .case("var b: u8 = 255 + zero\nb += 1\nreturn b", 0)
-        .case("var w: u64 = 0x123456789abcdef0 + zero\nvar a: u8 = w\nvar b: u16 = w\nvar c: u32 = w\nreturn a + b + c", 0xf0_i64 + 0xdef0 + 0x9abc_def0)
+        .case(
+            "var w: u64 = 0x123456789abcdef0 + zero\nvar a: u8 = w\nvar b: u16 = w\nvar c: u32 = \
+               w\nreturn a + b + c",
+            0xf0_i64 + 0xdef0 + 0x9abc_def0,
+        )
         .case("var w: i64 = 300 + zero\nvar s: i8 = w\nreturn s as u64", 44)
         .case("var w: i32 = 200 + zero\nvar s: i8 = w\nvar l: i64 = s\nreturn l as u64", -56)
         .holds("narrow");
@@ -167,7 +172,11 @@ fn root_lf_042_what_is_not_needed_is_not_evaluated() {
         .case("X_calls = 0\nif (X_say(zero == 1) && X_say(true)) { return 99 }\nreturn X_calls", 1)
         .case("X_calls = 0\nif (X_say(zero == 0) && X_say(true)) { return 10 + X_calls }\nreturn 0", 12)
         .case("X_calls = 0\nif (X_say(zero == 0) || X_say(true)) { return 10 + X_calls }\nreturn 0", 11)
-        .case("X_calls = 0\nvar r = X_say(zero == 1) || X_say(false) || X_say(true)\nif (r) { return X_calls }\nreturn 0", 3)
+        .case(
+            "X_calls = 0\nvar r = X_say(zero == 1) || X_say(false) || X_say(true)\nif \
+               (r) { return X_calls }\nreturn 0",
+            3,
+        )
         .holds("logic");
 }
 
@@ -190,7 +199,8 @@ fn root_lf_044_presence_is_not_the_value() {
 
 #[test]
 fn root_lf_045_an_absent_element_is_zero() {
-    let shared = "struct Pair { a: u32, b: u64, name: str(6) }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : hash<u32, Pair>(8)\n\n\
+    let shared = "struct Pair { a: u32, b: u64, name: str(6) }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : \
+                  hash<u32, Pair>(8)\n\n\
                   var X_s : hash<u64, str(8)>(8)\n\nvar X_a : array<u32, u16>(4)";
     Row::with(shared)
         .case("return X_m[9] + 3", 3)
@@ -219,9 +229,20 @@ fn root_lf_046_bytes_of_a_string() {
 fn root_lf_047_concatenation_and_equality() {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
     Row::default()
-        .case(&format!("var a: str(4) = \"ab\"\nvar b: str(4) = \"cde\"\nvar s = a + b\n{}", bytes_of("s", 8)), number(b"abcde"))
-        .case(&format!("var a: str(4) = \"ab\"\nvar s: str(6) = a + \"-\" + a + \"xyz\"\n{}", bytes_of("s", 6)), number(b"ab-ab"))
-        .case("var a: str(4) = \"ab\"\nvar b: str(16) = \"ab\"\nvar c: str(16) = \"abc\"\nvar r: u64 = 0\nif (a == b) { r += 1 }\nif (a != c) { r += 2 }\nif (a + \"c\" == c) { r += 4 }\nif (a == \"ab\") { r += 8 }\nreturn r", 15)
+        .case(
+            &format!("var a: str(4) = \"ab\"\nvar b: str(4) = \"cde\"\nvar s = a + b\n{}", bytes_of("s", 8)),
+            number(b"abcde"),
+        )
+        .case(
+            &format!("var a: str(4) = \"ab\"\nvar s: str(6) = a + \"-\" + a + \"xyz\"\n{}", bytes_of("s", 6)),
+            number(b"ab-ab"),
+        )
+        .case(
+            "var a: str(4) = \"ab\"\nvar b: str(16) = \"ab\"\nvar c: str(16) = \"abc\"\nvar r: u64 = \
+               0\nif (a == b) { r += 1 }\nif (a != c) { r += 2 }\nif (a + \"c\" == c) { r += 4 }\nif (a \
+               == \"ab\") { r += 8 }\nreturn r",
+            15,
+        )
         .holds("concat");
 }
 
@@ -240,10 +261,21 @@ fn root_lf_048_a_byte_of_a_string_is_a_char() {
 fn root_lf_113_iterations_of_a_for_loop() {
     Row::default()
         .case("var sum: u64 = 0\nfor (i in 2..5) { sum = sum * 10 + i }\nreturn sum", 234)
-        .case("var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in 9..zero) { sum = 0 }\nreturn sum", 7)
-        .case("var sum: u64 = 0\nvar a: i64 = -3\nfor (i in a..2) { sum = sum * 10 + ((i + 5) as u64) }\nreturn sum", 23456)
+        .case(
+            "var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in \
+               9..zero) { sum = 0 }\nreturn sum",
+            7,
+        )
+        .case(
+            "var sum: u64 = 0\nvar a: i64 = -3\nfor (i in \
+               a..2) { sum = sum * 10 + ((i + 5) as u64) }\nreturn sum",
+            23456,
+        )
         .case("var sum: u64 = 0\nvar e: u32 = 4 + zero\nfor (i in 0..e) { e = 2\nsum += 1 }\nreturn sum", 4)
-        .case("var sum: u64 = 0\nfor (i in 1..4) { for (j in i..4) { sum = sum * 10 + j } }\nreturn sum", 123233)
+        .case(
+            "var sum: u64 = 0\nfor (i in 1..4) { for (j in i..4) { sum = sum * 10 + j } }\nreturn sum",
+            123233,
+        )
         .holds("turns");
 }
 
@@ -288,12 +320,15 @@ fn root_lf_117_the_arm_that_fits() {
 
 #[test]
 fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
-    let shared = "enum Failure { LOST = 4, LATE = 7 }\n\n@HELPER\nfn X_fails(code: u32) -> u64 {\nif (code > 0) { throw code }\nreturn 5\n}\n\n\
+    let shared = "enum Failure { LOST = 4, LATE = 7 }\n\n@HELPER\nfn X_fails(code: u32) -> \
+                  u64 {\nif (code > 0) { throw code }\nreturn 5\n}\n\n\
                   @HELPER\nfn X_through(code: u32) -> u64 {\nvar r = X_fails(code)\nreturn r + 100\n}\n\n\
-                  @HELPER\nfn X_partly(code: u32) -> u64 {\ntry { return X_through(code) } catch 4 { return 40 }\n}\n";
+                  @HELPER\nfn X_partly(code: u32) -> u64 {\ntry { return X_through(code) } catch \
+                  4 { return 40 }\n}\n";
     let tried = |code: u32| {
         format!(
-            "try {{ return X_partly({code} + zero) }} catch 3 {{ return 30 }} catch LATE {{ return 70 }} catch _ {{ return 90 }}"
+            "try {{ return X_partly({code} + zero) }} catch 3 {{ return 30 }} catch LATE {{ return 70 }} \
+             catch _ {{ return 90 }}"
         )
     };
     Row::with(shared)
@@ -302,20 +337,35 @@ fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
         .case(&tried(4), 40)
         .case(&tried(7), 70)
         .case(&tried(8), 90)
-        .case("try { throw -2 - (zero as i32) } catch 2 { return 1 } catch code { return (code as i64) as u64 }", -2)
-        .case("var r: u64 = 0\ntry { try { throw 1 } catch 1 { r += 1\nthrow 2 } catch 2 { r += 10 } } catch 2 { r += 100 }\nreturn r", 101)
-        .case("var r: u64 = 0\nfor (i in 0..4) { try { if (i == 2) { throw 1 } r += 1 } catch _ { r += 100\ncontinue } r += 10 }\nreturn r", 133)
+        .case(
+            "try { throw -2 - (zero as i32) } catch 2 { return 1 } catch \
+               code { return (code as i64) as u64 }",
+            -2,
+        )
+        .case(
+            "var r: u64 = 0\ntry { try { throw 1 } catch 1 { r += 1\nthrow 2 } catch 2 { r += 10 } } \
+               catch 2 { r += 100 }\nreturn r",
+            101,
+        )
+        .case(
+            "var r: u64 = 0\nfor (i in 0..4) { try { if (i == 2) { throw 1 } r += 1 } catch \
+               _ { r += 100\ncontinue } r += 10 }\nreturn r",
+            133,
+        )
         .holds("codes");
 }
 
 #[test]
 fn root_lf_121_deferred_calls() {
     let shared = "var X_log : u64 = 0\n\n@HELPER\nfn X_note(n: u64) {\nX_log = X_log * 10 + n\n}\n\n\
-                  @HELPER\nfn X_work(how: u32) -> u64 {\nvar n: u64 = 1\ndefer X_note(n)\nn = 2\ndefer X_note(n)\n\
-                  if (how == 1) { throw 9 }\nif (how == 2) { defer X_note(3)\nreturn X_log }\nX_note(4)\nreturn X_log\n}\n";
+                  @HELPER\nfn X_work(how: u32) -> \
+                  u64 {\nvar n: u64 = 1\ndefer X_note(n)\nn = 2\ndefer X_note(n)\n\
+                  if (how == 1) { throw 9 }\nif (how == \
+                  2) { defer X_note(3)\nreturn X_log }\nX_note(4)\nreturn X_log\n}\n";
     let how = |how: u32| {
         format!(
-            "X_log = 0\nvar r: u64 = 0\ntry {{ r = X_work({how} + zero) }} catch _ {{ r = 7 }}\nreturn X_log * 100 + r"
+            "X_log = 0\nvar r: u64 = 0\ntry {{ r = X_work({how} + zero) }} catch _ {{ r = 7 }}\nreturn \
+             X_log * 100 + r"
         )
     };
     Row::with(shared)

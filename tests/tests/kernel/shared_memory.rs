@@ -134,7 +134,8 @@ fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
         ("(func (memory.copy $shared 0 (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
         ("(func (memory.copy 0 $shared (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
         (
-            "(func (memory.init $shared $text (i32.const 0) (i32.const 0) (i32.const 2))) (data $text \"abc\")",
+            "(func (memory.init $shared $text (i32.const 0) (i32.const 0) (i32.const 2))) (data \
+             $text \"abc\")",
             MARK,
             "load or a store",
         ),
@@ -241,8 +242,10 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
     let address_call = "(call $place (i32.const 16) (i32.const 4))";
     let sound = format!(
         "(call $store_64 {address_call} (i64.const 40))
-         (if (i64.ne (call $load_64 (call $place (i32.const 48) (i32.const 5))) (i64.const 6)) (then (return (i32.const 92))))
-         (i32.add (i32.wrap_i64 (call $load_64 {address_call})) (call_indirect (type $load) {address_call} (i32.const 0)))"
+         (if (i64.ne (call $load_64 (call $place (i32.const 48) (i32.const 5))) (i64.const 6)) (then \
+         (return (i32.const 92))))
+         (i32.add (i32.wrap_i64 (call $load_64 {address_call})) (call_indirect (type $load) {address_call} \
+         (i32.const 0)))"
     );
     let cases = [
         ("added_sound", sound.as_str(), 80, ""),
@@ -253,7 +256,8 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
         // name there.
         (
             "added_result",
-            "(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const 131072)))
+            "(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const \
+             131072)))
              (i32.const 0)",
             125,
             "",

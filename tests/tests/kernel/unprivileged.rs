@@ -52,7 +52,8 @@ fn root_a_command_that_is_observed_is_not_confined() {
 #[test]
 fn root_a_tracefs_that_the_user_may_not_read_is_the_reason() {
     let folder = Folder::new();
-    let script = "@tracepoint(\"sched/sched_switch\")\nfn seen(ctx: *trace_event_raw_sched_switch) -> i32 { return 0 }\n\
+    let script = "@tracepoint(\"sched/sched_switch\")\nfn seen(ctx: *trace_event_raw_sched_switch) -> \
+                  i32 { return 0 }\n\
                   fn main() -> i32 {\n if (attach(load(seen), \"\", 0) != 0) { return 3 }\n return 0 }";
     let plugin = folder.write("ksclosed.wasm", compile("ksclosed", script).plugin);
     let mounted = |capabilities: &str, arguments: &[&OsStr]| {

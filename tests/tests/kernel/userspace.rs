@@ -33,8 +33,10 @@ fn lf_105_printed_text() {
 
 #[test]
 fn lf_106_values_and_conversions() {
-    let script = "fn main() -> i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    print(\"n\", n, s, true)\n    \
-                  print(\"{} and {}\", s, n)\n    print(\"end %u\\n\", n, s)\n    print(\"%y %u\", n)\n    return 0\n}\n";
+    let script = "fn main() -> \
+                  i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    print(\"n\", n, s, true)\n    \
+                  print(\"{} and {}\", s, n)\n    print(\"end %u\\n\", n, s)\n    print(\"%y %u\", n)\n    \
+                  return 0\n}\n";
     let outcome = run_script("surplus", script, NO_ARGUMENTS);
     let expected = "n 7 ab true\nab and 7\nend 7 ab\n%y 7\n";
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
@@ -62,10 +64,12 @@ fn root_lf_108_attach_returns_0_or_an_errno() {
     let wire = Wire::new();
     let name = format!("x{}", std::process::id());
     let script = format!(
-        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> xdp_action {{\nreturn XDP_PASS\n}}\n\
+        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> \
+         xdp_action {{\nreturn XDP_PASS\n}}\n\
          fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar none = h\nnone = null\n\
          print(\"%u\", attach(h, args.dev, 2))\nprint(\"%d\", attach(h, args.dev, 2) != 0)\n\
-         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\nprint(\"%u\", attach(none, \"lo\", 2))\n\
+         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\nprint(\"%u\", \
+         attach(none, \"lo\", 2))\n\
          detach(h)\ndetach(h)\nprint(\"%u\", attach(h, args.dev, 2))\n\
          return 0\n}}\n"
     );
@@ -88,7 +92,8 @@ fn root_flags_without_meaning_are_ignored_with_a_line() {
     let wire = Wire::new();
     let name = format!("t{}", std::process::id());
     let script = format!(
-        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> i32 {{\nreturn 0\n}}\n\
+        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> \
+         i32 {{\nreturn 0\n}}\n\
          fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar wrong: str(8) = \"a\\xff\"\n\
          print(\"%u %u\", attach(h, args.dev, 1), attach(h, wrong, 0))\nreturn 0\n}}\n"
     );
@@ -139,8 +144,10 @@ fn root_lf_084_globals_are_one_copy() {
     }
     let _ = write!(
         script,
-        "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {{\nif (!armed) {{ return 0 }}\narmed = false\n\
-         {kernel}if (record.inner.b == 7 && record.name == \"ab\" && list[4] == -4 && nested[1].list[2] == 9) {{ \
+        "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {{\nif (!armed) {{ return 0 }}\narmed = \
+         false\n\
+         {kernel}if (record.inner.b == 7 && record.name == \"ab\" && list[4] == -4 && nested[1].list[2] == \
+         9) {{ \
          seen += 1 }}\nrecord.inner.b += 1\nrecord.name = \"cde\"\nlist[4] -= 1\nnested[1].list[2] = 10\n\
          nested[0] = record\nreturn 0\n}}\nfn main() -> i32 {{\nvar found: u32 = 0\nvar h = load(program)\n\
          attach(h, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n{before}\
@@ -159,7 +166,8 @@ fn root_lf_084_globals_are_one_copy() {
 fn root_lf_109_detaching_twice_is_harmless_and_nothing_stays() {
     let name = format!("d{}", std::process::id());
     let script = format!(
-        "var hits : u64 = 0\nvar memory : u8[1048576]\n@perf_event\nfn {name}(ctx: *bpf_perf_event_data) -> i32 {{\n\
+        "var hits : u64 = 0\nvar memory : u8[1048576]\n@perf_event\nfn {name}(ctx: *bpf_perf_event_data) -> \
+         i32 {{\n\
          hits += 1\nreturn 0\n}}\nfn touch(at: u32) {{ memory[at * 65536] = 1 }}\nfn main() -> i32 {{\n\
          var h = load({name})\nvar o = perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}\n\
          var a = attach(h, o, 0)\nvar b = attach(h, o, 0)\ntouch(1)\nvar first = hits\ndetach(a)\ndetach(a)\n\

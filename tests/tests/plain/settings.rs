@@ -53,7 +53,8 @@ fn a_setting_that_names_nothing_or_does_not_fit_starts_nothing() {
 /// Returns a plugin that prints its name and then its field.
 fn small(project: &str, block: &str) -> Vec<u8> {
     let script = format!(
-        "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{project} %u\", {block}.burst)\n    \
+        "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{project} %u\", \
+         {block}.burst)\n    \
          return 0\n}}\n"
     );
     compile(project, &script).plugin
@@ -122,7 +123,8 @@ fn lf_112_help_comes_from_the_script() {
     for arguments in [&["--help"][..], &["-h"], &["--packet_limit=3", "--help", "--what"]] {
         let outcome = options(arguments);
         let expected = "usage: ks-host options.wasm -- [OPTIONS]\n\n  \
-            --packet_limit  u16                      default 10                    How many packets are looked at.\n  \
+            --packet_limit  u16                      default 10                    How many packets are \
+                        looked at.\n  \
             --interface     text of at most 7 bytes  default \"lo\"                  Where to look.\n  \
             --quiet         bool                     default false\n  \
             --offset        i32                      default -4\n  \

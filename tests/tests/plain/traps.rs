@@ -13,7 +13,8 @@ fn trap(script: &str) -> Vec<String> {
 /// Returns a script with two functions around the innermost one, whose statement is in line 4.
 fn nested(declarations: &str, statement: &str) -> String {
     format!(
-        "{declarations}\nfn inner(n: i32) -> u32 {{\n    var p = nothing(n)\n    {statement}\n    return 0\n}}\n\
+        "{declarations}\nfn inner(n: i32) -> u32 {{\n    var p = nothing(n)\n    {statement}\n    return \
+         0\n}}\n\
          fn outer(n: i32) -> u32 {{\n    return\n        1 + inner(n)\n}}\nfn main() -> i32 {{\n    \
          defer print(\"never\")\n    print(\"%u\",\n        outer(7))\n    return 0\n}}\n\
          fn nothing(n: i32) -> *u64 {{\n    return null\n}}\n"
@@ -60,7 +61,8 @@ fn a_trap_names_the_functions_that_were_running() {
 
 #[test]
 fn division_by_zero_is_defined_and_no_trap() {
-    let script = "fn main() -> i32 {\n    var zero: i64 = 0\n    var least: i64 = 1\n    least = least << 63\n    \
+    let script = "fn main() -> \
+                  i32 {\n    var zero: i64 = 0\n    var least: i64 = 1\n    least = least << 63\n    \
                   print(\"%d %d %d %d\", 7 / zero, 7 % zero, least / (zero - 1), least % (zero - 1))\n    \
                   return 0\n}\n";
     let outcome = run_script("division", script, &[] as &[&str]);
@@ -75,7 +77,8 @@ fn a_full_stack_is_reported_however_it_fills() {
     let mutual = "fn other(n: u64) -> u64 { return deep(n) }\nfn deep(n: u64) -> u64 {\n\n    \
                   return other(n + 1) * 3 + n\n}\n";
     let many = "fn deep(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64) -> u64 {\n\n\n    \
-                return deep(b, c, d, e, f, g, h, a + 1) * a + deep(a, b, c, d, e, f, g, h) * (b + c * (d + e * \
+                return deep(b, c, d, e, f, g, h, a + 1) * a + deep(a, b, c, d, e, f, g, h) * (b + c * (d + \
+                e * \
                 (f + g * (h + deep(h, g, f, e, d, c, b, a)))))\n}\n";
     for (text, call, line) in [
         (local, "deep(0)", "1:4"),
@@ -97,7 +100,8 @@ fn a_full_stack_is_reported_however_it_fills() {
 
 #[test]
 fn full_memory_is_reported() {
-    let objects = "struct Node { next: *Node, bytes: u8[100000] }\nfn grow() {\n    var first: *Node = null\n    \
+    let objects = "struct Node { next: *Node, bytes: u8[100000] }\nfn \
+                   grow() {\n    var first: *Node = null\n    \
                    while (true) {\n        var one = new Node()\n        one->next = first\n        \
                    first = one\n    }\n}\nfn main() -> i32 {\n    grow()\n    return 0\n}\n";
     let found = trap(objects);

@@ -149,7 +149,8 @@ fn random_numbers_differ_and_have_a_limit() {
 #[test]
 fn what_is_written_to_standard_output_is_printed() {
     let outcome = run(
-        "(call $write (call $stdout) (i32.const 1024) (i32.const 6) (i32.const 0)) (i32.load8_u (i32.const 0))",
+        "(call $write (call $stdout) (i32.const 1024) (i32.const 6) (i32.const 0)) (i32.load8_u (i32.const \
+         0))",
     );
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "hello\n"), "{outcome:#?}");
 }
@@ -159,7 +160,8 @@ fn what_is_written_to_standard_output_is_printed() {
 #[test]
 fn what_is_written_to_standard_error_is_named_and_limited() {
     let outcome = run(
-        "(call $write (call $stderr) (i32.const 2048) (i32.const 46) (i32.const 0)) (i32.load8_u (i32.const 0))",
+        "(call $write (call $stderr) (i32.const 2048) (i32.const 46) (i32.const 0)) (i32.load8_u (i32.const \
+         0))",
     );
     let lines = "wasi.wasm: ks-host: forged\nwasi.wasm: \\u{1b}[2Jgood.wasm: forged\nwasi.wasm: the rest\n";
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, lines), "{outcome:#?}");

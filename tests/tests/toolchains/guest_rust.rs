@@ -82,19 +82,32 @@ fn root_what_does_not_fit_the_object_is_refused() {
     let expected = [
         refused("a key of map `seen`", "the object has `u32`, not `u64`", "u32, 4 bytes", "take it for u32"),
         refused("a key of map `seen`", "the object has `u32`, not `i32`", "u32, 4 bytes", "take it for u32"),
-        refused("a value of map `seen`", "the object has `struct Seen`, not `u32`", "struct Seen, 16 bytes", seen),
+        refused(
+            "a value of map `seen`",
+            "the object has `struct Seen`, not `u32`",
+            "struct Seen, 16 bytes",
+            seen,
+        ),
         "Invalid: map `cells` has a value for each CPU\n  do: open it as `PerCpuMap`".to_owned(),
         "Invalid: map `seen` has one value for all CPUs\n  do: open it as `Map`".to_owned(),
         refused("variable `counted`", "the object has `u64`, not `u32`", "u64, 8 bytes", "take it for u64"),
-        refused("variable `triple`", "the object has `[u32; 3]`, not `[u16; 6]`", "a type without a name, 12 bytes", "take it for [u32; 3]"),
+        refused(
+            "variable `triple`",
+            "the object has `[u32; 3]`, not `[u16; 6]`",
+            "a type without a name, \
+             12 bytes",
+            "take it for [u32; 3]",
+        ),
         "Invalid: map `line`: a value has 4 bytes in the plugin's object, its type here has 8\n  \
          do: open it with a type of 4 bytes"
             .to_owned(),
         flow("the object has `way: u32` at byte 0 where `Renamed` has `kind: u32` at byte 0"),
         flow("the object has `open: bool` at byte 4 where `NoTruth` has `open: u8` at byte 4"),
         flow("the object has `name: [u8; 16]` at byte 5 where `Short` has `name: [u8; 15]` at byte 5"),
-        flow("the object has `ends.y: i16 (2 times, every 4 bytes)` at byte 24 where `NoSign` has \
-              `ends.y: u16 (2 times, every 4 bytes)` at byte 24"),
+        flow(
+            "the object has `ends.y: i16 (2 times, every 4 bytes)` at byte 24 where `NoSign` has \
+              `ends.y: u16 (2 times, every 4 bytes)` at byte 24",
+        ),
         flow("the object has `bytes: u64` at byte 32, which `Missing` has not"),
         flow("`Added` has `more: u32` at byte 40, which the object has not"),
         refused(
@@ -103,7 +116,8 @@ fn root_what_does_not_fit_the_object_is_refused() {
             "struct Seen, 16 bytes",
             seen,
         ),
-        "Invalid: a record of ring buffer `records`: the plugin's object has no type `unseen`, which `Unseen` is here\n  \
+        "Invalid: a record of ring buffer `records`: the plugin's object has no type `unseen`, which \
+         `Unseen` is here\n  \
          do: name the struct as the programs do, and let BTF show it: \
          `struct unseen *unused __attribute__((unused));` in C"
             .to_owned(),

@@ -128,8 +128,10 @@ fn what_the_language_declares_is_known_and_may_be_hidden() {
 #[test]
 fn methods_belong_to_their_impl_block() {
     let seen = look(
-        "@struct_ops(\"a\")\nimpl one { fn size(s: *u8) -> u32 { return 1 } fn twice(s: *u8) -> u32 { return size(s) } }\n\
-         @struct_ops(\"a\")\nimpl two { fn size(s: *u8) -> u32 { return 2 } fn thrice(s: *u8) -> u32 { return size(s) } }\n\
+        "@struct_ops(\"a\")\nimpl one { fn size(s: *u8) -> u32 { return 1 } fn twice(s: *u8) -> \
+         u32 { return size(s) } }\n\
+         @struct_ops(\"a\")\nimpl two { fn size(s: *u8) -> u32 { return 2 } fn thrice(s: *u8) -> \
+         u32 { return size(s) } }\n\
          fn main() -> i32 { return register(two) }\n",
     );
     assert_eq!(seen.at("size(s)", 0), "2: fn size(s: *u8) -> u32");

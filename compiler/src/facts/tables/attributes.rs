@@ -24,7 +24,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
         name: "xdp",
         form: "@xdp",
         signature: "fn name(ctx: *xdp_md) -> xdp_action",
-        docs: "The kernel enters the function for every packet that an interface receives, before its own network \
+        docs: "The kernel enters the function for every packet that an interface receives, before its own \
+               network \
                code. Attach it to an interface by name.",
         snippet: "@xdp\nfn ${1:name}(ctx: *xdp_md) -> xdp_action {\n    $0\n    return XDP_PASS\n}",
     },
@@ -32,15 +33,18 @@ pub const ATTRIBUTES: &[Attribute] = &[
         name: "tc",
         form: "@tc(\"ingress\") or @tc(\"egress\")",
         signature: "fn name(ctx: *__sk_buff) -> i32",
-        docs: "The kernel enters the function for every packet that comes in or goes out. Attach it to an interface \
+        docs: "The kernel enters the function for every packet that comes in or goes out. Attach it to an \
+               interface \
                by name.",
-        snippet: "@tc(\"${1|ingress,egress|}\")\nfn ${2:name}(ctx: *__sk_buff) -> i32 {\n    $0\n    return TC_ACT_OK\n}",
+        snippet: "@tc(\"${1|ingress,egress|}\")\nfn ${2:name}(ctx: *__sk_buff) -> \
+                  i32 {\n    $0\n    return TC_ACT_OK\n}",
     },
     Attribute {
         name: "probe",
         form: "@probe(\"function\") or @probe(\"function+offset\")",
         signature: "fn name(the function's parameters) -> i32",
-        docs: "The kernel enters the function whenever it calls its own function of that name. The parameters are \
+        docs: "The kernel enters the function whenever it calls its own function of that name. The \
+               parameters are \
                those of the kernel's function, at most 6.",
         snippet: "@probe(\"${1:function}\")\nfn ${2:name}($3) -> i32 {\n    $0\n    return 0\n}",
     },
@@ -56,7 +60,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
         form: "@tracepoint(\"category/event\")",
         signature: "fn name(ctx: *trace_event_raw_EVENT) -> i32",
         docs: "The kernel enters the function at a tracepoint.",
-        snippet: "@tracepoint(\"${1:category}/${2:event}\")\nfn ${3:name}(ctx: *trace_event_raw_${2:event}) -> i32 {\n    \
+        snippet: "@tracepoint(\"${1:category}/${2:event}\")\nfn ${3:name}(ctx: *trace_event_raw_${2:event}) \
+                  -> i32 {\n    \
                   $0\n    return 0\n}",
     },
     Attribute {
@@ -70,7 +75,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
         name: "perf_event",
         form: "@perf_event",
         signature: "fn name(ctx: *bpf_perf_event_data) -> i32",
-        docs: "The kernel enters the function on each overflow of a performance event: every `period` events. Attach \
+        docs: "The kernel enters the function on each overflow of a performance event: every `period` \
+               events. Attach \
                it with `perf_options`.",
         snippet: "@perf_event\nfn ${1:name}(ctx: *bpf_perf_event_data) -> i32 {\n    $0\n    return 0\n}",
     },
@@ -95,14 +101,16 @@ pub const ATTRIBUTES: &[Attribute] = &[
         name: "test",
         form: "@test",
         signature: "fn name() -> i32",
-        docs: "A test: `ks test` runs it in userspace, 0 is success. `test(program, context)` may be called in it.",
+        docs: "A test: `ks test` runs it in userspace, 0 is success. `test(program, context)` may be called \
+               in it.",
         snippet: "@test\nfn ${1:name}() -> i32 {\n    $0\n    return 0\n}",
     },
     Attribute {
         name: "struct_ops",
         form: "@struct_ops(\"kernel struct\")",
         signature: "impl name { .. }",
-        docs: "The functions of the impl block become the members of a struct of the kernel. `register` hands it over.",
+        docs: "The functions of the impl block become the members of a struct of the kernel. `register` \
+               hands it over.",
         snippet: "@struct_ops(\"${1:tcp_congestion_ops}\")\nimpl ${2:name} {\n    $0\n}",
     },
     Attribute {
@@ -165,7 +173,8 @@ pub const ATTRIBUTES: &[Attribute] = &[
         name: "flags",
         form: "@flags(flag | flag)",
         signature: "var name : kind<K, V>(N)",
-        docs: "Flags of the map below: `no_prealloc`, `no_common_lru`, `numa_node(n)`, `rdonly`, `wronly`, `clone`.",
+        docs: "Flags of the map below: `no_prealloc`, `no_common_lru`, `numa_node(n)`, `rdonly`, `wronly`, \
+               `clone`.",
         snippet: "",
     },
 ];

@@ -57,7 +57,8 @@ pub const BUILTINS: &[Builtin] = &[
     both(
         "print",
         &["(format, values..) -> u32"],
-        "Prints a line. A string literal first is a format (`%d %i %u %x %X %o %c %s %p %%`, `{}`); else every value is \
+        "Prints a line. A string literal first is a format (`%d %i %u %x %X %o %c %s %p %%`, `{}`); else \
+         every value is \
          printed as it is.",
     ),
     user(
@@ -72,7 +73,8 @@ pub const BUILTINS: &[Builtin] = &[
             "(program, options: perf_options, flags: u32) -> perf_attachment",
             "(program, target: str, flags: u32) -> u32",
         ],
-        "Attaches a loaded program: to an interface, kernel function or tracepoint (0 on success, else an error \
+        "Attaches a loaded program: to an interface, kernel function or tracepoint (0 on success, else an \
+         error \
          number), or to an event. `perf_options` alone open an event only to be read.",
     ),
     user(
@@ -83,7 +85,8 @@ pub const BUILTINS: &[Builtin] = &[
     both(
         "read",
         &["(attachment: perf_attachment) -> perf_read"],
-        "Reads an event's counter, now, without stopping it. One system call; in a group all values are from one moment.",
+        "Reads an event's counter, now, without stopping it. One system call; in a group all values are \
+         from one moment.",
     ),
     user("read_cpu", &["(attachment: perf_attachment, cpu: u32) -> perf_read"], "Reads one CPU's share."),
     user(
@@ -94,13 +97,15 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "test",
         &["(program, context) -> u32"],
-        "In a `@test` function: runs a program once and gives its result. The context is a struct (`packet_size`, \
+        "In a `@test` function: runs a program once and gives its result. The context is a struct \
+         (`packet_size`, \
          `data`, ..) or a string with the packet's bytes.",
     ),
     user(
         "dispatch",
         &["(ring, ..) -> i32", "(ring, .., timeout_ms: u32) -> i32"],
-        "Waits for records of the ring buffers and calls each one's handler, until a handler gives a negative value, \
+        "Waits for records of the ring buffers and calls each one's handler, until a handler gives a \
+         negative value, \
          the time is over or the host asks to stop.",
     ),
     user(
@@ -175,7 +180,8 @@ pub const BUILTINS: &[Builtin] = &[
     both(
         "linear_slot",
         &["(value: u64, low: u64, step: u64, slots: u64) -> u32"],
-        "The slot of a value in a histogram of equal steps: 0 below `low`, `slots - 1` for all that is above the others.",
+        "The slot of a value in a histogram of equal steps: 0 below `low`, `slots - 1` for all that is \
+         above the others.",
     ),
     user(
         "print_log2_hist",
@@ -228,7 +234,8 @@ pub const BUILTINS: &[Builtin] = &[
     event(
         "hw_cache",
         &["(cache: str, op: str, result: str) -> perf_event"],
-        "A cache event. Caches `l1d l1i ll dtlb itlb bpu node`, operations `read write prefetch`, results `access miss`.",
+        "A cache event. Caches `l1d l1i ll dtlb itlb bpu node`, operations `read write prefetch`, results \
+         `access miss`.",
     ),
     event("tracepoint", &["(name: str) -> perf_event"], "A tracepoint as an event: `\"category/event\"`."),
     event(

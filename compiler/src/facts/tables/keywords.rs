@@ -43,7 +43,8 @@ pub fn event_docs(event: &EventName) -> String {
     };
     let constant = kernel_constant(event.name, prefix);
     format!(
-        "{counted}\n\nIn `perf list`: `{perf}`. In the kernel: `{constant}` ({class}, type {ty}, config {config})."
+        "{counted}\n\nIn `perf list`: `{perf}`. In the kernel: `{constant}` ({class}, type {ty}, config \
+         {config})."
     )
 }
 

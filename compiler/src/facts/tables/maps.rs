@@ -48,7 +48,8 @@ pub const KINDS: &[MapKind] = &[
     MapKind {
         name: "ringbuf",
         form: "ringbuf<T>(bytes)",
-        docs: "A ring buffer: the kernel half reserves, fills and submits records, userspace gets them in `dispatch`. \
+        docs: "A ring buffer: the kernel half reserves, fills and submits records, userspace gets them in \
+               `dispatch`. \
                The size is a power of two from 4096.",
         snippet: "<${1:Event}>(${2:4096})",
     },
@@ -64,7 +65,8 @@ pub const KINDS: &[MapKind] = &[
     MapKind {
         name: "task_storage",
         form: "task_storage<V>",
-        docs: "A value for each task, by a pointer to it, in the kernel half: `m[bpf_get_current_task_btf()]`.",
+        docs: "A value for each task, by a pointer to it, in the kernel half: \
+               `m[bpf_get_current_task_btf()]`.",
         snippet: "<${1:u64}>",
     },
     MapKind {

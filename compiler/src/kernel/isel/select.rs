@@ -374,9 +374,10 @@ impl Selector<'_> {
             }
             Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
                 let index = self.register(*index);
-                let (lhs, rhs) = match self.function.is_called {
-                    false => (index, Rhs::Frame),
-                    true => (self.frame(), Rhs::Reg(index)),
+                let (lhs, rhs) = if self.function.is_called {
+                    (self.frame(), Rhs::Reg(index))
+                } else {
+                    (index, Rhs::Frame)
                 };
                 let dst = self.define(result);
                 self.push(InstKind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });

@@ -72,9 +72,10 @@ impl Threader<'_> {
             data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
         let predecessors = self.flow.predecessors[join].iter();
         let answers = predecessors.filter_map(|from| {
-            let answer = match defined_here {
-                true => self.evaluated(function, *from, join, *cond),
-                false => self.answer(function, *cond, (*from, join)),
+            let answer = if defined_here {
+                self.evaluated(function, *from, join, *cond)
+            } else {
+                self.answer(function, *cond, (*from, join))
             };
             Some((*from, answer?))
         });
@@ -143,9 +144,10 @@ impl Threader<'_> {
                 Op::IsNull(pointer) => {
                     let pointer = passed.get(pointer).unwrap_or(pointer);
                     let origin = function.values[*pointer];
-                    match matches!(origin, Type::Ptr(origin) if Origin::is_memory(origin)) {
-                        true => Some(0),
-                        false => self.constants[*pointer].map(|bits| u64::from(bits == 0)),
+                    if matches!(origin, Type::Ptr(origin) if Origin::is_memory(origin)) {
+                        Some(0)
+                    } else {
+                        self.constants[*pointer].map(|bits| u64::from(bits == 0))
                     }
                 }
                 _ => None,

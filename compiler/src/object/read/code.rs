@@ -186,7 +186,8 @@ impl SymbolResolver<'_, '_> {
                     self.elf.section(function.section).is_some_and(|one| one.role == Role::Subprograms);
                 if !is_text {
                     return Err(Reason::Instruction(
-                        "a call of a function of a section of programs: libbpf takes functions of `.text` only",
+                        "a call of a function of a section of programs: libbpf takes functions of `.text` \
+                         only",
                     ));
                 }
                 let next = function.start / SLOT_BYTES as u64 + at as u64 + 1;

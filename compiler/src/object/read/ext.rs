@@ -157,9 +157,10 @@ impl Reader<'_, '_> {
         let Some((function, inside)) = self.functions.around(code, offset) else {
             let size = self.elf.section(code).map_or(0, |section| section.size);
             // The code of a weak function that the linker replaced belongs to no function.
-            return match offset < size && table != Table::Functions {
-                true => Ok(offset),
-                false => Err(error(Reason::TypeHeader("a record is about no instruction"))),
+            return if offset < size && table != Table::Functions {
+                Ok(offset)
+            } else {
+                Err(error(Reason::TypeHeader("a record is about no instruction")))
             };
         };
         let slot = u32::try_from(inside / SLOT_BYTES as u64).unwrap_or(u32::MAX);
@@ -232,12 +233,11 @@ impl Reader<'_, '_> {
         let symbol = self.elf.symbols.get(relocation.symbol);
         let is_start =
             symbol.is_some_and(|symbol| symbol.section == SymbolSection::Section(code) && symbol.value == 0);
-        match is_start && relocation.kind == RelocationKind::Data32 {
-            true => Ok(()),
-            false => {
-                let reason = Reason::Relocation("not against the start of the section that the table names");
-                Err(ReadError::section(self.section.name, at, reason))
-            }
+        if is_start && relocation.kind == RelocationKind::Data32 {
+            Ok(())
+        } else {
+            let reason = Reason::Relocation("not against the start of the section that the table names");
+            Err(ReadError::section(self.section.name, at, reason))
         }
     }
 

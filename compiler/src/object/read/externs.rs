@@ -73,7 +73,8 @@ pub(super) fn read(elf: &Elf<'_>, types: Option<&RawTypes<'_>>) -> Result<Extern
         }
     }
     if let Some((name, (index, _))) = symbols.iter().min_by_key(|(_, (index, _))| *index) {
-        let reason = "nothing in `.BTF` tells what of the kernel it is; if it is a function of the object, it has no body";
+        let reason = "nothing in `.BTF` tells what of the kernel it is; if it is a function of the object, \
+                      it has no body";
         let reason = Reason::Extern { name: visible(name.as_str()), reason };
         return Err(ReadError { reason, ..elf.symbol_error(*index, "") });
     }

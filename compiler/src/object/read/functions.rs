@@ -134,10 +134,7 @@ fn function<'a>(
     let section = elf.section(at).ok_or_else(|| error("is in a section that does not exist"))?;
     let is_program = matches!(section.role, Role::Programs { .. });
     let named = |reason| ReadError::section(section.name, symbol.value, Reason::Name(reason));
-    let name = match is_program {
-        true => Name::from_bytes(symbol.name),
-        false => Name::sanitised(symbol.name),
-    };
+    let name = if is_program { Name::from_bytes(symbol.name) } else { Name::sanitised(symbol.name) };
     let name = name.map_err(named)?;
     if is_program && symbol.binding == Binding::Local {
         let reason = "it is a program and static, which libbpf refuses";

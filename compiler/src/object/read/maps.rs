@@ -242,16 +242,18 @@ impl Definition<'_, '_, '_, '_> {
         let shape = shape(self.types, self.selection, members)?;
         let Some((_, target)) = members.values else {
             let needs_inner = shape.kind.holds_maps();
-            return match needs_inner {
-                true => Err(MapFault::Values("a map of maps does not tell what its values are")),
-                false => Ok((shape, None)),
+            return if needs_inner {
+                Err(MapFault::Values("a map of maps does not tell what its values are"))
+            } else {
+                Ok((shape, None))
             };
         };
         if !shape.kind.holds_maps() {
             let is_signature = matches!(self.types.resolve(target), Some((_, Type::Signature { .. })));
-            return match is_signature && shape.kind == MapKind::ProgArray {
-                true => Ok((shape, None)),
-                false => Err(MapFault::Values("its kind has none, or other ones")),
+            return if is_signature && shape.kind == MapKind::ProgArray {
+                Ok((shape, None))
+            } else {
+                Err(MapFault::Values("its kind has none, or other ones"))
             };
         }
         let inner = self::members(self.types, target)?;
@@ -342,9 +344,10 @@ fn shape(
         (bytes, Some(ty)) => {
             let size = types.bytes(ty).ok_or(MapFault::Definition("its keys or values have no size"))?;
             let is_same = bytes.is_none_or(|bytes| bytes == size);
-            match is_same {
-                true => Ok(Side::Typed { ty: selection.keep(ty), bytes: size }),
-                false => Err(MapFault::Conflict),
+            if is_same {
+                Ok(Side::Typed { ty: selection.keep(ty), bytes: size })
+            } else {
+                Err(MapFault::Conflict)
             }
         }
     };

@@ -104,12 +104,11 @@ impl Gen {
             0 => Param::Pointer(self.pointed_type()),
             1 => {
                 let values: Vec<&Helper> = self.helpers.iter().filter(|one| one.is_value()).collect();
-                match values.is_empty() {
-                    true => Param::Value(self.any_type()),
-                    false => {
-                        let model = self.rng.pick(&values);
-                        Param::Function { ty: model.value_type(), frames: model.frames }
-                    }
+                if values.is_empty() {
+                    Param::Value(self.any_type())
+                } else {
+                    let model = self.rng.pick(&values);
+                    Param::Function { ty: model.value_type(), frames: model.frames }
                 }
             }
             _ => Param::Value(self.any_type()),
@@ -118,9 +117,10 @@ impl Gen {
 
     /// Returns a type that pointers point to.
     pub fn pointed_type(&mut self) -> Ty {
-        match self.structs.is_empty() || self.rng.one_in(3) {
-            true => self.scalar_type(),
-            false => Ty::Struct(self.rng.below(self.structs.len())),
+        if self.structs.is_empty() || self.rng.one_in(3) {
+            self.scalar_type()
+        } else {
+            Ty::Struct(self.rng.below(self.structs.len()))
         }
     }
 }

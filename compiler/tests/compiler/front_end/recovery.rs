@@ -18,7 +18,8 @@ fn every_statement_is_read() {
 
 #[test]
 fn every_declaration_is_read() {
-    let text = "struct S { a u32 }\nenum E { 1 }\nfn f(a) {\n    var = 1\n}\nvar m : hash<u32>(1, 2)\ntype T\nfn g() { x = }\n";
+    let text = "struct S { a u32 }\nenum E { 1 }\nfn f(a) {\n    var = 1\n}\nvar m : hash<u32>(1, 2)\ntype \
+                T\nfn g() { x = }\n";
     finds(
         text,
         &[

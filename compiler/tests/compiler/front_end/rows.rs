@@ -121,8 +121,10 @@ fn lf_008_strings_end() {
 
 #[test]
 fn lf_009_keywords() {
-    let keywords = "fn extern include import from pin local config type struct enum impl var const if else for while \
-                 return break continue in new delete try catch throw defer match default u8 u16 u32 u64 i8 i16 i32 \
+    let keywords = "fn extern include import from pin local config type struct enum impl var const if else \
+                    for while \
+                 return break continue in new delete try catch throw defer match default u8 u16 u32 u64 i8 \
+                    i16 i32 \
                  i64 bool char void str true false null";
     assert_eq!(keywords.split_whitespace().count(), 45);
     for keyword in keywords.split_whitespace() {
@@ -138,7 +140,8 @@ fn lf_009_keywords() {
 #[test]
 fn lf_010_a_field_may_be_called_type() {
     accepts(
-        "struct S { type: u32 } fn f(p: *S) -> u32 { var s = S { type: 1 } s.type = 2 return s.type + p->type }",
+        "struct S { type: u32 } fn f(p: *S) -> u32 { var s = S { type: 1 } s.type = 2 return s.type + \
+         p->type }",
     );
     refuses("struct S { in: u32 }", "KS0201");
     refuses(&body("return x.default"), "KS0201");
@@ -313,7 +316,8 @@ fn lf_028_array_literals() {
 #[test]
 fn declarations_of_ours() {
     accepts(
-        "counter cyc : cpu_cycles\ncounter miss : hw_cache(\"ll\", \"read\", \"miss\") group cyc\nconst N = 4 * 2",
+        "counter cyc : cpu_cycles\ncounter miss : hw_cache(\"ll\", \"read\", \"miss\") group cyc\nconst N = \
+         4 * 2",
     );
     accepts(
         "const N: u32 = 8 var a : u8[N] var m : hash<u32, u64>(N) var q : queue<u32>(N) var s : stack<u8>(4)",
@@ -336,7 +340,8 @@ fn declarations_of_ours() {
 
 #[test]
 fn docs_belong_to_what_stands_below() {
-    let text = "/// A struct.\n///\n///  Indented.\nstruct S {\n    /// Its field.\n    a: u32, /// no doc\n    b: u32,\n}\n\
+    let text = "/// A struct.\n///\n///  Indented.\nstruct \
+                S {\n    /// Its field.\n    a: u32, /// no doc\n    b: u32,\n}\n\
                 /// lost\n\n// plain\n/// Adds.\n@helper\nfn f() {}\n//// no doc\nvar x = 1\n";
     let items = read(text).ast.items;
     assert_eq!(items[0].docs.as_deref(), Some("A struct.\n\n Indented."));

@@ -79,7 +79,8 @@ fn helpers_are_refused_where_the_kernel_gives_them_to_others_only() {
         format!(
             "var last: u64 = 0\n@struct_ops(\"tcp_congestion_ops\")\nimpl steady {{\n    \
              fn ssthresh(sk: *u8) -> u32 {{\n{body}\n    return 2\n}}\n    \
-             fn undo_cwnd(sk: *u8) -> u32 {{ return 2 }}\n}}\nfn main() -> i32 {{ return register(steady) }}\n"
+             fn undo_cwnd(sk: *u8) -> u32 {{ return 2 }}\n}}\nfn main() -> i32 {{ return register(steady) \
+             }}\n"
         )
     };
     let codes = |script: &str, minor| {

@@ -28,7 +28,8 @@ fn offers(text: &str, wanted: &[&str], unwanted: &[&str]) {
 #[test]
 fn names_in_scope_are_offered() {
     offers(
-        "var shared : u64 = 0\nfn other() { var hidden = 1 }\nfn f(param: u32) {\n    var before = 1\n    if (param == 1) { var inner = 2 }\n    be<|>\n    var after = 3\n}\n",
+        "var shared : u64 = 0\nfn other() { var hidden = 1 }\nfn f(param: \
+         u32) {\n    var before = 1\n    if (param == 1) { var inner = 2 }\n    be<|>\n    var after = 3\n}\n",
         &["shared", "other", "param", "before", "print", "attach", "return", "if", "null"],
         &["hidden", "inner", "after", "include", "u32"],
     );
@@ -36,7 +37,8 @@ fn names_in_scope_are_offered() {
 
 #[test]
 fn members_are_offered_after_dot_and_arrow() {
-    let head = "struct In { deep: u8 }\nstruct S { a: u32, n: In[3] }\nvar m : hash<u32, S>(4)\nvar ring : ringbuf<S>(4096)\nconfig c { limit: u32 = 1 }\n";
+    let head = "struct In { deep: u8 }\nstruct S { a: u32, n: In[3] }\nvar m : hash<u32, S>(4)\nvar ring : \
+                ringbuf<S>(4096)\nconfig c { limit: u32 = 1 }\n";
     let exactly = |body: &str, wanted: &[&str]| {
         let mut found = labels(&format!("{head}{body}"));
         found.sort_unstable();

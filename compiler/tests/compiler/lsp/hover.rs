@@ -22,7 +22,8 @@ fn first_line(text: &str) -> String {
 fn names_show_their_declaration() {
     assert_eq!(
         first_line(
-            "/// Adds.\n@helper\nfn add(a: u32, b: u32) -> u32 { return a + b }\n@helper\nfn two() -> u32 { return a<|>dd(1, 1) }\n"
+            "/// Adds.\n@helper\nfn add(a: u32, b: u32) -> u32 { return a + b }\n@helper\nfn two() -> \
+             u32 { return a<|>dd(1, 1) }\n"
         ),
         "@helper fn add(a: u32, b: u32) -> u32"
     );
@@ -96,7 +97,8 @@ fn hover_on_an_error_explains_its_rule() {
 fn the_compilers_own_headers_are_known_and_are_no_files() {
     let mut client = Client::new();
     let head = "include \"xdp_kfuncs.kh\"\n";
-    let body = "@xdp\nfn f(ctx: *xdp_md) -> xdp_action {\n    bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
+    let body = "@xdp\nfn f(ctx: *xdp_md) -> \
+                xdp_action {\n    bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
     let spot = client.open("a.ks", &format!("{head}{body}"));
     let hover_text = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
     assert!(hover_text.contains("extern bpf_xdp_metadata_rx_hash"), "{hover_text}");
@@ -106,7 +108,8 @@ fn the_compilers_own_headers_are_known_and_are_no_files() {
 #[test]
 fn hover_includes_what_only_the_checker_knows_after_a_check() {
     let mut client = Client::new();
-    let text = "fn main() -> i32 {\n    var big = match (1) { 1: { 5000000000 }, default: { 1 } }\n    print(\"%u\", bi<|>g)\n    return 0\n}\n";
+    let text = "fn main() -> i32 {\n    var big = match (1) { 1: { 5000000000 }, default: { 1 } }\n    \
+                print(\"%u\", bi<|>g)\n    return 0\n}\n";
     let spot = client.open("a.ks", text);
     let version = client.version();
     client.diagnostics(&spot.uri, version);

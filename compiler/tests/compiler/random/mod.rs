@@ -62,12 +62,11 @@ fn root_random_scripts_load() {
                             *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
                         }
                         Err(failure) => {
-                            let script = match failure.kind == kernel::DEADLY {
-                                true => {
-                                    next.store(seeds.len(), Ordering::Relaxed);
-                                    script
-                                }
-                                false => shrunk(fs, &name, script, machine, &failure.kind),
+                            let script = if failure.kind == kernel::DEADLY {
+                                next.store(seeds.len(), Ordering::Relaxed);
+                                script
+                            } else {
+                                shrunk(fs, &name, script, machine, &failure.kind)
                             };
                             let kept = keep(*seed, script, &failure);
                             let mut failures = failures.lock().expect("no thread panics");

@@ -27,7 +27,8 @@ fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
                 detach(a)\ndetach(a)\nattach(a, \"three\", 0)\ndetach(b)\ndetach(a)";
     let outcome = with_programs(body);
     assert_eq!((outcome.code, lines(&outcome)), (Some(0), vec!["0 0".to_owned()]));
-    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop 3,detach 5,\
+    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop \
+                    3,detach 5,\
                     detach 5,attach 5 three 0,drop 4,detach 6,drop 10,detach 5";
     assert_eq!(outcome.calls.join(","), expected);
 }
@@ -41,7 +42,8 @@ fn a_refused_attach_returns_an_errno_and_prints_a_line() {
     let outcome = with_programs(body);
     assert_eq!(lines(&outcome), ["2 17 22"]);
     assert_eq!(outcome.calls, ["load first", "attach 5 gone 0", &format!("attach 5 taken {}", u32::MAX)]);
-    let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` gave \
+    let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` \
+                gave \
                 for null";
     assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", null]);
 }
@@ -65,7 +67,8 @@ fn addresses_have_names() {
 #[test]
 fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
     let text = "import util from \"dir/util.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
-                var word: str(4) = \"ab\"\n    print(\"%u %u\", util.f(), util.allowed(-3, word))\n    return 0\n}\n";
+                var word: str(4) = \"ab\"\n    print(\"%u %u\", util.f(), util.allowed(-3, word))\n    \
+                return 0\n}\n";
     let outcome = run(&compile(text).core);
     assert_eq!(lines(&outcome), ["0 2"]);
     let args = "[Number(\"i64\", 18446744073709551613), Text(\"ab\")]";

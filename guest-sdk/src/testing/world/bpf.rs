@@ -17,9 +17,10 @@ impl Program {
     pub(crate) fn load(name: &str) -> Result<Program, Error> {
         with(|state| {
             state.permit(name)?;
-            match state.programs.contains(name) {
-                true => Ok(Program { name: name.to_string() }),
-                false => Err(missing("program", name, "program(..)")),
+            if state.programs.contains(name) {
+                Ok(Program { name: name.to_string() })
+            } else {
+                Err(missing("program", name, "program(..)"))
             }
         })
     }

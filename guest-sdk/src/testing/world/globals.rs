@@ -16,9 +16,10 @@ impl Variable {
     pub(crate) fn open(name: &str) -> Result<Variable, Error> {
         with(|state| {
             state.permit(name)?;
-            match state.globals.contains_key(name) {
-                true => Ok(Variable { name: name.to_string() }),
-                false => Err(missing("variable", name, "global(..)")),
+            if state.globals.contains_key(name) {
+                Ok(Variable { name: name.to_string() })
+            } else {
+                Err(missing("variable", name, "global(..)"))
             }
         })
     }

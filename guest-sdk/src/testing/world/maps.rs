@@ -19,9 +19,10 @@ impl Map {
     pub(crate) fn open(name: &str) -> Result<Map, Error> {
         with(|state| {
             state.permit(name)?;
-            match state.maps.contains_key(name) {
-                true => Ok(Map { name: name.to_string() }),
-                false => Err(missing("map", name, "map::<K, V>(..)")),
+            if state.maps.contains_key(name) {
+                Ok(Map { name: name.to_string() })
+            } else {
+                Err(missing("map", name, "map::<K, V>(..)"))
             }
         })
     }
@@ -94,9 +95,8 @@ impl Map {
     }
 
     pub(crate) fn walk(&self, values: bool) -> Result<Cursor, Error> {
-        let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| match values {
-            true => [key.as_slice(), value].concat(),
-            false => key.clone(),
+        let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| {
+            if values { [key.as_slice(), value].concat() } else { key.clone() }
         };
         let entries = self.with(|map| map.entries.iter().map(entry).collect());
         Ok(Cursor { entries: core::cell::RefCell::new(entries) })

@@ -21,9 +21,10 @@ impl Event {
     pub(crate) fn named(name: &str) -> Result<Event, Error> {
         with(|state| {
             state.permit(name)?;
-            match state.events.contains_key(&spelling(name)) {
-                true => Ok(Event { name: name.to_string() }),
-                false => Err(missing("event", name, "counter(..)")),
+            if state.events.contains_key(&spelling(name)) {
+                Ok(Event { name: name.to_string() })
+            } else {
+                Err(missing("event", name, "counter(..)"))
             }
         })
     }

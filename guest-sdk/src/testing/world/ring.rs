@@ -17,9 +17,10 @@ impl Ring {
     pub(crate) fn open(name: &str) -> Result<Ring, Error> {
         with(|state| {
             state.permit(name)?;
-            match state.rings.contains_key(name) {
-                true => Ok(Ring { name: name.to_string() }),
-                false => Err(missing("ring buffer", name, "ring(..)")),
+            if state.rings.contains_key(name) {
+                Ok(Ring { name: name.to_string() })
+            } else {
+                Err(missing("ring buffer", name, "ring(..)"))
             }
         })
     }
@@ -45,10 +46,10 @@ pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<V
         let first =
             rings.iter().filter_map(|ring| Some(state.rings.get(&ring.name)?.records.front()?.0)).min();
         let over = state.now.saturating_add(timeout.unwrap_or(u64::MAX));
-        match first.is_some_and(|due| due <= state.now) {
-            true => {}
+        if first.is_some_and(|due| due <= state.now) {
+        } else {
             // Nothing arrives before the timeout.
-            false => state.wait(first.map_or(over, |due| due.min(over)))?,
+            state.wait(first.map_or(over, |due| due.min(over)))?
         }
         Ok(batch(state, rings, most as usize))
     })

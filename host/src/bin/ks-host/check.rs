@@ -13,10 +13,9 @@ const MISSING: u8 = 1;
 
 /// Arguments of `ks-host check`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 if nothing is missing, 1 if something is, 127 if the file is no plugin.\n\nExamples:\n  \
-                  ks-host check examples/perf/group.ks\n  ks-host check --json examples/perf/page_faults.ks"
-)]
+#[command(after_help = "Exit codes: 0 if nothing is missing, 1 if something is, 127 if the file is no \
+                  plugin.\n\nExamples:\n  \
+                  ks-host check examples/perf/group.ks\n  ks-host check --json examples/perf/page_faults.ks")]
 pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,

@@ -14,9 +14,8 @@ use crate::run;
 
 /// Arguments of `ks-host events`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ks-host events\n  ks-host events 'page*'\n  ks-host events --json 'sched:sched_s*'"
-)]
+#[command(after_help = "Examples:\n  ks-host events\n  ks-host events 'page*'\n  ks-host events --json \
+                  'sched:sched_s*'")]
 pub(crate) struct Args {
     /// A wildcard for names, in the language's spelling or in that of `perf list`: `*` is any text, `?` any
     /// character; case, `-` and `_` make no difference. Without it: all.

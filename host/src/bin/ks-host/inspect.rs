@@ -15,9 +15,8 @@ use crate::{EntryPoint, apart, not_a_plugin, read_bytes, sign};
 
 /// Arguments of `ks-host inspect`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json examples/perf/group.ks\n  ks-host inspect --policy examples/net/packets.ks"
-)]
+#[command(after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json \
+                  examples/perf/group.ks\n  ks-host inspect --policy examples/net/packets.ks")]
 pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,

@@ -134,7 +134,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     ] {
         ensure!(
             !(several && given),
-            "{what} for one plugin, and there are several: start each with a ks-host of its own, or set fields of \
+            "{what} for one plugin, and there are several: start each with a ks-host of its own, or set \
+             fields of \
              config blocks (`--config a.wasm:limits.burst=7`)"
         );
     }
@@ -146,7 +147,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     // Run-time statistics stay enabled while this value lives.
     let _statistics = match args.max_bpf_share {
         Some(_) => Some(Statistics::enable().context(
-            "--max-bpf-share: the kernel does not count the time of programs (it takes CAP_SYS_ADMIN and Linux 5.8)",
+            "--max-bpf-share: the kernel does not count the time of programs (it takes CAP_SYS_ADMIN and \
+             Linux 5.8)",
         )?),
         None => None,
     };

@@ -83,7 +83,8 @@ impl Stacks {
         let names = maps.iter().map(|map| format!("`{}`", map.name())).collect::<Vec<_>>().join(", ");
         ensure!(
             !maps.is_empty(),
-            "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what `stack_id` or \
+            "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what \
+             `stack_id` or \
              `user_stack_id` gave"
         );
         let index = match chosen {
@@ -106,7 +107,8 @@ impl Stacks {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
             say(format_args!(
-                "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those that end are \
+                "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those \
+                 that end are \
                  not named; give ks-host CAP_PERFMON"
             ));
         });
@@ -122,7 +124,8 @@ impl Stacks {
             let mappings = recorder.finish();
             if mappings.is_none() {
                 say(format_args!(
-                    "{plugin}: what processes map was not written down, because one of them does not let its mappings be \
+                    "{plugin}: what processes map was not written down, because one of them does not let \
+                     its mappings be \
                      read: functions of those that have ended are not named"
                 ));
             }
@@ -134,12 +137,14 @@ impl Stacks {
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
             say(format_args!(
-                "{plugin}: {lost} mappings of processes were too many to be written down: some names may be missing"
+                "{plugin}: {lost} mappings of processes were too many to be written down: some names may be \
+                 missing"
             ));
         }
         if forgotten > 0 {
             say(format_args!(
-                "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took too much memory: \
+                "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took \
+                 too much memory: \
                  some names may be missing"
             ));
         }
@@ -151,7 +156,8 @@ impl Stacks {
         let cut = counted.cut();
         if cut > 0 {
             let message = format!(
-                "map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers are missing",
+                "map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers \
+                 are missing",
                 profile.map,
                 profile.total()
             );

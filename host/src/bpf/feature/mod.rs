@@ -186,7 +186,8 @@ impl Features {
         let Ok(target) = self.target::<types::Func<'_>>(name, "function") else {
             return match module_with(name) {
                 Ok(Some(module)) => Answer::Unknown(format!(
-                    "the module `{module}` has a function of this name: the load will show whether programs may call it"
+                    "the module `{module}` has a function of this name: the load will show whether programs \
+                     may call it"
                 )),
                 Ok(None) => {
                     Answer::No(format!("neither the kernel nor a module that is loaded has `{name}`"))
@@ -273,10 +274,8 @@ fn lsm_is_active() -> Answer {
 
 /// Tests a probe of a kernel function or of a file.
 fn probe_point(like: Like, target: &str) -> Answer {
-    let (pmu, in_file) = match target.contains(':') || target.starts_with('/') {
-        true => ("uprobe", true),
-        false => ("kprobe", false),
-    };
+    let (pmu, in_file) =
+        if target.contains(':') || target.starts_with('/') { ("uprobe", true) } else { ("kprobe", false) };
     if like.target == 0 && !Path::new("/sys/bus/event_source/devices").join(pmu).exists() {
         return Answer::No(format!(
             "the kernel has no {pmu}s: /sys/bus/event_source/devices/{pmu} is not there"

@@ -63,7 +63,8 @@ fn an_event_without_a_counter() {
         Facts { hardware_pmu: Some(false), ..machine() },
         FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 4242, any cpu)\n  kernel: perf_event_open: ENOENT\n  \
-         because: this machine has no hardware counters (usually a virtual machine without a PMU), so nothing counts \
+         because: this machine has no hardware counters (usually a virtual machine without a PMU), so \
+         nothing counts \
          `cpu_cycles`\n  \
          do: use a software event, which works here: `task_clock`",
     );
@@ -84,7 +85,8 @@ fn an_event_without_a_counter() {
         machine(),
         FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 0, any cpu)\n  kernel: perf_event_open: EOPNOTSUPP\n  \
-         because: the PMU that counts `cpu_cycles` cannot interrupt at an overflow, or the event does not exist on \
+         because: the PMU that counts `cpu_cycles` cannot interrupt at an overflow, or the event does not \
+         exist on \
          this CPU\n  \
          do: use a software event, which works here: `task_clock`",
     );
@@ -162,7 +164,8 @@ fn a_right_that_is_there_but_refused() {
         Facts { in_user_namespace: Some(true), ..machine() },
         FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EACCES\n  \
-         because: kernel.perf_event_paranoid is 2, and ks-host runs in a user namespace, whose capabilities do not count \
+         because: kernel.perf_event_paranoid is 2, and ks-host runs in a user namespace, whose capabilities \
+         do not count \
          for perf events\n  do: start ks-host outside of it, or count user space only (`exclude_kernel`)",
     );
 }
@@ -186,7 +189,8 @@ fn einval_is_decided_by_the_facts() {
         Facts { kernel: Some((4, 9)), ..machine() },
         FailureKind::Unsupported,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EINVAL\n  \
-         because: kernels before 4.13 refuse `inherit` with group reads\n  do: open the event without `inherit`",
+         because: kernels before 4.13 refuse `inherit` with group reads\n  do: open the event without \
+         `inherit`",
     );
     check(
         Call::Open,
@@ -196,7 +200,8 @@ fn einval_is_decided_by_the_facts() {
         FailureKind::Invalid,
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
-         because: `cache_misses` and `cpu_cycles` are of PMUs that cannot be mixed in a group, or the 7 events do not \
+         because: `cache_misses` and `cpu_cycles` are of PMUs that cannot be mixed in a group, or the 7 \
+         events do not \
          fit on the counters together\n  \
          do: open it outside of the group, or with fewer hardware events in the group",
     );
@@ -208,7 +213,8 @@ fn einval_is_decided_by_the_facts() {
         FailureKind::Kernel,
         "cannot add `task_clock` to the group led by `page_faults` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
-         because: a child inherited the group before its last member joined, so that the two differ; the kernel reads \
+         because: a child inherited the group before its last member joined, so that the two differ; the \
+         kernel reads \
          the group again when that child has ended\n  \
          do: complete a group with `inherit` before the task creates children",
     );
@@ -219,7 +225,8 @@ fn einval_is_decided_by_the_facts() {
         machine(),
         FailureKind::Invalid,
         "cannot open `power/config=0x2/` (pid 0, any cpu)\n  kernel: perf_event_open: EINVAL\n  \
-         because: the PMU of `power/config=0x2/` counts whole CPUs, not tasks, or the config is none of its events\n  \
+         because: the PMU of `power/config=0x2/` counts whole CPUs, not tasks, or the config is none of its \
+         events\n  \
          do: open it with pid -1 and a cpu",
     );
     let loads_only = EventClass::Breakpoint { address: 0x1000, len: 8, loads_only: true };
@@ -245,7 +252,8 @@ fn a_group_that_does_not_fit() {
         FailureKind::Limit,
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: ENOSPC\n  \
-         because: the PMU has no room for `cache_misses` (the group led by `cpu_cycles` would have 7 events)\n  \
+         because: the PMU has no room for `cache_misses` (the group led by `cpu_cycles` would have 7 \
+         events)\n  \
          do: use fewer events in the group",
     );
     let stores = EventClass::Breakpoint { address: 0x1000, len: 8, loads_only: false };
@@ -256,7 +264,8 @@ fn a_group_that_does_not_fit() {
         machine(),
         FailureKind::Limit,
         "cannot open `breakpoint:0x1000:8:w` (pid 0, any cpu)\n  kernel: perf_event_open: ENOSPC\n  \
-         because: every breakpoint of the CPU is taken; most have 4 for each task\n  do: detach a breakpoint first",
+         because: every breakpoint of the CPU is taken; most have 4 for each task\n  do: detach a \
+         breakpoint first",
     );
 }
 
@@ -371,9 +380,12 @@ fn a_filter_of_somebody_else() {
             filtered(),
             FailureKind::NotPermitted,
             &format!(
-                "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  because: a filter of \
-                 system calls (seccomp) that ks-host was started with refuses perf_event_open\n  do: allow it there: \
-                 `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter=perf_event_open` of a service; or start \
+                "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  \
+                 because: a filter of \
+                 system calls (seccomp) that ks-host was started with refuses perf_event_open\n  do: allow \
+                 it there: \
+                 `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter=perf_event_open` of a \
+                 service; or start \
                  ks-host outside"
             ),
         );
@@ -396,7 +408,8 @@ fn a_group_whose_task_has_ended() {
         join(Attempt { pid: 4242, ..open("context_switches", SWITCHES) }, "page_faults", 1),
         Facts { task_exists: Some(false), ..machine() },
         FailureKind::NotFound,
-        "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  kernel: perf_event_open: \
+        "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  kernel: \
+         perf_event_open: \
          ENODEV\n  because: the task 4242 has ended, and with it the group led by `page_faults`",
     );
 }

@@ -75,9 +75,10 @@ fn traced_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     let plugin = folder.path("numbers.wasm");
     let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
     assert_eq!(built.code, 0, "{built:#?}");
-    let mount = match fs::exists("/sys/kernel/tracing/events").unwrap_or_default() {
-        true => "",
-        false => "mount -t tracefs tracefs /sys/kernel/tracing && ",
+    let mount = if fs::exists("/sys/kernel/tracing/events").unwrap_or_default() {
+        ""
+    } else {
+        "mount -t tracefs tracefs /sys/kernel/tracing && "
     };
     let lines = format!(
         "{mount}mount -t proc proc /proc && exec {} {} -- --pid=$$",

@@ -20,7 +20,8 @@ fn whoever_never_comes_back_is_ended_at_the_time_limit() {
         (
             "an endless poll of nothing",
             format!(
-                "(loop $again (call $ring.poll (i32.const 2048) (i32.const 0) (i32.const 0) {forever} (i32.const 64) \
+                "(loop $again (call $ring.poll (i32.const 2048) (i32.const 0) (i32.const 0) {forever} \
+                 (i32.const 64) \
                  (i32.const 1024)) (br $again)) (unreachable)"
             ),
         ),
@@ -120,7 +121,8 @@ fn memories_and_tables_grow_to_their_limits() {
     ended(&run_module(large, &[]), &["table"]);
     let memories: String = (0..99).map(|_| "(memory 1024)\n").collect();
     let many = format!(
-        "(module (memory (export \"memory\") 1) {memories} (func (export \"run\") (result i32) (i32.const 0)))"
+        "(module (memory (export \"memory\") 1) {memories} (func (export \"run\") (result i32) (i32.const \
+         0)))"
     );
     let outcome = run_module(&many, &[]);
     assert!(matches!(outcome.code, 125 | 127) && outcome.stderr.contains("memor"), "{outcome:#?}");
@@ -150,13 +152,15 @@ fn floods_of_texts_are_not_kept() {
         (
             "names of processes",
             format!(
-                "(call $perf.options.set-process (call $perf.options.new) (i32.const 4096) (i32.const {megabyte}))"
+                "(call $perf.options.set-process (call $perf.options.new) (i32.const 4096) (i32.const \
+                 {megabyte}))"
             ),
         ),
         (
             "paths of groups",
             format!(
-                "(call $perf.options.set-cgroup (call $perf.options.new) (i32.const 4096) (i32.const {megabyte}))"
+                "(call $perf.options.set-cgroup (call $perf.options.new) (i32.const 4096) (i32.const \
+                 {megabyte}))"
             ),
         ),
         (
@@ -190,7 +194,8 @@ fn what_is_too_much_for_one_call_is_no_call() {
         ("a text of 50 MiB", "(call $console.warn (i32.const 4096) (i32.const 52428800))"),
         (
             "a million rings",
-            "(call $ring.poll (i32.const 4096) (i32.const 10000000) (i32.const 1) (i64.const 0) (i32.const 64) \
+            "(call $ring.poll (i32.const 4096) (i32.const 10000000) (i32.const 1) (i64.const 0) (i32.const \
+             64) \
              (i32.const 1024))",
         ),
         (

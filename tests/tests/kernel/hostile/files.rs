@@ -104,7 +104,8 @@ fn files_that_are_something_else_are_distinguished() {
             "kernelscript:host@9.0.0",
         ),
         (
-            "(component (core module $m (func (export \"run\"))) (core instance $i (instantiate $m)) (instance (export \"run\")))",
+            "(component (core module $m (func (export \"run\"))) (core instance $i (instantiate $m)) \
+             (instance (export \"run\")))",
             "run",
         ),
     ] {
@@ -126,7 +127,8 @@ fn a_run_of_another_type_is_not_called() {
         ("", ""),
     ] {
         let text = format!(
-            "(component (core module $m (func (export \"run\") {core} unreachable)) (core instance $i (instantiate $m))
+            "(component (core module $m (func (export \"run\") {core} unreachable)) (core instance $i \
+             (instantiate $m))
              (func (export \"run\") {lifted} (canon lift (core func $i \"run\"))))"
         );
         let outcome = run_file(&wat::parse_str(&text).expect("a component"), &[]);
@@ -152,7 +154,8 @@ fn many_instances_of_a_large_module_are_refused() {
     for (pages, limit) in [(1, "--limit instances="), (1024, "--limit memory_bytes=")] {
         let text = format!(
             "(component (core module $m (memory {pages})) {instances}
-             (core module $r (func (export \"run\") (result i32) (i32.const 0))) (core instance $i (instantiate $r))
+             (core module $r (func (export \"run\") (result i32) (i32.const 0))) (core instance $i \
+             (instantiate $r))
              (func (export \"run\") (result s32) (canon lift (core func $i \"run\"))))"
         );
         let outcome = run_file(&wat::parse_str(&text).expect("a component"), &[]);

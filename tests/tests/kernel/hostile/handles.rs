@@ -74,7 +74,8 @@ fn an_attachment_outlives_its_event_and_options_and_not_its_leader() {
              (call $perf.options.set-pid (local.get $b) (i32.const 0))
              (call $perf.options.set-cpu (local.get $b) (i32.const -1))
              (call $perf.options.set-exclude-kernel (local.get $b) (i32.const 1))
-             (call $perf.open (local.get $a) (local.get $b) {leader} (i32.const 0) (i32.const 0) (i32.const 1024))
+             (call $perf.open (local.get $a) (local.get $b) {leader} (i32.const 0) (i32.const 0) (i32.const \
+             1024))
              (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 50))))
              (call $perf.event.drop (local.get $a)) (call $perf.options.drop (local.get $b))"
         )

@@ -87,7 +87,8 @@ fn records() -> String {
          (if (i32.lt_u (local.get $n) (i32.const 1600)) (then (return (i32.const 90))))
          (local.set $b (i32.const 1))
          (loop $alias
-           (i32.store (i32.add (i32.const 3000) (i32.mul (local.get $b) (i32.const 4))) (i32.load (i32.const 3000)))
+           (i32.store (i32.add (i32.const 3000) (i32.mul (local.get $b) (i32.const 4))) (i32.load \
+         (i32.const 3000)))
            (br_if $alias (i32.lt_u (local.tee $b (i32.add (local.get $b) (i32.const 1))) (i32.const 64))))"
     )
 }
@@ -117,16 +118,19 @@ fn root_records_come_back_once_however_often_their_ring_is_named() {
     // returned again.
     let halves = format!(
         "{}
-         (local.set $b (i32.add (local.get $a) (i32.and (i32.div_u (local.get $n) (i32.const 2)) (i32.const -16))))
+         (local.set $b (i32.add (local.get $a) (i32.and (i32.div_u (local.get $n) (i32.const 2)) (i32.const \
+         -16))))
          (loop $entry
            (i32.store (local.get $b) (i32.const 1))
            (local.set $b (i32.add (local.get $b) (i32.const 16)))
            (br_if $entry (i32.lt_u (local.get $b) (i32.add (local.get $a) (local.get $n)))))
-         (call $ring.put-back (i32.const 3000) (i32.const 64) (local.get $a) (local.get $n) (i32.const 1024)) {CHECK}
+         (call $ring.put-back (i32.const 3000) (i32.const 64) (local.get $a) (local.get $n) (i32.const \
+         1024)) {CHECK}
          (call $ring.poll (i32.const 3000) (i32.const 2) (i32.const 1) (i64.const 0) (i32.const 1048576)
            (i32.const 1024)) {CHECK}
          (if (i32.lt_u (i32.load (i32.const 1032)) (local.get $n)) (then (return (i32.const 91))))
-         (call $ring.put-back (i32.const 3000) (i32.const 64) (i32.load (i32.const 1028)) (i32.load (i32.const 1032))
+         (call $ring.put-back (i32.const 3000) (i32.const 64) (i32.load (i32.const 1028)) (i32.load \
+         (i32.const 1032))
            (i32.const 1024)) {CHECK}
          (i32.const 99)",
         records()
@@ -165,7 +169,8 @@ fn cursors(number: u32, bytes: u32) -> String {
            (call $maps.map.walk (local.get $a) (i32.const 1) (i32.const 1024)) {CHECK}
            (call $maps.cursor.next (i32.load (i32.const 1028)) (i32.const {bytes}) (i32.const 1024)) {CHECK}
            (if (i32.ne (i32.load (i32.const 1032)) (i32.const {bytes})) (then (return (i32.const 90))))
-           (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {number}))))
+           (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \
+         {number}))))
          (i32.const 99)"
     )
 }
@@ -184,7 +189,8 @@ fn root_cursors_read_what_is_asked_for() {
     assert_eq!(outcome.code, LIMIT, "{outcome:#?}");
     let lookup = format!(
         "(call $maps.map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
-         (call $maps.map.lookup (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 4) (i32.const 1024)) {CHECK}
+         (call $maps.map.lookup (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 4) (i32.const \
+         1024)) {CHECK}
          (i32.const 99)"
     );
     let outcome = run_object(large(), &[(2048, "m\0\0\0")], &lookup, &limit);
@@ -246,7 +252,8 @@ fn root_large_variables_are_not_copied() {
         (memory.grow (i32.const 200)) drop
         (call $globals.variable.read (local.get $a) (i32.const 1024))
         (if (i32.ne (i32.load (i32.const 1028)) (i32.const 16777216)) (then (return (i32.const 90))))
-        (if (i32.ne (i32.load (i32.add (i32.load (i32.const 1024)) (i32.const 16000000))) (i32.load (i32.const 2048)))
+        (if (i32.ne (i32.load (i32.add (i32.load (i32.const 1024)) (i32.const 16000000))) (i32.load \
+                (i32.const 2048)))
           (then (return (i32.const 91))))";
     let outcome = run(read, "host_bytes=20000000");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");
@@ -264,8 +271,10 @@ fn texts_of_handles_are_of_the_hosts_bytes() {
                (loop $again
                  (call $perf.options.set-process (local.get $a) (i32.const 4096) (i32.const 4096))
                  (call $perf.options.set-cgroup (local.get $a) (i32.const 4096) (i32.const 4096))
-                 (br_if $again (i32.lt_u (local.tee $b (i32.add (local.get $b) (i32.const 1))) (i32.const {texts}))))
-               (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {handles}))))
+                 (br_if $again (i32.lt_u (local.tee $b (i32.add (local.get $b) (i32.const 1))) (i32.const \
+             {texts}))))
+               (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \
+             {handles}))))
              (i32.const 99)"
         ))
     };

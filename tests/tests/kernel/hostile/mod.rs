@@ -99,7 +99,8 @@ fn trapped(outcome: &plugin::Outcome) -> &str {
 /// Returns a `run` of these instructions, with some locals of each type.
 fn function(instructions: &str) -> String {
     format!(
-        "(func (export \"run\") (result i32) (local $a i32) (local $b i32) (local $n i32) (local $l i64)\n{instructions})\n"
+        "(func (export \"run\") (result i32) (local $a i32) (local $b i32) (local $n i32) (local $l \
+         i64)\n{instructions})\n"
     )
 }
 

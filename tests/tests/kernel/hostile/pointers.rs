@@ -83,7 +83,8 @@ fn numbers_beyond_a_type_are_contained() {
 #[test]
 fn texts_that_are_no_text_trap() {
     let body = function(
-        "(i32.store (i32.const 2048) (i32.const 0x80ff)) (call $console.warn (i32.const 2048) (i32.const 2)) (i32.const 0)",
+        "(i32.store (i32.const 2048) (i32.const 0x80ff)) (call $console.warn (i32.const 2048) (i32.const \
+         2)) (i32.const 0)",
     );
     ended(&run(&body), &["utf-8"]);
 }
@@ -94,7 +95,8 @@ fn values_of_no_case_trap() {
     let value = "(i32.store8 (i32.const 2048) (i32.const 99))
         (call $console.print (i32.const 4096) (i32.const 0) (i32.const 2048) (i32.const 1)) (i32.const 0)";
     ended(&run(&function(value)), &["discriminant"]);
-    let option = "(drop (i32.const 0)) (call $symbols.name (i32.const 7) (i32.const 1) (i64.const 1) (i32.const 1024)) (i32.const 0)";
+    let option = "(drop (i32.const 0)) (call $symbols.name (i32.const 7) (i32.const 1) (i64.const 1) \
+                  (i32.const 1024)) (i32.const 0)";
     ended(&run(&function(option)), &["discriminant"]);
 }
 

@@ -29,7 +29,8 @@ fn writes() -> String {
         data(4096, HOSTILE.as_bytes()),
         function(&format!(
             "(call $console.print {text} (i32.const 0) (i32.const 0))
-             (call $console.histogram {text} (i32.const 0) (i64.const 0) (i64.const 0) (i32.const 2048) (i32.const 1))
+             (call $console.histogram {text} (i32.const 0) (i64.const 0) (i64.const 0) (i32.const 2048) \
+             (i32.const 1))
              (call $console.warn {text})
              (call $console.warn-once (i64.const 1) {text})
              (call $perf.event.named {text} (i32.const 1024))
@@ -79,7 +80,8 @@ fn lines_of_several_plugins_are_each_ones_own() {
 fn a_title_of_a_megabyte_is_cut() {
     let body = function(
         "(memory.fill (i32.const 65536) (i32.const 97) (i32.const 1000000))
-         (call $console.histogram (i32.const 65536) (i32.const 1000000) (i32.const 0) (i64.const 0) (i64.const 0)
+         (call $console.histogram (i32.const 65536) (i32.const 1000000) (i32.const 0) (i64.const 0) \
+         (i64.const 0)
            (i32.const 2048) (i32.const 1))
          (i32.const 7)",
     );
@@ -100,7 +102,8 @@ fn a_usage_has_no_lines_of_others() {
         data(4096, HOSTILE.as_bytes()),
         data(3000, &spec),
         function(
-            "(call $args.parse (i32.const 3000) (i32.const 1) (i32.const 1024)) (i32.load8_u (i32.const 1028))"
+            "(call $args.parse (i32.const 3000) (i32.const 1) (i32.const 1024)) (i32.load8_u (i32.const \
+             1028))"
         )
     );
     let file = component("hostile", &core_module(2, &body), &[]).expect("it fits the world");
@@ -177,7 +180,8 @@ fn audited(times: u32, bytes: u32) -> (Outcome, Vec<Value>, u64) {
          (loop $again
            (call $exec.run (i32.const 65536) (i32.const {bytes}) (i32.const 1024))
            (global.set $heap (i32.const 60000))
-           (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {times}))))
+           (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \
+         {times}))))
          (i32.const 0)"
     ));
     let hostile = component("hostile", &core_module(130, &loops), &[]).expect("it fits the world");

@@ -208,7 +208,8 @@ fn root_clones_of_a_function_are_named() {
     let source = folder.write(
         "copies.s",
         ".text\n.globl _start\n_start: call work\n.type work, @function\nwork: ret\n.size work, .-work\n\
-         .type work.constprop.0, @function\nwork.constprop.0: ret\n.size work.constprop.0, .-work.constprop.0\n\
+         .type work.constprop.0, @function\nwork.constprop.0: ret\n.size work.constprop.0, \
+         .-work.constprop.0\n\
          .type work.lto_priv.0, @function\nwork.lto_priv.0: ret\n.size work.lto_priv.0, .-work.lto_priv.0\n\
          .type gone.isra.0, @function\ngone.isra.0: ret\n.size gone.isra.0, .-gone.isra.0\n\
          .type work.cold, @function\nwork.cold: ret\n.size work.cold, .-work.cold\n",
@@ -258,7 +259,8 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
     let folder = Folder::new();
     let source = folder.write(
         "versions.c",
-        "int old_f(int x) { return x + 1; }\nint new_f(int x) { return x + 2; }\nint plain(int x) { return x; }\n\
+        "int old_f(int x) { return x + 1; }\nint new_f(int x) { return x + 2; }\nint plain(int \
+         x) { return x; }\n\
          __asm__(\".symver old_f,f@OLD_1\");\n__asm__(\".symver new_f,f@@NEW_2\");\n",
     );
     let script = folder.write("versions.map", "OLD_1 { global: f; plain; local: *; };\nNEW_2 { } OLD_1;\n");
@@ -396,7 +398,8 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     let attached = |program: &Path, kind: &str, arguments: &[&str]| {
         let script = format!(
             "@{kind}(\"{}:limit\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
-             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n \
+             print(\"attached\")\n return 0 }}",
             program.display()
         );
         let file = folder.write("returns.wasm", compile("returns", &script).plugin);
@@ -439,7 +442,8 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     let source = folder.write(
         "noted.s",
         ".section .note.go.buildid, \"a\", @note\n.long 4, 4, 4\n.asciz \"Go\"\n.byte 0\n.ascii \"abcd\"\n\
-         .text\n.globl _start, work\n.type work, @function\n_start: call work\nwork: ret\n.size work, .-work\n",
+         .text\n.globl _start, work\n.type work, @function\n_start: call work\nwork: ret\n.size work, \
+         .-work\n",
     );
     let noted = folder.path("noted");
     run(Command::new("cc").args(["-nostdlib", "-static", "-no-pie", "-o"]).arg(&noted).arg(source));
@@ -462,7 +466,8 @@ fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
     let attached = |name: &str, attach_point: &str| {
         let script = format!(
             "@uretprobe(\"{}:{attach_point}\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
-             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n \
+             print(\"attached\")\n return 0 }}",
             program.display()
         );
         let file = folder.write(&format!("{name}.wasm"), compile(name, &script).plugin);
@@ -522,7 +527,8 @@ fn root_a_file_that_replaces_the_one_that_was_read_is_not_probed() {
 /// Builds a program whose function `work` starts at an offset of the file.
 fn decoy_with_start_at(folder: &Folder, built: &Path, offset: u64) {
     let source = format!(
-        ".text\n.globl _start, work\n.type work, @function\n_start: .org {:#x}\nwork: ret\n.size work, .-work\n",
+        ".text\n.globl _start, work\n.type work, @function\n_start: .org {:#x}\nwork: ret\n.size work, \
+         .-work\n",
         offset - 0x1000
     );
     let source = folder.write("decoy.s", source);
@@ -547,7 +553,9 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
     let script = format!(
         "@uprobe(\"{}:work\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
          fn main() -> i32 {{\n var program = load(hit)\n var done: u64 = 0\n\
-         for (i in 0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n detach(program) }} }}\n\
+         for (i in \
+         0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n detach(program) }} \
+         }}\n\
          print(\"{{}} times\", done)\n return 0 }}",
         path.display()
     );
@@ -612,7 +620,8 @@ fn root_code_that_the_loader_changes_is_not_probed() {
     let folder = Folder::new();
     let source = folder.write(
         "moved.s",
-        ".text\n.globl moved\n.type moved, @function\nmoved: movabs $moved, %rax\n ret\n.size moved, .-moved\n\
+        ".text\n.globl moved\n.type moved, @function\nmoved: movabs $moved, %rax\n ret\n.size moved, \
+         .-moved\n\
          .section .note.GNU-stack, \"\", @progbits\n",
     );
     let built = folder.path("moved.so");
@@ -628,7 +637,8 @@ fn root_a_large_file_takes_little_memory() {
     let large = fs::OpenOptions::new().write(true).open(&program).unwrap();
     large.set_len((1 << 30) - 4096).unwrap();
     let script = format!(
-        "fn main() -> i32 {{ var counter = attach(perf_options {{ event: uprobe_event(\"{}:limit\"), cpu: all }})\n\
+        "fn main() -> i32 {{ var counter = attach(perf_options {{ event: uprobe_event(\"{}:limit\"), cpu: \
+         all }})\n\
          print(\"calls {{}}\", read(counter).raw)\n return 0 }}",
         program.display()
     );
@@ -782,7 +792,8 @@ fn root_numbers_of_the_probes_pmu_reach_no_memory() {
 #[test]
 fn root_a_policy_names_kinds_of_pmus_and_single_events() {
     let folder = Folder::new();
-    let script = "fn main() -> i32 { var clock = attach(perf_options { event: pmu(\"msr/event=0/\"), pid: -1, cpu: 0 })\n\
+    let script = "fn main() -> \
+                  i32 { var clock = attach(perf_options { event: pmu(\"msr/event=0/\"), pid: -1, cpu: 0 })\n\
                   if (clock == null) { return 7 }\n print(\"opened\")\n return 0 }";
     let file = folder.write("clock.wasm", compile("clock", script).plugin);
     let opened = |events: &str| {

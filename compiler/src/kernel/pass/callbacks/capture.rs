@@ -348,10 +348,7 @@ fn own_slots(function: &MirFunction, one: &Loop) -> BTreeSet<Slot> {
             Some(Op::StackAddr { slot, .. }) => Some(*slot),
             _ => None,
         });
-        match one.blocks.contains(&block) {
-            true => inside.extend(slots),
-            false => others.extend(slots),
-        }
+        if one.blocks.contains(&block) { inside.extend(slots) } else { others.extend(slots) }
     }
     inside.difference(&others).copied().collect()
 }

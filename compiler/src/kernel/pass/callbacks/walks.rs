@@ -50,17 +50,21 @@ pub fn refusals(program: &Program) -> Vec<Refusal> {
             }
             let kept = program.loops.kept.iter().rev().find(|(span, _)| *span == inst.span);
             let reason = kept.map_or(KeptReason::Shape, |(_, kept)| *kept).reason();
-            let (headline, by) = match is_walk {
-                true => ("the kernel cannot run this loop over a map", "`bpf_for_each_map_elem` makes"),
-                false => (
+            let (headline, by) = if is_walk {
+                ("the kernel cannot run this loop over a map", "`bpf_for_each_map_elem` makes")
+            } else {
+                (
                     "the kernel cannot run this loop in a program that loops over a map",
                     "`bpf_loop` makes in such a program",
-                ),
+                )
             };
             let refusal = Diagnostic::error(719, inst.span, headline)
-                    .note(format!("each turn is a call that {by}, which this loop cannot be"))
-                    .note(reason)
-                    .help("keep in the loop what it needs, and leave results in numbers, a global variable or a map");
+                .note(format!("each turn is a call that {by}, which this loop cannot be"))
+                .note(reason)
+                .help(
+                    "keep in the loop what it needs, and leave results in numbers, a global variable \
+                           or a map",
+                );
             found.push((function.id, refusal));
         }
     }

@@ -206,9 +206,10 @@ pub fn keep_only(function: &mut MirFunction, slots: &BTreeSet<Slot>) {
     let positions = Compact::new(function, |slot| slots.contains(&slot));
     for slot in function.slots.ids() {
         let data = function.slots[slot];
-        function.slots[slot] = match slots.contains(&slot) {
-            true => SlotData { position: positions.position(data), ..data },
-            false => SlotData { size: 0, position: 0 },
+        function.slots[slot] = if slots.contains(&slot) {
+            SlotData { position: positions.position(data), ..data }
+        } else {
+            SlotData { size: 0, position: 0 }
         };
     }
     function.slot_bytes = positions.bytes;

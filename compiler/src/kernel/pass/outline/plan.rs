@@ -375,9 +375,10 @@ impl Plan {
         };
         let mut others = BTreeSet::new();
         for block in function.reverse_postorder() {
-            match one.blocks.contains(&block) {
-                true => self.slots.extend(slots_of(block)),
-                false => others.extend(slots_of(block)),
+            if one.blocks.contains(&block) {
+                self.slots.extend(slots_of(block))
+            } else {
+                others.extend(slots_of(block))
             }
         }
         self.slots.is_disjoint(&others).then_some(())

@@ -162,7 +162,8 @@ fn header(bytes: &[u8], sizes: std::ops::RangeInclusive<u32>) -> Result<(&[u8], 
     if !sizes.contains(&header_bytes) {
         return Err(Reason::TypeHeader(match header_bytes {
             LAYOUT_HEADER_BYTES => {
-                "the header has 32 bytes, with a section of layouts as since Linux 7.1: build the object without one"
+                "the header has 32 bytes, with a section of layouts as since Linux 7.1: build the object \
+                 without one"
             }
             _ => "the header has another size",
         }));

@@ -218,10 +218,8 @@ impl<'a, 't> Reader<'_, 'a, 't> {
     fn composite(&mut self, kind: FwdKind) -> Result<Type, Fault> {
         let mut members = Vec::with_capacity(self.head.len as usize);
         for [name, ty, offset] in self.elements() {
-            let (bit_offset, bits) = match self.head.flag {
-                true => (offset & 0x00ff_ffff, (offset >> 24) as u8),
-                false => (offset, 0),
-            };
+            let (bit_offset, bits) =
+                if self.head.flag { (offset & 0x00ff_ffff, (offset >> 24) as u8) } else { (offset, 0) };
             let name = self.strings.name(name)?;
             members.push(Member { name, ty: TypeId(ty), bit_offset, bits });
         }
@@ -240,9 +238,10 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             (false, true) => i64::from(low.cast_signed()),
             (false, false) => i64::from(low),
         };
-        let raw: Vec<_> = match wide {
-            true => self.elements().map(|[name, low, high]| (name, number(low, high))).collect(),
-            false => self.elements().map(|[name, value]| (name, number(value, 0))).collect(),
+        let raw: Vec<_> = if wide {
+            self.elements().map(|[name, low, high]| (name, number(low, high))).collect()
+        } else {
+            self.elements().map(|[name, value]| (name, number(value, 0))).collect()
         };
         let mut values = Vec::with_capacity(raw.len());
         for (name, value) in raw {

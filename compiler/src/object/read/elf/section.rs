@@ -147,9 +147,10 @@ impl Raw {
     fn check<'a>(&self, file: &'a [u8], index: usize, name: &'a str) -> Result<Section<'a>, Reason> {
         let role = self.role(index, name)?;
         let has_content = !matches!(self.ty, ty::NULL | ty::NOBITS) && self.size > 0;
-        let bytes = match has_content {
-            true => slice(file, self.offset, self.size).ok_or(Reason::Outside("the section"))?,
-            false => &[],
+        let bytes = if has_content {
+            slice(file, self.offset, self.size).ok_or(Reason::Outside("the section"))?
+        } else {
+            &[]
         };
         let align = self.align.max(1);
         let is_aligned = align.is_power_of_two() && align <= MAX_ALIGN && self.offset.is_multiple_of(align);
