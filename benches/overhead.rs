@@ -68,7 +68,7 @@ fn main() -> i32 {
     var at_switch = load(on_switch)
     var one = attach(at_fault, perf_options { event: page_faults, command: true, cpu: -1, period: 1 }, 0)
     var other = attach(at_switch, \
-                              perf_options { event: context_switches, command: true, cpu: -1, period: 1 }, 0)
+perf_options { event: context_switches, command: true, cpu: -1, period: 1 }, 0)
     while (!stopping()) {
         sleep(1000)
     }

@@ -23,7 +23,7 @@ impl Answer {
     /// # Errors
     /// If an iteration had a wrong result.
     pub fn check_calls(&self, iterations: u64) -> Result<Duration> {
-        ensure!(self.right == iterations, "{} of {iterations} turns answered rightly", self.right);
+        ensure!(self.right == iterations, "{} of {iterations} iterations answered correctly", self.right);
         Ok(self.elapsed)
     }
 
@@ -35,7 +35,11 @@ impl Answer {
     pub fn check_reads(&self, iterations: u64, members: u32) -> Result<Duration> {
         ensure!(self.members == members, "the group has {} entries instead of {members}", self.members);
         ensure!(self.time_enabled > 0, "the group was never enabled");
-        ensure!(self.right == iterations, "the clock went on in {} of {iterations} turns only", self.right);
+        ensure!(
+            self.right == iterations,
+            "the clock went on in {} of {iterations} iterations only",
+            self.right
+        );
         Ok(self.elapsed)
     }
 }

@@ -290,6 +290,18 @@ impl Checked {
         Err(Failed)
     }
 
+    /// Lowers the kernel half and runs its passes; `watch` sees the program before the first pass and after
+    /// each pass that changed it, up to an error.
+    ///
+    /// # Errors
+    /// As for [`kernel::compile`]. Without a typed tree there is nothing to lower, and no error.
+    pub fn watch_passes(&self, arch: Arch, watch: kernel::Watch<'_>) -> Result<(), Vec<Diagnostic>> {
+        let Some(hir) = &self.hir else { return Ok(()) };
+        back_end("the kernel half", self.file, || {
+            kernel::lower_watched(hir, &split::split(hir), arch, watch).map(drop)
+        })
+    }
+
     /// Compiles both halves and puts them into one file.
     ///
     /// # Errors

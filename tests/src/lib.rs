@@ -163,6 +163,15 @@ impl Outcome {
     pub fn numbers(&self, name: &str) -> Vec<i64> {
         self.row(name).iter().filter_map(|field| field.parse().ok()).collect()
     }
+
+    /// Returns the number before a text in the last line of standard error that has it: counts of losses grow
+    /// from line to line.
+    pub fn number_before(&self, text: &str) -> u64 {
+        let line = self.stderr.lines().rfind(|line| line.contains(text));
+        let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {self:#?}"));
+        let before = line.split(text).next().and_then(|before| before.split_whitespace().last());
+        before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    }
 }
 
 /// Runs a command to its end, with a limit of one minute.

@@ -81,7 +81,7 @@ impl Body<'_, '_> {
         } else if b.saturating_sub(a) > i128::from(MAX_ITERATIONS) && self.half() == Half::Kernel {
             self.report(
                 Diagnostic::error(705, span, "loop is longer than a kernel program may run")
-                    .label(format!("{} turns; at most {MAX_ITERATIONS} are possible", b - a)),
+                    .label(format!("{} iterations; at most {MAX_ITERATIONS} are possible", b - a)),
             );
         }
     }

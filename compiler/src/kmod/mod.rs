@@ -41,7 +41,7 @@ const PRELUDE: &str = include_str!("prelude.c");
 
 const KBUILD_RULES: &str = "\
 # The kernel's types are needed for the module's own: `make` takes those of the running kernel where the \
-                            build folder has
+build folder has
 # none. Needs the kernel's headers and pahole.
 KERNEL ?= /lib/modules/$(shell uname -r)/build
 

@@ -32,15 +32,6 @@ fn touch(first: u32, pages: u32) {
 }
 "#;
 
-/// Returns the number before some words in the last line of standard error that has them: counts are reported
-/// as they grow.
-fn number_before(outcome: &Outcome, text: &str) -> u64 {
-    let line = outcome.stderr.lines().rfind(|line| line.contains(text));
-    let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
-    let before = line.split(text).next().and_then(|before| before.split_whitespace().last());
-    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
-}
-
 #[test]
 fn root_lf_099_a_forgotten_record_is_discarded() {
     let script = include_str!("scripts/rings_lf_099_a_forgotten_record_is_discarded.ks");
@@ -77,7 +68,7 @@ fn root_a_full_ring_counts_what_it_loses() {
     // 24 bytes for each record of 16, and one byte of the 4096 stays free (kernel/bpf/ringbuf.c, v6.12).
     assert_eq!(handled, 4095 / 24);
     assert!(attempts > handled, "{outcome:#?}");
-    assert_eq!(number_before(&outcome, " records were lost"), attempts - handled, "{outcome:#?}");
+    assert_eq!(outcome.number_before(" records were lost"), attempts - handled, "{outcome:#?}");
 }
 
 /// A thread of this process faults as fast as it can while the plugin, on another CPU, receives the records.
@@ -93,7 +84,7 @@ fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
         if may_lose {
             // A plugin that keeps up loses nothing, and nothing is reported.
             let is_silent = outcome.stderr.is_empty();
-            let lost = if is_silent { 0 } else { number_before(&outcome, " records were lost") };
+            let lost = if is_silent { 0 } else { outcome.number_before(" records were lost") };
             assert_eq!(handled + lost, attempts, "{outcome:#?}");
         } else {
             assert_eq!((handled, outcome.stderr.as_str()), (attempts, ""), "{outcome:#?}");

@@ -5,15 +5,6 @@ use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script
 
 const NO_ARGUMENTS: &[&str] = &[];
 
-/// Returns the number before some words in the last line of standard error that has them: counts are reported
-/// as they grow.
-fn number_before(outcome: &Outcome, text: &str) -> u64 {
-    let line = outcome.stderr.lines().rfind(|line| line.contains(text));
-    let line = line.unwrap_or_else(|| panic!("no line with `{text}`: {outcome:#?}"));
-    let before = line.split(text).next().and_then(|before| before.split_whitespace().last());
-    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
-}
-
 fn example(name: &str) -> Outcome {
     let folder = Folder::new();
     let plugin = folder.path(name).with_extension("wasm");
@@ -57,13 +48,10 @@ fn root_lost_lines_and_updates_are_counted_exactly() {
     let [runs, entries] = numbers[..] else { panic!("{last}") };
     // The first page may hold other data too, and may already be mapped.
     assert!(runs >= 3999 && entries == 10, "{last}");
-    assert_eq!(number_before(&outcome, " updates by programs were lost"), 2 * runs - entries);
+    assert_eq!(outcome.number_before(" updates by programs were lost"), 2 * runs - entries);
     // 96 bytes each, with the header; one byte of the ring stays free.
     assert_eq!(printed.len(), (262_144 - 1) / 96);
-    assert_eq!(
-        number_before(&outcome, " lines that programs printed were lost"),
-        runs - printed.len() as u64
-    );
+    assert_eq!(outcome.number_before(" lines that programs printed were lost"), runs - printed.len() as u64);
     for (number, line) in (1..).zip(printed) {
         assert_eq!(**line, format!("{number} {number} {number} {number} x"));
     }

@@ -8,7 +8,6 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use ks_compiler::kernel::{self, Listings};
 use ks_compiler::pipeline::{self, Built, Checked, Parsed, Target};
-use ks_compiler::split::split;
 use ks_compiler::{ast, hir, plugin};
 use ks_wit::section::Arch;
 
@@ -200,7 +199,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(report::failure(&checked.diagnostics).into());
     };
     emit_built(args, &built)?;
-    emit_passes(args, &checked, built.objects.iter().map(|(arch, _)| *arch))?;
+    if !emit_passes(args, &checked, built.objects.iter().map(|(arch, _)| *arch))? {
+        bail!("the compilation succeeded once and fails now");
+    }
     match &args.into {
         None => write_plugin(&output, &built.plugin)?,
         Some(file) => {
@@ -314,8 +315,11 @@ fn emit_module(emit: &Emit, built: &Built) -> Result<()> {
     Ok(())
 }
 
-fn emit_passes(args: &Args, checked: &Checked, archs: impl Iterator<Item = Arch> + Clone) -> Result<()> {
-    let Some(hir) = &checked.hir else { return Ok(()) };
+/// Writes the requested listings of passes. Returns whether the passes ran to their end; the error of one that
+/// did not was reported by the build.
+fn emit_passes(args: &Args, checked: &Checked, archs: impl Iterator<Item = Arch> + Clone) -> Result<bool> {
+    let Some(hir) = &checked.hir else { return Ok(true) };
+    let mut complete = true;
     for emit in &args.emit {
         let Stage::MirAfter(pass) = emit.stage else { continue };
         let mut text = String::new();
@@ -326,12 +330,11 @@ fn emit_passes(args: &Args, checked: &Checked, archs: impl Iterator<Item = Arch>
                         &format!("; {arch}, after {name}\n{}\n", kernel::mir::print::program(program, hir));
                 }
             };
-            // An error was reported by the build. The listings end where it came up.
-            let _ = kernel::lower_watched(hir, &split(hir), arch, watch);
+            complete &= checked.watch_passes(arch, watch).is_ok();
         }
         emit.write(text.as_bytes())?;
     }
-    Ok(())
+    Ok(complete)
 }
 
 /// Writes what a failed build produced of the kernel half.
@@ -341,7 +344,7 @@ fn emit_failed(args: &Args, checked: &mut Checked, target: Target) -> Result<()>
         return Ok(());
     }
     let Ok(half) = checked.build_kernel(target) else {
-        return emit_passes(args, checked, target.arch.or(Arch::HOST).into_iter());
+        return emit_passes(args, checked, target.arch.or(Arch::HOST).into_iter()).map(drop);
     };
     for emit in &args.emit {
         match emit.stage {
@@ -350,7 +353,7 @@ fn emit_failed(args: &Args, checked: &mut Checked, target: Target) -> Result<()>
             _ => {}
         }
     }
-    emit_passes(args, checked, half.objects.iter().map(|(arch, _)| *arch))
+    emit_passes(args, checked, half.objects.iter().map(|(arch, _)| *arch)).map(drop)
 }
 
 fn per_object(objects: &[(Arch, kernel::Object)], text: impl Fn(&kernel::Object) -> &str) -> String {

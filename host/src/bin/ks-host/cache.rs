@@ -52,7 +52,10 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
     let folder = cache.path().display().to_string();
     let host = apart::host(Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
-    let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
+    let prepared = match prepare::all(&host, &args.plugins) {
+        Ok(prepared) => prepared,
+        Err(reported) => return Ok(reported.code),
+    };
     for (path, prepared) in args.plugins.iter().zip(prepared) {
         let came = match prepared.plugin.code() {
             CodeOrigin::Cached => "was there",

@@ -71,19 +71,19 @@ struct Cli {
 
 const MORE_HELP: &str = "\
 Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin \
-                         files again; \
+files again; \
 what they pinned stays.
 
 Policy: plugins may observe (events, tracepoints, probes that read). What steers needs --allow or a \
-                         --policy file: \
+--policy file: \
 xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, pin, other. `ks-host inspect --policy` \
-                         writes the policy \
+writes the policy \
 that a plugin needs.
 
 Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host \
-                         failed; 126 if \
+failed; 126 if \
 the policy denied it the start; 127 if a file is not a plugin, or a script with errors; 130 if it had to be \
-                         ended. Of \
+ended. Of \
 several plugins, the code of the first that is not 0.
 
 Examples:

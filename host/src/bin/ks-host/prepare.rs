@@ -18,18 +18,25 @@ pub(crate) struct Prepared {
 
 /// The error was reported on standard error already.
 #[derive(Debug)]
-pub(crate) struct Reported;
+pub(crate) struct Reported {
+    /// The exit code for it.
+    pub(crate) code: u8,
+}
 
 /// Prepares all plugins, on as many threads as there are CPUs.
 pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
-    let what = match paths {
-        [path] => format!("compiling {}", path.display()),
-        paths => format!("compiling {} plugins", paths.len()),
-    };
-    progress::during(&what, || match paths {
+    match paths {
         [path] => one(host, path).map(|prepared| vec![prepared]),
-        paths => in_parallel(host, paths),
-    })
+        paths => {
+            let what = format!("compiling {} plugins", paths.len());
+            progress::during(&what, || in_parallel(host, paths))
+        }
+    }
+}
+
+/// Prepares one plugin.
+pub(crate) fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
+    progress::during(&format!("compiling {}", path.display()), || read_and_prepare(host, path))
 }
 
 fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {
@@ -42,25 +49,26 @@ fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let (Some(path), Some(result)) = (paths.get(index), results.get(index)) else { return };
-                    *result.lock().expect("nobody panics with the lock") = Some(one(host, path));
+                    *result.lock().expect("nobody panics with the lock") = Some(read_and_prepare(host, path));
                 }
             });
         }
     });
-    let result =
-        |result: Mutex<Option<_>>| result.into_inner().expect("nobody panics").unwrap_or(Err(Reported));
+    let result = |result: Mutex<Option<_>>| {
+        result.into_inner().expect("nobody panics").expect("every index had a worker")
+    };
     results.into_iter().map(result).collect()
 }
 
-fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
-    let plugin = read_plugin(path).map_err(|_| Reported)?;
+fn read_and_prepare(host: &Host, path: &Path) -> Result<Prepared, Reported> {
+    let plugin = read_plugin(path).map_err(|code| Reported { code })?;
     let digest = Sha256::digest(plugin.bytes()).into();
     prepare(host, path, &plugin, digest)
 }
 
 /// Prepares a file again if its digest differs from this one; returns none if it is the same.
 pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Reported> {
-    let plugin = read_plugin(path).map_err(|_| Reported)?;
+    let plugin = read_plugin(path).map_err(|code| Reported { code })?;
     let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
     if now == digest { Ok(None) } else { prepare(host, path, &plugin, now).map(Some) }
 }
@@ -73,9 +81,6 @@ fn prepare(
 ) -> Result<Prepared, Reported> {
     match host.prepare(plugin) {
         Ok(plugin) => Ok(Prepared { plugin, digest }),
-        Err(error) => {
-            not_a_plugin(path, &error);
-            Err(Reported)
-        }
+        Err(error) => Err(Reported { code: not_a_plugin(path, &error) }),
     }
 }

@@ -53,8 +53,10 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let policy = Policy::observing();
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
-    let all = prepare::all(&host, std::slice::from_ref(&args.plugin));
-    let Some(prepared) = all.ok().and_then(|mut all| all.pop()) else { return Ok(crate::NOT_A_PLUGIN) };
+    let prepared = match prepare::one(&host, &args.plugin) {
+        Ok(prepared) => prepared,
+        Err(reported) => return Ok(reported.code),
+    };
     let name = run::name_of(&args.plugin);
     let options =
         RunOptions { calls: Calls::Replayed(replay.clone()), raw: args.raw, ..RunOptions::new(&name) };

@@ -157,7 +157,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
-    let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
+    let prepared = match prepare::all(&host, &args.plugins) {
+        Ok(prepared) => prepared,
+        Err(reported) => return Ok(reported.code),
+    };
     let form = match (args.json, several) {
         (true, _) => Form::Json,
         (false, true) => Form::Named,

@@ -47,7 +47,10 @@ pub(crate) struct VerifyArgs {
 
 /// Signs the plugin and returns the exit code.
 pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
-    let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
+    let plugin = match read(&args.plugin) {
+        Ok(plugin) => plugin,
+        Err(code) => return Ok(code),
+    };
     if args.new_key {
         make_key(&args.key).with_context(|| format!("cannot make the key {}", args.key.display()))?;
     }
@@ -63,7 +66,10 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
 
 /// Verifies the plugin and returns the exit code: 0, or 126 if a run would be denied.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
-    let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
+    let plugin = match read(&args.plugin) {
+        Ok(plugin) => plugin,
+        Err(code) => return Ok(code),
+    };
     let policy = policy::of(args.policy.as_deref(), Policy::nothing(), &[], &[])?;
     let policy = demanding(policy, &args.signer)?;
     anyhow::ensure!(
