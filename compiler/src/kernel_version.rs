@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ks_wit::helper::Version;
+
 /// A kernel version, such as `6.12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion {
@@ -15,6 +17,11 @@ pub struct KernelVersion {
 impl KernelVersion {
     /// Creates the version `major.minor`.
     pub const fn new(major: u32, minor: u32) -> KernelVersion {
+        KernelVersion { major, minor }
+    }
+
+    /// Converts a version of the contract's tables.
+    pub const fn of((major, minor): Version) -> KernelVersion {
         KernelVersion { major, minor }
     }
 }

@@ -1,13 +1,18 @@
-//! The contract between a plugin and `ks-host`, in Rust: the WIT package as text, and the contents of the
-//! custom sections of a plugin file.
+//! The contract between a plugin and `ks-host`, in Rust: the WIT package as text, the contents of the custom
+//! sections of a plugin file, and the tables of the kernel's names that both sides need: events, helpers,
+//! kernel functions and program kinds.
 //!
 //! The compiler writes these formats and the host reads them; neither depends on the other. This crate has no
-//! logic about programs, events or policy.
+//! logic about programs, events or policy: only facts, each in one place.
 
+pub mod caller;
+pub mod event;
 pub mod helper;
+pub mod kfunc;
 pub mod lines;
 pub mod manifest;
 pub mod object;
+pub mod program_kind;
 pub mod section;
 pub mod shared;
 pub mod target;

@@ -2,5 +2,4 @@
 
 pub mod context;
 pub mod context_members;
-pub mod helpers;
 pub mod perf;

@@ -1,13 +1,14 @@
 //! Attributes of functions: the caller of a function, and the attach point of a program (language reference,
 //! 4.1, 11.8).
 
+use ks_wit::program_kind::{Argument, PROGRAM_KINDS};
 use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
 use super::Checker;
 use crate::ast::{self, Attribute, StrLit};
 use crate::diag::Diagnostic;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
-use crate::hir::{FunctionKind, ProgramKind, Target};
+use crate::hir::{FunctionKind, Target};
 
 /// The kind of function that an attribute declares, with the form of the attribute's argument.
 struct AttributeSpec {
@@ -15,52 +16,32 @@ struct AttributeSpec {
     kind: FunctionKind,
     argument: Argument,
     /// Whether KernelScript 0.1.1 has it.
-    old: bool,
+    in_011: bool,
 }
 
-/// The form of an attribute's argument.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Argument {
-    None,
-    Direction,
-    Function,
-    FunctionAndOffset,
-    Event,
-    Name(&'static str),
-    UserLocation,
-    Hook,
-    Period,
-}
-
-const fn old(name: &'static str, kind: FunctionKind, argument: Argument) -> AttributeSpec {
-    AttributeSpec { name, kind, argument, old: true }
-}
-
-const fn ours(kind: ProgramKind, name: &'static str, argument: Argument) -> AttributeSpec {
-    AttributeSpec { name, kind: FunctionKind::Program(kind), argument, old: false }
-}
-
-const ATTRIBUTES: &[AttributeSpec] = &[
-    old("helper", FunctionKind::Helper, Argument::None),
-    old("kfunc", FunctionKind::Kfunc, Argument::None),
-    old("private", FunctionKind::Private, Argument::None),
-    old("test", FunctionKind::Test, Argument::None),
-    old("xdp", FunctionKind::Program(ProgramKind::Xdp), Argument::None),
-    old("tc", FunctionKind::Program(ProgramKind::Tc), Argument::Direction),
-    old("probe", FunctionKind::Program(ProgramKind::Probe), Argument::FunctionAndOffset),
-    old("tracepoint", FunctionKind::Program(ProgramKind::Tracepoint), Argument::Event),
-    old("perf_event", FunctionKind::Program(ProgramKind::PerfEvent), Argument::None),
-    ours(ProgramKind::Retprobe, "retprobe", Argument::Function),
-    ours(ProgramKind::RawTracepoint, "raw_tracepoint", Argument::Name("sched_switch")),
-    ours(ProgramKind::SyscallEnter, "syscall_enter", Argument::Name("openat")),
-    ours(ProgramKind::SyscallExit, "syscall_exit", Argument::Name("openat")),
-    ours(ProgramKind::Lsm, "lsm", Argument::Name("file_open")),
-    ours(ProgramKind::Uprobe, "uprobe", Argument::UserLocation),
-    ours(ProgramKind::Uretprobe, "uretprobe", Argument::UserLocation),
-    ours(ProgramKind::Cgroup, "cgroup", Argument::Hook),
-    ours(ProgramKind::SocketFilter, "socket_filter", Argument::None),
-    ours(ProgramKind::Timer, "timer", Argument::Period),
+/// The attributes of functions that are not programs.
+const OTHERS: [(&str, FunctionKind); 4] = [
+    ("helper", FunctionKind::Helper),
+    ("kfunc", FunctionKind::Kfunc),
+    ("private", FunctionKind::Private),
+    ("test", FunctionKind::Test),
 ];
+
+/// Returns all attributes of functions.
+fn attribute_specs() -> impl Iterator<Item = AttributeSpec> {
+    let others = OTHERS.into_iter().map(|(name, kind)| AttributeSpec {
+        name,
+        kind,
+        argument: Argument::None,
+        in_011: true,
+    });
+    others.chain(PROGRAM_KINDS.iter().map(|row| AttributeSpec {
+        name: row.name,
+        kind: FunctionKind::Program(row.kind),
+        argument: row.argument,
+        in_011: row.in_011,
+    }))
+}
 
 /// Attribute names of other tools, and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
@@ -92,14 +73,14 @@ impl Checker<'_> {
                     .also(first.span, "the first stands here"),
             );
         }
-        let Some(spec) = ATTRIBUTES.iter().find(|spec| spec.name == first.name.name) else {
+        let Some(spec) = attribute_specs().find(|spec| spec.name == first.name.name) else {
             self.report_unknown(first);
             return None;
         };
-        if !spec.old {
+        if !spec.in_011 {
             self.strict(first.span, &format!("attribute `@{}`", spec.name));
         }
-        let target = self.target(spec, first)?;
+        let target = self.target(&spec, first)?;
         Some((spec.kind, target))
     }
 
@@ -120,7 +101,7 @@ impl Checker<'_> {
                 match FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
                     Some((_, spelling)) => error.help(format!("write `{spelling}`")),
                     None => {
-                        let names = ATTRIBUTES.iter().map(|spec| spec.name);
+                        let names = attribute_specs().map(|spec| spec.name);
                         error.suggest_near(attribute.name.span, "attribute", name, names)
                     }
                 }
@@ -156,21 +137,6 @@ impl Checker<'_> {
             self.report(malformed(spec, argument));
         }
         found
-    }
-}
-
-impl Argument {
-    fn example(self) -> &'static str {
-        match self {
-            Argument::None => "",
-            Argument::Direction => "ingress",
-            Argument::Function | Argument::FunctionAndOffset => "vfs_read",
-            Argument::Event => "sched/sched_switch",
-            Argument::Name(example) => example,
-            Argument::UserLocation => "/bin/sh:main",
-            Argument::Hook => "connect4",
-            Argument::Period => "10ms",
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Checker;
+use super::builtin_table::named;
 use super::function::Body;
 use super::names::Symbol;
 use super::prescan::Prescan;
@@ -163,7 +164,7 @@ impl Checker<'_> {
                 (hidden || variable).then_some(expr.span)
             }
             ExprKind::Call { callee, args } => match &callee.kind {
-                ExprKind::Name(name) if CONSTANT_CALLS.contains(&name.as_str()) => {
+                ExprKind::Name(name) if named(name).is_some_and(|builtin| builtin.is_constant) => {
                     args.iter().find_map(|arg| self.variable_in(arg))
                 }
                 _ => Some(expr.span),
@@ -187,24 +188,6 @@ impl Checker<'_> {
         }
     }
 }
-
-/// Builtins that the compiler evaluates if it knows the arguments.
-const CONSTANT_CALLS: &[&str] = &[
-    "sizeof",
-    "ntohs",
-    "htons",
-    "ntohl",
-    "htonl",
-    "ntohll",
-    "htonll",
-    "raw_event",
-    "hw_cache",
-    "tracepoint",
-    "breakpoint",
-    "pmu",
-    "kprobe_event",
-    "uprobe_event",
-];
 
 /// The progress of one declaration; `Open` means that its dependencies are being declared.
 #[derive(Clone, Copy, PartialEq, Eq)]

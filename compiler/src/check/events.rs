@@ -1,21 +1,18 @@
 //! Events: names of `enum perf_event` and the constructors (language reference, 10.2 and 11.1).
 
+use ks_wit::event::{BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, CacheTerm, EVENTS, HW_CACHE, TRACEPOINT};
 use ks_wit::target::{NO_LINES, Spot, UprobeTarget};
 
-use super::builtin::{forms, literal_text};
+use super::builtin::literal_text;
+use super::builtin_table::{Builtin, named};
 use super::expr::Typed;
 use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::perf::{
-    BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT, TRACEPOINT,
-};
+use crate::builtins::perf::OPTION_TEXT;
 use crate::diag::Diagnostic;
 use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Lvalue, LvalueKind};
 use crate::source::Span;
-
-const CONSTRUCTORS: &[&str] =
-    &["raw_event", "hw_cache", "tracepoint", "breakpoint", "pmu", "kprobe_event", "uprobe_event"];
 
 /// The accesses that a breakpoint waits for, with the kernel's bits.
 ///
@@ -46,14 +43,14 @@ impl Body<'_, '_> {
                     self.unknown_event(name, value.span);
                     return self.error_expr(value.span).expr;
                 }
-                let ours = EVENTS.iter().any(|event| event.weak && event.name == *name);
+                let ours = EVENTS.iter().any(|event| !event.in_011 && event.name == *name);
                 if ours && self.checker.names.own(name).is_none() {
                     self.checker.strict(value.span, &format!("event `{name}`"));
                 }
             }
             ast::ExprKind::Call { callee, args } => {
-                if let Some(name) = self.constructor(callee) {
-                    return self.constructed(name, args, callee.span, bare.span);
+                if let Some(constructor) = self.constructor(callee) {
+                    return self.constructed(constructor, args, callee.span, bare.span);
                 }
             }
             _ => {}
@@ -102,16 +99,23 @@ impl Body<'_, '_> {
     }
 
     /// Returns the constructor that a call names, unless the script declares that name.
-    fn constructor(&self, callee: &ast::Expr) -> Option<&'static str> {
+    fn constructor(&self, callee: &ast::Expr) -> Option<&'static Builtin> {
         let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
         let hidden = self.lookup(name).is_some() || self.checker.names.own(name).is_some();
-        CONSTRUCTORS.iter().copied().find(|one| !hidden && one == name)
+        named(name).filter(|builtin| !hidden && builtin.makes_event)
     }
 
-    fn constructed(&mut self, name: &'static str, args: &[ast::Expr], name_span: Span, span: Span) -> Expr {
+    fn constructed(
+        &mut self,
+        constructor: &'static Builtin,
+        args: &[ast::Expr],
+        name_span: Span,
+        span: Span,
+    ) -> Expr {
+        let name = constructor.name;
         self.checker.strict(name_span, &format!("builtin `{name}`"));
         let ty = self.checker.known.perf_event;
-        let fits = self.count_fits(name, forms(name), args, span);
+        let fits = self.count_fits(name, &constructor.calls(), args, span);
         match if fits { self.construct(name, args, span) } else { None } {
             Some(EventValue::Packed(bits)) => Expr { kind: ExprKind::Const(bits), ty, span },
             Some(EventValue::Spec(spec)) => Expr { kind: ExprKind::Event(spec), ty, span },
@@ -186,8 +190,8 @@ impl Body<'_, '_> {
             return None;
         }
         let constructor = match ty.kind {
-            ExprKind::Const(TRACEPOINT) => Some("tracepoint(\"category/event\")"),
-            ExprKind::Const(BREAKPOINT) => Some("breakpoint(address, len, access)"),
+            ExprKind::Const(ty) if ty == u64::from(TRACEPOINT) => Some("tracepoint(\"category/event\")"),
+            ExprKind::Const(ty) if ty == u64::from(BREAKPOINT) => Some("breakpoint(address, len, access)"),
             _ => None,
         };
         if let Some(constructor) = constructor {
@@ -211,22 +215,22 @@ impl Body<'_, '_> {
     }
 
     fn hw_cache(&mut self, cache: &ast::Expr, op: &ast::Expr, result: &ast::Expr) -> Option<EventValue> {
-        let cache = self.keyword(cache, "cache", CACHES);
-        let op = self.keyword(op, "operation on a cache", CACHE_OPS);
-        let result = self.keyword(result, "result", CACHE_RESULTS);
-        Some(EventValue::Packed(HW_CACHE << 32 | cache? | op? << 8 | result? << 16))
+        let cache = self.keyword(cache, "cache", &CACHES);
+        let op = self.keyword(op, "operation on a cache", &CACHE_OPS);
+        let result = self.keyword(result, "result", &CACHE_RESULTS);
+        Some(EventValue::Packed(u64::from(HW_CACHE) << 32 | cache? | op? << 8 | result? << 16))
     }
 
     /// Returns the number of a string literal that is one of a few keywords.
-    fn keyword(&mut self, arg: &ast::Expr, what: &str, keywords: &[(&'static str, u64)]) -> Option<u64> {
+    fn keyword(&mut self, arg: &ast::Expr, what: &str, keywords: &[CacheTerm]) -> Option<u64> {
         let text = self.event_text(arg)?;
-        if let Some((_, number)) = keywords.iter().find(|(keyword, _)| *keyword == text) {
-            return Some(*number);
+        if let Some((number, _)) = (0..).zip(keywords).find(|(_, keyword)| keyword.name == text) {
+            return Some(number);
         }
-        let names: Vec<_> = keywords.iter().map(|(keyword, _)| format!("\"{keyword}\"")).collect();
+        let names: Vec<_> = keywords.iter().map(|keyword| format!("\"{}\"", keyword.name)).collect();
         let mut diagnostic = Diagnostic::error(417, arg.span, format!("no {what} named `{text}`"))
             .note(format!("one of {}", names.join(", ")));
-        for near in crate::diag::nears(&text, keywords.iter().map(|(keyword, _)| *keyword)) {
+        for near in crate::diag::nears(&text, keywords.iter().map(|keyword| keyword.name)) {
             diagnostic = diagnostic.suggest(arg.span, format!("\"{near}\""), "a similar name exists");
         }
         self.report(diagnostic);

@@ -217,7 +217,7 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn unknown_name(&mut self, name: &str, span: Span) {
-        if super::builtin::is_builtin(name) {
+        if super::builtin_table::named(name).is_some() {
             self.report(
                 Diagnostic::error(301, span, format!("`{name}` is a builtin function, not a value"))
                     .help(format!("call it: `{name}(..)`")),

@@ -1,10 +1,11 @@
 //! Helpers of the kernel that need no `extern` (language reference, 6.12). `safety` checks which programs may
 //! call them.
 
+use ks_wit::helper::{self, HELPERS, HelperType};
+
 use super::function::Body;
 use super::names::Symbol;
 use crate::bpf::helper_number;
-use crate::builtins::helpers::{self, HELPERS, HelperType};
 use crate::diag::Diagnostic;
 use crate::hir::{Extern, ExternId, Half};
 use crate::source::Span;
@@ -17,15 +18,15 @@ impl Body<'_, '_> {
         if self.half() != Half::Kernel {
             return None;
         }
-        let helper = helpers::named(name)?;
         let number = helper_number(name)?;
+        let signature = helper::numbered(number)?.signature?;
         let known = self.checker.externs.iter_enumerated();
         let known = known.filter(|(_, one)| one.span.is_none() && one.helper == Some(number));
         if let Some((id, _)) = { known }.next() {
             return Some(id);
         }
-        let params = helper.params.iter().map(|param| self.helper_type(*param)).collect();
-        let ret = self.helper_type(helper.ret);
+        let params = signature.params.iter().map(|param| self.helper_type(*param)).collect();
+        let ret = self.helper_type(signature.ret);
         Some(self.checker.externs.push(Extern {
             name: name.into(),
             span: None,
@@ -87,5 +88,6 @@ impl Body<'_, '_> {
 
 /// The helpers that a half can call by name.
 pub(super) fn names(half: Half) -> impl Iterator<Item = &'static str> {
-    HELPERS.iter().filter(move |_| half == Half::Kernel).map(|helper| helper.name)
+    let of_scripts = HELPERS.iter().filter(|helper| helper.signature.is_some());
+    of_scripts.filter(move |_| half == Half::Kernel).map(|helper| helper.name)
 }

@@ -9,6 +9,7 @@ mod assignable;
 mod attributes;
 mod binding;
 mod builtin;
+pub mod builtin_table;
 mod call;
 mod condition;
 mod configs;

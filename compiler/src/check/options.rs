@@ -1,10 +1,12 @@
 //! The struct `perf_options`, the only one whose fields have defaults (language reference, 10.3 and 11.2).
 
+use ks_wit::event::EVENTS;
+
 use super::expr::Typed;
 use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::perf::{EVENTS, OPTION_TEXT, attachment, options};
+use crate::builtins::perf::{OPTION_TEXT, attachment, options};
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind};
 use crate::source::Span;

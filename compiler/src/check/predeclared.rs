@@ -1,9 +1,11 @@
 //! The types and enumerators that are declared in every script.
 
+use ks_wit::event::EVENTS;
+
 use super::names::{Symbol, SymbolTable};
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
-use crate::builtins::perf::{EVENTS, OPTION_TEXT, SNAPSHOT_ENTRIES};
+use crate::builtins::perf::{OPTION_TEXT, SNAPSHOT_ENTRIES};
 use crate::hir::KnownTypes;
 use crate::types::{EnumDef, Field, IntType, StructDef, StructOrigin, TypeId, TypeKind, Types};
 
@@ -126,12 +128,12 @@ fn member_type(types: &mut Types, ty: MemberType) -> TypeId {
 }
 
 fn perf_event(types: &mut Types, names: &mut SymbolTable) -> TypeId {
-    let enumerators = EVENTS.iter().map(|event| (event.name.to_owned(), event.value)).collect();
+    let enumerators = EVENTS.iter().map(|event| (event.name.to_owned(), event.packed())).collect();
     let id = types.add_enum(EnumDef { name: "perf_event".into(), repr: U64, enumerators });
     let ty = types.intern(TypeKind::Enum(id));
     names.predeclare("perf_event", Symbol::Type(ty), false);
     for event in EVENTS {
-        names.predeclare(event.name, Symbol::Enumerator(ty, event.value), event.weak);
+        names.predeclare(event.name, Symbol::Enumerator(ty, event.packed()), !event.in_011);
     }
     ty
 }

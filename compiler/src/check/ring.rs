@@ -6,7 +6,7 @@ use super::names::Symbol;
 use super::{Checker, count};
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, FuncId, Half, KernelBuiltin, RingId, UserBuiltin};
+use crate::hir::{Expr, ExprKind, FuncId, Half, Handler, KernelBuiltin, RingId, UserBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -61,7 +61,9 @@ impl Body<'_, '_> {
             ("on_event", [handler]) => {
                 self.checker.handled.insert(ring);
                 match self.handler(handler, pointer) {
-                    Some(handler) => self.user_builtin(UserBuiltin::OnEvent(ring, handler), common.u32, span),
+                    Some(handler) => {
+                        self.user_builtin(UserBuiltin::OnEvent(ring, Handler(handler)), common.u32, span)
+                    }
                     None => self.error_expr(span),
                 }
             }

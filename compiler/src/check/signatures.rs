@@ -1,5 +1,7 @@
 //! Signatures: the parameters and results of each kind of function (language reference, 4.2 to 4.12, 11.8).
 
+use ks_wit::program_kind::Context;
+
 use super::names::Symbol;
 use super::prescan::Prescan;
 use super::types::Position;
@@ -79,7 +81,7 @@ impl Checker<'_> {
 
     fn check_builtin_name(&mut self, function: &ast::AstFunction) {
         let name = function.name.name.as_str();
-        let builtin = super::builtin::is_strong(name);
+        let builtin = super::builtin_table::named(name).is_some_and(|builtin| builtin.in_011);
         if builtin {
             self.report(
                 Diagnostic::warning(
@@ -107,41 +109,40 @@ impl Checker<'_> {
 
     fn check_program(&mut self, kind: ProgramKind, function: &ast::AstFunction, signature: &Signature) {
         let common = self.types.common();
-        let known = self.known;
-        match kind {
-            ProgramKind::Xdp => {
-                self.check_context(function, signature, known.xdp_context, known.xdp_action);
-            }
-            ProgramKind::Tc | ProgramKind::SocketFilter => {
-                self.check_context(function, signature, known.skb_context, common.i32);
-            }
-            ProgramKind::PerfEvent => {
-                self.check_context(function, signature, known.perf_context, common.i32);
-            }
-            ProgramKind::Cgroup => {
-                let packet =
-                    matches!(&signature.target, Target::Name(hook) if PACKET_HOOKS.contains(&hook.as_str()));
-                let address = match self.names.predeclared("bpf_sock_addr") {
-                    Some(Symbol::Type(ty)) if !packet => ty,
-                    _ => known.skb_context,
+        match kind.row().context {
+            Context::Struct { name, result } => {
+                let ret = match result {
+                    "i32" => Some(common.i32),
+                    name => self.predeclared_type(name),
                 };
-                self.check_context(function, signature, address, common.i32);
+                let (Some(context), Some(ret)) = (self.predeclared_type(name), ret) else {
+                    unreachable!("`@{}`: its context and its result are predeclared", kind.name());
+                };
+                self.check_context(function, signature, context, ret);
             }
-            ProgramKind::Timer => {
+            Context::Hook => {
+                let is_packet =
+                    matches!(&signature.target, Target::Name(hook) if PACKET_HOOKS.contains(&hook.as_str()));
+                let address = self.predeclared_type("bpf_sock_addr").filter(|_| !is_packet);
+                let context = address.unwrap_or(self.known.skb_context);
+                self.check_context(function, signature, context, common.i32);
+            }
+            Context::Nothing => {
                 let void = function.ret.is_none() || signature.ret == common.void;
                 if !signature.params.is_empty() || !void {
                     self.report_signature(function, kind, "() -> void");
                 }
             }
-            ProgramKind::Tracepoint => self.check_tracepoint(function, signature),
-            ProgramKind::Probe
-            | ProgramKind::Retprobe
-            | ProgramKind::RawTracepoint
-            | ProgramKind::SyscallEnter
-            | ProgramKind::SyscallExit
-            | ProgramKind::Lsm
-            | ProgramKind::Uprobe
-            | ProgramKind::Uretprobe => self.check_arguments(kind, function, signature),
+            Context::Record => self.check_tracepoint(function, signature),
+            Context::Arguments => self.check_arguments(kind, function, signature),
+        }
+    }
+
+    /// Returns a type that the language declares, also where a script's own name hides it.
+    fn predeclared_type(&self, name: &str) -> Option<TypeId> {
+        match self.names.predeclared(name)? {
+            Symbol::Type(ty) => Some(ty),
+            _ => None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Builtin functions of both halves.
+//! Builtin functions of both halves: one declaration each, from which visitors, listings and `defer` take the
+//! parts of a call.
 
 use super::{CounterId, Expr, FuncId, ImplId, MapId, RingId};
 
@@ -11,213 +12,383 @@ pub enum TakeOp {
     Peek,
 }
 
-/// Builtins with the same meaning in both halves.
-#[derive(Debug, Clone)]
-pub enum SharedBuiltin {
-    /// `print(..) -> u32`: 0. Arguments are scalars, strings, or `u8[N]`/`char[N]`; the format has the syntax
-    /// of `console.print`, with a conversion for each argument. A pointer under `%s` is text in memory.
-    Print {
-        /// The format string for `console.print`.
-        format: Vec<u8>,
-        /// The values, one for each conversion.
-        args: Vec<Expr>,
-    },
-    /// `len(s) -> u32`: bytes of text before the terminator.
-    Len(Box<Expr>),
-    /// `ntohs` and the like: reverses the bytes of an integer of 16, 32 or 64 bits.
-    SwapBytes(Box<Expr>),
-    /// `q.push(v) -> u32`: 0 or errno. The value has the map's value type.
-    Push(MapId, Box<Expr>),
-    /// `b.add(v) -> u32`: 0 or errno, on a bloom filter.
-    Add(MapId, Box<Expr>),
-    /// `b.has(v) -> bool`: whether a bloom filter may contain the value; false is certain, true is not.
-    Has(MapId, Box<Expr>),
-    /// `ratio(a, b, scale) -> u64`, in userspace only: a * scale / b, computed in 128 bits; 0 if b is 0. All
-    /// u64.
-    Ratio(Box<[Expr; 3]>),
-    /// `log2_slot(value) -> u32`: the number of significant bits of the u64, 0 to 64.
-    Log2Slot(Box<Expr>),
-    /// `linear_slot(value, low, step, slots) -> u32`: 0 below `low`, else 1 + (value - low) / step, at most
-    /// slots - 1; a step of 0 counts as larger than every value. All u64.
-    LinearSlot(Box<[Expr; 4]>),
-    /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two
-    /// `perf_read`s; 0 if no time passed.
-    Rate(Box<[Expr; 2]>),
+/// A part of a builtin call, in order of evaluation.
+#[derive(Debug, Clone, Copy)]
+pub enum BuiltinPart<'a> {
+    /// An operand.
+    Expr(&'a Expr),
+    /// A map that the call names.
+    Map(MapId),
+    /// A ring buffer that the call names.
+    Ring(RingId),
+    /// A counter that the call names.
+    Counter(CounterId),
+    /// A program that the call names, not a call of it.
+    Program(FuncId),
+    /// A function that receives records.
+    Handler(FuncId),
+    /// A struct of the kernel that the script implements.
+    Impl(ImplId),
 }
 
-/// Builtins of the kernel half, most with the helper that implements them.
-#[derive(Debug, Clone)]
-pub enum KernelBuiltin {
-    /// `time_ns() -> u64`: bpf_ktime_get_ns.
-    TimeNs,
-    /// `pid() -> u32`: the process (thread group) id, upper half of bpf_get_current_pid_tgid.
-    Pid,
-    /// `tid() -> u32`: the thread id, lower half of bpf_get_current_pid_tgid.
-    Tid,
-    /// `uid() -> u32`: lower half of bpf_get_current_uid_gid.
-    Uid,
-    /// `cpu() -> u32`: bpf_get_smp_processor_id.
-    Cpu,
-    /// `comm() -> str(16)`: bpf_get_current_comm.
-    Comm,
-    /// `cgroup_id() -> u64`: bpf_get_current_cgroup_id.
-    CgroupId,
-    /// `r.reserve()`: a pointer to a zeroed record, null if the ring is full. Every path submits or discards
-    /// it.
-    Reserve(RingId),
-    /// `r.submit(p) -> i32`: 0. No effect if `p` is null.
-    Submit(RingId, Box<Expr>),
-    /// `r.discard(p) -> i32`: 0. No effect if `p` is null.
-    Discard(RingId, Box<Expr>),
-    /// `stack_id(ctx, m) -> i64` and `user_stack_id(ctx, m) -> i64`: bpf_get_stackid.
-    StackId {
-        /// The pointer to the program's context.
-        ctx: Box<Expr>,
-        /// A map of kind `stack_trace`.
-        map: MapId,
-        /// Whether the user's stack is recorded, not the kernel's.
-        user: bool,
-    },
-    /// `attachment_id(ctx) -> u64`: bpf_get_attach_cookie.
-    AttachmentId(Box<Expr>),
-    /// `read(NAME)` of a counter: the value on this CPU, as a `perf_read`.
-    ReadCounter(CounterId),
+/// A function that receives the records of a ring buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handler(pub FuncId);
+
+/// What a field of a builtin has: parts for visitors, operands to be changed.
+trait Parts {
+    fn parts<'a>(&'a self, _to: &mut Vec<BuiltinPart<'a>>) {}
+
+    fn operands<'a>(&'a mut self, _to: &mut Vec<&'a mut Expr>) {}
 }
 
-/// Builtins of the userspace half. Failures are reported on standard error; the script sees the value stated.
-#[derive(Debug, Clone)]
-pub enum UserBuiltin {
-    /// `load(f)`: a program handle, or null on failure.
-    Load {
-        /// The program that is loaded.
-        program: FuncId,
-        /// Whether a failed load ends the plugin with exit code 1: the script never tests the handle for
-        /// null.
-        exit_on_failure: bool,
-    },
-    /// `attach(h, target, flags) -> u32`: 0 or errno.
-    AttachTarget {
-        /// The handle of the program, from `load`.
-        program: Box<Expr>,
-        /// The target, a string.
-        target: Box<Expr>,
-        /// The flags, a u64.
-        flags: Box<Expr>,
-    },
-    /// `attach(h, options, flags)` and `attach(options)`: a `perf_attachment`, invalid on failure.
-    Attach {
-        /// The program handle; none: the event is only counted.
-        program: Option<Box<Expr>>,
-        /// The options, a `perf_options`.
-        options: Box<Expr>,
-        /// The flags, a u64; only 0 is accepted. Evaluated last.
-        flags: Option<Box<Expr>>,
-    },
-    /// `read(att)`: a `perf_read`; on failure -1 in `raw` and `scaled` and 0 elsewhere.
-    Read {
-        /// The attachment, a `perf_attachment`.
-        attachment: Box<Expr>,
-        /// The members of the result that the script uses.
-        form: ReadForm,
-    },
-    /// `read_cpu(att, cpu)`: one instance, as a `perf_read`. The CPU is a u32.
-    ReadCpu(Box<[Expr; 2]>),
-    /// `read(NAME)` of a counter, summed over the CPUs, and `read_cpu(NAME, cpu)`: a `perf_read`.
-    /// [`super::counters`] replaces it.
-    ReadCounter(CounterId, Option<Box<Expr>>),
-    /// Makes an attachment, a `perf_attachment`, readable by programs as this counter: void. No effect if no
-    /// program reads the counter, or if the attachment is invalid. Created by [`super::counters`].
-    ShowCounter(CounterId, Box<Expr>),
-    /// `id(att) -> u64`: the value that `attachment_id` returns in the attached program.
-    Id(Box<Expr>),
-    /// `detach(att)`: detaches one attachment; void.
-    Detach(Box<Expr>),
-    /// `detach(h)` of a program handle: detaches all its attachments; void.
-    DetachProgram(Box<Expr>),
-    /// `enable(att) -> u32`: 0 or errno.
-    Enable(Box<Expr>),
-    /// `disable(att) -> u32`: 0 or errno.
-    Disable(Box<Expr>),
-    /// `reset(att) -> u32`: 0 or errno.
-    Reset(Box<Expr>),
-    /// `register(impl) -> u32`: 0 or errno.
-    Register(ImplId),
-    /// `test(program, input) -> u32`: the program's return value.
-    Test {
-        /// The program under test.
-        program: FuncId,
-        /// A struct that describes the input, or a string that is the packet.
-        input: Box<Expr>,
-    },
-    /// `r.on_event(f) -> u32`: 0; `f` receives the ring's records from now on.
-    OnEvent(RingId, FuncId),
-    /// `dispatch(r, .., timeout_ms) -> i32`.
-    Dispatch {
-        /// The rings that are polled, in order.
-        rings: Vec<RingId>,
-        /// The timeout in milliseconds, a u64; none if the call has none.
-        timeout_ms: Option<Box<Expr>>,
-    },
-    /// `exec("x.py")`: asks the host to run a script, whose path is given; void.
-    Exec(Vec<u8>),
-    /// `MODULE.f(..) -> u64` of a Python module: integers and strings.
-    Python {
-        /// The path of the module.
-        module: String,
-        /// The name of the function.
-        function: String,
-        /// The arguments, integers and strings.
-        args: Vec<Expr>,
-    },
-    /// `daemon()`: void; returns when the host asks the plugin to stop, which then ends with exit code 0.
-    Daemon,
-    /// `sleep(ms) -> u32`: the argument is a u64 of milliseconds; 0, or EINTR (4) when the host asks to stop.
-    Sleep(Box<Expr>),
-    /// `time_ns() -> u64`: monotonic time in nanoseconds.
-    TimeNs,
-    /// `stopping() -> bool`: whether the host asked the plugin to stop.
-    Stopping,
-    /// `has_command() -> bool`: whether the host starts a command to observe (`--exec`).
-    HasCommand,
-    /// `exit(code)`: ends the plugin with the low 8 bits of an i32. Void; does not return.
-    Exit(Box<Expr>),
-    /// `pid_of(name) -> i32`: the process id of a name, a string; -1 if there is no such process.
-    PidOf(Box<Expr>),
-    /// `comm_of(pid) -> str(16)`: the name of a process, an i32; empty if there is no such process.
-    CommOf(Box<Expr>),
-    /// `cpu_count() -> u32`: the number of possible CPUs.
-    CpuCount,
-    /// `per_cpu(m, k, cpu)`: the entry's value on one CPU, a u32.
-    PerCpu {
-        /// A map of a per-CPU kind.
-        map: MapId,
-        /// The key, of the map's key type.
-        key: Box<Expr>,
-        /// The CPU number, a u32.
-        cpu: Box<Expr>,
-    },
-    /// `clear(m)`: void; deletes every entry.
-    Clear(MapId),
-    /// `count(m) -> u32`: the number of entries.
-    Count(MapId),
-    /// `events(glob) -> u32`: prints the events that match a string and returns their number.
-    Events(Box<Expr>),
-    /// `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`: void.
-    Histogram {
-        /// The title, a string.
-        title: Box<Expr>,
-        /// The counts, a `u64[N]`.
-        counts: Box<Expr>,
-        /// The low end and the step of a linear scale, both u64; none: a log2 scale.
-        linear: Option<Box<[Expr; 2]>>,
-    },
-    /// `symbol(addr) -> str(128)` and `symbol(pid, addr)`: an i32 and a u64.
-    Symbol {
-        /// The process id, an i32; none: a kernel address.
-        pid: Option<Box<Expr>>,
-        /// The address, a u64.
-        address: Box<Expr>,
-    },
+impl Parts for Expr {
+    fn parts<'a>(&'a self, to: &mut Vec<BuiltinPart<'a>>) {
+        to.push(BuiltinPart::Expr(self));
+    }
+
+    fn operands<'a>(&'a mut self, to: &mut Vec<&'a mut Expr>) {
+        to.push(self);
+    }
+}
+
+impl<T: Parts> Parts for Box<T> {
+    fn parts<'a>(&'a self, to: &mut Vec<BuiltinPart<'a>>) {
+        (**self).parts(to);
+    }
+
+    fn operands<'a>(&'a mut self, to: &mut Vec<&'a mut Expr>) {
+        (**self).operands(to);
+    }
+}
+
+/// Fields that hold any number of others.
+macro_rules! containers {
+    ($($Container:ty $(, $N:ident)?;)*) => {
+        $(impl<T: Parts $(, const $N: usize)?> Parts for $Container {
+            fn parts<'a>(&'a self, to: &mut Vec<BuiltinPart<'a>>) {
+                self.iter().for_each(|one| one.parts(to));
+            }
+
+            fn operands<'a>(&'a mut self, to: &mut Vec<&'a mut Expr>) {
+                self.iter_mut().for_each(|one| one.operands(to));
+            }
+        })*
+    };
+}
+
+containers! {
+    Option<T>;
+    Vec<T>;
+    [T; N], N;
+}
+
+/// Fields that name an item.
+macro_rules! names {
+    ($($Id:ty => |$id:ident| $part:expr;)*) => {
+        $(impl Parts for $Id {
+            fn parts<'a>(&'a self, to: &mut Vec<BuiltinPart<'a>>) {
+                let $id = *self;
+                to.push($part);
+            }
+        })*
+    };
+}
+
+names! {
+    MapId => |map| BuiltinPart::Map(map);
+    RingId => |ring| BuiltinPart::Ring(ring);
+    CounterId => |counter| BuiltinPart::Counter(counter);
+    FuncId => |program| BuiltinPart::Program(program);
+    Handler => |handler| BuiltinPart::Handler(handler.0);
+    ImplId => |block| BuiltinPart::Impl(block);
+}
+
+// Properties of a call: text by its bytes, and choices.
+impl Parts for u8 {}
+impl Parts for String {}
+impl Parts for bool {}
+impl Parts for ReadForm {}
+
+/// Declares the builtins of a half: for each one its name in listings (a method begins with a dot; its first
+/// part is the receiver), the helper that implements it (`->`), and its fields in order of evaluation.
+macro_rules! builtins {
+    (
+        $(#[$docs:meta])*
+        pub enum $Builtin:ident {
+            $(
+                $(#[$doc:meta])*
+                $name:literal $(-> $helper:literal)? $Variant:ident
+                $(( $($part:ident: $Part:ty),* ))?
+                $({ $($(#[$field_doc:meta])* $field:ident: $Field:ty),* $(,)? })?
+            ),* $(,)?
+        }
+    ) => {
+        $(#[$docs])*
+        pub enum $Builtin {
+            $(
+                $(#[$doc])*
+                $Variant $(( $($Part),* ))? $({ $($(#[$field_doc])* $field: $Field),* })?
+            ),*
+        }
+
+        impl $Builtin {
+            /// Returns the name in listings and messages.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($Builtin::$Variant { .. } => $name),*
+                }
+            }
+
+            /// Returns the helper of the kernel that implements the builtin, if there is one.
+            pub fn helper(&self) -> Option<&'static str> {
+                match self {
+                    $($($Builtin::$Variant { .. } => Some($helper),)?)*
+                    #[allow(unreachable_patterns, reason = "not every half has builtins without a helper")]
+                    _ => None,
+                }
+            }
+
+            /// Returns the parts of the call in order of evaluation.
+            pub fn parts(&self) -> Vec<BuiltinPart<'_>> {
+                let mut parts = Vec::new();
+                match self {
+                    $($Builtin::$Variant $(( $($part),* ))? $({ $($field),* })? => {
+                        $($($part.parts(&mut parts);)*)?
+                        $($($field.parts(&mut parts);)*)?
+                    })*
+                }
+                parts
+            }
+
+            /// Returns the operands in order of evaluation.
+            pub fn operands_mut(&mut self) -> Vec<&mut Expr> {
+                let mut operands = Vec::new();
+                match self {
+                    $($Builtin::$Variant $(( $($part),* ))? $({ $($field),* })? => {
+                        $($($part.operands(&mut operands);)*)?
+                        $($($field.operands(&mut operands);)*)?
+                    })*
+                }
+                operands
+            }
+        }
+    };
+}
+
+builtins! {
+    /// Builtins with the same meaning in both halves.
+    #[derive(Debug, Clone)]
+    pub enum SharedBuiltin {
+        /// `print(..) -> u32`: 0. Arguments are scalars, strings, or `u8[N]`/`char[N]`; the format has the syntax
+        /// of `console.print`, with a conversion for each argument. A pointer under `%s` is text in memory.
+        "print" Print {
+            /// The format string for `console.print`.
+            format: Vec<u8>,
+            /// The values, one for each conversion.
+            args: Vec<Expr>,
+        },
+        /// `len(s) -> u32`: bytes of text before the terminator.
+        "len" Len(operand: Box<Expr>),
+        /// `ntohs` and the like: reverses the bytes of an integer of 16, 32 or 64 bits.
+        "swap_bytes" SwapBytes(operand: Box<Expr>),
+        /// `q.push(v) -> u32`: 0 or errno. The value has the map's value type.
+        ".push" Push(map: MapId, operand: Box<Expr>),
+        /// `b.add(v) -> u32`: 0 or errno, on a bloom filter.
+        ".add" Add(map: MapId, operand: Box<Expr>),
+        /// `b.has(v) -> bool`: whether a bloom filter may contain the value; false is certain, true is not.
+        ".has" Has(map: MapId, operand: Box<Expr>),
+        /// `ratio(a, b, scale) -> u64`, in userspace only: a * scale / b, computed in 128 bits; 0 if b is 0. All
+        /// u64.
+        "ratio" Ratio(operands: Box<[Expr; 3]>),
+        /// `log2_slot(value) -> u32`: the number of significant bits of the u64, 0 to 64.
+        "log2_slot" Log2Slot(operand: Box<Expr>),
+        /// `linear_slot(value, low, step, slots) -> u32`: 0 below `low`, else 1 + (value - low) / step, at most
+        /// slots - 1; a step of 0 counts as larger than every value. All u64.
+        "linear_slot" LinearSlot(operands: Box<[Expr; 4]>),
+        /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two
+        /// `perf_read`s; 0 if no time passed.
+        "rate" Rate(operands: Box<[Expr; 2]>),
+    }
+}
+
+builtins! {
+    /// Builtins of the kernel half, most with the helper that implements them.
+    #[derive(Debug, Clone)]
+    pub enum KernelBuiltin {
+        /// `time_ns() -> u64`: bpf_ktime_get_ns.
+        "time_ns" -> "bpf_ktime_get_ns" TimeNs,
+        /// `pid() -> u32`: the process (thread group) id, upper half of bpf_get_current_pid_tgid.
+        "pid" -> "bpf_get_current_pid_tgid" Pid,
+        /// `tid() -> u32`: the thread id, lower half of bpf_get_current_pid_tgid.
+        "tid" -> "bpf_get_current_pid_tgid" Tid,
+        /// `uid() -> u32`: lower half of bpf_get_current_uid_gid.
+        "uid" -> "bpf_get_current_uid_gid" Uid,
+        /// `cpu() -> u32`: bpf_get_smp_processor_id.
+        "cpu" -> "bpf_get_smp_processor_id" Cpu,
+        /// `comm() -> str(16)`: bpf_get_current_comm.
+        "comm" -> "bpf_get_current_comm" Comm,
+        /// `cgroup_id() -> u64`: bpf_get_current_cgroup_id.
+        "cgroup_id" -> "bpf_get_current_cgroup_id" CgroupId,
+        /// `r.reserve()`: a pointer to a zeroed record, null if the ring is full. Every path submits or discards
+        /// it.
+        ".reserve" -> "bpf_ringbuf_reserve" Reserve(ring: RingId),
+        /// `r.submit(p) -> i32`: 0. No effect if `p` is null.
+        ".submit" -> "bpf_ringbuf_submit" Submit(ring: RingId, operand: Box<Expr>),
+        /// `r.discard(p) -> i32`: 0. No effect if `p` is null.
+        ".discard" -> "bpf_ringbuf_discard" Discard(ring: RingId, operand: Box<Expr>),
+        /// `stack_id(ctx, m) -> i64` and `user_stack_id(ctx, m) -> i64`: bpf_get_stackid.
+        "stack_id" -> "bpf_get_stackid" StackId {
+            /// The pointer to the program's context.
+            ctx: Box<Expr>,
+            /// A map of kind `stack_trace`.
+            map: MapId,
+            /// Whether the user's stack is recorded, not the kernel's.
+            user: bool,
+        },
+        /// `attachment_id(ctx) -> u64`: bpf_get_attach_cookie.
+        "attachment_id" -> "bpf_get_attach_cookie" AttachmentId(operand: Box<Expr>),
+        /// `read(NAME)` of a counter: the value on this CPU, as a `perf_read`.
+        "read" -> "bpf_perf_event_read_value" ReadCounter(counter: CounterId),
+    }
+}
+
+builtins! {
+    /// Builtins of the userspace half. Failures are reported on standard error; the script sees the value stated.
+    #[derive(Debug, Clone)]
+    pub enum UserBuiltin {
+        /// `load(f)`: a program handle, or null on failure.
+        "load" Load {
+            /// The program that is loaded.
+            program: FuncId,
+            /// Whether a failed load ends the plugin with exit code 1: the script never tests the handle for
+            /// null.
+            exit_on_failure: bool,
+        },
+        /// `attach(h, target, flags) -> u32`: 0 or errno.
+        "attach" AttachTarget {
+            /// The handle of the program, from `load`.
+            program: Box<Expr>,
+            /// The target, a string.
+            target: Box<Expr>,
+            /// The flags, a u64.
+            flags: Box<Expr>,
+        },
+        /// `attach(h, options, flags)` and `attach(options)`: a `perf_attachment`, invalid on failure.
+        "attach" Attach {
+            /// The program handle; none: the event is only counted.
+            program: Option<Box<Expr>>,
+            /// The options, a `perf_options`.
+            options: Box<Expr>,
+            /// The flags, a u64; only 0 is accepted. Evaluated last.
+            flags: Option<Box<Expr>>,
+        },
+        /// `read(att)`: a `perf_read`; on failure -1 in `raw` and `scaled` and 0 elsewhere.
+        "read" Read {
+            /// The attachment, a `perf_attachment`.
+            attachment: Box<Expr>,
+            /// The members of the result that the script uses.
+            form: ReadForm,
+        },
+        /// `read_cpu(att, cpu)`: one instance, as a `perf_read`. The CPU is a u32.
+        "read_cpu" ReadCpu(operands: Box<[Expr; 2]>),
+        /// `read(NAME)` of a counter, summed over the CPUs, and `read_cpu(NAME, cpu)`: a `perf_read`.
+        /// [`super::counters`] replaces it.
+        "read" ReadCounter(counter: CounterId, cpu: Option<Box<Expr>>),
+        /// Makes an attachment, a `perf_attachment`, readable by programs as this counter: void. No effect if no
+        /// program reads the counter, or if the attachment is invalid. Created by [`super::counters`].
+        "show_counter" ShowCounter(counter: CounterId, operand: Box<Expr>),
+        /// `id(att) -> u64`: the value that `attachment_id` returns in the attached program.
+        "id" Id(operand: Box<Expr>),
+        /// `detach(att)`: detaches one attachment; void.
+        "detach" Detach(operand: Box<Expr>),
+        /// `detach(h)` of a program handle: detaches all its attachments; void.
+        "detach_program" DetachProgram(operand: Box<Expr>),
+        /// `enable(att) -> u32`: 0 or errno.
+        "enable" Enable(operand: Box<Expr>),
+        /// `disable(att) -> u32`: 0 or errno.
+        "disable" Disable(operand: Box<Expr>),
+        /// `reset(att) -> u32`: 0 or errno.
+        "reset" Reset(operand: Box<Expr>),
+        /// `register(impl) -> u32`: 0 or errno.
+        "register" Register(block: ImplId),
+        /// `test(program, input) -> u32`: the program's return value.
+        "test" Test {
+            /// The program under test.
+            program: FuncId,
+            /// A struct that describes the input, or a string that is the packet.
+            input: Box<Expr>,
+        },
+        /// `r.on_event(f) -> u32`: 0; `f` receives the ring's records from now on.
+        ".on_event" OnEvent(ring: RingId, handler: Handler),
+        /// `dispatch(r, .., timeout_ms) -> i32`.
+        "dispatch" Dispatch {
+            /// The rings that are polled, in order.
+            rings: Vec<RingId>,
+            /// The timeout in milliseconds, a u64; none if the call has none.
+            timeout_ms: Option<Box<Expr>>,
+        },
+        /// `exec("x.py")`: asks the host to run a script, whose path is given; void.
+        "exec" Exec(text: Vec<u8>),
+        /// `MODULE.f(..) -> u64` of a Python module: integers and strings.
+        "python" Python {
+            /// The path of the module.
+            module: String,
+            /// The name of the function.
+            function: String,
+            /// The arguments, integers and strings.
+            args: Vec<Expr>,
+        },
+        /// `daemon()`: void; returns when the host asks the plugin to stop, which then ends with exit code 0.
+        "daemon" Daemon,
+        /// `sleep(ms) -> u32`: the argument is a u64 of milliseconds; 0, or EINTR (4) when the host asks to stop.
+        "sleep" Sleep(operand: Box<Expr>),
+        /// `time_ns() -> u64`: monotonic time in nanoseconds.
+        "time_ns" TimeNs,
+        /// `stopping() -> bool`: whether the host asked the plugin to stop.
+        "stopping" Stopping,
+        /// `has_command() -> bool`: whether the host starts a command to observe (`--exec`).
+        "has_command" HasCommand,
+        /// `exit(code)`: ends the plugin with the low 8 bits of an i32. Void; does not return.
+        "exit" Exit(operand: Box<Expr>),
+        /// `pid_of(name) -> i32`: the process id of a name, a string; -1 if there is no such process.
+        "pid_of" PidOf(operand: Box<Expr>),
+        /// `comm_of(pid) -> str(16)`: the name of a process, an i32; empty if there is no such process.
+        "comm_of" CommOf(operand: Box<Expr>),
+        /// `cpu_count() -> u32`: the number of possible CPUs.
+        "cpu_count" CpuCount,
+        /// `per_cpu(m, k, cpu)`: the entry's value on one CPU, a u32.
+        "per_cpu" PerCpu {
+            /// A map of a per-CPU kind.
+            map: MapId,
+            /// The key, of the map's key type.
+            key: Box<Expr>,
+            /// The CPU number, a u32.
+            cpu: Box<Expr>,
+        },
+        /// `clear(m)`: void; deletes every entry.
+        "clear" Clear(map: MapId),
+        /// `count(m) -> u32`: the number of entries.
+        "count" Count(map: MapId),
+        /// `events(glob) -> u32`: prints the events that match a string and returns their number.
+        "events" Events(operand: Box<Expr>),
+        /// `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`: void.
+        "print_hist" Histogram {
+            /// The title, a string.
+            title: Box<Expr>,
+            /// The counts, a `u64[N]`.
+            counts: Box<Expr>,
+            /// The low end and the step of a linear scale, both u64; none: a log2 scale.
+            linear: Option<Box<[Expr; 2]>>,
+        },
+        /// `symbol(addr) -> str(128)` and `symbol(pid, addr)`: an i32 and a u64.
+        "symbol" Symbol {
+            /// The process id, an i32; none: a kernel address.
+            pid: Option<Box<Expr>>,
+            /// The address, a u64.
+            address: Box<Expr>,
+        },
+    }
 }
 
 /// The members of a `perf_read` that a script uses.

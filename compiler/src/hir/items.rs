@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Expr, FuncId, ImplId, LocalId, MapId};
+use super::hooks::PACKET_HOOKS;
+use super::{Block, Caller, Expr, FuncId, ImplId, LocalId, MapId, ProgramKind};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
@@ -65,88 +66,6 @@ impl FunctionKind {
     /// Whether the kernel calls it through an attachment of its own.
     pub fn is_program(self) -> bool {
         matches!(self, FunctionKind::Program(_))
-    }
-}
-
-/// The event that makes the kernel run a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ProgramKind {
-    /// An overflow of a perf event: `@perf_event`.
-    PerfEvent,
-    /// A packet, before the network stack: `@xdp`.
-    Xdp,
-    /// A packet, at an interface's ingress or egress: `@tc`.
-    Tc,
-    /// A kernel function, at its entry or at an offset: `@probe`.
-    Probe,
-    /// A kernel function's return: `@retprobe`.
-    Retprobe,
-    /// A tracepoint, with its record: `@tracepoint`.
-    Tracepoint,
-    /// A tracepoint, with its own arguments: `@raw_tracepoint`.
-    RawTracepoint,
-    /// A system call's entry: `@syscall_enter`.
-    SyscallEnter,
-    /// A system call's return: `@syscall_exit`.
-    SyscallExit,
-    /// A hook of the security module: `@lsm`.
-    Lsm,
-    /// A function of a user program: `@uprobe`.
-    Uprobe,
-    /// A return of a function of a user program: `@uretprobe`.
-    Uretprobe,
-    /// An operation of a task in a cgroup: `@cgroup`.
-    Cgroup,
-    /// A packet that reaches a socket: `@socket_filter`.
-    SocketFilter,
-    /// A timer expires: `@timer`.
-    Timer,
-}
-
-impl ProgramKind {
-    /// All kinds of programs.
-    pub const ALL: &[ProgramKind] = &[
-        ProgramKind::PerfEvent,
-        ProgramKind::Xdp,
-        ProgramKind::Tc,
-        ProgramKind::Probe,
-        ProgramKind::Retprobe,
-        ProgramKind::Tracepoint,
-        ProgramKind::RawTracepoint,
-        ProgramKind::SyscallEnter,
-        ProgramKind::SyscallExit,
-        ProgramKind::Lsm,
-        ProgramKind::Uprobe,
-        ProgramKind::Uretprobe,
-        ProgramKind::Cgroup,
-        ProgramKind::SocketFilter,
-        ProgramKind::Timer,
-    ];
-
-    /// Returns the name of the attribute, without `@`.
-    pub fn name(self) -> &'static str {
-        match self {
-            ProgramKind::PerfEvent => "perf_event",
-            ProgramKind::Xdp => "xdp",
-            ProgramKind::Tc => "tc",
-            ProgramKind::Probe => "probe",
-            ProgramKind::Retprobe => "retprobe",
-            ProgramKind::Tracepoint => "tracepoint",
-            ProgramKind::RawTracepoint => "raw_tracepoint",
-            ProgramKind::SyscallEnter => "syscall_enter",
-            ProgramKind::SyscallExit => "syscall_exit",
-            ProgramKind::Lsm => "lsm",
-            ProgramKind::Uprobe => "uprobe",
-            ProgramKind::Uretprobe => "uretprobe",
-            ProgramKind::Cgroup => "cgroup",
-            ProgramKind::SocketFilter => "socket_filter",
-            ProgramKind::Timer => "timer",
-        }
-    }
-
-    /// Whether the kernel can run it on test input (BPF_PROG_TEST_RUN with a packet).
-    pub fn has_test_run(self) -> bool {
-        matches!(self, ProgramKind::Xdp | ProgramKind::Tc | ProgramKind::SocketFilter | ProgramKind::Cgroup)
     }
 }
 
@@ -215,6 +134,23 @@ pub struct HirFunction {
     pub system_call: Option<SystemCall>,
     /// Parameters that point to kernel objects of exactly their declared types.
     pub objects: BTreeSet<LocalId>,
+}
+
+impl HirFunction {
+    /// Returns the caller of helpers that the function is to the kernel; none if the kernel does not call
+    /// functions of its kind.
+    pub fn caller(&self) -> Option<Caller> {
+        match (self.kind, &self.target) {
+            (FunctionKind::Program(ProgramKind::Cgroup), Target::Name(hook))
+                if PACKET_HOOKS.contains(&hook.as_str()) =>
+            {
+                Some(Caller::CgroupPacket)
+            }
+            (FunctionKind::Program(kind), _) => Some(Caller::Program(kind)),
+            (FunctionKind::Method(_), _) => Some(Caller::Method),
+            _ => None,
+        }
+    }
 }
 
 /// The kernel function that implements `sys_NAME`, for a probe.

@@ -27,6 +27,8 @@ pub mod zeros;
 pub use builtin::*;
 pub use expr::*;
 pub use items::*;
+pub use ks_wit::caller::Caller;
+pub use ks_wit::program_kind::ProgramKind;
 pub use stmt::*;
 
 use std::collections::{BTreeMap, BTreeSet};

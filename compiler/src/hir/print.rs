@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use super::{
-    ArmBody, BinaryOp, Block, BreakpointAddress, CatchPattern, ContextMember, CounterId, EventSpec, Expr,
-    ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, LocalId, LogicOp, Lvalue, LvalueKind,
-    MapId, MapIteration, Match, Pattern, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind, TakeOp, UnaryOp,
-    UserBuiltin,
+    ArmBody, BinaryOp, Block, BreakpointAddress, BuiltinPart, CatchPattern, ContextMember, CounterId,
+    EventSpec, Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, LocalId, LogicOp,
+    Lvalue, LvalueKind, MapId, MapIteration, Match, Pattern, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind,
+    TakeOp, UnaryOp, UserBuiltin,
 };
 use crate::builtins::context;
 use crate::index::Id as _;
@@ -374,123 +374,54 @@ impl Printer<'_> {
     }
 
     fn shared(&self, depth: usize, builtin: &SharedBuiltin) -> String {
-        let of = |one: &Expr| self.expr(depth, one);
         match builtin {
             SharedBuiltin::Print { format, args } => {
-                let args: String = args.iter().map(|arg| format!(", {}", of(arg))).collect();
+                let args: String = args.iter().map(|arg| format!(", {}", self.expr(depth, arg))).collect();
                 format!("print({}{args})", quoted(format))
             }
-            SharedBuiltin::Len(text) => format!("len({})", of(text)),
-            SharedBuiltin::SwapBytes(value) => format!("swap_bytes({})", of(value)),
-            SharedBuiltin::Push(map, value) => format!("{}.push({})", self.map(*map), of(value)),
-            SharedBuiltin::Add(map, value) => format!("{}.add({})", self.map(*map), of(value)),
-            SharedBuiltin::Has(map, value) => format!("{}.has({})", self.map(*map), of(value)),
-            SharedBuiltin::Ratio(args) => format!("ratio({})", self.list(depth, args.iter())),
-            SharedBuiltin::Log2Slot(value) => format!("log2_slot({})", of(value)),
-            SharedBuiltin::LinearSlot(args) => format!("linear_slot({})", self.list(depth, args.iter())),
-            SharedBuiltin::Rate(args) => format!("rate({})", self.list(depth, args.iter())),
+            _ => self.builtin(depth, builtin.name(), &builtin.parts()),
         }
     }
 
     fn kernel(&self, depth: usize, builtin: &KernelBuiltin) -> String {
-        let of = |one: &Expr| self.expr(depth, one);
-        match builtin {
-            KernelBuiltin::TimeNs => "time_ns()".to_owned(),
-            KernelBuiltin::Pid => "pid()".to_owned(),
-            KernelBuiltin::Tid => "tid()".to_owned(),
-            KernelBuiltin::Uid => "uid()".to_owned(),
-            KernelBuiltin::Cpu => "cpu()".to_owned(),
-            KernelBuiltin::Comm => "comm()".to_owned(),
-            KernelBuiltin::CgroupId => "cgroup_id()".to_owned(),
-            KernelBuiltin::Reserve(ring) => format!("{}.reserve()", self.ring(*ring)),
-            KernelBuiltin::Submit(ring, record) => format!("{}.submit({})", self.ring(*ring), of(record)),
-            KernelBuiltin::Discard(ring, record) => format!("{}.discard({})", self.ring(*ring), of(record)),
-            KernelBuiltin::StackId { ctx, map, user } => {
-                let name = if *user { "user_stack_id" } else { "stack_id" };
-                format!("{name}({}, {})", of(ctx), self.map(*map))
-            }
-            KernelBuiltin::AttachmentId(ctx) => format!("attachment_id({})", of(ctx)),
-            KernelBuiltin::ReadCounter(counter) => format!("read({})", self.counter(*counter)),
-        }
+        let name = match builtin {
+            KernelBuiltin::StackId { user: true, .. } => "user_stack_id",
+            _ => builtin.name(),
+        };
+        self.builtin(depth, name, &builtin.parts())
     }
 
     fn user(&self, depth: usize, builtin: &UserBuiltin) -> String {
-        let of = |one: &Expr| self.expr(depth, one);
-        let some =
-            |one: &Option<Box<Expr>>| one.iter().map(|one| format!(", {}", of(one))).collect::<String>();
-        match builtin {
-            UserBuiltin::Load { program, exit_on_failure } => {
-                let exits = if *exit_on_failure { ", or exit" } else { "" };
-                format!("load({}{exits})", self.func(*program))
-            }
-            UserBuiltin::AttachTarget { program, target, flags } => {
-                format!("attach({}, {}, {})", of(program), of(target), of(flags))
-            }
-            UserBuiltin::Attach { program, options, flags } => {
-                let program: String = program.iter().map(|program| format!("{}, ", of(program))).collect();
-                format!("attach({program}{}{})", of(options), some(flags))
-            }
-            UserBuiltin::Read { attachment, form } => {
-                let form = match form {
-                    ReadForm::Scalar => "read",
-                    ReadForm::Snapshot => "snapshot",
-                };
-                format!("{form}({})", of(attachment))
-            }
-            UserBuiltin::ReadCpu(args) => format!("read_cpu({})", self.list(depth, args.iter())),
-            UserBuiltin::ReadCounter(counter, None) => format!("read({})", self.counter(*counter)),
-            UserBuiltin::ReadCounter(counter, Some(cpu)) => {
-                format!("read_cpu({}, {})", self.counter(*counter), of(cpu))
-            }
-            UserBuiltin::ShowCounter(counter, attachment) => {
-                format!("show_counter({}, {})", self.counter(*counter), of(attachment))
-            }
-            UserBuiltin::Id(attachment) => format!("id({})", of(attachment)),
-            UserBuiltin::Detach(attachment) => format!("detach({})", of(attachment)),
-            UserBuiltin::DetachProgram(program) => format!("detach_program({})", of(program)),
-            UserBuiltin::Enable(attachment) => format!("enable({})", of(attachment)),
-            UserBuiltin::Disable(attachment) => format!("disable({})", of(attachment)),
-            UserBuiltin::Reset(attachment) => format!("reset({})", of(attachment)),
-            UserBuiltin::Register(block) => format!("register({})", self.hir.impls[*block].name),
-            UserBuiltin::Test { program, input } => format!("test({}, {})", self.func(*program), of(input)),
-            UserBuiltin::OnEvent(ring, func) => {
-                format!("{}.on_event({})", self.ring(*ring), self.func(*func))
-            }
-            UserBuiltin::Dispatch { rings, timeout_ms } => {
-                let rings: Vec<_> = rings.iter().map(|ring| self.ring(*ring)).collect();
-                format!("dispatch({}{})", rings.join(", "), some(timeout_ms))
-            }
-            UserBuiltin::Exec(file) => format!("exec({})", quoted(file)),
+        let name = match builtin {
+            UserBuiltin::Load { exit_on_failure: true, .. } => "load_or_exit",
+            UserBuiltin::Read { form: ReadForm::Snapshot, .. } => "snapshot",
+            UserBuiltin::ReadCounter(_, Some(_)) => "read_cpu",
+            UserBuiltin::Histogram { linear: None, .. } => "print_log2_hist",
+            UserBuiltin::Histogram { linear: Some(_), .. } => "print_linear_hist",
+            UserBuiltin::Exec(file) => return format!("exec({})", quoted(file)),
             UserBuiltin::Python { module, function, args } => {
-                format!("{module}.{function}({})", self.list(depth, args))
+                return format!("{module}.{function}({})", self.list(depth, args));
             }
-            UserBuiltin::Daemon => "daemon()".to_owned(),
-            UserBuiltin::Sleep(ms) => format!("sleep({})", of(ms)),
-            UserBuiltin::TimeNs => "time_ns()".to_owned(),
-            UserBuiltin::Stopping => "stopping()".to_owned(),
-            UserBuiltin::HasCommand => "has_command()".to_owned(),
-            UserBuiltin::Exit(code) => format!("exit({})", of(code)),
-            UserBuiltin::PidOf(name) => format!("pid_of({})", of(name)),
-            UserBuiltin::CommOf(pid) => format!("comm_of({})", of(pid)),
-            UserBuiltin::CpuCount => "cpu_count()".to_owned(),
-            UserBuiltin::PerCpu { map, key, cpu } => {
-                format!("per_cpu({}, {}, {})", self.map(*map), of(key), of(cpu))
+            _ => builtin.name(),
+        };
+        self.builtin(depth, name, &builtin.parts())
+    }
+
+    /// The call of a builtin. A name that begins with a dot is a method of the first part.
+    fn builtin(&self, depth: usize, name: &str, parts: &[BuiltinPart<'_>]) -> String {
+        let mut parts = parts.iter().map(|part| match part {
+            BuiltinPart::Expr(operand) => self.expr(depth, operand),
+            BuiltinPart::Map(map) => self.map(*map).to_owned(),
+            BuiltinPart::Ring(ring) => self.ring(*ring).to_owned(),
+            BuiltinPart::Counter(counter) => self.counter(*counter).to_owned(),
+            BuiltinPart::Program(function) | BuiltinPart::Handler(function) => {
+                self.func(*function).to_owned()
             }
-            UserBuiltin::Clear(map) => format!("clear({})", self.map(*map)),
-            UserBuiltin::Count(map) => format!("count({})", self.map(*map)),
-            UserBuiltin::Events(pattern) => format!("events({})", of(pattern)),
-            UserBuiltin::Histogram { title, counts, linear } => match linear {
-                None => format!("print_log2_hist({}, {})", of(title), of(counts)),
-                Some(scale) => {
-                    let scale = self.list(depth, scale.iter());
-                    format!("print_linear_hist({}, {}, {scale})", of(title), of(counts))
-                }
-            },
-            UserBuiltin::Symbol { pid, address } => {
-                let pid: String = pid.iter().map(|pid| format!("{}, ", of(pid))).collect();
-                format!("symbol({pid}{})", of(address))
-            }
-        }
+            BuiltinPart::Impl(block) => self.hir.impls[*block].name.clone(),
+        });
+        let receiver = if name.starts_with('.') { parts.next() } else { None };
+        let parts: Vec<String> = parts.collect();
+        format!("{}{name}({})", receiver.unwrap_or_default(), parts.join(", "))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Visitor of statements and expressions, for collecting what they mention.
 
 use super::{
-    ArmBody, Block, BreakpointAddress, CatchPattern, ConfigId, CounterId, EventSpec, Expr, ExprKind,
-    ExternId, FuncId, GlobalId, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, MapIteration, Match,
-    RingId, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
+    ArmBody, Block, BreakpointAddress, BuiltinPart, CatchPattern, ConfigId, CounterId, EventSpec, Expr,
+    ExprKind, ExternId, FuncId, GlobalId, LocalId, Lvalue, LvalueKind, MapId, MapIteration, Match, RingId,
+    Stmt, StmtKind,
 };
 
 /// Callbacks of the traversal, in source order. Every method does nothing by default.
@@ -197,9 +197,9 @@ pub fn expr(visitor: &mut dyn Visitor, one: &Expr) {
             visitor.context();
             expr(visitor, ctx);
         }
-        ExprKind::Shared(builtin) => shared(visitor, builtin),
-        ExprKind::Kernel(builtin) => kernel(visitor, builtin),
-        ExprKind::User(builtin) => user(visitor, builtin),
+        ExprKind::Shared(builtin) => parts(visitor, &builtin.parts()),
+        ExprKind::Kernel(builtin) => parts(visitor, &builtin.parts()),
+        ExprKind::User(builtin) => parts(visitor, &builtin.parts()),
     }
 }
 
@@ -223,111 +223,16 @@ fn event_spec(visitor: &mut dyn Visitor, event: &EventSpec) {
     }
 }
 
-fn shared(visitor: &mut dyn Visitor, builtin: &SharedBuiltin) {
-    match builtin {
-        SharedBuiltin::Print { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
-        SharedBuiltin::Len(one) | SharedBuiltin::SwapBytes(one) | SharedBuiltin::Log2Slot(one) => {
-            expr(visitor, one);
+fn parts(visitor: &mut dyn Visitor, parts: &[BuiltinPart<'_>]) {
+    for part in parts {
+        match part {
+            BuiltinPart::Expr(operand) => expr(visitor, operand),
+            BuiltinPart::Map(map) => visitor.map(*map),
+            BuiltinPart::Ring(ring) => visitor.ring(*ring),
+            BuiltinPart::Counter(counter) => visitor.counter(*counter),
+            BuiltinPart::Program(program) => visitor.program(*program),
+            BuiltinPart::Handler(handler) => visitor.function(*handler),
+            BuiltinPart::Impl(_) => {}
         }
-        SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value) | SharedBuiltin::Has(map, value) => {
-            visitor.map(*map);
-            expr(visitor, value);
-        }
-        SharedBuiltin::Ratio(args) => args.iter().for_each(|arg| expr(visitor, arg)),
-        SharedBuiltin::LinearSlot(args) => args.iter().for_each(|arg| expr(visitor, arg)),
-        SharedBuiltin::Rate(args) => args.iter().for_each(|arg| expr(visitor, arg)),
-    }
-}
-
-fn kernel(visitor: &mut dyn Visitor, builtin: &KernelBuiltin) {
-    match builtin {
-        KernelBuiltin::Reserve(ring) => visitor.ring(*ring),
-        KernelBuiltin::Submit(ring, record) | KernelBuiltin::Discard(ring, record) => {
-            visitor.ring(*ring);
-            expr(visitor, record);
-        }
-        KernelBuiltin::StackId { ctx, map, .. } => {
-            expr(visitor, ctx);
-            visitor.map(*map);
-        }
-        KernelBuiltin::AttachmentId(ctx) => expr(visitor, ctx),
-        KernelBuiltin::ReadCounter(counter) => visitor.counter(*counter),
-        KernelBuiltin::TimeNs
-        | KernelBuiltin::Pid
-        | KernelBuiltin::Tid
-        | KernelBuiltin::Uid
-        | KernelBuiltin::Cpu
-        | KernelBuiltin::Comm
-        | KernelBuiltin::CgroupId => {}
-    }
-}
-
-fn user(visitor: &mut dyn Visitor, builtin: &UserBuiltin) {
-    match builtin {
-        UserBuiltin::Load { program, .. } => visitor.program(*program),
-        UserBuiltin::Test { program, input } => {
-            visitor.program(*program);
-            expr(visitor, input);
-        }
-        UserBuiltin::AttachTarget { program, target, flags } => {
-            [program, target, flags].into_iter().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::Attach { program, options, flags } => {
-            program.iter().for_each(|one| expr(visitor, one));
-            expr(visitor, options);
-            flags.iter().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::ReadCpu(args) => args.iter().for_each(|arg| expr(visitor, arg)),
-        UserBuiltin::ReadCounter(counter, cpu) => {
-            visitor.counter(*counter);
-            cpu.iter().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::ShowCounter(counter, attachment) => {
-            visitor.counter(*counter);
-            expr(visitor, attachment);
-        }
-        UserBuiltin::OnEvent(ring, handler) => {
-            visitor.ring(*ring);
-            visitor.function(*handler);
-        }
-        UserBuiltin::Dispatch { rings, timeout_ms } => {
-            rings.iter().for_each(|ring| visitor.ring(*ring));
-            timeout_ms.iter().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::Python { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
-        UserBuiltin::PerCpu { map, key, cpu } => {
-            visitor.map(*map);
-            expr(visitor, key);
-            expr(visitor, cpu);
-        }
-        UserBuiltin::Clear(map) | UserBuiltin::Count(map) => visitor.map(*map),
-        UserBuiltin::Symbol { pid, address } => {
-            pid.iter().for_each(|one| expr(visitor, one));
-            expr(visitor, address);
-        }
-        UserBuiltin::Histogram { title, counts, linear } => {
-            expr(visitor, title);
-            expr(visitor, counts);
-            linear.iter().flat_map(|numbers| numbers.iter()).for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::Read { attachment: one, .. }
-        | UserBuiltin::Id(one)
-        | UserBuiltin::Detach(one)
-        | UserBuiltin::DetachProgram(one)
-        | UserBuiltin::Enable(one)
-        | UserBuiltin::Disable(one)
-        | UserBuiltin::Reset(one)
-        | UserBuiltin::Sleep(one)
-        | UserBuiltin::PidOf(one)
-        | UserBuiltin::CommOf(one)
-        | UserBuiltin::Events(one)
-        | UserBuiltin::Exit(one) => expr(visitor, one),
-        UserBuiltin::Register(_)
-        | UserBuiltin::Exec(_)
-        | UserBuiltin::Daemon
-        | UserBuiltin::CpuCount
-        | UserBuiltin::TimeNs
-        | UserBuiltin::Stopping
-        | UserBuiltin::HasCommand => {}
     }
 }

@@ -1,8 +1,8 @@
 //! Mutable visitor: may change the nodes that it visits.
 
 use super::{
-    ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, KernelBuiltin, Lvalue, LvalueKind,
-    MapIteration, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
+    ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, Lvalue, LvalueKind, MapIteration, Stmt,
+    StmtKind,
 };
 
 /// Callbacks of the traversal, before a node's parts. Every method does nothing by default.
@@ -134,9 +134,9 @@ fn expr(visitor: &mut dyn VisitorMut, one: &mut Expr) {
             EventSpec::Breakpoint { at: BreakpointAddress::Address(address), .. } => expr(visitor, address),
             _ => {}
         },
-        ExprKind::Shared(builtin) => shared(visitor, builtin),
-        ExprKind::Kernel(builtin) => kernel(visitor, builtin),
-        ExprKind::User(builtin) => user(visitor, builtin),
+        ExprKind::Shared(builtin) => operands(visitor, builtin.operands_mut()),
+        ExprKind::Kernel(builtin) => operands(visitor, builtin.operands_mut()),
+        ExprKind::User(builtin) => operands(visitor, builtin.operands_mut()),
     }
 }
 
@@ -144,77 +144,11 @@ fn all(visitor: &mut dyn VisitorMut, exprs: &mut [Expr]) {
     exprs.iter_mut().for_each(|one| expr(visitor, one));
 }
 
+fn operands(visitor: &mut dyn VisitorMut, operands: Vec<&mut Expr>) {
+    operands.into_iter().for_each(|one| expr(visitor, one));
+}
+
 fn arm_body(visitor: &mut dyn VisitorMut, body: &mut ArmBody) {
     block(visitor, &mut body.block);
     body.value.iter_mut().for_each(|value| expr(visitor, value));
-}
-
-fn shared(visitor: &mut dyn VisitorMut, builtin: &mut SharedBuiltin) {
-    match builtin {
-        SharedBuiltin::Print { args, .. } => all(visitor, args),
-        SharedBuiltin::Len(one)
-        | SharedBuiltin::Log2Slot(one)
-        | SharedBuiltin::SwapBytes(one)
-        | SharedBuiltin::Push(_, one)
-        | SharedBuiltin::Add(_, one)
-        | SharedBuiltin::Has(_, one) => expr(visitor, one),
-        SharedBuiltin::Ratio(args) => all(visitor, &mut **args),
-        SharedBuiltin::LinearSlot(args) => all(visitor, &mut **args),
-        SharedBuiltin::Rate(args) => all(visitor, &mut **args),
-    }
-}
-
-fn kernel(visitor: &mut dyn VisitorMut, builtin: &mut KernelBuiltin) {
-    match builtin {
-        KernelBuiltin::Submit(_, one)
-        | KernelBuiltin::Discard(_, one)
-        | KernelBuiltin::StackId { ctx: one, .. }
-        | KernelBuiltin::AttachmentId(one) => expr(visitor, one),
-        _ => {}
-    }
-}
-
-fn user(visitor: &mut dyn VisitorMut, builtin: &mut UserBuiltin) {
-    match builtin {
-        UserBuiltin::AttachTarget { program, target, flags } => {
-            [program, target, flags].into_iter().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::Attach { program, options, flags } => {
-            program.iter_mut().for_each(|one| expr(visitor, one));
-            expr(visitor, options);
-            flags.iter_mut().for_each(|one| expr(visitor, one));
-        }
-        UserBuiltin::ReadCpu(args) => all(visitor, &mut **args),
-        UserBuiltin::Python { args, .. } => all(visitor, args),
-        UserBuiltin::PerCpu { key, cpu, .. } => {
-            expr(visitor, key);
-            expr(visitor, cpu);
-        }
-        UserBuiltin::Symbol { pid, address } => {
-            pid.iter_mut().for_each(|one| expr(visitor, one));
-            expr(visitor, address);
-        }
-        UserBuiltin::Histogram { title, counts, linear } => {
-            expr(visitor, title);
-            expr(visitor, counts);
-            linear.iter_mut().for_each(|numbers| all(visitor, &mut **numbers));
-        }
-        UserBuiltin::ReadCounter(_, Some(one))
-        | UserBuiltin::ShowCounter(_, one)
-        | UserBuiltin::Dispatch { timeout_ms: Some(one), .. }
-        | UserBuiltin::Test { input: one, .. }
-        | UserBuiltin::Read { attachment: one, .. }
-        | UserBuiltin::Id(one)
-        | UserBuiltin::Detach(one)
-        | UserBuiltin::DetachProgram(one)
-        | UserBuiltin::Enable(one)
-        | UserBuiltin::Disable(one)
-        | UserBuiltin::Reset(one)
-        | UserBuiltin::Sleep(one)
-        | UserBuiltin::PidOf(one)
-        | UserBuiltin::CommOf(one)
-        | UserBuiltin::Events(one)
-        | UserBuiltin::Exit(one) => expr(visitor, one),
-        _ => {}
-    }
 }

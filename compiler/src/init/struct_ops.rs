@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use ks_wit::event::EVENTS;
+
 use super::InitError;
 use super::language::{is_member_name, is_name, params_text, type_text, zero_text};
 use super::script::Script;
-use crate::builtins::perf::EVENTS;
 use crate::headers;
 use crate::kernel_types::{KernelType, KernelTypes, OpsMember, OpsMemberKind, Proto, StructOps};
 

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use ks_wit::helper;
+use ks_wit::kfunc::ITER_NUM_NEW;
 use ks_wit::section::Arch;
 
 use super::limits::Refusal;
 use super::mir::{Callee, Helper, Inst, Kfunc, MirFunction, Op, Program};
 use super::scratch::reached;
-use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
 use crate::hir::{Hir, Target};
 use crate::kernel_version::KernelVersion;
@@ -142,12 +143,13 @@ pub(super) fn uses_iterators(function: &MirFunction) -> bool {
 fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Refusal> {
     let mut found = Vec::new();
     for entry in program.functions.iter().filter(|one| one.is_program) {
-        let Some(caller) = Caller::of(&hir.functions[entry.id]) else { continue };
+        let Some(caller) = hir.functions[entry.id].caller() else { continue };
         let reached = reached(&program.functions, [&entry.id]);
         let functions = program.functions.iter().filter(|one| reached.contains(&one.id));
         for inst in functions.flat_map(MirFunction::insts) {
-            let Some((number, name)) = helper(hir, inst) else { continue };
-            let Some(since) = later(number, caller).filter(|since| kernel < *since) else { continue };
+            let Some((number, name)) = called_helper(hir, inst) else { continue };
+            let since = helper::numbered(number).map(|helper| KernelVersion::of(helper.since_in(caller)));
+            let Some(since) = since.filter(|since| kernel < *since) else { continue };
             let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
             let note = format!("it calls {}, which older kernels refuse to {}", name, caller.plural());
             found.push((entry.id, Diagnostic::error(1005, inst.span, text).note(note)));
@@ -164,16 +166,16 @@ fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Mi
 }
 
 /// The first kernel with `bpf_for_each_map_elem`.
-const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::new(5, 13);
+const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::of(helper::since(164));
 /// The first kernel with `bpf_timer_init` and the other timer helpers.
-const TIMERS_SINCE: KernelVersion = KernelVersion::new(5, 15);
+const TIMERS_SINCE: KernelVersion = KernelVersion::of(helper::since(169));
 /// The first kernel with `bpf_loop`.
-const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17);
+const LOOP_SINCE: KernelVersion = KernelVersion::of(helper::since(181));
 /// The first kernel with `bpf_iter_num_new` and the other number iterator functions.
-const ITERATORS_SINCE: KernelVersion = KernelVersion::new(6, 4);
+const ITERATORS_SINCE: KernelVersion = KernelVersion::of(ITER_NUM_NEW.since);
 
 /// The number and name of the helper that an instruction calls.
-fn helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
+fn called_helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
     match inst.op {
         Op::Call { callee: Callee::Helper(helper), .. } => Some((helper.number(), helper.name())),
         Op::Call { callee: Callee::External(id), .. } => {

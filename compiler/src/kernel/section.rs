@@ -13,11 +13,8 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
         _ => return String::new(),
     };
     match (kind, &function.target) {
-        (ProgramKind::Xdp, _) => "xdp".into(),
         (ProgramKind::Tc, Target::Egress(true)) => "tcx/egress".into(),
         (ProgramKind::Tc, _) => "tcx/ingress".into(),
-        // A type that may use timers, never sleeps and needs no privileges on any interface.
-        (ProgramKind::SocketFilter | ProgramKind::Timer, _) => "socket".into(),
         (ProgramKind::Cgroup, Target::Name(hook)) if matches!(hook.as_str(), "ingress" | "egress") => {
             format!("cgroup_skb/{hook}")
         }
@@ -40,7 +37,7 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
         (ProgramKind::SyscallExit, Target::Name(call)) => format!("tracepoint/syscalls/sys_exit_{call}"),
         (ProgramKind::Uprobe, target) => format!("uprobe/{}", attach_point(target)),
         (ProgramKind::Uretprobe, target) => format!("uretprobe/{}", attach_point(target)),
-        _ => "perf_event".into(),
+        (kind, _) => kind.row().section.into(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Construction of the plugin's manifest from the tree.
 
+use ks_wit::event::EVENTS;
 use ks_wit::manifest::{
     Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, StructOps, Test,
 };
 use sha2::{Digest, Sha256};
 
 use super::stacks::Stacks;
-use crate::builtins::perf::{event_name, options};
+use crate::builtins::perf::options;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin};
 use crate::source::{FileId, SourceMap};
@@ -168,11 +169,12 @@ impl Visitor for Attaches<'_> {
             ExprKind::Struct(fields) => self.constants.number(fields.get(position)?),
             _ => None,
         };
-        let event = option(options::EVENT).and_then(|value| event_name(u64::try_from(value).ok()?));
+        let packed = option(options::EVENT).and_then(|value| u64::try_from(value).ok());
+        let event = packed.and_then(|packed| EVENTS.iter().find(|event| event.packed() == packed));
         let program = program.as_deref().and_then(|handle| self.constants.program(handle));
         let (_, line, _) = self.sources.position(expr.span);
         self.found.push(Event {
-            event: event.map(str::to_owned),
+            event: event.map(|event| event.name.to_owned()),
             pid: option(options::PID).and_then(|value| i32::try_from(value).ok()),
             cpu: option(options::CPU).and_then(|value| i32::try_from(value).ok()),
             program: program.map(|id| self.constants.hir.functions[id].name.clone()),

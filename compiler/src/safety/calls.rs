@@ -171,7 +171,7 @@ impl Visitor for Sites<'_> {
                 self.calls.values.entry((kernel, expr.ty)).or_default().insert(*id);
             }
             ExprKind::User(UserBuiltin::OnEvent(ring, handler)) => {
-                self.calls.handlers.entry(*ring).or_default().insert(*handler);
+                self.calls.handlers.entry(*ring).or_default().insert(handler.0);
             }
             _ => {}
         }

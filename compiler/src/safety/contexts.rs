@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ks_wit::caller::Caller;
+use ks_wit::helper;
+
 use super::Program;
 use crate::bpf::helper_number;
-use crate::builtins::helpers::{self, Caller};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, Lvalue, LvalueKind, MapId,
-    MapKind, ProgramKind, Stmt, StmtKind,
+    Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, Lvalue, LvalueKind, MapId, MapKind, ProgramKind,
+    Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeKind, Types};
@@ -76,12 +78,13 @@ fn helpers_of_other_kinds(program: &Program<'_>, diagnostics: &mut Diagnostics) 
     let hir = program.hir;
     let mut reported = BTreeSet::new();
     for (from, entry) in hir.functions.iter_enumerated().filter(|(id, _)| hir.is_entry(*id)) {
-        let Some(caller) = Caller::of(entry) else { continue };
+        let Some(caller) = entry.caller() else { continue };
         for id in program.calls.reached(hir, [from]) {
             let mut used = Used { hir, helpers: Vec::new() };
             visit::block(&mut used, &hir.functions[id].body);
             for (name, number, span) in used.helpers {
-                if helpers::allowed(number, caller) || !reported.insert(span) {
+                let is_allowed = helper::numbered(number).is_none_or(|helper| helper.is_allowed_in(caller));
+                if is_allowed || !reported.insert(span) {
                     continue;
                 }
                 let text = format!("{name} is not allowed in {}", caller.plural());
@@ -107,7 +110,10 @@ impl Visitor for Used<'_> {
                 let function = &hir.externs[*function];
                 function.helper.map(|number| (format!("helper `{}`", function.name), number))
             }
-            ExprKind::Kernel(builtin) => helper_of(builtin),
+            ExprKind::Kernel(builtin) => {
+                let number = builtin.helper().and_then(helper_number);
+                number.map(|number| (format!("`{}`", builtin.name()), number))
+            }
             _ => None,
         };
         self.helpers.extend(used.map(|(name, number)| (name, number, expr.span)));
@@ -143,19 +149,6 @@ impl Used<'_> {
         let number = helper_number(helper);
         self.helpers.extend(number.map(|number| (format!("`{}`", kind.name()), number, span)));
     }
-}
-
-/// Returns the helper that implements a builtin, if not every kind of program has it.
-fn helper_of(builtin: &KernelBuiltin) -> Option<(String, u32)> {
-    let (name, helper) = match builtin {
-        KernelBuiltin::Uid => ("uid", "bpf_get_current_uid_gid"),
-        KernelBuiltin::Comm => ("comm", "bpf_get_current_comm"),
-        KernelBuiltin::CgroupId => ("cgroup_id", "bpf_get_current_cgroup_id"),
-        KernelBuiltin::AttachmentId(_) => ("attachment_id", "bpf_get_attach_cookie"),
-        KernelBuiltin::ReadCounter(_) => ("read", "bpf_perf_event_read_value"),
-        _ => return None,
-    };
-    Some((format!("`{name}`"), helper_number(helper)?))
 }
 
 /// KS0909: an overflow may interrupt the kernel anywhere, also in its allocator.

@@ -91,7 +91,7 @@ impl FnCx<'_, '_> {
                 self.push_line(span);
                 self.code.call(count);
             }
-            UserBuiltin::OnEvent(ring, handler) => self.on_event(*ring, *handler),
+            UserBuiltin::OnEvent(ring, handler) => self.on_event(*ring, handler.0),
             UserBuiltin::Dispatch { rings, timeout_ms } => {
                 self.dispatch(rings, timeout_ms.as_deref(), span)?;
             }

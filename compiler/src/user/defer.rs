@@ -19,10 +19,7 @@ use super::func::{FnCx, Home};
 use super::heap;
 use super::runtime::Routine;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{
-    Expr, ExprKind, HirFunction, Local, LocalId, Lvalue, LvalueKind, SharedBuiltin, Stmt, StmtKind,
-    UserBuiltin,
-};
+use crate::hir::{Expr, ExprKind, HirFunction, Local, LocalId, Lvalue, LvalueKind, Stmt, StmtKind};
 use crate::index::IndexVec;
 
 /// Byte offset of the caller function in a record.
@@ -170,70 +167,12 @@ fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
     Ok(match &mut call.kind {
         ExprKind::Call { args, .. } => args.iter_mut().collect(),
         ExprKind::CallValue { callee, args } => std::iter::once(&mut **callee).chain(args).collect(),
-        ExprKind::User(builtin) => builtin_arguments(builtin),
-        ExprKind::Shared(builtin) => match builtin {
-            SharedBuiltin::Print { args, .. } => args.iter_mut().collect(),
-            SharedBuiltin::Len(one)
-            | SharedBuiltin::SwapBytes(one)
-            | SharedBuiltin::Push(_, one)
-            | SharedBuiltin::Add(_, one)
-            | SharedBuiltin::Has(_, one)
-            | SharedBuiltin::Log2Slot(one) => vec![one],
-            SharedBuiltin::Ratio(args) => args.iter_mut().collect(),
-            SharedBuiltin::LinearSlot(args) => args.iter_mut().collect(),
-            SharedBuiltin::Rate(args) => args.iter_mut().collect(),
-        },
+        ExprKind::User(builtin) => builtin.operands_mut(),
+        ExprKind::Shared(builtin) => builtin.operands_mut(),
         // Calls without arguments to store: `pop` and `peek`, and constants.
         ExprKind::Take { .. } | ExprKind::Const(_) => Vec::new(),
         _ => return Err(mistake(span, "what is deferred is no call")),
     })
-}
-
-fn builtin_arguments(builtin: &mut UserBuiltin) -> Vec<&mut Expr> {
-    match builtin {
-        UserBuiltin::Detach(one)
-        | UserBuiltin::DetachProgram(one)
-        | UserBuiltin::Enable(one)
-        | UserBuiltin::Disable(one)
-        | UserBuiltin::Reset(one)
-        | UserBuiltin::Id(one)
-        | UserBuiltin::ShowCounter(_, one)
-        | UserBuiltin::Sleep(one)
-        | UserBuiltin::Exit(one)
-        | UserBuiltin::PidOf(one)
-        | UserBuiltin::CommOf(one)
-        | UserBuiltin::Events(one)
-        | UserBuiltin::Test { input: one, .. }
-        | UserBuiltin::Read { attachment: one, .. } => vec![one],
-        UserBuiltin::Symbol { pid, address } => {
-            pid.as_deref_mut().into_iter().chain([&mut **address]).collect()
-        }
-        UserBuiltin::AttachTarget { program, target, flags } => vec![program, target, flags],
-        UserBuiltin::Attach { program, options, flags } => {
-            let program = program.as_deref_mut().into_iter();
-            program.chain([&mut **options]).chain(flags.as_deref_mut()).collect()
-        }
-        UserBuiltin::ReadCpu(args) => args.iter_mut().collect(),
-        UserBuiltin::ReadCounter(_, cpu) => cpu.as_deref_mut().into_iter().collect(),
-        UserBuiltin::PerCpu { key, cpu, .. } => vec![key, cpu],
-        UserBuiltin::Dispatch { timeout_ms, .. } => timeout_ms.as_deref_mut().into_iter().collect(),
-        UserBuiltin::Histogram { title, counts, linear } => {
-            let scale = linear.iter_mut().flat_map(|numbers| numbers.iter_mut());
-            [&mut **title, &mut **counts].into_iter().chain(scale).collect()
-        }
-        UserBuiltin::Python { args, .. } => args.iter_mut().collect(),
-        UserBuiltin::Load { .. }
-        | UserBuiltin::Register(_)
-        | UserBuiltin::OnEvent(..)
-        | UserBuiltin::Exec(_)
-        | UserBuiltin::Daemon
-        | UserBuiltin::TimeNs
-        | UserBuiltin::Stopping
-        | UserBuiltin::HasCommand
-        | UserBuiltin::CpuCount
-        | UserBuiltin::Clear(_)
-        | UserBuiltin::Count(_) => Vec::new(),
-    }
 }
 
 /// Emits the body of [`Routine::RunDeferred`]. A pending exception is set aside meanwhile, so that the calls

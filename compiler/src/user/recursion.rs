@@ -45,7 +45,7 @@ impl Visitor for Calls {
                 self.rings.extend(rings);
             }
             ExprKind::User(UserBuiltin::OnEvent(_, handler)) => {
-                self.values.insert(*handler);
+                self.values.insert(handler.0);
             }
             ExprKind::Function(func) => {
                 self.values.insert(*func);

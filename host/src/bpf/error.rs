@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::occupant::Occupant;
-use super::program::ProgramKind;
+use super::program::LoadedType;
 use super::verifier_log::VerifierLog;
 use crate::host_bytes::Full;
 use crate::probed::ProbePointError;
@@ -44,7 +44,7 @@ pub enum BpfError {
         /// Name of the program.
         program: String,
         /// Kind of the program.
-        kind: ProgramKind,
+        kind: LoadedType,
     },
     /// A perf_event program is attached by opening an event with it.
     #[error("`{program}` is a perf_event program: it is attached by opening an event with it")]
@@ -58,7 +58,7 @@ pub enum BpfError {
         /// Name of the program.
         program: String,
         /// Kind of the program, other than perf_event.
-        kind: ProgramKind,
+        kind: LoadedType,
     },
     /// Flags that denote no xdp mode.
     #[error(

@@ -47,7 +47,7 @@ pub use needs::{InstructionGroup, MapNeeds, Needs, ProgramNeeds};
 pub use object::Object;
 pub use occupant::Occupant;
 pub use pid_namespace::number as pid_namespace_number;
-pub use program::{Program, ProgramInfo, ProgramKind};
+pub use program::{LoadedType, Program, ProgramInfo};
 pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
 pub use test_run::TestInput;
 pub use tracepoint::tracepoint_id;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
-use ks_compiler::object::table::MapKind;
+use ks_compiler::object::table::{MapKind, ProgramType};
 use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -26,7 +26,7 @@ use super::occupant::OccupantFinder;
 use super::pid_namespace;
 use super::pin::Pins;
 use super::print;
-use super::program::{Program, ProgramKind};
+use super::program::{LoadedType, Program};
 use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
@@ -143,8 +143,7 @@ impl Object {
     /// Those of fork(2) and pipe(2).
     pub fn supervise(&mut self) -> Result<(), Errno> {
         let Stage::Open(open) = &self.stage else { return Ok(()) };
-        let has_tc =
-            open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::SchedCls);
+        let has_tc = open.progs().any(|one| one.prog_type() as u32 == ProgramType::SchedCls.number());
         if has_tc && feature::lacks_tcx() {
             self.supervisor = Some(Arc::new(Supervisor::start()?));
         }
@@ -159,7 +158,7 @@ impl Object {
     /// If the system cannot create a thread.
     pub fn find_occupants(&mut self) -> Result<(), Errno> {
         let Stage::Open(open) = &self.stage else { return Ok(()) };
-        if open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::Xdp) {
+        if open.progs().any(|one| one.prog_type() as u32 == ProgramType::Xdp.number()) {
             self.occupants = Some(OccupantFinder::start()?);
         }
         Ok(())
@@ -464,7 +463,7 @@ impl Object {
             let info = sys::program_info(program.as_fd()).ok()?;
             Some(RunTime {
                 program: program.name().to_string_lossy().into_owned(),
-                kind: ProgramKind::from(info.type_),
+                kind: LoadedType::from(info.type_),
                 nanoseconds: info.run_time_ns,
             })
         };

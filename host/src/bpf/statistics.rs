@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{MapCore as _, MapHandle};
 
-use super::program::ProgramKind;
+use super::program::LoadedType;
 use super::sys;
 
 /// Enables run-time statistics of all programs while it lives. Each run of a program costs some 20 ns more.
@@ -34,8 +34,8 @@ impl Statistics {
 pub struct RunTime {
     /// Name of the program in the object, not truncated.
     pub program: String,
-    /// Kind of the program.
-    pub kind: ProgramKind,
+    /// Type of the program.
+    pub kind: LoadedType,
     /// Nanoseconds of all runs on all CPUs.
     pub nanoseconds: u64,
 }
@@ -63,8 +63,8 @@ impl SkippedRuns {
 pub struct CountedRuns {
     /// Name of the program, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// Kind of the program.
-    pub kind: ProgramKind,
+    /// Type of the program.
+    pub kind: LoadedType,
     /// Number of runs while statistics were enabled.
     pub runs: u64,
     /// Accumulated run time in nanoseconds.
@@ -82,7 +82,7 @@ pub struct CountedRuns {
 pub fn counted(id: u32) -> io::Result<CountedRuns> {
     let program = sys::program_by_id(id)?;
     let info = sys::program_info(program.as_fd())?;
-    let kind = ProgramKind::from(info.type_);
+    let kind = LoadedType::from(info.type_);
     let bytes = info.name.map(|byte| byte as u8);
     let name = CStr::from_bytes_until_nul(&bytes).map(CStr::to_string_lossy).unwrap_or_default();
     Ok(CountedRuns {

@@ -2,8 +2,10 @@
 
 use std::os::fd::AsFd;
 
+use ks_compiler::object::table::ProgramType;
+
 use super::error::BpfError;
-use super::program::{Program, ProgramKind};
+use super::program::{LoadedType, Program};
 use super::sys;
 
 /// Size of the shortest packet in bytes: an Ethernet header (ETH_HLEN).
@@ -67,10 +69,10 @@ impl Program<'_> {
 /// Encodes the first members of the context that the kernel accepts for a test run; empty if all are default.
 ///
 /// Source: `struct xdp_md` and `struct __sk_buff` of `include/uapi/linux/bpf.h`; later members are zero.
-fn context(kind: ProgramKind, input: &TestInput) -> Vec<u8> {
+fn context(kind: LoadedType, input: &TestInput) -> Vec<u8> {
     let (members, used) = match kind {
         // data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-        ProgramKind::Xdp => {
+        LoadedType::Known(ProgramType::Xdp) => {
             (vec![0, input.packet_size, 0, input.ingress_ifindex, 0, 0], input.ingress_ifindex != 0)
         }
         // len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority,

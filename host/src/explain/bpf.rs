@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::fs;
 
+use ks_wit::kfunc;
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, since};
+use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered};
 use crate::bpf::{BpfError, Lack, LoadError, Occupant};
 use crate::text::visible;
 use crate::tracefs;
@@ -199,7 +200,7 @@ fn explain_load(load: &LoadError) -> Explanation {
 
 /// Explains that a kernel function is missing.
 fn lacks_function(name: &str) -> Explanation {
-    match since::kfunc(name) {
+    match kfunc::observing(name).map(|kfunc| kfunc.since) {
         Some((major, minor)) => because(
             FailureKind::Unsupported,
             format!("kernels have it since Linux {major}.{minor}"),

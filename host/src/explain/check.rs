@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ks_compiler::bpf;
+use ks_wit::kfunc;
+use ks_wit::program_kind::{ProgramKind, SectionSupport};
 use serde::Serialize;
 
 use super::{Capability, Facts, since};
@@ -108,8 +110,8 @@ pub fn oldest(needs: &Needs) -> Oldest {
         }
     };
     for program in &needs.programs {
-        if let Some(known) = since::programs(&program.section) {
-            let is_tc = program.section.starts_with("tc");
+        if let Some(known) = SectionSupport::of(&program.section) {
+            let is_tc = known.kind == Some(ProgramKind::Tc);
             add(Some(if is_tc { known.since } else { known.links_since }), &program.section);
         }
         for number in &program.helpers {
@@ -117,7 +119,7 @@ pub fn oldest(needs: &Needs) -> Oldest {
             add(since::helper(*number, &program.section), &name);
         }
         for (name, _) in program.kfuncs.iter().filter(|(_, is_weak)| !**is_weak) {
-            add(since::kfunc(name), name);
+            add(kfunc::observing(name).map(|kfunc| kfunc.since), name);
         }
         for (version, name) in program.instructions.iter().map(|group| since::instructions(*group)) {
             add(Some(version), name);
@@ -164,9 +166,9 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn program(&self, program: &ProgramNeeds) -> Vec<Need> {
-        let known = since::programs(&program.section);
-        let config = known.as_ref().map_or("", |known| known.config);
-        let since_programs = known.as_ref().map(|known| known.since);
+        let known = SectionSupport::of(&program.section);
+        let config = known.map_or("", |known| known.config);
+        let since_programs = known.map(|known| known.since);
         let need = |what, name: &str, seen, since, config| {
             self.need(what, name, Some(&program.name), seen, since, config)
         };
@@ -180,7 +182,7 @@ impl Asked<'_> {
             Answer::Unknown(because) if self.privileged => Answer::No(because),
             answer => answer,
         };
-        let links_since = known.as_ref().map(|known| known.links_since);
+        let links_since = known.map(|known| known.links_since);
         let point = self.features.attach_point(&shape);
         let mut found = vec![
             need(What::Program, &program.section, loads.clone(), since_programs, config),
@@ -202,8 +204,13 @@ impl Asked<'_> {
             )
         }));
         found.extend(program.kfuncs.iter().map(|(name, is_weak)| {
-            let mut kfunc =
-                need(What::Kfunc, name, self.features.kfunc(&shape, name), since::kfunc(name), "");
+            let mut kfunc = need(
+                What::Kfunc,
+                name,
+                self.features.kfunc(&shape, name),
+                kfunc::observing(name).map(|kfunc| kfunc.since),
+                "",
+            );
             if *is_weak {
                 can_do_without(&mut kfunc);
             }

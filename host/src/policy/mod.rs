@@ -12,7 +12,6 @@
 
 mod class;
 mod file;
-mod functions;
 mod limits;
 mod needs;
 mod object;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use ks_compiler::object::model::{Callee, Instruction, Object, Program, ProgramId};
 use ks_compiler::object::table::{self, Target};
 use ks_wit::helper::{self, HelperClass};
+use ks_wit::kfunc;
 
 use super::Class;
-use super::functions::kfunc_observes;
 use super::object::{ObjectError, ObjectSet, PluginObject};
 use crate::text::{MOST_BYTES, visible};
 
@@ -114,7 +114,7 @@ fn of_object(object: &PluginObject) -> Vec<Need> {
         model
             .ksyms
             .iter()
-            .filter(|ksym| !kfunc_observes(ksym.name.as_str()))
+            .filter(|ksym| kfunc::observing(ksym.name.as_str()).is_none())
             .map(|ksym| need(Class::Kfunc, ksym.name.as_str().to_owned(), "the BPF object".into())),
     );
     needs.extend(model.struct_ops.iter().map(|one| {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 use wasmtime::component::Resource;
 
@@ -15,7 +16,7 @@ use super::bindings::kernelscript::host::bpf::{
 use super::error::{HostError, check_length};
 use super::misses::Skipped;
 use super::state::State;
-use crate::bpf::{self, BpfError};
+use crate::bpf::{self, BpfError, LoadedType};
 use crate::explain;
 use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbeLocation, ProbePoint};
@@ -55,9 +56,9 @@ impl HostProgram for State {
         Ok(ProgramInfo {
             name,
             kind: match info.kind {
-                bpf::ProgramKind::PerfEvent => ProgramKind::PerfEvent,
-                bpf::ProgramKind::Tracepoint => ProgramKind::Tracepoint,
-                bpf::ProgramKind::RawTracepoint => ProgramKind::RawTracepoint,
+                LoadedType::Known(ProgramType::PerfEvent) => ProgramKind::PerfEvent,
+                LoadedType::Known(ProgramType::Tracepoint) => ProgramKind::Tracepoint,
+                LoadedType::Known(ProgramType::RawTracepoint) => ProgramKind::RawTracepoint,
                 other => ProgramKind::Other(other.number()),
             },
             id: info.id,
@@ -102,7 +103,7 @@ impl HostProgram for State {
     fn test_run(&mut self, this: Resource<ProgramHandle>, input: TestInput) -> Result<u32, HostError> {
         let name = self.table.get(&this)?.name.to_string();
         let program = self.object()?.program(&name)?;
-        if input.mark != 0 && program.kind() == bpf::ProgramKind::Xdp {
+        if input.mark != 0 && program.kind() == LoadedType::Known(ProgramType::Xdp) {
             self.warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
         }
         let TestInput { data, packet_size, ingress_ifindex, mark } = input;
@@ -237,7 +238,7 @@ enum Target {
 }
 
 fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<Held, HostError> {
-    if state.object()?.program(name)?.kind() == bpf::ProgramKind::Kprobe {
+    if state.object()?.program(name)?.kind() == LoadedType::Known(ProgramType::Kprobe) {
         return attach_probes(state, name, target);
     }
     let program = state.object()?.program(name)?;
@@ -247,8 +248,8 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
     };
     let owned = || name.to_owned();
     match program.kind() {
-        bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
-        bpf::ProgramKind::Tracepoint => {
+        LoadedType::Known(ProgramType::PerfEvent) => Err(BpfError::NeedsEvent { program: owned() }.into()),
+        LoadedType::Known(ProgramType::Tracepoint) => {
             let target = program.tracepoint_target(target);
             let number = bpf::tracepoint_id(name, &target)?;
             let event = Event::of_tracepoint(&target, number);
@@ -284,9 +285,11 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
 /// Puts a probe at each attach point of a program.
 fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held, HostError> {
     let Target::Text(target) = target else {
-        return Err(
-            BpfError::UnsupportedKind { program: name.to_owned(), kind: bpf::ProgramKind::Kprobe }.into()
-        );
+        return Err(BpfError::UnsupportedKind {
+            program: name.to_owned(),
+            kind: LoadedType::Known(ProgramType::Kprobe),
+        }
+        .into());
     };
     let policy = state.policy.clone();
     let allows_go = |path: &Path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok();

@@ -9,11 +9,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use ks_compiler::object::table::ProgramType;
+
 use super::attached::Held;
 use super::bindings::kernelscript::host::types::{Error, ErrorKind};
 use super::error::HostError;
 use super::state::State;
-use crate::bpf::ProgramKind;
+use crate::bpf::LoadedType;
 use crate::bpf::statistics::RunTime;
 
 /// Interval of the checks.
@@ -65,7 +67,7 @@ pub(super) struct Budget {
     cpus: u64,
     looked: Instant,
     times_ns: BTreeMap<String, u64>,
-    over: BTreeMap<String, ProgramKind>,
+    over: BTreeMap<String, LoadedType>,
 }
 
 impl Budget {
@@ -81,7 +83,7 @@ impl Budget {
     }
 
     /// Returns the programs that newly exceeded the budget since the last check, with their shares.
-    fn exceeded(&mut self, now: Instant, times: &[RunTime]) -> Vec<(String, ProgramKind, Share)> {
+    fn exceeded(&mut self, now: Instant, times: &[RunTime]) -> Vec<(String, LoadedType, Share)> {
         let elapsed = now - self.looked;
         self.looked = now;
         let mut exceeded = Vec::new();
@@ -117,7 +119,7 @@ impl State {
         let (most, exceeded) = (budget.most, budget.exceeded(now, &times));
         for (program, kind, share) in exceeded {
             let mut held = self.attached.remove_program(&program);
-            if kind == ProgramKind::StructOps {
+            if kind == LoadedType::Known(ProgramType::StructOps) {
                 held.extend(self.attached.remove_registered());
             }
             held.into_iter().for_each(|held: Held| self.release(held));
@@ -144,10 +146,10 @@ impl State {
     /// # Errors
     /// `limit` if any struct_ops program has exceeded the budget before.
     pub(super) fn structs_within_budget(&self) -> Result<(), HostError> {
-        self.none_over(|_, kind| kind == ProgramKind::StructOps)
+        self.none_over(|_, kind| kind == LoadedType::Known(ProgramType::StructOps))
     }
 
-    fn none_over(&self, asked: impl Fn(&str, ProgramKind) -> bool) -> Result<(), HostError> {
+    fn none_over(&self, asked: impl Fn(&str, LoadedType) -> bool) -> Result<(), HostError> {
         let Some(budget) = &self.budget else { return Ok(()) };
         let Some(program) = budget.over.iter().find(|(name, kind)| asked(name, **kind)).map(|(name, _)| name)
         else {
@@ -182,12 +184,14 @@ mod tests {
     #[test]
     fn a_share_is_of_all_cpus_and_of_the_time_since_the_last_look() {
         let mut budget = Budget { cpus: 4, ..Budget::new("1%".parse().unwrap()) };
-        let time = |nanoseconds| [RunTime { program: "p".into(), kind: ProgramKind::PerfEvent, nanoseconds }];
+        let time = |nanoseconds| {
+            [RunTime { program: "p".into(), kind: LoadedType::Known(ProgramType::PerfEvent), nanoseconds }]
+        };
         // One percent of four CPUs for two seconds is 80 ms.
         let start = budget.looked;
         assert!(budget.exceeded(start + Duration::from_secs(2), &time(80_000_000)).is_empty());
         let above = budget.exceeded(start + Duration::from_secs(4), &time(160_100_000));
-        assert_eq!(above, [("p".to_owned(), ProgramKind::PerfEvent, Share(10_012))]);
+        assert_eq!(above, [("p".to_owned(), LoadedType::Known(ProgramType::PerfEvent), Share(10_012))]);
         // Reported once.
         assert!(budget.exceeded(start + Duration::from_secs(6), &time(1_000_000_000)).is_empty());
         assert!(budget.over.contains_key("p"));

@@ -5,6 +5,7 @@ pub(super) mod lower;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 use wasmtime::component::Resource;
 
@@ -15,7 +16,7 @@ use super::bindings::kernelscript::host::perf::{
 use super::bpf::{ProgramHandle, link_program};
 use super::error::{self, HostError, check_length};
 use super::state::State;
-use crate::bpf::{BpfError, Map, ProgramKind};
+use crate::bpf::{BpfError, LoadedType, Map};
 use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, Options};
 use crate::policy::{Class, Limit};
@@ -467,7 +468,7 @@ impl State {
         let Some(name) = program else { return Ok(self.attachments.open(event, options, leader, None)?) };
         self.within_budget(&name)?;
         let program = self.object()?.program(&name)?;
-        if program.kind() != ProgramKind::PerfEvent {
+        if program.kind() != LoadedType::Known(ProgramType::PerfEvent) {
             return Err(BpfError::NotForEvents { program: name, kind: program.kind() }.into());
         }
         let link = link_program(&program)?;

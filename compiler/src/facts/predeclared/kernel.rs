@@ -1,10 +1,9 @@
 //! Definitions of the kernel half that have tables of their own: contexts, registers, helpers.
 
-use ks_wit::helper::HelperClass;
+use ks_wit::helper::{HELPERS, Helper, HelperClass, HelperType, Signature};
 
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{Access, ContextField, MemberType, STRUCTS};
-use crate::builtins::helpers::{HELPERS, Helper, HelperType};
 use crate::facts::{DefId, DefKind, Definition, Facts, Ty};
 
 /// Defines registers, members of contexts that the prelude lacks, and the helpers of BPF.
@@ -18,7 +17,11 @@ pub(super) fn define(facts: &mut Facts) {
             member(facts, parent, field);
         }
     }
-    HELPERS.iter().for_each(|helper| define_helper(facts, helper));
+    for helper in HELPERS {
+        if let Some(signature) = &helper.signature {
+            define_helper(facts, helper, signature);
+        }
+    }
 }
 
 fn structure(facts: &mut Facts, name: &str, docs: &str) -> DefId {
@@ -90,12 +93,12 @@ fn registers(facts: &mut Facts) {
     }
 }
 
-fn define_helper(facts: &mut Facts, helper: &Helper) {
-    let params: Vec<String> = helper.params.iter().map(|ty| helper_type(*ty).to_string()).collect();
-    let ret = helper_type(helper.ret);
-    let steers = match ks_wit::helper::named(helper.name).map(|(_, known)| known.class) {
-        Some(HelperClass::Steers(act)) => format!(" With it a program can {act}."),
-        Some(HelperClass::Redirects) => " With it a program can send packets anywhere.".to_owned(),
+fn define_helper(facts: &mut Facts, helper: &Helper, signature: &Signature) {
+    let params: Vec<String> = signature.params.iter().map(|ty| helper_type(*ty).to_string()).collect();
+    let ret = helper_type(signature.ret);
+    let steers = match helper.class {
+        HelperClass::Steers(act) => format!(" With it a program can {act}."),
+        HelperClass::Redirects => " With it a program can send packets anywhere.".to_owned(),
         _ => String::new(),
     };
     facts.define(|| Definition {

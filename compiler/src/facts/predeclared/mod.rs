@@ -2,9 +2,10 @@
 
 mod kernel;
 
+use ks_wit::event::EVENTS;
+
 use super::tables::{PRELUDE, attributes, builtins, keywords, maps};
 use super::{DefId, DefKind, Definition, Facts, Ty};
-use crate::builtins::perf::EVENTS;
 
 /// Defines the items that the language predeclares.
 pub fn define(facts: &mut Facts) {
@@ -23,7 +24,7 @@ fn events(facts: &mut Facts) {
     });
     for event in EVENTS {
         facts.define(|| Definition {
-            detail: format!("{} = {:#x}", event.name, event.value),
+            detail: format!("{} = {:#x}", event.name, event.packed()),
             docs: keywords::event_docs(event),
             ty: Ty::named("perf_event"),
             parent: Some(parent),
@@ -36,7 +37,7 @@ fn functions(facts: &mut Facts) {
     for builtin in builtins::BUILTINS {
         facts.define(|| Definition {
             detail: signatures(builtin).join("\n"),
-            docs: format!("{}\n\nCallable in: {}.", builtin.docs, builtin.half.text()),
+            docs: format!("{}\n\nCallable in: {}.", builtin.docs, builtin.halves_text()),
             ty: result(builtin.forms.first().copied().unwrap_or_default()),
             ..Definition::new(builtin.name, DefKind::Builtin)
         });
@@ -62,7 +63,7 @@ pub fn result(form: &str) -> Ty {
 }
 
 fn others(facts: &mut Facts) {
-    for attribute in attributes::ATTRIBUTES {
+    for attribute in attributes::attributes() {
         facts.define(|| Definition {
             detail: format!("{}\n{}", attribute.form, attribute.signature),
             docs: attribute.docs.into(),

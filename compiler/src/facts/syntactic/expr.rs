@@ -2,12 +2,9 @@
 
 use super::Collector;
 use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
+use crate::facts::tables::builtins::named;
 use crate::facts::{DefId, DefKind, Ty};
 use crate::source::Span;
-
-/// The builtins that a script's own function of that name does not hide in a call (language reference, 3.1).
-const FIRM: &[&str] =
-    &["print", "load", "attach", "detach", "read", "register", "test", "dispatch", "exec", "daemon"];
 
 impl Collector<'_> {
     /// Records the references of an expression, and returns its type.
@@ -120,8 +117,10 @@ impl Collector<'_> {
     }
 
     fn call_name(&mut self, name: &str, span: Span) -> Ty {
-        let firm = FIRM.contains(&name).then(|| self.predeclared.get(name).copied()).flatten();
-        let Some(id) = firm.or_else(|| self.lookup(name)) else { return Ty::Unknown };
+        // A script's own function does not hide a builtin of 0.1.1 in a call (language reference, 3.1).
+        let builtin = named(name).filter(|builtin| builtin.in_011);
+        let builtin = builtin.and_then(|_| self.predeclared.get(name).copied());
+        let Some(id) = builtin.or_else(|| self.lookup(name)) else { return Ty::Unknown };
         self.facts.refer(span, id);
         match self.facts.definition(id) {
             Some(one) if one.kind.is_function() => one.ty.clone(),

@@ -1,56 +1,24 @@
 //! Documentation of event names and reserved words.
 
-use crate::builtins::perf::{EVENTS, EventName};
+use ks_wit::event::{HARDWARE, NamedEvent};
+
 use crate::lex::Keyword;
 
-/// For each event, its meaning and its name in `perf list`. The kernel's constant follows from the language's
-/// name.
-const COUNTED: &[(&str, &str, &str)] = &[
-    ("cpu_cycles", "cpu-cycles", "Cycles of the CPU."),
-    ("instructions", "instructions", "Retired instructions."),
-    ("cache_references", "cache-references", "Accesses of the last level cache."),
-    ("cache_misses", "cache-misses", "Accesses that missed the last level cache."),
-    ("branch_instructions", "branch-instructions", "Retired branches."),
-    ("branch_misses", "branch-misses", "Mispredicted branches."),
-    ("bus_cycles", "bus-cycles", "Cycles of the bus."),
-    ("stalled_cycles_frontend", "stalled-cycles-frontend", "Cycles in which no instruction could be issued."),
-    ("stalled_cycles_backend", "stalled-cycles-backend", "Cycles in which no instruction could retire."),
-    ("ref_cpu_cycles", "ref-cycles", "Cycles at a fixed frequency."),
-    ("cpu_clock", "cpu-clock", "Nanoseconds of a CPU's clock."),
-    ("task_clock", "task-clock", "Nanoseconds for which the task ran."),
-    ("page_faults", "page-faults", "Page faults."),
-    ("context_switches", "context-switches", "Switches to another task. Happens in the kernel only."),
-    ("cpu_migrations", "cpu-migrations", "Moves to another CPU. Happens in the kernel only."),
-    ("page_faults_min", "minor-faults", "Page faults that needed no disk."),
-    ("page_faults_maj", "major-faults", "Page faults that needed the disk."),
-    ("alignment_faults", "alignment-faults", "Unaligned accesses that the kernel had to carry out."),
-    ("emulation_faults", "emulation-faults", "Instructions that the kernel had to carry out."),
-    ("dummy", "dummy", "Counts nothing."),
-    ("bpf_output", "bpf-output", "What programs put out."),
-    (
-        "cgroup_switches",
-        "cgroup-switches",
-        "Switches to a task of another cgroup. Happens in the kernel only.",
-    ),
-];
-
 /// Returns the documentation of an event, with its names in other tools.
-pub fn event_docs(event: &EventName) -> String {
-    let (ty, config) = (event.value >> 32, event.value & 0xffff_ffff);
-    let (class, prefix) = if ty == 0 { ("hardware", "HW") } else { ("software", "SW") };
-    let Some((_, perf, counted)) = COUNTED.iter().find(|(name, ..)| *name == event.name) else {
-        return String::new();
+pub fn event_docs(event: &NamedEvent) -> String {
+    let (class, prefix) = match event.type_ {
+        HARDWARE => ("hardware", "HW"),
+        _ => ("software", "SW"),
     };
-    let constant = kernel_constant(event.name, prefix);
+    // The kernel's constant follows from the language's name.
     format!(
-        "{counted}\n\nIn `perf list`: `{perf}`. In the kernel: `{constant}` ({class}, type {ty}, config \
-         {config})."
+        "{}\n\nIn `perf list`: `{}`. In the kernel: `PERF_COUNT_{prefix}_{}` ({class}, type {}, config {}).",
+        event.docs,
+        event.perf_name(),
+        event.name.to_ascii_uppercase(),
+        event.type_,
+        event.config
     )
-}
-
-/// Returns the kernel's constant, see `include/uapi/linux/perf_event.h`.
-fn kernel_constant(name: &str, prefix: &str) -> String {
-    format!("PERF_COUNT_{prefix}_{}", name.to_ascii_uppercase())
 }
 
 /// The documentation of reserved words, for those that have a meaning of their own.
@@ -106,22 +74,9 @@ pub fn keyword_docs(text: &str) -> Option<&'static str> {
     KEYWORDS.iter().find(|(name, _)| *name == text).map(|(_, docs)| *docs)
 }
 
-/// Returns every event with its documentation.
-pub fn events() -> impl Iterator<Item = (&'static EventName, String)> {
-    EVENTS.iter().map(|event| (event, event_docs(event)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_event_is_described() {
-        for (event, docs) in events() {
-            assert!(docs.contains("PERF_COUNT_"), "{} has no description", event.name);
-        }
-        assert_eq!(COUNTED.len(), EVENTS.len());
-    }
 
     #[test]
     fn every_entry_is_a_keyword() {

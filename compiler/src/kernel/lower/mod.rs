@@ -159,24 +159,7 @@ fn returning_pointers(hir: &Hir) -> BTreeSet<ExternId> {
 fn has_pointers_in_context(function: &HirFunction) -> bool {
     match function.kind {
         FunctionKind::Method(_) => true,
-        // Exhaustive by name, so that a new kind must be classified here.
-        FunctionKind::Program(kind) => match kind {
-            ProgramKind::Probe
-            | ProgramKind::Retprobe
-            | ProgramKind::RawTracepoint
-            | ProgramKind::Lsm
-            | ProgramKind::Tc
-            | ProgramKind::Cgroup
-            | ProgramKind::SocketFilter => true,
-            ProgramKind::PerfEvent
-            | ProgramKind::Xdp
-            | ProgramKind::Tracepoint
-            | ProgramKind::SyscallEnter
-            | ProgramKind::SyscallExit
-            | ProgramKind::Uprobe
-            | ProgramKind::Uretprobe
-            | ProgramKind::Timer => false,
-        },
+        FunctionKind::Program(kind) => kind.row().has_object_pointers,
         _ => false,
     }
 }

@@ -1,10 +1,13 @@
 //! Callees of MIR call instructions: helpers and kernel functions by name and number, functions of the
 //! object, and the placeholder operations of map iterations.
 
+use ks_wit::kfunc;
+
 use super::{Origin, Type};
+use crate::bpf::helper_number;
 use crate::hir::{ExternId, FuncId, MapKind};
 
-/// A kernel helper. Source of numbers and signatures: include/uapi/linux/bpf.h, v6.12.
+/// A kernel helper. Source of signatures: include/uapi/linux/bpf.h, v6.12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Helper {
     /// `(map, key) -> entry or null`
@@ -151,44 +154,9 @@ impl Helper {
 
     /// The helper's number in `enum bpf_func_id`.
     pub fn number(self) -> u32 {
-        match self {
-            Helper::MapLookup => 1,
-            Helper::MapUpdate => 2,
-            Helper::MapDelete => 3,
-            Helper::MapPush => 87,
-            Helper::MapPop => 88,
-            Helper::MapPeek => 89,
-            Helper::GetStackId => 27,
-            Helper::ReadEvent => 55,
-            Helper::RingReserve => 131,
-            Helper::RingSubmit => 132,
-            Helper::RingDiscard => 133,
-            Helper::KtimeGetNs => 5,
-            Helper::GetPrandom => 7,
-            Helper::GetSmpProcessorId => 8,
-            Helper::GetCurrentPidTgid => 14,
-            Helper::GetCurrentTask => 35,
-            Helper::GetCurrentUidGid => 15,
-            Helper::GetCurrentComm => 16,
-            Helper::SkbPullData => 39,
-            Helper::SkbLoadBytes => 26,
-            Helper::TailCall => 12,
-            Helper::GetCurrentCgroupId => 80,
-            Helper::GetAttachCookie => 174,
-            Helper::ProbeReadUser => 112,
-            Helper::ProbeReadKernel => 113,
-            Helper::ProbeReadUserStr => 114,
-            Helper::ProbeReadKernelStr => 115,
-            Helper::Loop => 181,
-            Helper::ForEachMapElem => 164,
-            Helper::StorageGet(Storage::Task) => 156,
-            Helper::StorageGet(Storage::Inode) => 145,
-            Helper::StorageGet(Storage::Socket) => 107,
-            Helper::StorageGet(Storage::Cgroup) => 210,
-            Helper::StorageDelete(Storage::Task) => 157,
-            Helper::StorageDelete(Storage::Inode) => 146,
-            Helper::StorageDelete(Storage::Socket) => 108,
-            Helper::StorageDelete(Storage::Cgroup) => 211,
+        match helper_number(self.name()) {
+            Some(number) => number,
+            None => unreachable!("`{}` is in the table of helpers", self.name()),
         }
     }
 
@@ -252,9 +220,9 @@ impl Kfunc {
     /// The function's name in the kernel's BTF.
     pub fn name(self) -> &'static str {
         match self {
-            Kfunc::IterNumNew => "bpf_iter_num_new",
-            Kfunc::IterNumNext => "bpf_iter_num_next",
-            Kfunc::IterNumDestroy => "bpf_iter_num_destroy",
+            Kfunc::IterNumNew => kfunc::ITER_NUM_NEW.name,
+            Kfunc::IterNumNext => kfunc::ITER_NUM_NEXT.name,
+            Kfunc::IterNumDestroy => kfunc::ITER_NUM_DESTROY.name,
         }
     }
 

@@ -5,7 +5,7 @@ use lsp_types::{
     MarkupContent, MarkupKind,
 };
 
-use crate::facts::tables::attributes::{ATTRIBUTES, Attribute};
+use crate::facts::tables::attributes::{self, Attribute};
 use crate::facts::tables::{keywords, maps};
 use crate::facts::{DefKind, Definition};
 use crate::lex::Keyword;
@@ -84,10 +84,10 @@ fn filled(label: &str, text: &str) -> CompletionItem {
 pub(super) fn attributes(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     // Another attribute before `@` on the line already has a function: then only the name is wanted.
     let whole = cursor.before.last().is_none_or(|at| cursor.begins_line(at.span.start));
-    ATTRIBUTES.iter().map(|one| attribute(one, whole)).collect()
+    attributes::attributes().map(|one| attribute(one, whole)).collect()
 }
 
-fn attribute(one: &Attribute, whole: bool) -> CompletionItem {
+fn attribute(one: Attribute, whole: bool) -> CompletionItem {
     let base = CompletionItem {
         detail: Some(format!("{} {}", one.form, one.signature)),
         documentation: docs(one.docs),
@@ -105,7 +105,7 @@ fn attribute(one: &Attribute, whole: bool) -> CompletionItem {
 
 /// Completes programs of every kind at the start of a line.
 pub(super) fn programs() -> Vec<CompletionItem> {
-    let with_text = ATTRIBUTES.iter().filter(|one| !one.snippet.is_empty());
+    let with_text = attributes::attributes().filter(|one| !one.snippet.is_empty());
     let whole = with_text.map(|one| CompletionItem {
         detail: Some(one.signature.to_owned()),
         documentation: docs(one.docs),

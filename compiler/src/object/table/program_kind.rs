@@ -8,58 +8,84 @@ use super::{Class, Target};
 use AttachType as A;
 use ProgramType as P;
 
-/// A program type that a plugin may have.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum ProgramType {
-    /// `BPF_PROG_TYPE_SOCKET_FILTER`
-    SocketFilter = 1,
-    /// `BPF_PROG_TYPE_KPROBE`
-    Kprobe = 2,
-    /// `BPF_PROG_TYPE_SCHED_CLS`
-    SchedCls = 3,
-    /// `BPF_PROG_TYPE_TRACEPOINT`
-    Tracepoint = 5,
-    /// `BPF_PROG_TYPE_XDP`
-    Xdp = 6,
-    /// `BPF_PROG_TYPE_PERF_EVENT`
-    PerfEvent = 7,
-    /// `BPF_PROG_TYPE_CGROUP_SKB`
-    CgroupSkb = 8,
-    /// `BPF_PROG_TYPE_CGROUP_SOCK`
-    CgroupSock = 9,
-    /// `BPF_PROG_TYPE_SOCK_OPS`
-    SockOps = 13,
-    /// `BPF_PROG_TYPE_SK_SKB`
-    SkSkb = 14,
-    /// `BPF_PROG_TYPE_CGROUP_DEVICE`
-    CgroupDevice = 15,
-    /// `BPF_PROG_TYPE_SK_MSG`
-    SkMsg = 16,
-    /// `BPF_PROG_TYPE_RAW_TRACEPOINT`
-    RawTracepoint = 17,
-    /// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`
-    CgroupSockAddr = 18,
-    /// `BPF_PROG_TYPE_CGROUP_SYSCTL`
-    CgroupSysctl = 23,
-    /// `BPF_PROG_TYPE_RAW_TRACEPOINT_WRITABLE`
-    RawTracepointWritable = 24,
-    /// `BPF_PROG_TYPE_CGROUP_SOCKOPT`
-    CgroupSockopt = 25,
-    /// `BPF_PROG_TYPE_TRACING`
-    Tracing = 26,
-    /// `BPF_PROG_TYPE_STRUCT_OPS`
-    StructOps = 27,
-    /// `BPF_PROG_TYPE_LSM`
-    Lsm = 29,
+/// Declares the program types, each with its number in `enum bpf_prog_type` and its name in messages.
+macro_rules! program_types {
+    ($($(#[$doc:meta])* $Type:ident = $number:literal $name:literal,)*) => {
+        /// A program type that a plugin may have.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum ProgramType {
+            $($(#[$doc])* $Type = $number,)*
+        }
+
+        impl ProgramType {
+            /// Returns the type with this number; none for types that no plugin may have.
+            #[must_use]
+            pub const fn from_number(number: u32) -> Option<ProgramType> {
+                match number {
+                    $($number => Some(ProgramType::$Type),)*
+                    _ => None,
+                }
+            }
+
+            /// Returns the number in `enum bpf_prog_type`.
+            #[must_use]
+            pub const fn number(self) -> u32 {
+                self as u32
+            }
+
+            /// Returns the name in messages.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(ProgramType::$Type => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl ProgramType {
-    /// Returns the number in `enum bpf_prog_type`.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
+program_types! {
+    /// `BPF_PROG_TYPE_SOCKET_FILTER`
+    SocketFilter = 1 "socket_filter",
+    /// `BPF_PROG_TYPE_KPROBE`
+    Kprobe = 2 "kprobe",
+    /// `BPF_PROG_TYPE_SCHED_CLS`
+    SchedCls = 3 "tc",
+    /// `BPF_PROG_TYPE_TRACEPOINT`
+    Tracepoint = 5 "tracepoint",
+    /// `BPF_PROG_TYPE_XDP`
+    Xdp = 6 "xdp",
+    /// `BPF_PROG_TYPE_PERF_EVENT`
+    PerfEvent = 7 "perf_event",
+    /// `BPF_PROG_TYPE_CGROUP_SKB`
+    CgroupSkb = 8 "cgroup_skb",
+    /// `BPF_PROG_TYPE_CGROUP_SOCK`
+    CgroupSock = 9 "cgroup_sock",
+    /// `BPF_PROG_TYPE_SOCK_OPS`
+    SockOps = 13 "sock_ops",
+    /// `BPF_PROG_TYPE_SK_SKB`
+    SkSkb = 14 "sk_skb",
+    /// `BPF_PROG_TYPE_CGROUP_DEVICE`
+    CgroupDevice = 15 "cgroup_device",
+    /// `BPF_PROG_TYPE_SK_MSG`
+    SkMsg = 16 "sk_msg",
+    /// `BPF_PROG_TYPE_RAW_TRACEPOINT`
+    RawTracepoint = 17 "raw_tracepoint",
+    /// `BPF_PROG_TYPE_CGROUP_SOCK_ADDR`
+    CgroupSockAddr = 18 "cgroup_sock_addr",
+    /// `BPF_PROG_TYPE_CGROUP_SYSCTL`
+    CgroupSysctl = 23 "cgroup_sysctl",
+    /// `BPF_PROG_TYPE_RAW_TRACEPOINT_WRITABLE`
+    RawTracepointWritable = 24 "raw_tracepoint_writable",
+    /// `BPF_PROG_TYPE_CGROUP_SOCKOPT`
+    CgroupSockopt = 25 "cgroup_sockopt",
+    /// `BPF_PROG_TYPE_TRACING`
+    Tracing = 26 "tracing",
+    /// `BPF_PROG_TYPE_STRUCT_OPS`
+    StructOps = 27 "struct_ops",
+    /// `BPF_PROG_TYPE_LSM`
+    Lsm = 29 "lsm",
 }
 
 /// Expected attach type, for programs whose load requires one.

@@ -14,11 +14,12 @@ mod trace;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
+use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 
 use super::error::BpfError;
 use super::link::Link;
-use super::program::{Program, ProgramKind};
+use super::program::{LoadedType, Program};
 use super::sys;
 
 pub use cgroup::ControlGroup;
@@ -30,19 +31,24 @@ pub(super) use timer::Running;
 impl Program<'_> {
     /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function,
     /// tracepoint or hook that it was loaded for. A timer has no target and is started. `flags` is ignored
-    /// unless [`ProgramKind::has_flags`]. Not here: cgroups ([`Program::attach_to_group`]).
+    /// unless [`LoadedType::has_flags`]. Not here: cgroups ([`Program::attach_to_group`]).
     ///
     /// # Errors
     /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Mode`]; [`BpfError::Kernel`].
     pub fn attach(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
-        match self.kind() {
-            ProgramKind::Xdp => self.attach_xdp(target, flags),
-            ProgramKind::SchedCls => self.attach_tc(target),
-            ProgramKind::SocketFilter => self.attach_socket_filter(target),
-            ProgramKind::Timer => self.start_timer(target),
-            ProgramKind::RawTracepoint => self.attach_raw_tracepoint(target),
-            ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target),
-            kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
+        let kind = self.kind();
+        let LoadedType::Known(known) = kind else {
+            return Err(BpfError::UnsupportedKind { program: self.name(), kind });
+        };
+        match known {
+            ProgramType::Xdp => self.attach_xdp(target, flags),
+            ProgramType::SchedCls => self.attach_tc(target),
+            // Both have the type of socket filters; the object has the map of a timer.
+            ProgramType::SocketFilter if self.timer.is_some() => self.start_timer(target),
+            ProgramType::SocketFilter => self.attach_socket_filter(target),
+            ProgramType::RawTracepoint => self.attach_raw_tracepoint(target),
+            ProgramType::Tracing | ProgramType::Lsm => self.attach_traced(target),
+            _ => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
         }
     }
 

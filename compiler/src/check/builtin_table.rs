@@ -1,0 +1,469 @@
+//! The table of builtin functions: names, halves, forms and documentation for editors, and the function that
+//! checks a call (language reference, 6, 11.1, 11.7, 11.9, 11.10, 11.13). This is the only such table: the
+//! checker, editors and their grammar are made from it.
+
+use super::expr::Typed;
+use super::function::Body;
+use crate::ast;
+use crate::hir::{Half, KernelBuiltin, UserBuiltin};
+use crate::source::Span;
+
+/// Checks the arguments of a call whose number of arguments fits one of the forms.
+type CheckCall = fn(&mut Body<'_, '_>, &[ast::Expr], Span) -> Typed;
+
+/// A builtin function.
+pub struct Builtin {
+    /// The name in a call.
+    pub name: &'static str,
+    /// Each form of a call: parameters and result, without the name. `..` stands for any number.
+    pub forms: &'static [&'static str],
+    /// The documentation in Markdown, for editors.
+    pub docs: &'static str,
+    /// The halves in which it may be called.
+    pub halves: &'static [Half],
+    /// Whether KernelScript 0.1.1 has it: a call of this name then always means the builtin. The script's own
+    /// names hide the others.
+    pub in_011: bool,
+    /// Whether its result is a `perf_event`, for `event:`.
+    pub makes_event: bool,
+    /// Whether the compiler evaluates a call if it knows the arguments: constants may call it.
+    pub is_constant: bool,
+    /// Checks a call.
+    pub(super) check: CheckCall,
+}
+
+impl Builtin {
+    /// Returns the description of the halves in which it may be called.
+    pub fn halves_text(&self) -> &'static str {
+        match self.halves {
+            [Half::User] => "userspace",
+            [Half::Kernel] => "kernel half",
+            _ => "both halves",
+        }
+    }
+
+    /// Returns the forms of a call as messages show them, without types: `sleep(ms)`.
+    pub(super) fn calls(&self) -> Vec<String> {
+        self.forms.iter().map(|form| format!("{}({})", self.name, names(form))).collect()
+    }
+
+    const fn in_011(self) -> Builtin {
+        Builtin { in_011: true, ..self }
+    }
+
+    const fn event(self) -> Builtin {
+        Builtin { makes_event: true, ..self }
+    }
+
+    const fn constant(self) -> Builtin {
+        Builtin { is_constant: true, ..self }
+    }
+}
+
+/// Returns the names of the parameters of a form, without their types.
+fn names(form: &str) -> String {
+    let inner = form.split_once('(').map_or("", |(_, inner)| inner);
+    let inner = inner.split_once(')').map_or(inner, |(inner, _)| inner);
+    let names: Vec<&str> =
+        inner.split(", ").map(|one| one.split_once(':').map_or(one, |(name, _)| name)).collect();
+    names.join(", ")
+}
+
+const fn builtin(
+    name: &'static str,
+    forms: &'static [&'static str],
+    docs: &'static str,
+    halves: &'static [Half],
+    check: CheckCall,
+) -> Builtin {
+    Builtin { name, forms, docs, halves, in_011: false, makes_event: false, is_constant: false, check }
+}
+
+const fn user(
+    name: &'static str,
+    forms: &'static [&'static str],
+    docs: &'static str,
+    check: CheckCall,
+) -> Builtin {
+    builtin(name, forms, docs, &[Half::User], check)
+}
+
+const fn kernel(
+    name: &'static str,
+    forms: &'static [&'static str],
+    docs: &'static str,
+    check: CheckCall,
+) -> Builtin {
+    builtin(name, forms, docs, &[Half::Kernel], check)
+}
+
+const fn both(
+    name: &'static str,
+    forms: &'static [&'static str],
+    docs: &'static str,
+    check: CheckCall,
+) -> Builtin {
+    builtin(name, forms, docs, &[Half::User, Half::Kernel], check)
+}
+
+/// Returns the builtin of a name; none for an unknown name.
+pub fn named(name: &str) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|builtin| builtin.name == name)
+}
+
+/// All builtin functions.
+pub const BUILTINS: &[Builtin] = &[
+    both(
+        "print",
+        &["(format, values..) -> u32"],
+        "Prints a line. A string literal first is a format (`%d %i %u %x %X %o %c %s %p %%`, `{}`); else \
+         every value is printed as it is.",
+        |body, args, span| body.print_call(args, span),
+    )
+    .in_011(),
+    user(
+        "load",
+        &["(program) -> program handle"],
+        "Loads a program into the kernel. Null if the kernel refuses it.",
+        |body, args, span| body.load_call(args, span),
+    )
+    .in_011(),
+    user(
+        "attach",
+        &[
+            "(options: perf_options) -> perf_attachment",
+            "(program, options: perf_options, flags: u32) -> perf_attachment",
+            "(program, target: str, flags: u32) -> u32",
+        ],
+        "Attaches a loaded program: to an interface, kernel function or tracepoint (0 on success, else \
+         an error number), or to an event. `perf_options` alone open an event only to be read.",
+        |body, args, span| body.attach_call(args, span),
+    )
+    .in_011(),
+    user(
+        "detach",
+        &["(attachment: perf_attachment) -> void", "(program) -> void"],
+        "Closes an event (a leader with its members), or detaches a program from everything.",
+        |body, args, span| body.detach_call(args, span),
+    )
+    .in_011(),
+    both(
+        "read",
+        &["(attachment: perf_attachment) -> perf_read"],
+        "Reads an event's counter, now, without stopping it. One system call; in a group all values are \
+         from one moment.",
+        |body, args, span| body.read_call(args, span),
+    )
+    .in_011(),
+    user(
+        "read_cpu",
+        &["(attachment: perf_attachment, cpu: u32) -> perf_read"],
+        "Reads one CPU's share.",
+        |body, args, span| body.read_cpu_call(args, span),
+    ),
+    user(
+        "register",
+        &["(impl) -> u32"],
+        "Hands an impl block with `@struct_ops` to the kernel. 0 on success, else an error number.",
+        |body, args, span| body.register_call(args, span),
+    )
+    .in_011(),
+    user(
+        "test",
+        &["(program, context) -> u32"],
+        "In a `@test` function: runs a program once and gives its result. The context is a struct \
+         (`packet_size`, `data`, ..) or a string with the packet's bytes.",
+        |body, args, span| body.test_call(args, span),
+    )
+    .in_011(),
+    user(
+        "dispatch",
+        &["(ring, ..) -> i32", "(ring, .., timeout_ms: u32) -> i32"],
+        "Waits for records of the ring buffers and calls each one's handler, until a handler gives a \
+         negative value, the time is over or the host asks to stop.",
+        |body, args, span| body.dispatch_call(args, span),
+    )
+    .in_011(),
+    user(
+        "exec",
+        &["(script: str) -> void"],
+        "Asks the host to run a Python script. The host decides; by default it does not.",
+        |body, args, span| body.exec_call(args, span),
+    )
+    .in_011(),
+    user(
+        "daemon",
+        &["() -> void"],
+        "Does not return until the host asks to stop; then the script ends with 0.",
+        |body, _, span| body.user_builtin(UserBuiltin::Daemon, body.common().void, span),
+    )
+    .in_011(),
+    user(
+        "sleep",
+        &["(ms: u32) -> u32"],
+        "Sleeps that many milliseconds. Not 0 if the host asked to stop.",
+        |body, args, span| body.sleep_call(args, span),
+    ),
+    both(
+        "time_ns",
+        &["() -> u64"],
+        "Monotonic nanoseconds; the same clock in both halves.",
+        |body, _, span| body.time_ns_call(span),
+    ),
+    user("exit", &["(code: i32) -> void"], "Ends the script. Deferred calls run.", |body, args, span| {
+        body.exit_call(args, span)
+    }),
+    user("stopping", &["() -> bool"], "Whether the host asked to stop.", |body, _, span| {
+        body.user_builtin(UserBuiltin::Stopping, body.common().bool, span)
+    }),
+    user(
+        "has_command",
+        &["() -> bool"],
+        "Whether the host starts a command to observe (`--exec`).",
+        |body, _, span| body.user_builtin(UserBuiltin::HasCommand, body.common().bool, span),
+    ),
+    user(
+        "pid_of",
+        &["(name: str) -> i32"],
+        "The lowest process id with that command name; -1 if there is none.",
+        |body, args, span| body.pid_of_call(args, span),
+    ),
+    user(
+        "comm_of",
+        &["(pid: i32) -> str(16)"],
+        "The command name of a process; empty if there is none.",
+        |body, args, span| body.comm_of_call(args, span),
+    ),
+    user("cpu_count", &["() -> u32"], "How many CPUs there may be.", |body, _, span| {
+        body.user_builtin(UserBuiltin::CpuCount, body.common().u32, span)
+    }),
+    user(
+        "per_cpu",
+        &["(map, key, cpu: u32) -> V"],
+        "One CPU's value of a map with a value for each CPU. `for (cpu, value in per_cpu(map, key))` visits all.",
+        |body, args, span| body.per_cpu_call(args, span),
+    ),
+    both("len", &["(text: str) -> u32"], "Bytes of the text.", |body, args, span| body.len_call(args, span)),
+    user(
+        "events",
+        &["(pattern: str) -> u32"],
+        "Prints the events of this machine that fit the pattern, gives their number.",
+        |body, args, span| body.events_call(args, span),
+    ),
+    user(
+        "symbol",
+        &["(address: u64) -> str(128)", "(pid: i32, address: u64) -> str(128)"],
+        "Function name and offset of an address.",
+        |body, args, span| body.symbol_call(args, span),
+    ),
+    user(
+        "enable",
+        &["(attachment: perf_attachment) -> u32"],
+        "Goes on counting; of a leader, in the whole group. 0 or an error number.",
+        |body, args, span| body.switch_call("enable", UserBuiltin::Enable, args, span),
+    ),
+    user(
+        "disable",
+        &["(attachment: perf_attachment) -> u32"],
+        "Stops counting; of a leader, in the whole group. 0 or an error number.",
+        |body, args, span| body.switch_call("disable", UserBuiltin::Disable, args, span),
+    ),
+    user(
+        "reset",
+        &["(attachment: perf_attachment) -> u32"],
+        "Starts again from zero; of a leader, the whole group. 0 or an error number.",
+        |body, args, span| body.switch_call("reset", UserBuiltin::Reset, args, span),
+    ),
+    user(
+        "id",
+        &["(attachment: perf_attachment) -> u64"],
+        "The number that `attachment_id` gives in the kernel half.",
+        |body, args, span| body.id_call(args, span),
+    ),
+    user(
+        "rate",
+        &["(before: perf_read, now: perf_read) -> u64"],
+        "Difference per second of two readings of one attachment.",
+        |body, args, span| body.rate_call(args, span),
+    ),
+    user(
+        "ratio",
+        &["(a: u64, b: u64, scale: u64) -> u64"],
+        "`a * scale / b` without overflow; 0 if b is 0.",
+        |body, args, span| body.ratio_call(args, span),
+    ),
+    both(
+        "log2_slot",
+        &["(value: u64) -> u32"],
+        "The slot of a value in a histogram of powers of two: 0 of 0, else how many bits it has, at most \
+         64.",
+        |body, args, span| body.log2_slot_call(args, span),
+    ),
+    both(
+        "linear_slot",
+        &["(value: u64, low: u64, step: u64, slots: u64) -> u32"],
+        "The slot of a value in a histogram of equal steps: 0 below `low`, `slots - 1` for all that is \
+         above the others.",
+        |body, args, span| body.linear_slot_call(args, span),
+    ),
+    user(
+        "print_log2_hist",
+        &["(title: str, counts: u64[N]) -> void"],
+        "Prints what was counted in the slots of `log2_slot`, with bars.",
+        |body, args, span| body.print_log2_call(args, span),
+    ),
+    user(
+        "print_linear_hist",
+        &["(title: str, counts: u64[N], low: u64, step: u64) -> void"],
+        "Prints what was counted in the slots of `linear_slot`, with bars.",
+        |body, args, span| body.print_linear_call(args, span),
+    ),
+    user("clear", &["(map) -> void"], "Deletes every entry.", |body, args, span| body.clear_call(args, span)),
+    user("count", &["(map) -> u32"], "How many entries there are.", |body, args, span| {
+        body.count_call(args, span)
+    }),
+    both("sizeof", &["(type) -> u32"], "Bytes of a type.", |body, args, span| body.size_of_call(args, span))
+        .constant(),
+    both("ntohs", &["(value: u16) -> u16"], "Network order to host order, 2 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u16, args, span)
+    })
+    .constant(),
+    both("htons", &["(value: u16) -> u16"], "Host order to network order, 2 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u16, args, span)
+    })
+    .constant(),
+    both("ntohl", &["(value: u32) -> u32"], "Network order to host order, 4 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u32, args, span)
+    })
+    .constant(),
+    both("htonl", &["(value: u32) -> u32"], "Host order to network order, 4 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u32, args, span)
+    })
+    .constant(),
+    both("ntohll", &["(value: u64) -> u64"], "Network order to host order, 8 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u64, args, span)
+    })
+    .constant(),
+    both("htonll", &["(value: u64) -> u64"], "Host order to network order, 8 bytes.", |body, args, span| {
+        body.swap_bytes_call(body.common().u64, args, span)
+    })
+    .constant(),
+    kernel("pid", &["() -> u32"], "The process id of the task that is running.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::Pid, body.common().u32, span)
+    }),
+    kernel("tid", &["() -> u32"], "The thread id of the task that is running.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::Tid, body.common().u32, span)
+    }),
+    kernel("uid", &["() -> u32"], "The user id of the task that is running.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::Uid, body.common().u32, span)
+    }),
+    kernel("cpu", &["() -> u32"], "The CPU that the program runs on.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::Cpu, body.common().u32, span)
+    }),
+    kernel("comm", &["() -> str(16)"], "The command name of the task that is running.", |body, _, span| {
+        body.comm_call(span)
+    }),
+    kernel("cgroup_id", &["() -> u64"], "The cgroup of the task that is running.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::CgroupId, body.common().u64, span)
+    }),
+    kernel(
+        "attachment_id",
+        &["(ctx) -> u64"],
+        "Which attachment fired: the number that `id` gives in userspace.",
+        |body, args, span| body.attachment_id_call(args, span),
+    ),
+    kernel(
+        "stack_id",
+        &["(ctx, stacks) -> i64"],
+        "Puts the kernel's call stack into a `stack_trace`; its number, or a negative error.",
+        |body, args, span| body.stack_id_call(false, args, span),
+    ),
+    kernel(
+        "user_stack_id",
+        &["(ctx, stacks) -> i64"],
+        "Puts the task's call stack into a `stack_trace`; its number, or a negative error.",
+        |body, args, span| body.stack_id_call(true, args, span),
+    ),
+    both(
+        "raw_event",
+        &[
+            "(type: u32, config: u64) -> perf_event",
+            "(type: u32, config: u64, config1: u64, config2: u64) -> perf_event",
+        ],
+        "An event by the kernel's numbers: the PMU's type and its config.",
+        |body, args, span| body.packed_event("raw_event", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "hw_cache",
+        &["(cache: str, op: str, result: str) -> perf_event"],
+        "A cache event. Caches `l1d l1i ll dtlb itlb bpu node`, operations `read write prefetch`, \
+         results `access miss`.",
+        |body, args, span| body.packed_event("hw_cache", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "tracepoint",
+        &["(name: str) -> perf_event"],
+        "A tracepoint as an event: `\"category/event\"`.",
+        |body, args, span| body.packed_event("tracepoint", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "breakpoint",
+        &["(address, len: u32, access: str) -> perf_event"],
+        "Accesses of an address or `\"symbol\"`: len 1, 2, 4 or 8, access `r`, `w`, `rw` or `x`.",
+        |body, args, span| body.packed_event("breakpoint", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "pmu",
+        &["(name: str) -> perf_event"],
+        "An event in the spelling of `perf list`: `pmu(\"msr/tsc/\")`.",
+        |body, args, span| body.packed_event("pmu", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "kprobe_event",
+        &["(function: str) -> perf_event"],
+        "Calls of a kernel function.",
+        |body, args, span| body.packed_event("kprobe_event", args, span),
+    )
+    .event()
+    .constant(),
+    both(
+        "uprobe_event",
+        &["(place: str) -> perf_event"],
+        "Calls of a function in user space: `\"path:function\"`.",
+        |body, args, span| body.packed_event("uprobe_event", args, span),
+    )
+    .event()
+    .constant(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_show_a_form_without_types() {
+        let calls = |name| named(name).expect("a builtin").calls();
+        assert_eq!(calls("time_ns"), ["time_ns()"]);
+        assert_eq!(calls("symbol"), ["symbol(address)", "symbol(pid, address)"]);
+        assert_eq!(calls("print"), ["print(format, values..)"]);
+    }
+
+    #[test]
+    fn the_ten_of_kernelscript_0_1_1_hide_what_scripts_declare() {
+        let old: Vec<_> = BUILTINS.iter().filter(|one| one.in_011).map(|one| one.name).collect();
+        assert_eq!(
+            old,
+            ["print", "load", "attach", "detach", "read", "register", "test", "dispatch", "exec", "daemon"]
+        );
+    }
+}
