@@ -301,11 +301,6 @@ pub fn too_large(span: Span, what: &str, limit: u64) -> Box<Diagnostic> {
     )
 }
 
-/// Creates the body of a routine, with its number of parameters.
-pub fn routine_code(routine: Routine) -> WasmCode {
-    WasmCode::new(routine.signature().0.len())
-}
-
 /// Returns the file name of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)

@@ -1,13 +1,13 @@
 //! Routines that compiled functions call, each defined only if it is used.
 //!
-//! Here: signatures and names, and the routines of memory and messages. The code of every other routine is in
-//! the module of its construct.
+//! Here: the table of the routines ([`Routine`]), and the bodies of those of memory and messages. The body of
+//! every other routine is in the module of its construct.
 
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::abi::LIST_LEN;
 use super::code::{Var, WasmCode, mem};
-use super::cx::{Cx, routine_code};
+use super::cx::Cx;
 use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
@@ -18,317 +18,187 @@ use super::{
 use crate::hir::{FuncId, Hir};
 use crate::types::EnumId;
 
-/// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Routine {
-    /// `cabi_realloc`: old address, old size, alignment, new size -> address.
-    Realloc,
-    /// Address, length: appends text to the message that is being built at the end of the arena.
-    Append,
-    /// Number, 1 if signed: appends it to the message in decimal.
-    AppendNumber,
-    /// `where`, address of an `error`: prints one line on standard error.
-    WarnError,
-    /// `where`, address of an `error`: ends the plugin.
-    AbortError,
-    /// `where`, index, 1 if signed, text after the index (address, length): ends the plugin.
-    AbortIndex,
-    /// Pointer, `where`: ends the plugin, because the pointer is outside the plugin's memory.
-    AbortPointer,
-    /// Value, address of a text: writes the enumerator's name there -> 1 if an enumerator has this value.
-    EnumName(EnumId),
-    /// Address, size -> bytes before the first zero.
-    TextLength,
-    /// Destination, size, source, size: copies text and fills the rest of the destination with zeros.
-    TextCopy,
-    /// Destination, size, source, size: appends text to the destination's.
-    TextAppend,
-    /// Address, size, address, size -> 1 if the texts are equal.
-    TextEqual,
-    /// a, b, scale -> a * scale / b.
-    Ratio,
-    /// Class, bytes, `where` -> the address of a zeroed object.
-    Allocate,
-    /// Pointer, `where`: frees an object, or removes the map entry that it mirrors.
-    Free,
-    /// Pointer, `where`: refreshes the object if it is in a map.
-    ObjectRead,
-    /// Pointer, `where`: writes the object back to its map if it is in one.
-    ObjectWritten,
-    /// Address of the key, pointer, kind of the pointer (`objects::GivenPointer`), `where` -> the address of
-    /// the block that mirrors the entry; the pointer if there is no entry.
-    Object(Table),
-    /// A record: runs the deferred calls that were registered after it, newest first.
-    RunDeferred,
-    /// -> the exit code; reports an uncaught exception.
-    ReportThrown,
-    /// Handle, destination, size: copies a variable of the BPF object.
-    VariableRead,
-    /// Handle, offset, source, size, `where`: stores a part of a variable of the BPF object.
-    VariableWrite,
-    /// Handle, value, `where`: stores a scalar variable of the BPF object.
-    VariableSet,
-    /// Destination, source in shared memory, size: copies bytes.
-    SharedCopy,
-    /// `where` -> handle, or [`maps::UNAVAILABLE`].
-    MapOpen(Table),
-    /// Address of the key, destination, `where` -> 1 if present; the destination is zero if absent.
-    MapLookup(Table),
-    /// Address of the key, address of the value, update mode, `where`.
-    MapStore(Table),
-    /// Address of the key, summand, `where`: adds to the value of CPU 0.
-    MapAdd(Table),
-    /// Address of the key, `where`: removes an entry if there is one.
-    MapRemove(Table),
-    /// Address of the key, CPU, destination, `where` -> 1 if the CPU has a value; else the destination is
-    /// zero.
-    MapSlot(Table),
-    /// Address of a value, `where` -> 0 or errno: adds it to a queue, stack or bloom filter.
-    MapPush(Table),
-    /// Destination, `where` -> 1 if a value was taken; else the destination is zero.
-    MapTake(Table),
-    /// Address of a value, `where` -> 1 if a bloom filter may contain it.
-    MapHas(Table),
-    /// `where` -> a cursor over the map, or 0.
-    MapCursor(Table),
-    /// Cursor or 0, destination, its bytes, `where` -> bytes of entries; 0 at the end.
-    MapNext,
-    /// `where` -> the number of entries of the map.
-    MapCount(Table),
-    /// `where` -> 0: removes all entries of the map.
-    MapClear(Table),
-    /// The state of a ring, `where` -> its handle, or -1.
-    RingOpen,
-    /// A list of the states of rings, its length, nanoseconds or -1, `where` -> the result of `dispatch`.
-    Dispatch,
-    /// Destination, options, program handle, 1 if there is a program, flags, `where`: fills an attachment.
-    PerfAttach,
-    /// Destination, attachment, `where`: reads one counter.
-    PerfRead,
-    /// Destination, attachment, `where`: reads a group.
-    PerfSnapshot,
-    /// Destination, attachment, `where`, CPU: reads a group on one CPU.
-    PerfSnapshotCpu,
-    /// Attachment, name of an array of events (address, length), `where`: exposes the attachment to programs
-    /// there.
-    PerfShow,
-    /// A wildcard (address, size), `where` -> the number of events printed.
-    PerfEvents,
-    /// Attachment -> the largest count, which replaces one that does not fit.
-    PerfLargestCount,
-    /// Attachment, `where` -> 0 or errno: enables, disables or resets it.
-    PerfControl(perf::control::Control),
-    /// `where` -> handle of the loaded program, or 0.
-    Load(FuncId),
-    /// Program handle, target (address, length), flags, `where` -> 0 or errno.
-    AttachTarget,
-    /// Name of an impl block (address, length), `where` -> 0 or errno.
-    Register,
-    /// Program handle: drops its links, newest first.
-    DropLinks,
-    /// Address of an `error` -> its errno, or the nearest one for its kind.
-    Errno,
-    /// Name (address, length) -> pid, or -1.
-    PidOf,
-    /// Destination, its size, pid: writes the name of a process.
-    CommOf,
-    /// Address, length -> 1 if the bytes are UTF-8, as strings of the contract must be.
-    IsUtf8,
-    /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
-    Symbol,
-    /// Milliseconds -> 0 or EINTR.
-    Sleep,
-    /// Returns when the host asks the plugin to stop.
-    Wait,
-}
-
 use ValType::{I32, I64};
 
-impl Routine {
-    /// Returns core parameters and results of the routine.
-    pub fn signature(self) -> (&'static [ValType], &'static [ValType]) {
-        match self {
-            Routine::Realloc => (&[I32; 4], &[I32]),
-            Routine::Append => (&[I32; 2], &[]),
-            Routine::AppendNumber => (&[I64, I32], &[]),
-            Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
-            Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
-            Routine::AbortPointer | Routine::Free | Routine::ObjectRead | Routine::ObjectWritten => {
-                (&[I64, I32, I32], &[])
+/// Declares the routines: the enum `Routine`, and its signatures, names and bodies.
+///
+/// An entry is `Variant(payload: Type): (parameters) -> result, "name", argument => body;` below its
+/// documentation. Payload, result and argument are optional; the argument replaces `{}` in the name. The
+/// first line names the variables that entries use: the typed program in arguments of names, the context and
+/// the code in bodies.
+macro_rules! routines {
+    (
+        $hir:ident, $cx:ident, $code:ident;
+        $(
+            $(#[$doc:meta])*
+            $variant:ident $(($payload:ident: $ty:ty))?: ($($param:ident),*) $(-> $result:ident)?,
+            $name:literal $(, $argument:expr)? => $body:expr;
+        )*
+    ) => {
+        /// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address,
+        /// length).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Routine {
+            $($(#[$doc])* $variant $(($ty))?,)*
+        }
+
+        impl Routine {
+            /// Returns core parameters and results of the routine.
+            pub fn signature(self) -> (&'static [ValType], &'static [ValType]) {
+                match self {
+                    $(Routine::$variant { .. } => (&[$($param),*], &[$($result)?]),)*
+                }
             }
-            Routine::EnumName(_) => (&[I64, I32], &[I32]),
-            Routine::TextLength => (&[I32; 2], &[I32]),
-            Routine::TextCopy | Routine::TextAppend => (&[I32; 4], &[]),
-            Routine::Ratio => (&[I64; 3], &[I64]),
-            Routine::Allocate => (&[I32; 4], &[I32]),
-            Routine::RunDeferred => (&[I32], &[]),
-            Routine::ReportThrown => (&[], &[I32]),
-            Routine::TextEqual => (&[I32; 4], &[I32]),
-            Routine::VariableRead | Routine::SharedCopy => (&[I32; 3], &[]),
-            Routine::VariableWrite => (&[I32; 6], &[]),
-            Routine::VariableSet => (&[I32, I64, I32, I32], &[]),
-            Routine::MapOpen(_) | Routine::Load(_) => (&[I32; 2], &[I32]),
-            Routine::MapLookup(_) => (&[I32; 4], &[I32]),
-            Routine::MapStore(_) => (&[I32; 5], &[]),
-            Routine::Object(_) => (&[I32, I64, I32, I32, I32], &[I32]),
-            Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
-            Routine::MapRemove(_) => (&[I32; 3], &[]),
-            Routine::MapSlot(_) => (&[I32; 5], &[I32]),
-            Routine::MapPush(_) | Routine::MapTake(_) | Routine::MapHas(_) => (&[I32; 3], &[I32]),
-            Routine::MapCursor(_) | Routine::MapCount(_) | Routine::MapClear(_) => (&[I32; 2], &[I32]),
-            Routine::MapNext => (&[I32; 5], &[I32]),
-            Routine::RingOpen => (&[I32; 3], &[I32]),
-            Routine::Dispatch => (&[I32, I32, I64, I32, I32], &[I32]),
-            Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
-            Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
-            Routine::PerfSnapshotCpu => (&[I32; 5], &[]),
-            Routine::PerfShow => (&[I32; 5], &[]),
-            Routine::PerfEvents => (&[I32; 4], &[I32]),
-            Routine::PerfLargestCount => (&[I32], &[I64]),
-            Routine::PerfControl(_) => (&[I32; 3], &[I32]),
-            Routine::AttachTarget => (&[I32, I32, I32, I64, I32, I32], &[I32]),
-            Routine::Register => (&[I32; 4], &[I32]),
-            Routine::DropLinks => (&[I32], &[]),
-            Routine::Errno => (&[I32], &[I32]),
-            Routine::PidOf => (&[I32; 2], &[I32]),
-            Routine::CommOf => (&[I32; 3], &[]),
-            Routine::IsUtf8 => (&[I32; 2], &[I32]),
-            Routine::Symbol => (&[I32, I32, I32, I32, I64], &[]),
-            Routine::Sleep => (&[I64], &[I32]),
-            Routine::Wait => (&[], &[]),
-        }
-    }
 
-    /// Returns a name for readers of a trap. No function of a script has a colon in its name.
-    pub fn name(self, hir: &Hir) -> String {
-        let name = match self {
-            Routine::Realloc => "realloc",
-            Routine::Append => "append",
-            Routine::AppendNumber => "append_number",
-            Routine::WarnError => "warn_error",
-            Routine::AbortError => "abort_error",
-            Routine::AbortIndex => "abort_index",
-            Routine::AbortPointer => "abort_pointer",
-            Routine::EnumName(id) => return format!("ks:enum_name:{}", hir.types.enum_def(id).name),
-            Routine::TextLength => "text_length",
-            Routine::TextCopy => "text_copy",
-            Routine::TextAppend => "text_append",
-            Routine::Ratio => "ratio",
-            Routine::Allocate => "allocate",
-            Routine::Free => "free",
-            Routine::ObjectRead => "object_read",
-            Routine::ObjectWritten => "object_written",
-            Routine::Object(map) => return format!("ks:object:{}", map.name(hir)),
-            Routine::RunDeferred => "run_deferred",
-            Routine::ReportThrown => "report_thrown",
-            Routine::TextEqual => "text_equal",
-            Routine::VariableRead => "variable_read",
-            Routine::VariableWrite => "variable_write",
-            Routine::VariableSet => "variable_set",
-            Routine::SharedCopy => "shared_copy",
-            Routine::MapOpen(map) => return format!("ks:map_open:{}", map.name(hir)),
-            Routine::MapLookup(map) => return format!("ks:map_lookup:{}", map.name(hir)),
-            Routine::MapStore(map) => return format!("ks:map_store:{}", map.name(hir)),
-            Routine::MapAdd(map) => return format!("ks:map_add:{}", map.name(hir)),
-            Routine::MapRemove(map) => return format!("ks:map_remove:{}", map.name(hir)),
-            Routine::MapSlot(map) => return format!("ks:map_slot:{}", map.name(hir)),
-            Routine::MapPush(map) => return format!("ks:map_push:{}", map.name(hir)),
-            Routine::MapTake(map) => return format!("ks:map_take:{}", map.name(hir)),
-            Routine::MapHas(map) => return format!("ks:map_has:{}", map.name(hir)),
-            Routine::MapCursor(map) => return format!("ks:map_walk:{}", map.name(hir)),
-            Routine::MapCount(map) => return format!("ks:map_count:{}", map.name(hir)),
-            Routine::MapClear(map) => return format!("ks:map_clear:{}", map.name(hir)),
-            Routine::MapNext => "map_next",
-            Routine::RingOpen => "ring_open",
-            Routine::Dispatch => "dispatch",
-            Routine::PerfAttach => "attach",
-            Routine::PerfRead => "read",
-            Routine::PerfSnapshot => "snapshot",
-            Routine::PerfSnapshotCpu => "snapshot_cpu",
-            Routine::PerfShow => "show",
-            Routine::PerfEvents => "events",
-            Routine::PerfLargestCount => "largest_count",
-            Routine::PerfControl(control) => control.name(),
-            Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
-            Routine::AttachTarget => "attach_target",
-            Routine::Register => "register",
-            Routine::DropLinks => "drop_links",
-            Routine::Errno => "errno",
-            Routine::PidOf => "pid_of",
-            Routine::CommOf => "comm_of",
-            Routine::IsUtf8 => "is_utf8",
-            Routine::Symbol => "symbol",
-            Routine::Sleep => "sleep",
-            Routine::Wait => "wait",
-        };
-        format!("ks:{name}")
-    }
+            /// Returns a name for readers of a trap. No function of a script has a colon in its name.
+            pub fn name(self, $hir: &Hir) -> String {
+                match self {
+                    $(Routine::$variant $(($payload))? => format!(concat!("ks:", $name) $(, $argument)?),)*
+                }
+            }
 
-    /// Emits the body of the routine.
-    pub fn code(self, cx: &mut Cx<'_>) -> WasmCode {
-        let mut code = routine_code(self);
-        match self {
-            Routine::Realloc => realloc(&mut code),
-            Routine::Append => append(cx, &mut code),
-            Routine::AppendNumber => append_number(cx, &mut code),
-            Routine::WarnError => warn_error(cx, &mut code),
-            Routine::AbortError => abort_error(cx, &mut code),
-            Routine::AbortIndex => abort_index(cx, &mut code),
-            Routine::AbortPointer => abort_pointer(cx, &mut code),
-            Routine::EnumName(id) => print::enum_name(cx, &mut code, id),
-            Routine::TextLength => text::length(&mut code),
-            Routine::TextCopy => text::copy(cx, &mut code),
-            Routine::TextAppend => text::append(cx, &mut code),
-            Routine::Ratio => number::ratio(&mut code),
-            Routine::Allocate => heap::allocate(cx, &mut code),
-            Routine::Free => heap::free(cx, &mut code),
-            Routine::ObjectRead => objects::read(cx, &mut code),
-            Routine::ObjectWritten => objects::written(cx, &mut code),
-            Routine::Object(map) => objects::object(cx, &mut code, map),
-            Routine::RunDeferred => defer::run(cx, &mut code),
-            Routine::ReportThrown => errors::report(cx, &mut code),
-            Routine::TextEqual => text::equal(cx, &mut code),
-            Routine::VariableRead => variables::read(cx, &mut code),
-            Routine::VariableWrite => variables::write(cx, &mut code),
-            Routine::VariableSet => variables::set(cx, &mut code),
-            Routine::SharedCopy => shared::copy(&mut code),
-            Routine::MapOpen(map) => maps::open(cx, &mut code, map),
-            Routine::MapLookup(map) => maps::lookup(cx, &mut code, map),
-            Routine::MapStore(map) => maps::store(cx, &mut code, map),
-            Routine::MapAdd(map) => maps::add(cx, &mut code, map),
-            Routine::MapRemove(map) => maps::remove(cx, &mut code, map),
-            Routine::MapSlot(map) => maps::slot(cx, &mut code, map),
-            Routine::MapPush(map) => maps::push(cx, &mut code, map),
-            Routine::MapTake(map) => maps::take(cx, &mut code, map),
-            Routine::MapHas(map) => maps::has(cx, &mut code, map),
-            Routine::MapCursor(map) => maps::cursor(cx, &mut code, map),
-            Routine::MapCount(map) => maps::count(cx, &mut code, map),
-            Routine::MapClear(map) => maps::clear(cx, &mut code, map),
-            Routine::MapNext => maps::next(cx, &mut code),
-            Routine::RingOpen => ring::open(cx, &mut code),
-            Routine::Dispatch => ring::dispatch(cx, &mut code),
-            Routine::PerfAttach => perf::attach::code(cx, &mut code),
-            Routine::PerfRead => perf::read::scalar(cx, &mut code),
-            Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),
-            Routine::PerfSnapshotCpu => perf::read::snapshot_cpu(cx, &mut code),
-            Routine::PerfShow => perf::show::code(cx, &mut code),
-            Routine::PerfEvents => perf::list::code(cx, &mut code),
-            Routine::PerfLargestCount => perf::count::largest(cx, &mut code),
-            Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
-            Routine::Load(program) => load::load(cx, &mut code, program),
-            Routine::AttachTarget => link::attach(cx, &mut code),
-            Routine::Register => link::register_code(cx, &mut code),
-            Routine::DropLinks => link::drop_all(cx, &mut code),
-            Routine::Errno => errno::of_error(cx, &mut code),
-            Routine::PidOf => tasks::pid_of(cx, &mut code),
-            Routine::CommOf => tasks::comm_of(cx, &mut code),
-            Routine::IsUtf8 => text::is_utf8(&mut code),
-            Routine::Symbol => tasks::symbol(cx, &mut code),
-            Routine::Sleep => load::sleep(cx, &mut code),
-            Routine::Wait => load::wait(cx, &mut code),
+            /// Emits the body of the routine.
+            pub fn code(self, $cx: &mut Cx<'_>) -> WasmCode {
+                let mut body = WasmCode::new(self.signature().0.len());
+                let $code = &mut body;
+                match self {
+                    $(Routine::$variant $(($payload))? => $body,)*
+                }
+                body
+            }
         }
-        code
-    }
+    };
+}
+
+routines! {
+    hir, cx, code;
+
+    /// `cabi_realloc`: old address, old size, alignment, new size -> address.
+    Realloc: (I32, I32, I32, I32) -> I32, "realloc" => realloc(code);
+    /// Address, length: appends text to the message that is being built at the end of the arena.
+    Append: (I32, I32), "append" => append(cx, code);
+    /// Number, 1 if signed: appends it to the message in decimal.
+    AppendNumber: (I64, I32), "append_number" => append_number(cx, code);
+    /// `where`, address of an `error`: prints one line on standard error.
+    WarnError: (I32, I32, I32), "warn_error" => warn_error(cx, code);
+    /// `where`, address of an `error`: ends the plugin.
+    AbortError: (I32, I32, I32), "abort_error" => abort_error(cx, code);
+    /// `where`, index, 1 if signed, text after the index (address, length): ends the plugin.
+    AbortIndex: (I32, I32, I64, I32, I32, I32), "abort_index" => abort_index(cx, code);
+    /// Pointer, `where`: ends the plugin, because the pointer is outside the plugin's memory.
+    AbortPointer: (I64, I32, I32), "abort_pointer" => abort_pointer(cx, code);
+    /// Value, address of a text: writes the enumerator's name there -> 1 if an enumerator has this value.
+    EnumName(id: EnumId): (I64, I32) -> I32, "enum_name:{}", hir.types.enum_def(id).name =>
+        print::enum_name(cx, code, id);
+    /// Address, size -> bytes before the first zero.
+    TextLength: (I32, I32) -> I32, "text_length" => text::length(code);
+    /// Destination, size, source, size: copies text and fills the rest of the destination with zeros.
+    TextCopy: (I32, I32, I32, I32), "text_copy" => text::copy(cx, code);
+    /// Destination, size, source, size: appends text to the destination's.
+    TextAppend: (I32, I32, I32, I32), "text_append" => text::append(cx, code);
+    /// Address, size, address, size -> 1 if the texts are equal.
+    TextEqual: (I32, I32, I32, I32) -> I32, "text_equal" => text::equal(cx, code);
+    /// a, b, scale -> a * scale / b.
+    Ratio: (I64, I64, I64) -> I64, "ratio" => number::ratio(code);
+    /// Class, bytes, `where` -> the address of a zeroed object.
+    Allocate: (I32, I32, I32, I32) -> I32, "allocate" => heap::allocate(cx, code);
+    /// Pointer, `where`: frees an object, or removes the map entry that it mirrors.
+    Free: (I64, I32, I32), "free" => heap::free(cx, code);
+    /// Pointer, `where`: refreshes the object if it is in a map.
+    ObjectRead: (I64, I32, I32), "object_read" => objects::read(cx, code);
+    /// Pointer, `where`: writes the object back to its map if it is in one.
+    ObjectWritten: (I64, I32, I32), "object_written" => objects::written(cx, code);
+    /// Address of the key, pointer, kind of the pointer (`objects::GivenPointer`), `where` -> the address of
+    /// the block that mirrors the entry; the pointer if there is no entry.
+    Object(map: Table): (I32, I64, I32, I32, I32) -> I32, "object:{}", map.name(hir) =>
+        objects::object(cx, code, map);
+    /// A record: runs the deferred calls that were registered after it, newest first.
+    RunDeferred: (I32), "run_deferred" => defer::run(cx, code);
+    /// -> the exit code; reports an uncaught exception.
+    ReportThrown: () -> I32, "report_thrown" => errors::report(cx, code);
+    /// Handle, destination, size: copies a variable of the BPF object.
+    VariableRead: (I32, I32, I32), "variable_read" => variables::read(cx, code);
+    /// Handle, offset, source, size, `where`: stores a part of a variable of the BPF object.
+    VariableWrite: (I32, I32, I32, I32, I32, I32), "variable_write" => variables::write(cx, code);
+    /// Handle, value, `where`: stores a scalar variable of the BPF object.
+    VariableSet: (I32, I64, I32, I32), "variable_set" => variables::set(cx, code);
+    /// Destination, source in shared memory, size: copies bytes.
+    SharedCopy: (I32, I32, I32), "shared_copy" => shared::copy(code);
+    /// `where` -> handle, or [`maps::UNAVAILABLE`].
+    MapOpen(map: Table): (I32, I32) -> I32, "map_open:{}", map.name(hir) => maps::open(cx, code, map);
+    /// Address of the key, destination, `where` -> 1 if present; the destination is zero if absent.
+    MapLookup(map: Table): (I32, I32, I32, I32) -> I32, "map_lookup:{}", map.name(hir) =>
+        maps::lookup(cx, code, map);
+    /// Address of the key, address of the value, update mode, `where`.
+    MapStore(map: Table): (I32, I32, I32, I32, I32), "map_store:{}", map.name(hir) =>
+        maps::store(cx, code, map);
+    /// Address of the key, summand, `where`: adds to the value of CPU 0.
+    MapAdd(map: Table): (I32, I64, I32, I32), "map_add:{}", map.name(hir) => maps::add(cx, code, map);
+    /// Address of the key, `where`: removes an entry if there is one.
+    MapRemove(map: Table): (I32, I32, I32), "map_remove:{}", map.name(hir) => maps::remove(cx, code, map);
+    /// Address of the key, CPU, destination, `where` -> 1 if the CPU has a value; else the destination is
+    /// zero.
+    MapSlot(map: Table): (I32, I32, I32, I32, I32) -> I32, "map_slot:{}", map.name(hir) =>
+        maps::slot(cx, code, map);
+    /// Address of a value, `where` -> 0 or errno: adds it to a queue, stack or bloom filter.
+    MapPush(map: Table): (I32, I32, I32) -> I32, "map_push:{}", map.name(hir) => maps::push(cx, code, map);
+    /// Destination, `where` -> 1 if a value was taken; else the destination is zero.
+    MapTake(map: Table): (I32, I32, I32) -> I32, "map_take:{}", map.name(hir) => maps::take(cx, code, map);
+    /// Address of a value, `where` -> 1 if a bloom filter may contain it.
+    MapHas(map: Table): (I32, I32, I32) -> I32, "map_has:{}", map.name(hir) => maps::has(cx, code, map);
+    /// `where` -> a cursor over the map, or 0.
+    MapCursor(map: Table): (I32, I32) -> I32, "map_walk:{}", map.name(hir) => maps::cursor(cx, code, map);
+    /// Cursor or 0, destination, its bytes, `where` -> bytes of entries; 0 at the end.
+    MapNext: (I32, I32, I32, I32, I32) -> I32, "map_next" => maps::next(cx, code);
+    /// `where` -> the number of entries of the map.
+    MapCount(map: Table): (I32, I32) -> I32, "map_count:{}", map.name(hir) => maps::count(cx, code, map);
+    /// `where` -> 0: removes all entries of the map.
+    MapClear(map: Table): (I32, I32) -> I32, "map_clear:{}", map.name(hir) => maps::clear(cx, code, map);
+    /// The state of a ring, `where` -> its handle, or -1.
+    RingOpen: (I32, I32, I32) -> I32, "ring_open" => ring::open(cx, code);
+    /// A list of the states of rings, its length, nanoseconds or -1, `where` -> the result of `dispatch`.
+    Dispatch: (I32, I32, I64, I32, I32) -> I32, "dispatch" => ring::dispatch(cx, code);
+    /// Destination, options, program handle, 1 if there is a program, flags, `where`: fills an attachment.
+    PerfAttach: (I32, I32, I32, I32, I64, I32, I32), "attach" => perf::attach::code(cx, code);
+    /// Destination, attachment, `where`: reads one counter.
+    PerfRead: (I32, I32, I32, I32), "read" => perf::read::scalar(cx, code);
+    /// Destination, attachment, `where`: reads a group.
+    PerfSnapshot: (I32, I32, I32, I32), "snapshot" => perf::read::snapshot(cx, code);
+    /// Destination, attachment, `where`, CPU: reads a group on one CPU.
+    PerfSnapshotCpu: (I32, I32, I32, I32, I32), "snapshot_cpu" => perf::read::snapshot_cpu(cx, code);
+    /// Attachment, name of an array of events (address, length), `where`: exposes the attachment to programs
+    /// there.
+    PerfShow: (I32, I32, I32, I32, I32), "show" => perf::show::code(cx, code);
+    /// A wildcard (address, size), `where` -> the number of events printed.
+    PerfEvents: (I32, I32, I32, I32) -> I32, "events" => perf::list::code(cx, code);
+    /// Attachment -> the largest count, which replaces one that does not fit.
+    PerfLargestCount: (I32) -> I64, "largest_count" => perf::count::largest(cx, code);
+    /// Attachment, `where` -> 0 or errno: enables, disables or resets it.
+    PerfControl(control: perf::control::Control): (I32, I32, I32) -> I32, "{}", control.name() =>
+        perf::control::code(cx, code, control);
+    /// `where` -> handle of the loaded program, or 0.
+    Load(program: FuncId): (I32, I32) -> I32, "load:{}", hir.functions[program].name =>
+        load::load(cx, code, program);
+    /// Program handle, target (address, length), flags, `where` -> 0 or errno.
+    AttachTarget: (I32, I32, I32, I64, I32, I32) -> I32, "attach_target" => link::attach(cx, code);
+    /// Name of an impl block (address, length), `where` -> 0 or errno.
+    Register: (I32, I32, I32, I32) -> I32, "register" => link::register_code(cx, code);
+    /// Program handle: drops its links, newest first.
+    DropLinks: (I32), "drop_links" => link::drop_all(cx, code);
+    /// Address of an `error` -> its errno, or the nearest one for its kind.
+    Errno: (I32) -> I32, "errno" => errno::of_error(cx, code);
+    /// Name (address, length) -> pid, or -1.
+    PidOf: (I32, I32) -> I32, "pid_of" => tasks::pid_of(cx, code);
+    /// Destination, its size, pid: writes the name of a process.
+    CommOf: (I32, I32, I32), "comm_of" => tasks::comm_of(cx, code);
+    /// Address, length -> 1 if the bytes are UTF-8, as strings of the contract must be.
+    IsUtf8: (I32, I32) -> I32, "is_utf8" => text::is_utf8(code);
+    /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
+    Symbol: (I32, I32, I32, I32, I64), "symbol" => tasks::symbol(cx, code);
+    /// Milliseconds -> 0 or EINTR.
+    Sleep: (I64) -> I32, "sleep" => load::sleep(cx, code);
+    /// Returns when the host asks the plugin to stop.
+    Wait: (), "wait" => load::wait(cx, code);
 }
 
 /// Resets the arena, which frees everything that the host allocated.
