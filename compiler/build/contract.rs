@@ -11,8 +11,8 @@ use std::{fs, path::Path};
 
 use wit_parser::abi::{AbiVariant, WasmSignature, WasmType};
 use wit_parser::{
-    Function, Handle, InterfaceId, LiveTypes, PackageId, Resolve, SizeAlign, SourceMap, Type, TypeDefKind,
-    TypeId, TypeOwner, WorldItem,
+    Function, FunctionKind, Handle, InterfaceId, LiveTypes, PackageId, Resolve, SizeAlign, SourceMap, Type,
+    TypeDefKind, TypeId, TypeOwner, WorldItem,
 };
 
 /// The worlds of the contract, in the order of the enum `World`.
@@ -108,7 +108,34 @@ impl<'a> Tables<'a> {
             writeln!(text, "&[{}],", exports.map(function).collect::<String>()).expect("text grows");
         }
         text += "];\n";
-        text
+        text + &self.constants()
+    }
+
+    /// Returns the constants that name the functions and the resources of each interface.
+    fn constants(&self) -> String {
+        let mut text = String::from(
+            "/// Functions that a plugin may import, and resources whose handles it may hold: a module for \
+             each\n/// interface. `perf::ATTACHMENT_DETACH` is `[method]attachment.detach` of the interface \
+             `perf`,\n/// `perf::OPTIONS_NEW` is `[constructor]options`.\npub mod import {\n\
+             use super::{HostFunction, HostResource};\n",
+        );
+        for (position, id) in self.interfaces.iter().enumerate() {
+            let interface = &self.resolve.interfaces[*id];
+            let resources = interface.types.iter().filter_map(|(name, id)| {
+                let is_resource = matches!(self.resolve.types[*id].kind, TypeDefKind::Resource);
+                is_resource.then(|| resource_constant(position, name))
+            });
+            let functions = interface.functions.values().enumerate();
+            let functions = functions.map(|(number, function)| function_constant(position, number, function));
+            let constants: String = resources.chain(functions).collect();
+            if !constants.is_empty() {
+                let name = interface.name.as_deref().expect("interfaces of the contract have names");
+                let module = name.replace('-', "_");
+                writeln!(text, "/// The interface `{name}`.\npub mod {module} {{\n{constants}}}")
+                    .expect("text grows");
+            }
+        }
+        text + "}\n"
     }
 
     fn position(&self, interface: InterfaceId) -> usize {
@@ -285,6 +312,33 @@ impl<'a> Tables<'a> {
         let size = self.sizes.size(ty).size_wasm32();
         format!("Type::Primitive {{ ty: PrimitiveValType::{primitive}, size: {size} }}")
     }
+}
+
+fn resource_constant(interface: usize, name: &str) -> String {
+    let constant = constant(name);
+    format!(
+        "/// The resource `{name}`.\npub const {constant}: super::HostResource = super::HostResource {{ \
+         interface: {interface}, name: {name:?} }};\n"
+    )
+}
+
+/// Returns the constant of the function at this position of an interface.
+fn function_constant(interface: usize, position: usize, function: &Function) -> String {
+    let name = &function.name;
+    let constant = match (&function.kind, name.split_once(']')) {
+        (FunctionKind::Constructor(_), Some((_, resource))) => constant(resource) + "_NEW",
+        (_, Some((_, member))) => constant(member),
+        (_, None) => constant(name),
+    };
+    format!(
+        "/// `{name}`.\npub const {constant}: super::HostFunction = super::HostFunction {{ interface: \
+         {interface}, function: {position} }};\n"
+    )
+}
+
+/// Converts a name of WIT to one of a constant.
+fn constant(name: &str) -> String {
+    name.replace(['-', '.'], "_").to_uppercase()
 }
 
 fn core(types: &[WasmType]) -> String {

@@ -35,6 +35,48 @@ pub struct Interface {
     pub functions: &'static [WitFunction],
 }
 
+/// A function that a plugin may import. The constants in [`import`] are its only values, so that the compiler
+/// cannot refer to a function that the contract does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostFunction {
+    /// Position of the interface in [`INTERFACES`].
+    interface: usize,
+    /// Position of the function in the interface.
+    function: usize,
+}
+
+impl HostFunction {
+    /// Returns the function's interface.
+    pub fn interface(self) -> &'static Interface {
+        &INTERFACES[self.interface]
+    }
+
+    /// Returns the function's definition.
+    pub fn def(self) -> &'static WitFunction {
+        &self.interface().functions[self.function]
+    }
+}
+
+/// A resource of the host, whose handles a plugin drops. The constants in [`import`] are its only values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostResource {
+    /// Position of the interface in [`INTERFACES`].
+    interface: usize,
+    name: &'static str,
+}
+
+impl HostResource {
+    /// Returns the resource's interface.
+    pub fn interface(self) -> &'static Interface {
+        &INTERFACES[self.interface]
+    }
+
+    /// Returns the name of the import that drops a handle: `[resource-drop]attachment`.
+    pub fn drop_name(self) -> String {
+        format!("[resource-drop]{}", self.name)
+    }
+}
+
 /// A function of an interface, or one that a plugin exports.
 #[derive(Debug)]
 pub struct WitFunction {

@@ -5,7 +5,7 @@
 
 use wasm_encoder::ValType;
 
-use crate::plugin::contract::{INTERFACES, Interface, Type, TypeKind, WitFunction};
+use crate::plugin::contract::{HostFunction, HostResource, INTERFACES, Type, TypeKind, WitFunction};
 
 /// Byte offset of the length in a list or string; the address is at offset 0.
 pub const LIST_LEN: u32 = 4;
@@ -36,36 +36,37 @@ pub struct Shape {
 }
 
 impl Abi {
-    /// Returns the core import of an interface's function, spelled as in the ABI: `[method]attachment.read`.
-    pub fn import(self, interface: &str, function: &str) -> CoreImport {
-        let WitFunction { core_params, core_results, .. } = self.function(interface, function);
+    /// Returns the core import of a function.
+    pub fn import(self, function: HostFunction) -> CoreImport {
+        let WitFunction { name, core_params, core_results, .. } = function.def();
         CoreImport {
-            module: self.interface(interface).id,
-            name: function.to_owned(),
+            module: function.interface().id,
+            name: (*name).to_owned(),
             params: core_params,
             results: core_results,
         }
     }
 
     /// Returns the core import that drops a handle.
-    pub fn drop_import(self, interface: &str, resource: &str) -> CoreImport {
+    pub fn drop_import(self, resource: HostResource) -> CoreImport {
         CoreImport {
-            module: self.interface(interface).id,
-            name: format!("[resource-drop]{resource}"),
+            module: resource.interface().id,
+            name: resource.drop_name(),
             params: &[ValType::I32],
             results: &[],
         }
     }
 
     /// Returns the shape of a function's result.
-    pub fn result(self, interface: &str, function: &str) -> Shape {
-        let ty = self.function(interface, function).result.expect("the function has a result");
+    pub fn result(self, function: HostFunction) -> Shape {
+        let ty = function.def().result.expect("the function has a result");
         Shape { ty, offset: 0 }
     }
 
     /// Returns the shape of a type of an interface.
     pub fn named(self, interface: &str, name: &str) -> Shape {
-        let mut types = self.interface(interface).types.iter();
+        let interface = INTERFACES.iter().find(|one| one.name == interface);
+        let mut types = interface.expect("the contract has the interface").types.iter();
         let (_, id) = types.find(|(found, _)| *found == name).expect("the contract has the type");
         Shape { ty: Type::Id(*id), offset: 0 }
     }
@@ -74,15 +75,6 @@ impl Abi {
     pub fn largest_result(self) -> u32 {
         let functions = INTERFACES.iter().flat_map(|interface| interface.functions);
         functions.filter_map(|function| function.result).map(Type::size).max().unwrap_or(0)
-    }
-
-    fn interface(self, name: &str) -> &'static Interface {
-        INTERFACES.iter().find(|one| one.name == name).expect("the contract has the interface")
-    }
-
-    fn function(self, interface: &str, name: &str) -> &'static WitFunction {
-        let mut functions = self.interface(interface).functions.iter();
-        functions.find(|one| one.name == name).expect("the contract has the function")
     }
 }
 
@@ -158,10 +150,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin::contract::import;
 
     #[test]
     fn shapes_follow_the_contract() {
-        let reading = Abi.result("perf", "[method]attachment.read");
+        let reading = Abi.result(import::perf::ATTACHMENT_READ);
         assert_eq!(reading.ok().field("raw").offset, 8);
         assert_eq!(reading.ok().field("scaled").some().offset, 24);
         assert_eq!(Abi.named("console", "value").case("text").0, 10);
@@ -171,8 +164,13 @@ mod tests {
 
     #[test]
     fn imports_are_named_as_the_component_model_does() {
-        let read = Abi.import("perf", "[method]attachment.read");
+        let read = Abi.import(import::perf::ATTACHMENT_READ);
         assert_eq!(read.module, "kernelscript:host/perf@0.1.0");
+        assert_eq!(read.name, "[method]attachment.read");
         assert_eq!((read.params, read.results), (&[ValType::I32, ValType::I32][..], &[][..]));
+        let names = [import::perf::OPTIONS_NEW, import::perf::EVENT_BREAKPOINT_AT, import::perf::READ_BY_ID]
+            .map(|function| Abi.import(function).name);
+        assert_eq!(names, ["[constructor]options", "[static]event.breakpoint-at", "read-by-id"]);
+        assert_eq!(Abi.drop_import(import::perf::ATTACHMENT).name, "[resource-drop]attachment");
     }
 }

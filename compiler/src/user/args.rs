@@ -12,6 +12,7 @@ use super::cx::{Cx, Lower};
 use super::expr::mistake;
 use super::runtime::{Routine, reset_arena};
 use super::scalar::store_op;
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{Field, StructId, TypeId, TypeKind};
 
@@ -32,9 +33,9 @@ pub fn parse(
     let fields = options.map_or(&[][..], |(id, _)| &cx.hir.types.struct_def(id).fields);
     let kinds = fields.iter().map(|field| kind(cx, field, span)).collect::<Lower<Vec<_>>>()?;
     let specs = specs(cx, fields, &kinds);
-    let parse = cx.host("args", "parse");
-    let exit = cx.host("args", "exit");
-    let parsed = cx.abi.result("args", "parse");
+    let parse = cx.host(import::args::PARSE);
+    let exit = cx.host(import::args::EXIT);
+    let parsed = cx.abi.result(import::args::PARSE);
     let (exit_case, exit_code) = parsed.case("exit");
     let exit_code = exit_code.expect("an exit has a code").offset;
     reset_arena(code);
@@ -118,7 +119,7 @@ fn put(bytes: &mut [u8], offset: u32, value: &[u8]) {
 /// Stores the values that the host returned into the struct. Their cases are those of the specs.
 fn store_values(cx: &mut Cx<'_>, code: &mut WasmCode, id: StructId, kinds: &[OptionKind], to: u32) {
     let abi = cx.abi;
-    let values = abi.result("args", "parse").case("values").1.expect("the values are a list");
+    let values = abi.result(import::args::PARSE).case("values").1.expect("the values are a list");
     let value = values.element();
     let list = code.local(ValType::I32);
     code.u32(cx.returned).op(I::I32Load(mem(values.offset))).set(list);

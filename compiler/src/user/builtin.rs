@@ -11,6 +11,7 @@ use super::perf::{self, push_handle};
 use super::runtime::Routine;
 use crate::builtins::perf::attachment as attachment_fields;
 use crate::hir::{CounterId, Expr, FuncId, MapId, ReadForm, UserBuiltin};
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::IntType;
 
@@ -40,7 +41,7 @@ impl FnCx<'_, '_> {
             }
             UserBuiltin::Register(block) => self.register(*block, span),
             UserBuiltin::CpuCount => {
-                let count = self.cx.host("system", "cpu-count");
+                let count = self.cx.host(import::system::CPU_COUNT);
                 self.code.call(count);
             }
             UserBuiltin::PidOf(name) => self.pid_of(name)?,
@@ -55,15 +56,15 @@ impl FnCx<'_, '_> {
                 self.code.call(sleep);
             }
             UserBuiltin::TimeNs => {
-                let now = self.cx.host("clock", "now");
+                let now = self.cx.host(import::clock::NOW);
                 self.code.call(now);
             }
             UserBuiltin::Stopping => {
-                let stopping = self.cx.host("clock", "stopping");
+                let stopping = self.cx.host(import::clock::STOPPING);
                 self.code.call(stopping);
             }
             UserBuiltin::HasCommand => {
-                let has_command = self.cx.host("args", "has-command");
+                let has_command = self.cx.host(import::args::HAS_COMMAND);
                 self.code.call(has_command);
             }
             UserBuiltin::Exit(exit_code) => {
@@ -212,7 +213,7 @@ impl FnCx<'_, '_> {
 
     /// Ends the plugin with the code on the stack, after running all deferred calls.
     fn exit(&mut self) {
-        let exit = self.cx.host("args", "exit");
+        let exit = self.cx.host(import::args::EXIT);
         if self.cx.defers {
             let run = self.cx.routine(Routine::RunDeferred);
             self.code.i32(0).call(run);
@@ -235,7 +236,7 @@ impl FnCx<'_, '_> {
     }
 
     fn detach(&mut self, attachment: &Expr) -> Lower<()> {
-        let detach = self.cx.host("perf", "[method]attachment.detach");
+        let detach = self.cx.host(import::perf::ATTACHMENT_DETACH);
         let addr = self.aggregate_addr(attachment)?;
         let (base, handle) = (self.temp(ValType::I32), self.temp(ValType::I32));
         self.push_addr(addr);
@@ -247,7 +248,7 @@ impl FnCx<'_, '_> {
     }
 
     fn detach_program(&mut self, program: &Expr) -> Lower<()> {
-        let detach = self.cx.host("bpf", "[method]program.detach-all");
+        let detach = self.cx.host(import::bpf::PROGRAM_DETACH_ALL);
         let links = self.cx.routine(Routine::DropLinks);
         let handle = self.temp(ValType::I32);
         self.scalar(program)?;

@@ -11,6 +11,7 @@ use super::cx::Cx;
 use super::maps::{self, Table};
 use super::runtime::{Routine, reset_arena};
 use crate::hir::ConfigId;
+use crate::plugin::contract::import;
 
 /// Writes the initial values of the blocks that either half uses.
 pub fn write_defaults(cx: &mut Cx<'_>, code: &mut WasmCode, configs: &BTreeSet<ConfigId>) {
@@ -23,7 +24,7 @@ pub fn write_defaults(cx: &mut Cx<'_>, code: &mut WasmCode, configs: &BTreeSet<C
         let key = cx.module.statics.constant(&[0; 4]);
         let init = cx.module.statics.variable(&config.init, size.into(), 8);
         let name = cx.text(&config.name);
-        let ask = cx.host("args", "config");
+        let ask = cx.host(import::args::CONFIG);
         reset_arena(code);
         code.u32(name.address).u32(name.len).u32(init).u32(size).u32(cx.returned).call(ask);
         // A host that returns another length violates the contract.

@@ -16,6 +16,7 @@ use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
 use crate::hir::{CounterId, FuncId, GlobalId, Hir, RingId};
+use crate::plugin::contract::{HostFunction, HostResource};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeId;
@@ -151,13 +152,13 @@ impl<'a> Cx<'a> {
     }
 
     /// Returns a host function, imported on first use.
-    pub fn host(&mut self, interface: &str, function: &str) -> ImportId {
-        self.module.import(self.abi.import(interface, function))
+    pub fn host(&mut self, function: HostFunction) -> ImportId {
+        self.module.import(self.abi.import(function))
     }
 
     /// Returns the host function that drops a handle, imported on first use.
-    pub fn drop_handle(&mut self, interface: &str, resource: &str) -> ImportId {
-        self.module.import(self.abi.drop_import(interface, resource))
+    pub fn drop_handle(&mut self, resource: HostResource) -> ImportId {
+        self.module.import(self.abi.drop_import(resource))
     }
 
     /// Returns a routine of the runtime, defined on first use.

@@ -12,6 +12,7 @@ use super::func::FnCx;
 use super::runtime::{Routine, append_text, append_vars, begin_message, end_message};
 use super::scalar::push_const;
 use crate::hir::{Block, Catch, CatchPattern, Expr, FuncId};
+use crate::plugin::contract::import;
 use crate::source::Span;
 
 /// Offset of the text, which follows its length.
@@ -104,7 +105,7 @@ pub fn report(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let thrown = cx.kept(KeptGlobal::Thrown, 0);
     let thrown_code = cx.kept(KeptGlobal::ThrownCode, 0);
     let number = cx.routine(Routine::AppendNumber);
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     let (text, len) = (code.local(ValType::I32), code.local(ValType::I32));
     let start = begin_message(code);
     append_text(cx, code, "uncaught error ");

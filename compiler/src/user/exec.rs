@@ -7,13 +7,14 @@ use super::cx::{Lower, base_name};
 use super::func::FnCx;
 use super::runtime::{Routine, push_failed, reset_arena};
 use crate::hir::Expr;
+use crate::plugin::contract::import;
 use crate::source::Span;
 
 impl FnCx<'_, '_> {
     /// Lowers `exec("x.py")`.
     pub fn exec(&mut self, file: &[u8], span: Span) {
-        let run = self.cx.host("exec", "run");
-        let err = self.cx.abi.result("exec", "run").err().offset;
+        let run = self.cx.host(import::exec::RUN);
+        let err = self.cx.abi.result(import::exec::RUN).err().offset;
         let file = self.cx.text(file);
         reset_arena(&mut self.code);
         self.push_text(file);
@@ -27,8 +28,8 @@ impl FnCx<'_, '_> {
 
     /// Lowers `MODULE.f(..)` and pushes the result.
     pub fn python(&mut self, (module, function): (&str, &str), args: &[Expr], span: Span) -> Lower<()> {
-        let call = self.cx.host("exec", "call");
-        let shape = self.cx.abi.result("exec", "call");
+        let call = self.cx.host(import::exec::CALL);
+        let shape = self.cx.abi.result(import::exec::CALL);
         let (ok, err) = (shape.ok().offset, shape.err().offset);
         let values = self.printed(b"", args)?;
         // The path on the build machine is not disclosed to the host.

@@ -16,6 +16,7 @@ use super::unswitch::MappingState;
 use super::{defer, pointer};
 use crate::hir::{FuncId, HirFunction, LocalId};
 use crate::index::IndexVec;
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
 
@@ -224,7 +225,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
     pub fn drop_cursors(&mut self, kept: usize) {
         for at in kept..self.cursors.len() {
             let cursor = self.cursors[at];
-            let drop = self.cx.drop_handle("maps", "cursor");
+            let drop = self.cx.drop_handle(import::maps::CURSOR);
             self.code.get(cursor).if_();
             self.code.get(cursor).call(drop).end();
         }
@@ -251,7 +252,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
         let frame = StackFrame {
             var: self.frame,
             bytes: self.frame_size.next_multiple_of(16),
-            abort: self.cx.host("console", "abort"),
+            abort: self.cx.host(import::console::ABORT),
             text: (text.address, text.len),
         };
         (self.code, Some(frame))

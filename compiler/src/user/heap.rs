@@ -16,6 +16,7 @@ use super::memory::{PAGE, STACK_TOP};
 use super::module::{ARENA, ARENA_START, HEAP};
 use super::objects;
 use super::runtime::{append_text, append_vars, begin_message, end_message};
+use crate::plugin::contract::import;
 
 /// Size of the header before an object, in bytes.
 pub const HEADER: u32 = 8;
@@ -77,7 +78,7 @@ fn grow(cx: &mut Cx<'_>, code: &mut WasmCode, end: Var, location: Var, location_
     append_vars(cx, code, location, location_len);
     append_text(cx, code, "KS-TRAP memory: the memory of the plugin is full");
     end_message(code, message);
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable).end().end();
     code.get(start).op(I::I32WrapI64).set_global(ARENA_START);
     code.get_global(ARENA_START).set_global(ARENA);
@@ -103,7 +104,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut WasmCode) {
     append_vars(cx, code, location, location_len);
     append_text(cx, code, "KS-TRAP delete: this is no object of `new`, or it was deleted before");
     end_message(code, message);
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable).end();
     code.get(at).u32(HEADER).op(I::I32Sub).i32(0).op(I::I32Store(mem(0)));
     push_list(cx, code, mark);

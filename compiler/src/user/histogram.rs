@@ -5,6 +5,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::cx::Lower;
 use super::func::FnCx;
 use crate::hir::Expr;
+use crate::plugin::contract::import;
 use crate::types::TypeKind;
 
 impl FnCx<'_, '_> {
@@ -40,7 +41,7 @@ impl FnCx<'_, '_> {
 
     /// Lowers `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`.
     pub fn print_histogram(&mut self, title: &Expr, counts: &Expr, linear: Option<&[Expr; 2]>) -> Lower<()> {
-        let print = self.cx.host("console", "histogram");
+        let print = self.cx.host(import::console::HISTOGRAM);
         let later: Vec<Expr> = std::iter::once(counts).chain(linear.into_iter().flatten()).cloned().collect();
         let text = self.stable_addr(title, &later)?;
         let slots = self.stable_addr(counts, &later[1..])?;

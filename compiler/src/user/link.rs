@@ -15,6 +15,7 @@ use super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 use crate::hir::{Expr, ImplId};
+use crate::plugin::contract::import;
 use crate::source::Span;
 
 /// Byte offsets of a record's fields, and its size.
@@ -52,8 +53,8 @@ impl FnCx<'_, '_> {
 /// Emits the body of [`Routine::Register`].
 pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [name, name_len, location, location_len] = [0, 1, 2, 3].map(Var);
-    let call = cx.host("bpf", "[static]link.register");
-    let shape = cx.abi.result("bpf", "[static]link.register");
+    let call = cx.host(import::bpf::LINK_REGISTER);
+    let shape = cx.abi.result(import::bpf::LINK_REGISTER);
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
     reset_arena(code);
@@ -68,8 +69,8 @@ pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
 pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [program, target, target_len] = [0, 1, 2].map(Var);
     let (flags, location, location_len) = (Var(3), Var(4), Var(5));
-    let call = cx.host("bpf", "[method]program.attach");
-    let shape = cx.abi.result("bpf", "[method]program.attach");
+    let call = cx.host(import::bpf::PROGRAM_ATTACH);
+    let shape = cx.abi.result(import::bpf::PROGRAM_ATTACH);
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
     let is_utf8 = cx.routine(Routine::IsUtf8);
@@ -111,7 +112,7 @@ fn keep(cx: &mut Cx<'_>, code: &mut WasmCode, program: Var, link: Var, [location
 pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let program = Var(0);
     let links = cx.kept(KeptGlobal::Links, 0);
-    let drop = cx.drop_handle("bpf", "link");
+    let drop = cx.drop_handle(import::bpf::LINK);
     let free = cx.routine(Routine::Free);
     let [at, before, next] = [(); 3].map(|()| code.local(ValType::I32));
     code.get_global(links).set(at);
@@ -131,7 +132,7 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Warns about a target that is not UTF-8, so that it can be neither passed to the host nor printed.
 fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     let start = begin_message(code);
     append_vars(cx, code, location[0], location[1]);
     append_text(cx, code, "cannot attach: the target is not UTF-8");
@@ -141,7 +142,7 @@ fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
 
 /// Warns that the program is not loaded.
 fn warn_null(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [Var; 2]) {
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     reset_arena(code);
     let start = begin_message(code);
     append_vars(cx, code, location[0], location[1]);

@@ -8,6 +8,7 @@ use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, Target, UserBuiltin};
+use crate::plugin::contract::import;
 
 /// EINTR of `include/uapi/asm-generic/errno-base.h`.
 const EINTR: i32 = 4;
@@ -32,8 +33,8 @@ pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
 pub fn load(cx: &mut Cx<'_>, code: &mut WasmCode, program: FuncId) {
     let kept = cx.kept(KeptGlobal::Program(program), 0);
     let name = cx.text(&cx.hir.functions[program].name);
-    let load = cx.host("bpf", "[static]program.load");
-    let shape = cx.abi.result("bpf", "[static]program.load");
+    let load = cx.host(import::bpf::PROGRAM_LOAD);
+    let shape = cx.abi.result(import::bpf::PROGRAM_LOAD);
     let warn = cx.routine(Routine::WarnError);
     code.get_global(kept).if_();
     code.get_global(kept).op(I::Return).end();
@@ -62,7 +63,7 @@ fn start(cx: &mut Cx<'_>, code: &mut WasmCode, program: WasmGlobal) {
 /// Emits the body of [`Routine::Sleep`].
 pub fn sleep(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let ms = Var(0);
-    let sleep = cx.host("clock", "sleep");
+    let sleep = cx.host(import::clock::SLEEP);
     let longest = (u64::MAX / NS_PER_MS as u64).cast_signed();
     reset_arena(code);
     code.get(ms).i64(NS_PER_MS).op(I::I64Mul);
@@ -76,7 +77,7 @@ pub fn sleep(cx: &mut Cx<'_>, code: &mut WasmCode) {
 /// Emits the body of [`Routine::Wait`], which returns when the host asks the plugin to stop.
 pub fn wait(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let sleep = cx.routine(Routine::Sleep);
-    let stopping = cx.host("clock", "stopping");
+    let stopping = cx.host(import::clock::STOPPING);
     let next = code.loop_();
     code.i64(-1).call(sleep).op(I::Drop).call(stopping).op(I::I32Eqz).br_if(next).end();
 }

@@ -11,6 +11,7 @@ use super::maps::{self, Table, has_index};
 use super::runtime::Routine;
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, LocalId, Lvalue, MapId, MapIteration, Stmt};
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{IntType, TypeKind};
 
@@ -123,7 +124,7 @@ impl FnCx<'_, '_> {
         let buffer = self.slot_bytes(room.into(), 8);
         let (iteration, next) =
             (self.cx.routine(Routine::MapCursor(table)), self.cx.routine(Routine::MapNext));
-        let drop_cursor = self.cx.drop_handle("maps", "cursor");
+        let drop_cursor = self.cx.drop_handle(import::maps::CURSOR);
         let [cursor, at, end] = [(); 3].map(|()| self.temp(ValType::I32));
         self.push_line(span);
         self.code.call(iteration).set(cursor);

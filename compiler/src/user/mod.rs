@@ -64,6 +64,7 @@ use self::scalar::convert;
 use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
+use crate::plugin::contract::import;
 use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
@@ -100,7 +101,7 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     match cx.hir.main {
         Some(main) => call_main(cx, &mut code, main, split)?,
         None if cx.hir.tests.is_empty() => {
-            let warn = cx.host("console", "warn");
+            let warn = cx.host(import::console::WARN);
             let text = cx.text(NO_MAIN);
             code.u32(text.address).u32(text.len).call(warn).i32(0);
         }
@@ -150,7 +151,7 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
 
 /// Ends the plugin with this message.
 fn abort(cx: &mut Cx<'_>, code: &mut WasmCode, message: &str) {
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     let text = cx.text(message);
     code.u32(text.address).u32(text.len).call(abort).op(Instruction::Unreachable);
 }

@@ -16,6 +16,7 @@ use super::memory::{PAGE, STACK_BOTTOM};
 use super::runtime::Routine;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, HirFunction, LocalId, Lvalue, LvalueKind};
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
@@ -130,7 +131,7 @@ impl FnCx<'_, '_> {
         let text = self
             .cx
             .text(format!("{}KS-TRAP null: this function value is null", self.cx.location_prefix(span)));
-        let abort = self.cx.host("console", "abort");
+        let abort = self.cx.host(import::console::ABORT);
         self.push_text(text);
         self.code.call(abort).op(I::Unreachable).end();
         self.code.get(value).op(I::I32WrapI64).op(call);

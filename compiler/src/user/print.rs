@@ -12,6 +12,7 @@ use super::memory::PAGE;
 use super::runtime::Routine;
 use super::scalar::{convert, val_type};
 use crate::hir::{Expr, format};
+use crate::plugin::contract::import;
 use crate::types::{EnumId, IntType, TypeId, TypeKind};
 
 const U8: IntType = IntType { bits: 8, signed: false };
@@ -20,7 +21,7 @@ const U32: IntType = IntType { bits: 32, signed: false };
 impl FnCx<'_, '_> {
     /// Prints, and pushes 0.
     pub fn print(&mut self, format: &[u8], args: &[Expr]) -> Lower<()> {
-        let print = self.cx.host("console", "print");
+        let print = self.cx.host(import::console::PRINT);
         let values = self.printed(format, args)?;
         let format = self.cx.text(format);
         self.push_text(format);

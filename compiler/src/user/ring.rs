@@ -22,6 +22,7 @@ use super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 use crate::hir::{Expr, FuncId, RingId};
+use crate::plugin::contract::import;
 use crate::source::Span;
 
 const HANDLE: u32 = 0;
@@ -101,8 +102,8 @@ fn state(cx: &mut Cx<'_>, id: RingId) -> u32 {
 /// Emits the body of [`Routine::RingOpen`].
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (ring, location, location_len) = (Var(0), Var(1), Var(2));
-    let open = cx.host("ring", "[static]ring.open");
-    let shape = cx.abi.result("ring", "[static]ring.open");
+    let open = cx.host(import::ring::RING_OPEN);
+    let shape = cx.abi.result(import::ring::RING_OPEN);
     let warn = cx.routine(Routine::WarnError);
     code.get(ring).op(I::I32Load(mem(HANDLE))).i32(UNOPENED).op(I::I32Ne).if_();
     code.get(ring).ops_of([I::I32Load(mem(HANDLE)), I::Return]).end();
@@ -222,7 +223,7 @@ impl Dispatch {
     /// Ends the plugin with a message about a ring.
     fn abort(&self, cx: &mut Cx<'_>, code: &mut WasmCode, ring: Var, what: &str) {
         let append = cx.routine(Routine::Append);
-        let abort = cx.host("console", "abort");
+        let abort = cx.host(import::console::ABORT);
         let start = begin_message(code);
         append_vars(cx, code, self.location, self.location_len);
         append_text(cx, code, "ring `");
@@ -234,7 +235,7 @@ impl Dispatch {
 
     /// Sets the deadline to now plus the timeout, saturated.
     fn start_clock(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
-        let now = cx.host("clock", "now");
+        let now = cx.host(import::clock::NOW);
         code.get(self.timeout).i64(0).op(I::I64GeS).if_();
         code.call(now).get(self.timeout).op(I::I64Add).tee(self.deadline);
         code.i64(i64::MAX).get(self.deadline).i64(0).ops_of([I::I64GeS, I::Select]).set(self.deadline).end();
@@ -242,7 +243,7 @@ impl Dispatch {
 
     /// Pushes the nanoseconds until the deadline, at least 0.
     fn push_left(&self, cx: &mut Cx<'_>, code: &mut WasmCode) {
-        let now = cx.host("clock", "now");
+        let now = cx.host(import::clock::NOW);
         let left = code.local(ValType::I64);
         code.get(self.deadline).call(now).op(I::I64Sub).tee(left);
         code.i64(0).get(left).i64(0).ops_of([I::I64GtS, I::Select]);
@@ -250,8 +251,8 @@ impl Dispatch {
 
     /// Fetches a batch; branches to `quit` if none will come.
     fn poll(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
-        let poll = cx.host("ring", "poll");
-        let shape = cx.abi.result("ring", "poll");
+        let poll = cx.host(import::ring::POLL);
+        let shape = cx.abi.result(import::ring::POLL);
         let warn = cx.routine(Routine::WarnError);
         let errno = cx.routine(Routine::Errno);
         let left = code.local(ValType::I64);
@@ -308,8 +309,8 @@ impl Dispatch {
     /// Branches to `quit` if the handler threw or returned a negative number; the next dispatch handles the
     /// rest of the batch.
     fn leave_off(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
-        let put_back = cx.host("ring", "put-back");
-        let shape = cx.abi.result("ring", "put-back");
+        let put_back = cx.host(import::ring::PUT_BACK);
+        let shape = cx.abi.result(import::ring::PUT_BACK);
         let warn = cx.routine(Routine::WarnError);
         if cx.throws {
             let thrown = cx.kept(KeptGlobal::Thrown, 0);

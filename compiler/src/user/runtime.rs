@@ -16,6 +16,7 @@ use super::{
     variables,
 };
 use crate::hir::{FuncId, Hir};
+use crate::plugin::contract::import;
 use crate::types::EnumId;
 
 use ValType::{I32, I64};
@@ -308,13 +309,13 @@ fn push_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 fn warn_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_error(cx, code);
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     code.call(warn);
 }
 
 fn abort_error(cx: &mut Cx<'_>, code: &mut WasmCode) {
     push_error(cx, code);
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable);
 }
 
@@ -325,7 +326,7 @@ fn abort_index(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(Var(2)).get(Var(3)).call(number);
     append_vars(cx, code, Var(4), Var(5));
     end_message(code, start);
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable);
 }
 
@@ -342,6 +343,6 @@ fn abort_pointer(cx: &mut Cx<'_>, code: &mut WasmCode) {
     append_text(cx, code, ", is outside the memory of the plugin");
     code.end();
     end_message(code, start);
-    let abort = cx.host("console", "abort");
+    let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable);
 }

@@ -24,6 +24,7 @@ use super::module::SHARED_MEMORY;
 use super::runtime::{Routine, reset_arena};
 use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
+use crate::plugin::contract::{HostFunction, import};
 use crate::types::IntType;
 
 /// Maximum pages of a module for arrays, and the same for variables: half of the host's default memory limit
@@ -111,7 +112,7 @@ pub fn finish(cx: &mut Cx<'_>) {
     for (id, start) in cx.shared_variables() {
         let handle = cx.kept(KeptGlobal::Variable(id), 0);
         code.get_global(start).op(I::I32Eqz).if_();
-        ask(cx, &mut code, "globals", "[method]variable.share", handle, start);
+        ask(cx, &mut code, import::globals::VARIABLE_SHARE, handle, start);
         code.end();
     }
     cx.module.define(routine, code, None);
@@ -130,20 +131,13 @@ pub fn ask_variables(cx: &mut Cx<'_>, code: &mut WasmCode) {
 /// Asks the host for the address of a map's values, after the map was opened.
 pub fn ask_map(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, handle: WasmGlobal) {
     if let Some((_, start)) = cx.shared_array(map) {
-        ask(cx, code, "maps", "[method]map.share", handle, start);
+        ask(cx, code, import::maps::MAP_SHARE, handle, start);
     }
 }
 
-fn ask(
-    cx: &mut Cx<'_>,
-    code: &mut WasmCode,
-    interface: &str,
-    function: &str,
-    handle: WasmGlobal,
-    start: WasmGlobal,
-) {
-    let share = cx.host(interface, function);
-    let some = cx.abi.result(interface, function).some().offset;
+fn ask(cx: &mut Cx<'_>, code: &mut WasmCode, function: HostFunction, handle: WasmGlobal, start: WasmGlobal) {
+    let share = cx.host(function);
+    let some = cx.abi.result(function).some().offset;
     reset_arena(code);
     code.get_global(handle).u32(cx.returned).call(share);
     code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_();

@@ -9,6 +9,7 @@ use super::cx::{Cx, Lower};
 use super::func::FnCx;
 use super::runtime::{Routine, reset_arena};
 use crate::hir::Expr;
+use crate::plugin::contract::import;
 use crate::types::TypeId;
 
 impl FnCx<'_, '_> {
@@ -65,8 +66,8 @@ impl FnCx<'_, '_> {
 
 /// Emits the body of [`Routine::PidOf`].
 pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let call = cx.host("system", "pid-of");
-    let found = cx.abi.result("system", "pid-of").some().offset;
+    let call = cx.host(import::system::PID_OF);
+    let found = cx.abi.result(import::system::PID_OF).some().offset;
     reset_arena(code);
     code.get(Var(0)).get(Var(1)).u32(cx.returned).call(call);
     code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_value(ValType::I32);
@@ -75,7 +76,7 @@ pub fn pid_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Emits the body of [`Routine::CommOf`].
 pub fn comm_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let call = cx.host("system", "comm-of");
+    let call = cx.host(import::system::COMM_OF);
     reset_arena(code);
     code.get(Var(2)).u32(cx.returned).call(call);
     copy_answer(cx, code);
@@ -83,7 +84,7 @@ pub fn comm_of(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Emits the body of [`Routine::Symbol`].
 pub fn symbol(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let call = cx.host("symbols", "name");
+    let call = cx.host(import::symbols::NAME);
     reset_arena(code);
     code.get(Var(2)).get(Var(3)).get(Var(4)).u32(cx.returned).call(call);
     copy_answer(cx, code);

@@ -9,6 +9,7 @@ use super::func::FnCx;
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::scalar::convert;
 use crate::hir::{Expr, FuncId};
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{IntType, StructId, TypeId, TypeKind};
 
@@ -40,8 +41,8 @@ impl FnCx<'_, '_> {
                 self.code.u32(len).u32(len.max(MIN_PACKET_BYTES)).i32(0).i32(0);
             }
         }
-        let run = self.cx.host("bpf", "[method]program.test-run");
-        let shape = self.cx.abi.result("bpf", "[method]program.test-run");
+        let run = self.cx.host(import::bpf::PROGRAM_TEST_RUN);
+        let shape = self.cx.abi.result(import::bpf::PROGRAM_TEST_RUN);
         let (ok, err) = (shape.ok().offset, shape.err().offset);
         let returned = self.cx.returned;
         self.code.u32(returned).call(run);

@@ -15,6 +15,7 @@ use super::maps;
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
 use crate::hir::GlobalId;
+use crate::plugin::contract::import;
 
 /// Opens the variables that the userspace half uses.
 pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
@@ -22,8 +23,8 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
         let global = &cx.hir.globals[id];
         let name = cx.text(&global.name);
         let location = cx.text(format!("{}variable `{}`: ", cx.line_prefix(global.span), global.name));
-        let open = cx.host("globals", "[static]variable.open");
-        let shape = cx.abi.result("globals", "[static]variable.open");
+        let open = cx.host(import::globals::VARIABLE_OPEN);
+        let shape = cx.abi.result(import::globals::VARIABLE_OPEN);
         reset_arena(code);
         code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
         push_failed(cx, code);
@@ -68,7 +69,7 @@ impl FnCx<'_, '_> {
 /// Emits the body of [`Routine::VariableRead`].
 pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (handle, to, size) = (Var(0), Var(1), Var(2));
-    let read = cx.host("globals", "[method]variable.read");
+    let read = cx.host(import::globals::VARIABLE_READ);
     reset_arena(code);
     code.get(handle).u32(cx.returned).call(read);
     // A host that returns another length violates the contract.
@@ -80,8 +81,8 @@ pub fn read(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Emits the body of [`Routine::VariableWrite`].
 pub fn write(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let write = cx.host("globals", "[method]variable.write");
-    let err = cx.abi.result("globals", "[method]variable.write").err().offset;
+    let write = cx.host(import::globals::VARIABLE_WRITE);
+    let err = cx.abi.result(import::globals::VARIABLE_WRITE).err().offset;
     reset_arena(code);
     code.get(Var(0)).get(Var(1)).get(Var(2)).get(Var(3)).u32(cx.returned).call(write);
     abort_if_failed(cx, code, Var(4), Var(5), err);
@@ -89,8 +90,8 @@ pub fn write(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Emits the body of [`Routine::VariableSet`].
 pub fn set(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let set = cx.host("globals", "[method]variable.set");
-    let err = cx.abi.result("globals", "[method]variable.set").err().offset;
+    let set = cx.host(import::globals::VARIABLE_SET);
+    let err = cx.abi.result(import::globals::VARIABLE_SET).err().offset;
     reset_arena(code);
     code.get(Var(0)).get(Var(1)).u32(cx.returned).call(set);
     abort_if_failed(cx, code, Var(2), Var(3), err);

@@ -6,7 +6,10 @@ mod counters;
 use std::collections::BTreeMap;
 
 use ks_compiler::hir::Hir;
-use wasmi::{Caller, Config, Engine, Extern, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder};
+use ks_compiler::plugin::contract::{HostFunction, HostResource, import};
+use wasmi::{
+    Caller, Config, Engine, Extern, IntoFunc, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder,
+};
 
 pub use counters::Reading;
 
@@ -274,34 +277,31 @@ fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u
 
 /// Defines the calls for programs, tasks, and functions outside of the sandbox.
 fn define_outside(linker: &mut Linker<Machine>) {
-    let (bpf, system) = ("kernelscript:host/bpf@0.1.0", "kernelscript:host/system@0.1.0");
-    let exec = "kernelscript:host/exec@0.1.0";
-    linker.func_wrap(bpf, "[static]program.load", program_load).expect("new");
-    linker.func_wrap(bpf, "[method]program.attach", program_attach).expect("new");
+    define_call(linker, import::bpf::PROGRAM_LOAD, program_load);
+    define_call(linker, import::bpf::PROGRAM_ATTACH, program_attach);
     let detach =
         |mut caller: Caller<'_, Machine>, program: u32| note(&mut caller, format!("detach {program}"));
-    linker.func_wrap(bpf, "[method]program.detach-all", detach).expect("new");
+    define_call(linker, import::bpf::PROGRAM_DETACH_ALL, detach);
     let drop = |mut caller: Caller<'_, Machine>, link: u32| note(&mut caller, format!("drop {link}"));
-    linker.func_wrap(bpf, "[resource-drop]link", drop).expect("new");
-    linker.func_wrap(system, "cpu-count", |_: Caller<'_, Machine>| CPUS as u32).expect("new");
+    define_drop(linker, import::bpf::LINK, drop);
+    define_call(linker, import::system::CPU_COUNT, |_: Caller<'_, Machine>| CPUS as u32);
     let pid_of = |mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32| {
         let found = text(&caller, name, len) == "walnut";
         write(&mut caller, result, &[found.into(), 0, 0, 0, 42, 0, 0, 0]);
     };
-    linker.func_wrap(system, "pid-of", pid_of).expect("new");
-    linker.func_wrap(system, "comm-of", comm_of).expect("new");
-    let symbols = "kernelscript:host/symbols@0.1.0";
-    linker.func_wrap(symbols, "name", symbol).expect("new");
+    define_call(linker, import::system::PID_OF, pid_of);
+    define_call(linker, import::system::COMM_OF, comm_of);
+    define_call(linker, import::symbols::NAME, symbol);
     let run = |mut caller: Caller<'_, Machine>, file: u32, len: u32, result: u32| {
         let file = text(&caller, file, len);
         note(&mut caller, format!("run {file}"));
         fail(&mut caller, result, 4);
     };
-    linker.func_wrap(exec, "run", run).expect("new");
+    define_call(linker, import::exec::RUN, run);
     let call = |caller: Caller<'_, Machine>, module, module_len, name, name_len, values, count, result| {
         python_call(caller, (module, module_len), (name, name_len), (values, count), result);
     };
-    linker.func_wrap(exec, "call", call).expect("new");
+    define_call(linker, import::exec::CALL, call);
 }
 
 /// Task 7 has a name of the kernel's maximal length.
@@ -390,35 +390,49 @@ fn start(core: &[u8], machine: Machine, fuel: u64) -> Outcome {
     store.into_data().outcome
 }
 
+/// Defines the host's side of a call.
+fn define_call<Params, Results>(
+    linker: &mut Linker<Machine>,
+    function: HostFunction,
+    body: impl IntoFunc<Machine, Params, Results>,
+) {
+    linker.func_wrap(function.interface().id, function.def().name, body).expect("new");
+}
+
+/// Defines what the host does when the plugin drops a handle.
+fn define_drop<Params, Results>(
+    linker: &mut Linker<Machine>,
+    resource: HostResource,
+    body: impl IntoFunc<Machine, Params, Results>,
+) {
+    linker.func_wrap(resource.interface().id, &resource.drop_name(), body).expect("new");
+}
+
 fn define(linker: &mut Linker<Machine>) {
-    let console = "kernelscript:host/console@0.1.0";
-    let args = "kernelscript:host/args@0.1.0";
-    let maps = "kernelscript:host/maps@0.1.0";
-    linker.func_wrap(console, "print", print).expect("new");
-    linker.func_wrap(console, "abort", abort).expect("new");
-    linker.func_wrap(console, "warn", warn).expect("new");
+    define_call(linker, import::console::PRINT, print);
+    define_call(linker, import::console::ABORT, abort);
+    define_call(linker, import::console::WARN, warn);
     // The result's memory is zero: the case with parsed values, of which there are none.
-    linker.func_wrap(args, "parse", |_: u32, _: u32, _: u32| {}).expect("new");
+    define_call(linker, import::args::PARSE, |_: u32, _: u32, _: u32| {});
     let config = |caller: Caller<'_, Machine>, name, name_len, at, len, result| {
         config(caller, (name, name_len), (at, len), result);
     };
-    linker.func_wrap(args, "config", config).expect("new");
+    define_call(linker, import::args::CONFIG, config);
     let exit = |mut caller: Caller<'_, Machine>, code: i32| caller.data_mut().outcome.code = Some(code);
-    linker.func_wrap(args, "exit", exit).expect("new");
-    let clock = "kernelscript:host/clock@0.1.0";
-    linker.func_wrap(clock, "sleep", sleep).expect("new");
+    define_call(linker, import::args::EXIT, exit);
+    define_call(linker, import::clock::SLEEP, sleep);
     let stopping = |caller: Caller<'_, Machine>| u32::from(caller.data().sleeps >= 2);
-    linker.func_wrap(clock, "stopping", stopping).expect("new");
+    define_call(linker, import::clock::STOPPING, stopping);
     define_outside(linker);
     counters::define(linker);
-    linker.func_wrap(maps, "[static]map.open", map_open).expect("new");
-    linker.func_wrap(maps, "[method]map.lookup", map_lookup).expect("new");
-    linker.func_wrap(maps, "[method]map.delete", map_delete).expect("new");
+    define_call(linker, import::maps::MAP_OPEN, map_open);
+    define_call(linker, import::maps::MAP_LOOKUP, map_lookup);
+    define_call(linker, import::maps::MAP_DELETE, map_delete);
     let update = |caller: Caller<'_, Machine>, map, key, key_len, value, value_len, mode, result| {
         map_update(caller, (map, mode), (key, key_len), (value, value_len), result);
     };
-    linker.func_wrap(maps, "[method]map.update", update).expect("new");
+    define_call(linker, import::maps::MAP_UPDATE, update);
     // No memory is shared here.
     let share = |mut caller: Caller<'_, Machine>, _map: u32, result: u32| write(&mut caller, result, &[0]);
-    linker.func_wrap(maps, "[method]map.share", share).expect("new");
+    define_call(linker, import::maps::MAP_SHARE, share);
 }

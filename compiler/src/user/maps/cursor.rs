@@ -7,6 +7,7 @@ use super::super::code::{Var, WasmCode, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::{Table, UNAVAILABLE, push_warn};
+use crate::plugin::contract::import;
 
 /// Opens a map; the routine returns 0 if it cannot be opened.
 fn opened(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, location: Var, location_len: Var) -> Var {
@@ -29,8 +30,8 @@ fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Va
 /// Emits the body of [`Routine::MapCursor`]. The values of all CPUs are merged by a separate lookup.
 pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let cursor = cx.host("maps", "[method]map.walk");
-    let shape = cx.abi.result("maps", "[method]map.walk");
+    let cursor = cx.host(import::maps::MAP_WALK);
+    let shape = cx.abi.result(import::maps::MAP_WALK);
     let handle = opened(cx, code, map, location, location_len);
     let values = i32::from(!map.is_per_cpu(cx.hir));
     code.get(handle).i32(values).u32(cx.returned).call(cursor);
@@ -41,8 +42,8 @@ pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 /// Emits the body of [`Routine::MapNext`].
 pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (cursor, to, most, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
-    let next = cx.host("maps", "[method]cursor.next");
-    let shape = cx.abi.result("maps", "[method]cursor.next");
+    let next = cx.host(import::maps::CURSOR_NEXT);
+    let shape = cx.abi.result(import::maps::CURSOR_NEXT);
     let list = shape.ok().offset;
     code.get(cursor).op(I::I32Eqz).if_();
     code.i32(0).op(I::Return).end();
@@ -60,8 +61,8 @@ pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
 /// Emits the body of [`Routine::MapCount`].
 pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let count = cx.host("maps", "[method]map.count");
-    let shape = cx.abi.result("maps", "[method]map.count");
+    let count = cx.host(import::maps::MAP_COUNT);
+    let shape = cx.abi.result(import::maps::MAP_COUNT);
     let handle = opened(cx, code, map, location, location_len);
     code.get(handle).u32(cx.returned).call(count);
     return_if_failed(cx, code, shape.err().offset, location, location_len);
@@ -71,8 +72,8 @@ pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 /// Emits the body of [`Routine::MapClear`].
 pub fn clear(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let clear = cx.host("maps", "[method]map.clear");
-    let err = cx.abi.result("maps", "[method]map.clear").err().offset;
+    let clear = cx.host(import::maps::MAP_CLEAR);
+    let err = cx.abi.result(import::maps::MAP_CLEAR).err().offset;
     let handle = opened(cx, code, map, location, location_len);
     code.get(handle).u32(cx.returned).call(clear);
     return_if_failed(cx, code, err, location, location_len);

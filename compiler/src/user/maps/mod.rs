@@ -20,6 +20,7 @@ use super::code::{Label, Var, WasmCode, mem};
 use super::cx::{Cx, KeptGlobal};
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
+use crate::plugin::contract::import;
 use crate::split::Split;
 
 /// Value of a map's handle before its first use. No handle is negative.
@@ -41,8 +42,8 @@ pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let kept = cx.kept(KeptGlobal::Map(map), UNOPENED);
     let name = cx.text(map.name(cx.hir));
-    let open = cx.host("maps", "[static]map.open");
-    let shape = cx.abi.result("maps", "[static]map.open");
+    let open = cx.host(import::maps::MAP_OPEN);
+    let shape = cx.abi.result(import::maps::MAP_OPEN);
     let warn = cx.routine(Routine::WarnError);
     code.get_global(kept).i32(UNOPENED).op(I::I32Ne).if_();
     code.get_global(kept).op(I::Return).end();
@@ -69,8 +70,8 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
     let Some((name, span)) = maps.chain(rings.map(|ring| (&ring.name, ring.span))).next() else { return };
     let location = cx.line_prefix(span);
     let (name, location) = (cx.text(name), cx.text(location));
-    let open = cx.host("maps", "[static]map.open");
-    let shape = cx.abi.result("maps", "[static]map.open");
+    let open = cx.host(import::maps::MAP_OPEN);
+    let shape = cx.abi.result(import::maps::MAP_OPEN);
     let abort = cx.routine(Routine::AbortError);
     reset_arena(code);
     code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
@@ -81,7 +82,7 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
         code.op(I::Unreachable);
     });
     code.else_();
-    let drop = cx.drop_handle("maps", "map");
+    let drop = cx.drop_handle(import::maps::MAP);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop).end();
 }
 
@@ -166,8 +167,8 @@ pub fn add(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 pub fn remove(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
-    let delete = cx.host("maps", "[method]map.delete");
-    let err = cx.abi.result("maps", "[method]map.delete").err().offset;
+    let delete = cx.host(import::maps::MAP_DELETE);
+    let err = cx.abi.result(import::maps::MAP_DELETE).err().offset;
     let done = code.block();
     push_open(cx, code, &Access { map, key, location, location_len });
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
@@ -221,8 +222,8 @@ fn push_open(cx: &mut Cx<'_>, code: &mut WasmCode, access: &Access) {
 /// Looks an entry up. Branches to `absent` if there is none, or after reporting that the lookup failed.
 fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> FoundValue {
     let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
-    let lookup = cx.host("maps", "[method]map.lookup");
-    let shape = cx.abi.result("maps", "[method]map.lookup");
+    let lookup = cx.host(import::maps::MAP_LOOKUP);
+    let shape = cx.abi.result(import::maps::MAP_LOOKUP);
     let value = shape.ok().some().offset;
     push_open(cx, code, &access);
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);
@@ -240,9 +241,9 @@ fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> 
 
 /// Calls `update` with the arguments on the stack and returns the offset of its error.
 fn call_update(cx: &mut Cx<'_>, code: &mut WasmCode) -> u32 {
-    let update = cx.host("maps", "[method]map.update");
+    let update = cx.host(import::maps::MAP_UPDATE);
     code.u32(cx.returned).call(update);
-    cx.abi.result("maps", "[method]map.update").err().offset
+    cx.abi.result(import::maps::MAP_UPDATE).err().offset
 }
 
 fn push_warn(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Var, location_len: Var) {

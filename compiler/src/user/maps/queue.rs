@@ -8,6 +8,7 @@ use super::super::cx::Cx;
 use super::super::errno::EINVAL;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::{Access, Table, UNAVAILABLE, call_update, push_open, push_warn, update_mode, value_size};
+use crate::plugin::contract::import;
 
 fn access(map: Table, location: Var, location_len: Var) -> Access {
     // There is no key, so any address serves.
@@ -39,8 +40,8 @@ pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (to, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
-    let take = cx.host("maps", "[method]map.take");
-    let shape = cx.abi.result("maps", "[method]map.take");
+    let take = cx.host(import::maps::MAP_TAKE);
+    let shape = cx.abi.result(import::maps::MAP_TAKE);
     let value = shape.ok().some().offset;
     let absent = code.block();
     push_open(cx, code, &access(map, location, location_len));
@@ -67,8 +68,8 @@ pub fn has(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
-    let contains = cx.host("maps", "[method]map.contains");
-    let shape = cx.abi.result("maps", "[method]map.contains");
+    let contains = cx.host(import::maps::MAP_CONTAINS);
+    let shape = cx.abi.result(import::maps::MAP_CONTAINS);
     push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).if_();
     code.i32(0).op(I::Return).end();

@@ -11,6 +11,7 @@ use super::super::runtime::{
 };
 use super::{attachment_field, field};
 use crate::builtins::perf::{OPTION_TEXT, attachment, form, options};
+use crate::plugin::contract::{HostFunction, import};
 use crate::types::IntType;
 
 const TO: Var = Var(0);
@@ -22,38 +23,38 @@ const LOCATION: Var = Var(5);
 const LOCATION_LEN: Var = Var(6);
 
 /// Setters of the contract's `options`, each with the field that it sets.
-const SETTERS: &[(&str, usize)] = &[
-    ("set-pid", options::PID),
-    ("set-cpu", options::CPU),
-    ("set-period", options::PERIOD),
-    ("set-wakeup", options::WAKEUP),
-    ("set-inherit", options::INHERIT),
-    ("set-exclude-kernel", options::EXCLUDE_KERNEL),
-    ("set-exclude-user", options::EXCLUDE_USER),
+const SETTERS: &[(HostFunction, usize)] = &[
+    (import::perf::OPTIONS_SET_PID, options::PID),
+    (import::perf::OPTIONS_SET_CPU, options::CPU),
+    (import::perf::OPTIONS_SET_PERIOD, options::PERIOD),
+    (import::perf::OPTIONS_SET_WAKEUP, options::WAKEUP),
+    (import::perf::OPTIONS_SET_INHERIT, options::INHERIT),
+    (import::perf::OPTIONS_SET_EXCLUDE_KERNEL, options::EXCLUDE_KERNEL),
+    (import::perf::OPTIONS_SET_EXCLUDE_USER, options::EXCLUDE_USER),
 ];
 
 /// Setters of fields that version 0.1.1 does not have, imported if the script uses the field.
-const MORE_SETTERS: &[(&str, usize)] = &[
-    ("set-freq", options::FREQ),
-    ("set-exclude-idle", options::EXCLUDE_IDLE),
-    ("set-exclude-hv", options::EXCLUDE_HV),
-    ("set-exclude-host", options::EXCLUDE_HOST),
-    ("set-exclude-guest", options::EXCLUDE_GUEST),
-    ("set-every-cpu", options::EVERY_CPU),
-    ("set-process", options::PROCESS),
-    ("set-command", options::COMMAND),
-    ("set-cgroup", options::CGROUP),
-    ("set-pinned", options::PINNED),
-    ("set-exclusive", options::EXCLUSIVE),
-    ("set-precise", options::PRECISE),
-    ("set-follow", options::FOLLOW),
-    ("set-weak", options::WEAK),
+const MORE_SETTERS: &[(HostFunction, usize)] = &[
+    (import::perf::OPTIONS_SET_FREQ, options::FREQ),
+    (import::perf::OPTIONS_SET_EXCLUDE_IDLE, options::EXCLUDE_IDLE),
+    (import::perf::OPTIONS_SET_EXCLUDE_HV, options::EXCLUDE_HV),
+    (import::perf::OPTIONS_SET_EXCLUDE_HOST, options::EXCLUDE_HOST),
+    (import::perf::OPTIONS_SET_EXCLUDE_GUEST, options::EXCLUDE_GUEST),
+    (import::perf::OPTIONS_SET_EVERY_CPU, options::EVERY_CPU),
+    (import::perf::OPTIONS_SET_PROCESS, options::PROCESS),
+    (import::perf::OPTIONS_SET_COMMAND, options::COMMAND),
+    (import::perf::OPTIONS_SET_CGROUP, options::CGROUP),
+    (import::perf::OPTIONS_SET_PINNED, options::PINNED),
+    (import::perf::OPTIONS_SET_EXCLUSIVE, options::EXCLUSIVE),
+    (import::perf::OPTIONS_SET_PRECISE, options::PRECISE),
+    (import::perf::OPTIONS_SET_FOLLOW, options::FOLLOW),
+    (import::perf::OPTIONS_SET_WEAK, options::WEAK),
 ];
 
 /// Emits the body of [`Routine::PerfAttach`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [event, leader, handle] = [(); 3].map(|()| code.local(ValType::I32));
-    let drop_event = cx.drop_handle("perf", "event");
+    let drop_event = cx.drop_handle(import::perf::EVENT);
     store_invalid(cx, code);
     let failed = code.block();
     make_event(cx, code, event, failed);
@@ -74,8 +75,8 @@ fn store_invalid(cx: &Cx<'_>, code: &mut WasmCode) {
 }
 
 fn make_event(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, failed: Label) {
-    let numbered = cx.host("perf", "[static]event.numbered");
-    let shape = cx.abi.result("perf", "[static]event.numbered");
+    let numbered = cx.host(import::perf::EVENT_NUMBERED);
+    let shape = cx.abi.result(import::perf::EVENT_NUMBERED);
     let value = option_field(cx, options::EVENT);
     reset_arena(code);
     let created = code.block();
@@ -96,15 +97,15 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
     let value = mem(option_field(cx, options::EVENT));
     for form in cx.perf.forms.clone() {
         let constructor = match form {
-            form::RAW => "raw",
-            form::TRACEPOINT => "tracepoint",
-            form::BREAKPOINT => "breakpoint",
-            form::BREAKPOINT_AT => "breakpoint-at",
-            form::PMU => "named",
-            form::KPROBE => "kprobe",
-            _ => "uprobe",
+            form::RAW => import::perf::EVENT_RAW,
+            form::TRACEPOINT => import::perf::EVENT_TRACEPOINT,
+            form::BREAKPOINT => import::perf::EVENT_BREAKPOINT,
+            form::BREAKPOINT_AT => import::perf::EVENT_BREAKPOINT_AT,
+            form::PMU => import::perf::EVENT_NAMED,
+            form::KPROBE => import::perf::EVENT_KPROBE,
+            _ => import::perf::EVENT_UPROBE,
         };
-        let call = cx.host("perf", &format!("[static]event.{constructor}"));
+        let call = cx.host(constructor);
         code.get(OPTIONS).op(I::I64Load(value)).i64(form.cast_signed()).op(I::I64Eq).if_();
         match form {
             form::RAW => {
@@ -128,7 +129,7 @@ fn described(cx: &mut Cx<'_>, code: &mut WasmCode, created: Label, failed: Label
     // A variable of type event holds the form alone; the description stayed in the options that it was read
     // from.
     code.get(OPTIONS).op(I::I64Load(value)).i64(form::RAW.cast_signed()).op(I::I64GeU).if_();
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     let start = begin_message(code);
     append_vars(cx, code, LOCATION, LOCATION_LEN);
     append_text(cx, code, "cannot attach: this event cannot be copied; name it where it is attached");
@@ -175,9 +176,9 @@ fn check(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, refused:
 
 /// Prints one line that names the event and branches to `refused`.
 fn refuse(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, reason: &str, refused: Label) {
-    let name = cx.host("perf", "[method]event.name");
+    let name = cx.host(import::perf::EVENT_NAME);
     let append = cx.routine(Routine::Append);
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     reset_arena(code);
     code.get(event).u32(cx.returned).call(name);
     let start = begin_message(code);
@@ -190,16 +191,16 @@ fn refuse(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, reason: &str, refuse
 }
 
 fn open(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, handle: Var, failed: Label) {
-    let new_options = cx.host("perf", "[constructor]options");
-    let drop_options = cx.drop_handle("perf", "options");
-    let open = cx.host("perf", "open");
-    let shape = cx.abi.result("perf", "open");
+    let new_options = cx.host(import::perf::OPTIONS_NEW);
+    let drop_options = cx.drop_handle(import::perf::OPTIONS);
+    let open = cx.host(import::perf::OPEN);
+    let shape = cx.abi.result(import::perf::OPEN);
     let chosen = code.local(ValType::I32);
     code.call(new_options).set(chosen);
     let more: Vec<_> =
         MORE_SETTERS.iter().filter(|(_, position)| cx.perf.options.contains(position)).collect();
     for (setter, position) in SETTERS.iter().chain(more) {
-        let call = cx.host("perf", &format!("[method]options.{setter}"));
+        let call = cx.host(*setter);
         code.get(chosen);
         match *position {
             options::PROCESS | options::CGROUP => push_text_option(cx, code, *position),
@@ -236,7 +237,7 @@ fn push_text_option(cx: &mut Cx<'_>, code: &mut WasmCode, position: usize) {
 }
 
 fn store_attachment(cx: &mut Cx<'_>, code: &mut WasmCode, handle: Var) {
-    let id = cx.host("perf", "[method]attachment.id");
+    let id = cx.host(import::perf::ATTACHMENT_ID);
     let at = |position| mem(attachment_field(cx, position));
     code.get(TO).get(handle).op(I::I32Store(at(attachment::PERF_FD)));
     code.get(TO).get(handle).i32(0).get(HAS_PROGRAM).op(I::Select);

@@ -9,6 +9,7 @@ use super::super::runtime::{
 };
 use super::push_handle;
 use crate::builtins::perf::attachment;
+use crate::plugin::contract::{HostFunction, import};
 
 /// EBADF of `include/uapi/asm-generic/errno-base.h`: the attachment does not exist.
 const EBADF: i32 = 9;
@@ -33,14 +34,21 @@ impl Control {
             Control::Reset => "reset",
         }
     }
+
+    fn function(self) -> HostFunction {
+        match self {
+            Control::Enable => import::perf::ATTACHMENT_ENABLE,
+            Control::Disable => import::perf::ATTACHMENT_DISABLE,
+            Control::Reset => import::perf::ATTACHMENT_RESET,
+        }
+    }
 }
 
 /// Emits the body of [`Routine::PerfControl`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode, control: Control) {
     let (counter, location, location_len) = (Var(0), Var(1), Var(2));
-    let function = format!("[method]attachment.{}", control.name());
-    let call = cx.host("perf", &function);
-    let err = cx.abi.result("perf", &function).err().offset;
+    let call = cx.host(control.function());
+    let err = cx.abi.result(control.function()).err().offset;
     let warn = cx.routine(Routine::WarnError);
     let handle = code.local(ValType::I32);
     push_handle(cx, code, counter, handle);
@@ -66,7 +74,7 @@ pub fn warn_invalid(
     handle: Var,
     [location, location_len]: [Var; 2],
 ) {
-    let warn = cx.host("console", "warn");
+    let warn = cx.host(import::console::WARN);
     code.get(handle).i32(attachment::INVALID).op(I::I32Ne).if_();
     reset_arena(code);
     let start = begin_message(code);

@@ -7,6 +7,7 @@ use super::super::cx::Cx;
 use super::super::runtime::Routine;
 use super::attachment_field;
 use crate::builtins::perf::attachment;
+use crate::plugin::contract::import;
 
 /// Pushes the count at an offset from `base`. A count that does not fit becomes the largest one, with a
 /// warning. `attachment` holds the address of the attachment that was read.
@@ -22,7 +23,7 @@ pub fn push(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, offset: u32, attach
 pub fn largest(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let att = Var(0);
     let text = cx.text("a count above 9223372036854775807 is shown as that number");
-    let warn_once = cx.host("console", "warn-once");
+    let warn_once = cx.host(import::console::WARN_ONCE);
     let generation = attachment_field(cx, attachment::GENERATION);
     code.get(att).op(I::I64Load(mem(generation))).u32(text.address).u32(text.len).call(warn_once);
     code.i64(i64::MAX);

@@ -7,16 +7,17 @@ use super::super::cx::Cx;
 use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
+use crate::plugin::contract::import;
 
 /// Emits the body of [`Routine::PerfEvents`].
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (text, size, location, location_len) = (Var(0), Var(1), Var(2), Var(3));
-    let list = cx.host("perf", "print-events");
-    let shape = cx.abi.result("perf", "print-events");
+    let list = cx.host(import::perf::PRINT_EVENTS);
+    let shape = cx.abi.result(import::perf::PRINT_EVENTS);
     let length = cx.routine(Routine::TextLength);
     let warn = cx.routine(Routine::WarnError);
     let is_utf8 = cx.routine(Routine::IsUtf8);
-    let say = cx.host("console", "warn");
+    let say = cx.host(import::console::WARN);
     code.get(text).get(text).get(size).call(length).call(is_utf8).op(I::I32Eqz).if_();
     let start = begin_message(code);
     append_vars(cx, code, location, location_len);

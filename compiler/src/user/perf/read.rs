@@ -8,6 +8,7 @@ use super::super::cx::Cx;
 use super::super::runtime::{Routine, append_text, begin_message, end_message, push_failed, reset_arena};
 use super::{attachment_field, control, count, field, push_handle};
 use crate::builtins::perf::{SNAPSHOT_ENTRIES, attachment, reading};
+use crate::plugin::contract::{HostFunction, import};
 
 const TO: Var = Var(0);
 const ATTACHMENT: Var = Var(1);
@@ -20,7 +21,7 @@ const WORD: u32 = 8;
 
 /// Emits the body of [`Routine::PerfRead`], which fills everything except the group's members.
 pub fn scalar(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let ok = call(cx, code, "read-by-id", "read", None);
+    let ok = call(cx, code, import::perf::READ_BY_ID, "read", None);
     let base = code.local(ValType::I32);
     code.u32(cx.returned).set(base);
     store_counts(cx, code, base, ok.field("raw"), ok.field("scaled"));
@@ -29,13 +30,13 @@ pub fn scalar(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Emits the body of [`Routine::PerfSnapshot`].
 pub fn snapshot(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let ok = call(cx, code, "snapshot-by-id", "read", None);
+    let ok = call(cx, code, import::perf::SNAPSHOT_BY_ID, "read", None);
     store_group(cx, code, ok);
 }
 
 /// Emits the body of [`Routine::PerfSnapshotCpu`].
 pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let ok = call(cx, code, "[method]attachment.snapshot-cpu", "read_cpu", Some(CPU));
+    let ok = call(cx, code, import::perf::ATTACHMENT_SNAPSHOT_CPU, "read_cpu", Some(CPU));
     store_group(cx, code, ok);
 }
 
@@ -60,10 +61,16 @@ fn store_group(cx: &mut Cx<'_>, code: &mut WasmCode, ok: Shape) {
 
 /// Calls the host with the handle and a CPU, or with the id if there is no CPU. On failure it fills the
 /// result and returns.
-fn call(cx: &mut Cx<'_>, code: &mut WasmCode, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
+fn call(
+    cx: &mut Cx<'_>,
+    code: &mut WasmCode,
+    function: HostFunction,
+    builtin: &str,
+    cpu: Option<Var>,
+) -> Shape {
     let abi = cx.abi;
-    let shape = abi.result("perf", function);
-    let host = cx.host("perf", function);
+    let shape = abi.result(function);
+    let host = cx.host(function);
     let warn = cx.routine(Routine::WarnError);
     let handle = code.local(ValType::I32);
     push_handle(cx, code, ATTACHMENT, handle);
@@ -127,7 +134,7 @@ fn push_scaled(cx: &mut Cx<'_>, code: &mut WasmCode, base: Var, scaled: Shape) {
 /// Truncates a group to the members that the language's arrays hold, and warns once per leader's event.
 fn cut(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, id: u32) {
     let most = SNAPSHOT_ENTRIES as u32;
-    let warn_once = cx.host("console", "warn-once");
+    let warn_once = cx.host(import::console::WARN_ONCE);
     let number = cx.routine(Routine::AppendNumber);
     code.get(len).u32(most).op(I::I32GtU).if_();
     let start = begin_message(code);

@@ -6,12 +6,13 @@ use super::super::code::{Var, WasmCode};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, push_failed, reset_arena};
 use super::push_handle;
+use crate::plugin::contract::import;
 
 /// Emits the body of [`Routine::PerfShow`]. For an invalid attachment, `attach` has reported the failure.
 pub fn code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let (attachment, name, name_len, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
-    let show = cx.host("perf", "[method]attachment.show");
-    let err = cx.abi.result("perf", "[method]attachment.show").err().offset;
+    let show = cx.host(import::perf::ATTACHMENT_SHOW);
+    let err = cx.abi.result(import::perf::ATTACHMENT_SHOW).err().offset;
     let warn = cx.routine(Routine::WarnError);
     let handle = code.local(ValType::I32);
     push_handle(cx, code, attachment, handle);

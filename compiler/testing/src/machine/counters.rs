@@ -1,8 +1,9 @@
 //! Emulated counters: every reading of each is the same.
 
+use ks_compiler::plugin::contract::import;
 use wasmi::{Caller, Linker};
 
-use super::{Machine, note, text, write};
+use super::{Machine, define_call, define_drop, note, text, write};
 
 /// The reading of an emulated counter: the raw count, and the scaled count if the event ever ran.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,34 +16,38 @@ pub struct Reading {
 const HANDLE: u32 = 1;
 
 pub(super) fn define(linker: &mut Linker<Machine>) {
-    let perf = "kernelscript:host/perf@0.1.0";
     let numbered = |mut caller: Caller<'_, Machine>, _: u32, _: u64, result: u32| open(&mut caller, result);
-    linker.func_wrap(perf, "[static]event.numbered", numbered).expect("new");
-    linker.func_wrap(perf, "[constructor]options", |_: Caller<'_, Machine>| HANDLE).expect("new");
-    for setter in ["pid", "cpu", "wakeup", "inherit", "exclude-kernel", "exclude-user"] {
-        let name = format!("[method]options.set-{setter}");
-        linker.func_wrap(perf, &name, |_: Caller<'_, Machine>, _: u32, _: u32| {}).expect("new");
+    define_call(linker, import::perf::EVENT_NUMBERED, numbered);
+    define_call(linker, import::perf::OPTIONS_NEW, |_: Caller<'_, Machine>| HANDLE);
+    for setter in [
+        import::perf::OPTIONS_SET_PID,
+        import::perf::OPTIONS_SET_CPU,
+        import::perf::OPTIONS_SET_WAKEUP,
+        import::perf::OPTIONS_SET_INHERIT,
+        import::perf::OPTIONS_SET_EXCLUDE_KERNEL,
+        import::perf::OPTIONS_SET_EXCLUDE_USER,
+    ] {
+        define_call(linker, setter, |_: Caller<'_, Machine>, _: u32, _: u32| {});
     }
     let period = |_: Caller<'_, Machine>, _: u32, _: u64| {};
-    linker.func_wrap(perf, "[method]options.set-period", period).expect("new");
-    for resource in ["event", "options", "attachment"] {
-        let name = format!("[resource-drop]{resource}");
-        linker.func_wrap(perf, &name, |_: Caller<'_, Machine>, _: u32| {}).expect("new");
+    define_call(linker, import::perf::OPTIONS_SET_PERIOD, period);
+    for resource in [import::perf::EVENT, import::perf::OPTIONS, import::perf::ATTACHMENT] {
+        define_drop(linker, resource, |_: Caller<'_, Machine>, _: u32| {});
     }
     let name = |mut caller: Caller<'_, Machine>, _: u32, result: u32| write(&mut caller, result, &[0; 8]);
-    linker.func_wrap(perf, "[method]event.name", name).expect("new");
+    define_call(linker, import::perf::EVENT_NAME, name);
     let open = |mut caller: Caller<'_, Machine>, _: u32, _: u32, _: u32, _: u32, _: u32, _: u32, result| {
         open(&mut caller, result);
     };
-    linker.func_wrap(perf, "open", open).expect("new");
-    linker.func_wrap(perf, "[method]attachment.id", |_: Caller<'_, Machine>, _: u32| 7_u64).expect("new");
+    define_call(linker, import::perf::OPEN, open);
+    define_call(linker, import::perf::ATTACHMENT_ID, |_: Caller<'_, Machine>, _: u32| 7_u64);
     let read = |mut caller: Caller<'_, Machine>, _: u64, result: u32| read(&mut caller, result);
-    linker.func_wrap(perf, "read-by-id", read).expect("new");
+    define_call(linker, import::perf::READ_BY_ID, read);
     let warn_once = |mut caller: Caller<'_, Machine>, key: u64, message: u32, len: u32| {
         let message = text(&caller, message, len);
         note(&mut caller, format!("warn-once {key} {message}"));
     };
-    linker.func_wrap("kernelscript:host/console@0.1.0", "warn-once", warn_once).expect("new");
+    define_call(linker, import::console::WARN_ONCE, warn_once);
 }
 
 fn open(caller: &mut Caller<'_, Machine>, result: u32) {
