@@ -188,20 +188,20 @@ impl<'a> Tables<'a> {
             self.option(&function.result),
             core(&signature.params),
             core(&signature.results),
-            self.needs(function, variant, signature.retptr),
+            self.needs(function, variant, &signature),
         )
     }
 
     /// Returns the canonical ABI options of a call. The host reads the parameters from memory and writes
     /// results into memory that it allocates with `realloc`.
-    fn needs(&self, function: &Function, variant: AbiVariant, indirect: bool) -> String {
+    fn needs(&self, function: &Function, variant: AbiVariant, signature: &WasmSignature) -> String {
         let params = function.params.iter().fold((false, false), |found, param| {
             let (text, list) = self.contents(&param.ty);
             (found.0 || text, found.1 || list)
         });
         let result = function.result.as_ref().map_or((false, false), |ty| self.contents(ty));
         let allocated = if variant == AbiVariant::GuestImport { result } else { params };
-        let memory = indirect || params.0 || params.1 || result.0 || result.1;
+        let memory = signature.retptr || params.0 || params.1 || result.0 || result.1;
         let (realloc, text) = (allocated.0 || allocated.1, params.0 || result.0);
         format!("Needs {{ memory: {memory}, realloc: {realloc}, text: {text} }}")
     }

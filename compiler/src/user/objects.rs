@@ -56,7 +56,7 @@ pub fn may_be(cx: &Cx<'_>, ty: TypeId) -> bool {
 
 /// The pointer passed to [`Routine::Object`] together with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GivenPointer {
+pub enum GivenPointer {
     /// No pointer, only a key.
     Nothing,
     /// An object moved into the map; no other pointer to it exists.
@@ -282,11 +282,10 @@ impl FnCx<'_, '_> {
     }
 
     /// Lowers `StmtKind::Give`: moves an object into a map.
-    pub fn give(&mut self, local: LocalId, map: MapId, key: &Expr, copied: bool) -> Lower<()> {
+    pub fn give(&mut self, local: LocalId, map: MapId, key: &Expr, given: GivenPointer) -> Lower<()> {
         let object = self.cx.routine(Routine::Object(map.into()));
         let span = key.span;
         let key = self.key(map, key)?;
-        let given = if copied { GivenPointer::Copied } else { GivenPointer::Only };
         let ty = self.function.locals[local].ty;
         let pointer = ExprKind::Load(Lvalue { kind: LvalueKind::Local(local), ty, span });
         self.put(local, |fcx| {

@@ -5,6 +5,7 @@ use super::arith::{self, Operands};
 use super::cx::Lower;
 use super::expr::mistake;
 use super::func::{FnCx, Home};
+use super::objects::GivenPointer;
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Lvalue, Stmt, StmtKind};
 use crate::types::{IntType, TypeId};
@@ -33,7 +34,10 @@ impl FnCx<'_, '_> {
             }
             StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
             StmtKind::Free(pointer) => self.free(pointer)?,
-            StmtKind::Give { local, map, key, copied } => self.give(*local, *map, key, *copied)?,
+            StmtKind::Give { local, map, key, copied } => {
+                let given = if *copied { GivenPointer::Copied } else { GivenPointer::Only };
+                self.give(*local, *map, key, given)?;
+            }
             StmtKind::Release(_) => return Err(mistake(stmt.span, "userspace gives nothing back to a map")),
             StmtKind::Try { body, catches } => self.try_(body, catches)?,
             StmtKind::Throw(code) => self.throw(code, stmt.span)?,
