@@ -27,12 +27,20 @@ const MAX_KEYS: usize = 1 << 20;
 /// collection.
 const KEY_BYTES: u64 = 48;
 
+/// What a [`Cursor`] returns of each entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CursorContent {
+    /// The key alone.
+    Keys,
+    /// The key, then the value in the form of [`Map::lookup`].
+    KeysAndValues,
+}
+
 /// An iteration over the entries of a map.
 #[derive(Debug)]
 pub struct Cursor {
     map: Arc<Map>,
-    /// Whether entries include their values.
-    values: bool,
+    content: CursorContent,
     state: CursorState,
     /// Entries that were read ahead, concatenated.
     ready: Vec<u8>,
@@ -58,14 +66,14 @@ impl Cursor {
     ///
     /// # Errors
     /// [`BpfError::NoEntries`] for kinds without keys.
-    pub fn new(map: Arc<Map>, values: bool, host_bytes: &HostBytes) -> Result<Cursor, BpfError> {
+    pub fn new(map: Arc<Map>, content: CursorContent, host_bytes: &HostBytes) -> Result<Cursor, BpfError> {
         if map.shape().key_size == 0 {
             return Err(BpfError::NoEntries { name: map.name().into() });
         }
         let (host_bytes, charge) = (host_bytes.clone(), host_bytes.start());
         Ok(Cursor {
             map,
-            values,
+            content,
             state: CursorState::Batch(None),
             ready: Vec::new(),
             given: 0,
@@ -74,7 +82,7 @@ impl Cursor {
         })
     }
 
-    /// Returns the next entries, key and value concatenated, as many as fit in `most` bytes. Empty at the
+    /// Returns the content of the next entries, concatenated, as many as fit in `most` bytes. Empty at the
     /// end.
     ///
     /// # Errors
@@ -128,7 +136,10 @@ impl Cursor {
 
     /// Returns the size of an entry in bytes, the same for all entries of the iteration.
     fn entry_len(&self) -> usize {
-        let value = if self.values { self.map.looked_up_len() } else { 0 };
+        let value = match self.content {
+            CursorContent::Keys => 0,
+            CursorContent::KeysAndValues => self.map.looked_up_len(),
+        };
         self.map.shape().key_size as usize + value
     }
 
@@ -149,7 +160,7 @@ impl Cursor {
                     charge.shrink(key_bytes(&key));
                     let Some(value) = self.map.lookup(&key)? else { continue };
                     self.ready.extend(key);
-                    if self.values {
+                    if self.content == CursorContent::KeysAndValues {
                         self.ready.extend(value);
                     }
                     self.state = CursorState::Keys(keys, charge);
@@ -173,7 +184,7 @@ impl Cursor {
                     return Err(full.into());
                 }
             };
-            let answer = self.map.batch(from.as_deref(), most, self.values, &mut self.ready);
+            let answer = self.map.batch(from.as_deref(), most, self.content, &mut self.ready);
             drop(read);
             match answer {
                 Ok(next) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libbpf_rs::{MapCore, MapType};
 use nix::errno::Errno;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, CursorContent};
 use super::error::BpfError;
 use super::sys::{RawMap, map_type};
 use crate::host_bytes::HostBytes;
@@ -240,7 +240,7 @@ impl Map {
     /// As [`Cursor::new`] and [`Cursor::next`].
     pub fn count(self: &Arc<Map>, host_bytes: &HostBytes) -> Result<usize, BpfError> {
         let key_size = self.shape.key_size as usize;
-        let mut cursor = Cursor::new(Arc::clone(self), false, host_bytes)?;
+        let mut cursor = Cursor::new(Arc::clone(self), CursorContent::Keys, host_bytes)?;
         let mut count = 0;
         loop {
             let keys = cursor.next(key_size * COUNTED_AT_ONCE)?;
@@ -257,7 +257,7 @@ impl Map {
     /// As [`Map::count`] and [`Map::delete`].
     pub fn clear(self: &Arc<Map>, host_bytes: &HostBytes) -> Result<(), BpfError> {
         let key_size = self.shape.key_size as usize;
-        let mut cursor = Cursor::new(Arc::clone(self), false, host_bytes)?;
+        let mut cursor = Cursor::new(Arc::clone(self), CursorContent::Keys, host_bytes)?;
         let mut charge = host_bytes.start();
         let mut keys = Vec::new();
         loop {
@@ -278,13 +278,13 @@ impl Map {
         most.min(self.shape.max_entries).max(1)
     }
 
-    /// Appends up to `most` entries starting at a position, each with its key and, if `values`, its value in
-    /// the form of [`Map::lookup`]. Returns the next position; none at the end.
+    /// Appends the content of up to `most` entries starting at a position. Returns the next position; none at
+    /// the end.
     pub(super) fn batch(
         &self,
         from: Option<&[u8]>,
         most: u32,
-        values: bool,
+        content: CursorContent,
         entries: &mut Vec<u8>,
     ) -> Result<Option<Vec<u8>>, Errno> {
         let raw = self.raw.batch(from, most)?;
@@ -293,7 +293,7 @@ impl Map {
         entries.reserve(raw.keys.len() + raw.values.len());
         for (key, value) in raw.keys.chunks_exact(key_size).zip(raw.values.chunks_exact(value_len)) {
             append(entries, key);
-            if values {
+            if content == CursorContent::KeysAndValues {
                 value.chunks_exact(stride).for_each(|slot| append(entries, &slot[..size]));
             }
         }

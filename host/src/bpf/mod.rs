@@ -35,7 +35,7 @@ mod tracepoint;
 mod verifier_log;
 
 pub use attach::{ControlGroup, ProbeAttachPoint};
-pub use cursor::Cursor;
+pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
 pub use globals::Variable;
 pub use layout::{Layout, Member, Scalar, Subject};

@@ -7,7 +7,7 @@ use wasmtime::component::Resource;
 use super::bindings::kernelscript::host::maps::{Host, HostCursor, HostMap, MapInfo, UpdateMode};
 use super::error::{HostError, check_length};
 use super::state::State;
-use crate::bpf::{self, BpfError, Cursor, Map};
+use crate::bpf::{self, BpfError, Cursor, CursorContent, Map};
 use crate::host_bytes::Charged;
 
 /// Host side of a `map` handle.
@@ -87,7 +87,8 @@ impl HostMap for State {
 
     fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<CursorHandle>, HostError> {
         let map = Arc::clone(&self.table.get(&this)?.0);
-        let cursor = Cursor::new(map, values, &self.host_bytes)?;
+        let content = if values { CursorContent::KeysAndValues } else { CursorContent::Keys };
+        let cursor = Cursor::new(map, content, &self.host_bytes)?;
         let kept = self.host_bytes.keep(cursor, 0)?;
         Ok(self.table.push(CursorHandle(kept))?)
     }

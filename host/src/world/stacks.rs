@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 use ks_wit::manifest::{Holds, KeyPart, Manifest};
 
-use crate::bpf::{BpfError, Cursor, Map, Object};
+use crate::bpf::{BpfError, Cursor, CursorContent, Map, Object};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::stacks::{CountedStack, CountedStacks, StackAddresses};
 
@@ -59,7 +59,7 @@ impl StackMap {
         let map = object.map(&self.name)?;
         let mut stacks = Stacks { object, known: BTreeMap::new(), charge: host_bytes.start() };
         let (key_size, value_size) = (map.shape().key_size as usize, map.shape().value_size as usize);
-        let mut cursor = Cursor::new(Arc::clone(&map), true, host_bytes)?;
+        let mut cursor = Cursor::new(Arc::clone(&map), CursorContent::KeysAndValues, host_bytes)?;
         let mut found: BTreeMap<CountedStack, u64> = BTreeMap::new();
         // In per-CPU kinds an entry has one value per possible CPU.
         let entry_size = key_size + value_size * map.slots();

@@ -1,6 +1,7 @@
 //! Maps of an object, on the running kernel. They need root (CAP_BPF).
 
-use ks_host::bpf::{BpfError, Cursor, Map, Object, UpdateMode};
+use ks_host::bpf::CursorContent::{Keys, KeysAndValues};
+use ks_host::bpf::{BpfError, Cursor, CursorContent, Map, Object, UpdateMode};
 use ks_host::host_bytes::HostBytes;
 use ks_tests::plugins::{admitted, elf};
 use nix::errno::Errno;
@@ -78,9 +79,9 @@ fn root_per_cpu_values_come_without_the_kernels_padding() {
 }
 
 /// Returns the whole map iteration, in pieces of at most this many bytes.
-fn pieces(map: &Arc<Map>, values: bool, most: usize) -> Vec<Vec<u8>> {
+fn pieces(map: &Arc<Map>, content: CursorContent, most: usize) -> Vec<Vec<u8>> {
     let mut cursor =
-        Cursor::new(Arc::clone(map), values, &HostBytes::new(u64::MAX)).expect("a kind with entries");
+        Cursor::new(Arc::clone(map), content, &HostBytes::new(u64::MAX)).expect("a kind with entries");
     let next = || cursor.next(most).expect("answered");
     std::iter::repeat_with(next).take_while(|piece| !piece.is_empty()).collect()
 }
@@ -88,23 +89,23 @@ fn pieces(map: &Arc<Map>, values: bool, most: usize) -> Vec<Vec<u8>> {
 #[test]
 fn root_map_iteration_returns_whole_entries_as_many_as_fit() {
     let (_object, map) = map(HASH);
-    assert_eq!(pieces(&map, true, 16), [[0; 0]; 0], "nothing is in it");
+    assert_eq!(pieces(&map, KeysAndValues, 16), [[0; 0]; 0], "nothing is in it");
     map.update(&key(7), &VALUE, UpdateMode::Any).expect("room for it");
     map.update(&key(9), &[9; 12], UpdateMode::Any).expect("room for it");
     let entries = [[&key(7)[..], &VALUE].concat(), [&key(9)[..], &[9; 12]].concat()];
     for (most, number) in [(16, 2), (31, 2), (32, 1), (33, 1), (1 << 20, 1)] {
-        let mut found = pieces(&map, true, most);
+        let mut found = pieces(&map, KeysAndValues, most);
         assert_eq!(found.len(), number, "pieces of {most} bytes");
         found = found.concat().chunks_exact(16).map(<[u8]>::to_vec).collect();
         found.sort();
         assert_eq!(found, entries, "pieces of {most} bytes");
     }
-    let mut keys = pieces(&map, false, 7).concat();
+    let mut keys = pieces(&map, Keys, 7).concat();
     keys.sort();
     assert_eq!(keys, [0, 0, 0, 0, 0, 0, 7, 9]);
-    for (values, size) in [(true, 16), (false, 4)] {
+    for (content, size) in [(KeysAndValues, 16), (Keys, 4)] {
         let mut cursor =
-            Cursor::new(Arc::clone(&map), values, &HostBytes::new(u64::MAX)).expect("a kind with entries");
+            Cursor::new(Arc::clone(&map), content, &HostBytes::new(u64::MAX)).expect("a kind with entries");
         let error = cursor.next(size - 1).expect_err("no room for one");
         assert!(
             matches!(error, BpfError::Size { expected, given, .. } if (expected, given) == (size, size - 1))
@@ -119,7 +120,7 @@ fn root_map_iteration_over_per_cpu_values_omits_the_kernels_padding() {
     let cpus = libbpf_rs::num_possible_cpus().expect("known");
     let each: Vec<u8> = (0..12 * cpus).map(|byte| byte as u8).collect();
     map.update(&key(1), &each, UpdateMode::Any).expect("written");
-    let found = pieces(&map, true, 4 + 12 * cpus);
+    let found = pieces(&map, KeysAndValues, 4 + 12 * cpus);
     assert_eq!(found, [[&key(0)[..], &vec![0; 12 * cpus]].concat(), [&key(1)[..], &each].concat()]);
 }
 
