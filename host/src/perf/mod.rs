@@ -69,4 +69,4 @@ pub use scale::State;
 pub use table::{EventTable, TableError};
 
 pub use crate::files::FileError;
-pub use crate::probed::{ProbePoint, ProbePointError};
+pub use crate::probed::{ProbeMoment, ProbePoint, ProbePointError};

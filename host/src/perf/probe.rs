@@ -13,7 +13,7 @@ use perf_event_open_sys::bindings::perf_event_attr;
 
 use super::sys;
 use crate::files::FileError;
-use crate::probed::ProbePoint;
+use crate::probed::{ProbeMoment, ProbePoint};
 
 /// Links a program to an event: takes the event's descriptor and returns the link's.
 pub type LinkProbe<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + 'a;
@@ -98,13 +98,13 @@ pub enum ProbeError {
     File(FileError),
 }
 
-/// Places a probe on every CPU, at the returns of the function if `at_return` is set.
+/// Places a probe on every CPU.
 ///
 /// # Errors
 /// [`ProbeError`]: EINVAL or ENOENT from opening if the location does not exist; the errno of linking.
 pub fn probe(
     location: &ProbeLocation,
-    at_return: bool,
+    moment: ProbeMoment,
     link: &mut LinkProbe<'_>,
 ) -> Result<Probe, ProbeError> {
     let pmu = match location {
@@ -116,7 +116,7 @@ pub fn probe(
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.type_ = type_;
     // `retprobe` is bit 0 of `config` in the formats of both PMUs.
-    attr.config = u64::from(at_return);
+    attr.config = u64::from(moment == ProbeMoment::Return);
     attr.probe_offset = location.offset();
     attr.sample_period = 1;
     attr.wakeup_events = 1;

@@ -45,6 +45,15 @@ use names::{NamedOffset, NamedOffsets};
 use crate::files::{FileError, RegularFile};
 
 /// The moment at which a probe runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeMoment {
+    /// Before the instruction executes.
+    Instruction,
+    /// When the function that starts there returns.
+    Return,
+}
+
+/// The moment at which a probe runs, with the permission that it may need.
 #[derive(Clone, Copy)]
 pub(crate) enum When<'a> {
     /// Before the instruction executes.
@@ -56,6 +65,15 @@ pub(crate) enum When<'a> {
         expect(dead_code, reason = "asked for by programs of the kernel half")
     )]
     Return(&'a dyn Fn(&Path) -> bool),
+}
+
+impl When<'_> {
+    fn moment(self) -> ProbeMoment {
+        match self {
+            When::Instruction => ProbeMoment::Instruction,
+            When::Return(_) => ProbeMoment::Return,
+        }
+    }
 }
 
 /// An instruction of a file at which a probe may be placed. It holds the file open.
@@ -95,8 +113,7 @@ impl ProbePoint {
             Spot::Function { name, of, offset } => names::offsets_of(&image, name, of, offset)?,
             Spot::Line { .. } => return Err(ProbePointError::Line),
         };
-        let at_return = matches!(when, When::Return(_));
-        offsets.iter().try_for_each(|target| starts::prove(&image, target.offset, at_return))?;
+        offsets.iter().try_for_each(|target| starts::prove(&image, target.offset, when.moment()))?;
         let (file, copies) = (Arc::new(file), Arc::from(copies));
         let point = |target: NamedOffset| ProbePoint {
             file: Arc::clone(&file),
@@ -112,9 +129,12 @@ impl ProbePoint {
     /// # Errors
     /// The reason why no probe can be placed there.
     #[cfg(feature = "plugins")]
-    pub fn named(target: &str, at_return: bool) -> Result<Vec<ProbePoint>, String> {
+    pub fn named(target: &str, moment: ProbeMoment) -> Result<Vec<ProbePoint>, String> {
         let target = UprobeTarget::parse(target).map_err(|error| error.to_string())?;
-        let when = if at_return { When::Return(&|_| false) } else { When::Instruction };
+        let when = match moment {
+            ProbeMoment::Instruction => When::Instruction,
+            ProbeMoment::Return => When::Return(&|_| false),
+        };
         ProbePoint::find(&target, when).map_err(|error| error.to_string())
     }
 

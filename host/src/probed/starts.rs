@@ -6,7 +6,7 @@ use super::code::{MAX_FUNCTION_BYTES, Reached};
 use super::elf::{Image, SymbolKind};
 use super::error::ProbePointError;
 use super::frames::{UnwindFunction, frame_of};
-use super::{debugdata, go, notes};
+use super::{ProbeMoment, debugdata, go, notes};
 
 /// Limit of the functions around an address that are decoded: aliases and nested functions. Bounds the time
 /// of a host call.
@@ -27,12 +27,12 @@ struct AddressFacts {
     frame: Option<UnwindFunction>,
 }
 
-/// Proves that an instruction begins at an offset of the file. With `at_return`, also proves that a function
-/// that is called starts there.
+/// Proves that an instruction begins at an offset of the file. For a probe at returns, also proves
+/// that a function that is called starts there.
 ///
 /// # Errors
 /// [`ProbePointError`].
-pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(), ProbePointError> {
+pub(super) fn prove(image: &Image<'_>, offset: u64, moment: ProbeMoment) -> Result<(), ProbePointError> {
     let address = image.address_of(offset).ok_or(ProbePointError::NoCode(offset))?;
     let rest = image.code_at(address).filter(|range| range.offset == offset);
     let rest = rest.ok_or(ProbePointError::NoCode(offset))?.bytes;
@@ -67,7 +67,10 @@ pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(
             ProbePointError::Unproven(offset)
         });
     }
-    if at_return && !known.is_called { Err(ProbePointError::NoCall(offset)) } else { Ok(()) }
+    match moment {
+        ProbeMoment::Return if !known.is_called => Err(ProbePointError::NoCall(offset)),
+        ProbeMoment::Instruction | ProbeMoment::Return => Ok(()),
+    }
 }
 
 impl AddressFacts {

@@ -293,8 +293,7 @@ fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held,
     };
     let policy = state.policy.clone();
     let allows_go = |path: &Path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok();
-    let (attach_points, at_return) =
-        state.object()?.program(name)?.probe_attach_points(target, &allows_go)?;
+    let (attach_points, moment) = state.object()?.program(name)?.probe_attach_points(target, &allows_go)?;
     state.allow_probes(attach_points.len())?;
     let points: Vec<_> = attach_points.iter().filter_map(bpf::ProbeAttachPoint::file).cloned().collect();
     let linker = state.object()?.program(name)?.linker()?;
@@ -302,7 +301,7 @@ fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held,
     let mut probes = Vec::with_capacity(attach_points.len());
     for attach_point in attach_points {
         let attach_point = probe_location(attach_point);
-        let put = perf::probe(&attach_point, at_return, &mut link);
+        let put = perf::probe(&attach_point, moment, &mut link);
         probes.push(put.map_err(|error| not_probed(name, &attach_point, error))?);
     }
     if points.len() > 1 {

@@ -7,7 +7,7 @@ use ks_wit::target::UprobeTarget;
 
 use super::super::error::BpfError;
 use super::super::program::Program;
-use crate::probed::{ProbePoint, When};
+use crate::probed::{ProbeMoment, ProbePoint, When};
 
 /// An instruction that a probe is placed at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl ProbeAttachPoint {
 const OWN: &str = "the target of the program's attribute, or an empty string for it";
 
 impl Program<'_> {
-    /// Returns the program's attach points and whether it runs at function returns. There is at least one
+    /// Returns the program's attach points and the moment at which it runs. There is at least one
     /// attach point, one for each function of the name. A non-empty target must denote the same attach point.
     /// Returns in a file with Go code are probed only if `allows_go` accepts the file's path.
     ///
@@ -42,16 +42,21 @@ impl Program<'_> {
         &self,
         target: &str,
         allows_go: &dyn Fn(&Path) -> bool,
-    ) -> Result<(Vec<ProbeAttachPoint>, bool), BpfError> {
+    ) -> Result<(Vec<ProbeAttachPoint>, ProbeMoment), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
         let returns = When::Return(allows_go);
         // Match the kind exactly: a probe that the policy judged as one of the kernel must not become one of
         // a file.
         match kind {
-            "kprobe" | "kretprobe" => Ok((vec![self.kernel_attach_point(own, target)?], kind == "kretprobe")),
-            "uprobe" | "uprobe.s" => Ok((self.file_attach_points(own, target, When::Instruction)?, false)),
-            "uretprobe" | "uretprobe.s" => Ok((self.file_attach_points(own, target, returns)?, true)),
+            "kprobe" => Ok((vec![self.kernel_attach_point(own, target)?], ProbeMoment::Instruction)),
+            "kretprobe" => Ok((vec![self.kernel_attach_point(own, target)?], ProbeMoment::Return)),
+            "uprobe" | "uprobe.s" => {
+                Ok((self.file_attach_points(own, target, When::Instruction)?, ProbeMoment::Instruction))
+            }
+            "uretprobe" | "uretprobe.s" => {
+                Ok((self.file_attach_points(own, target, returns)?, ProbeMoment::Return))
+            }
             "uretprobe.multi" | "uretprobe.multi.s" | "uprobe.session" | "uprobe.session.s" => {
                 // These kinds are not supported. Resolving the target first reports the more useful error for
                 // a file with Go code.

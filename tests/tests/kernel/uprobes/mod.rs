@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ks_host::perf::{Attachments, Catalog, ErrorKind, Options};
+use ks_host::perf::{Attachments, Catalog, ErrorKind, Options, ProbeMoment, ProbePoint};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, allowed, command, compile, finish, wait_until};
 use nix::libc;
@@ -216,9 +216,9 @@ fn root_clones_of_a_function_are_named() {
     );
     let built = folder.path("copies");
     run(Command::new("cc").args(["-nostdlib", "-static", "-no-pie", "-o"]).arg(&built).arg(source));
-    let points = ks_host::perf::ProbePoint::named(&format!("{}:work", built.display()), false).unwrap();
+    let points = ProbePoint::named(&format!("{}:work", built.display()), ProbeMoment::Instruction).unwrap();
     assert_eq!(points.len(), 2, "the function, and one of another file");
-    assert_eq!(ks_host::perf::ProbePoint::copies(&points).as_deref(), Some("`work.constprop.0`"));
+    assert_eq!(ProbePoint::copies(&points).as_deref(), Some("`work.constprop.0`"));
     let (_, said) = refusal(&built, "gone").expect("only a copy is there");
     assert!(
         said.contains("no function `gone`, only copies that the compiler made of it: `gone.isra.0`"),
@@ -268,8 +268,8 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
     let map = format!("-Wl,--version-script={}", script.display());
     run(Command::new("cc").args(["-shared", "-fPIC", "-O1", &map, "-o"]).arg(&library).arg(source));
     let offset = |attach_point: &str| {
-        let points =
-            ks_host::perf::ProbePoint::named(&format!("{}:{attach_point}", library.display()), false);
+        let attach_point = format!("{}:{attach_point}", library.display());
+        let points = ProbePoint::named(&attach_point, ProbeMoment::Instruction);
         let points = points.unwrap_or_else(|error| panic!("{attach_point}: {error}"));
         assert_eq!(points.len(), 1, "{attach_point}");
         points[0].offset()
@@ -452,9 +452,8 @@ fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
     let bare = folder.write("bare", bytes);
-    let attach_point =
-        |at_return| ks_host::perf::ProbePoint::named(&format!("{}:+{start}", bare.display()), at_return);
-    let said = attach_point(true).expect_err("it is Go");
+    let attach_point = format!("{}:+{start}", bare.display());
+    let said = ProbePoint::named(&attach_point, ProbeMoment::Return).expect_err("it is Go");
     assert!(said.contains("build id of Go"), "{said}");
 }
 

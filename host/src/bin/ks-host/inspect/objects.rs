@@ -7,7 +7,7 @@ use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, Progra
 use ks_compiler::object::table::{ProgramType, Target};
 use ks_host::bpf::{Needs, possible_cpus};
 use ks_host::explain::check::{Oldest, oldest};
-use ks_host::perf::ProbePoint;
+use ks_host::perf::{ProbeMoment, ProbePoint};
 use ks_host::policy::PluginObject;
 use ks_wit::object::MAX_ITERATIONS;
 use ks_wit::section::BpfRecord;
@@ -157,7 +157,8 @@ fn loop_limits(model: &Object, uses: &Uses, by_ks: bool) -> Vec<String> {
 fn places(one: &ks_compiler::object::model::Program) -> Option<String> {
     let Target::Binary { symbol: Some(_), .. } = &one.section.target else { return None };
     let at_return = ["uretprobe", "session"].iter().any(|kind| one.section.kind.section.contains(kind));
-    Some(match ProbePoint::named(&one.section.target.to_string(), at_return) {
+    let moment = if at_return { ProbeMoment::Return } else { ProbeMoment::Instruction };
+    Some(match ProbePoint::named(&one.section.target.to_string(), moment) {
         Ok(points) => {
             let copies = ProbePoint::copies(&points).map(|copies| format!(", not at its copies {copies}"));
             format!("at {}{}", ProbePoint::list(&points), copies.unwrap_or_default())
