@@ -63,6 +63,13 @@ pub(crate) struct AuditEntry<'a> {
     pub(crate) answer: Option<String>,
 }
 
+/// The policy's decision on an action, as the audit log records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allowed,
+    Denied,
+}
+
 impl Audit {
     /// Writes to this sink, each line by one call.
     pub fn new(sink: impl Write + Send + 'static) -> Audit {
@@ -161,23 +168,23 @@ impl State {
         let was_loaded = self.is_loaded();
         let result = f(self);
         if !was_loaded && let Some(parts) = self.loaded() {
-            self.note("load", &parts, None, true, Some("ok".into()))?;
+            self.note("load", &parts, None, Decision::Allowed, Some("ok".into()))?;
         }
-        let (allowed, answer) = match &result {
-            Ok(_) => (true, Some("ok".to_owned())),
+        let (decision, answer) = match &result {
+            Ok(_) => (Decision::Allowed, Some("ok".to_owned())),
             Err(HostError::Guest(error)) => match (&error.kind, error.errno) {
-                (ErrorKind::DeniedByPolicy, _) => (false, None),
-                (_, Some(errno)) => (true, Some(errno_name(errno))),
-                (_, None) => (true, Some(error.message.clone())),
+                (ErrorKind::DeniedByPolicy, _) => (Decision::Denied, None),
+                (_, Some(errno)) => (Decision::Allowed, Some(errno_name(errno))),
+                (_, None) => (Decision::Allowed, Some(error.message.clone())),
             },
-            Err(HostError::Trap(error)) => (true, Some(error.to_string())),
+            Err(HostError::Trap(error)) => (Decision::Allowed, Some(error.to_string())),
         };
         let id = result.as_ref().ok().and_then(id);
-        self.note(act, target, id, allowed, answer)?;
+        self.note(act, target, id, decision, answer)?;
         result
     }
 
-    /// Logs the first lookup of a kind and target, and whether it is allowed.
+    /// Logs the first lookup of a kind and target.
     ///
     /// # Errors
     /// A trap if the log cannot be written.
@@ -185,7 +192,7 @@ impl State {
         &mut self,
         act: &'static str,
         target: &str,
-        allowed: bool,
+        decision: Decision,
     ) -> wasmtime::Result<()> {
         if self.audit.is_none() || self.looked.contains(&(act, target.to_owned())) {
             return Ok(());
@@ -193,7 +200,8 @@ impl State {
         if self.looked.len() < MAX_LOOKS {
             self.looked.insert((act, target.to_owned()));
         }
-        self.note(act, target, None, allowed, allowed.then(|| "ok".into()))
+        let answer = (decision == Decision::Allowed).then(|| "ok".into());
+        self.note(act, target, None, decision, answer)
     }
 
     /// Writes one line if there is an audit log.
@@ -205,10 +213,11 @@ impl State {
         act: &str,
         target: &str,
         id: Option<u64>,
-        allowed: bool,
+        decision: Decision,
         answer: Option<String>,
     ) -> wasmtime::Result<()> {
         let Some(audit) = &self.audit else { return Ok(()) };
+        let allowed = decision == Decision::Allowed;
         audit.write(&AuditEntry { plugin: &self.name, act, target, id, allowed, answer })
     }
 }

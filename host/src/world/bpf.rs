@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use wasmtime::component::Resource;
 
 use super::attached::Held;
+use super::audit::Decision;
 use super::bindings::kernelscript::host::bpf::{
     Host, HostLink, HostProgram, ProgramInfo, ProgramKind, TestInput,
 };
@@ -129,7 +130,7 @@ impl HostProgram for State {
         for held in self.attached.remove_program(&program) {
             self.release(held);
         }
-        self.note("detach", &program, None, true, Some("ok".into()))
+        self.note("detach", &program, None, Decision::Allowed, Some("ok".into()))
     }
 
     fn drop(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
@@ -360,5 +361,5 @@ fn detach(state: &mut State, attach_point: u64) -> wasmtime::Result<()> {
     if let Some(held) = state.attached.remove(attach_point) {
         state.release(held);
     }
-    state.note("detach", &description, None, true, Some("ok".into()))
+    state.note("detach", &description, None, Decision::Allowed, Some("ok".into()))
 }

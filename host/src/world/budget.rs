@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use ks_compiler::object::table::ProgramType;
 
 use super::attached::Held;
+use super::audit::Decision;
 use super::bindings::kernelscript::host::types::{Error, ErrorKind};
 use super::error::HostError;
 use super::state::State;
@@ -128,7 +129,7 @@ impl State {
                  {most} is the budget \
                  of each program"
             ));
-            self.note("over-budget", &program, None, false, Some(share.to_string()))?;
+            self.note("over-budget", &program, None, Decision::Denied, Some(share.to_string()))?;
         }
         Ok(())
     }

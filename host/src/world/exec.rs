@@ -1,6 +1,7 @@
 //! `exec`: programs outside of the sandbox. No policy of this version allows one, so that a plugin stays as
 //! limited as the rest of the contract promises.
 
+use super::audit::Decision;
 use super::bindings::kernelscript::host::console::Value;
 use super::bindings::kernelscript::host::exec::Host;
 use super::error::HostError;
@@ -20,7 +21,7 @@ impl Host for State {
 
 impl State {
     fn refused<T>(&mut self, what: &str) -> Result<T, HostError> {
-        self.note("exec", what, None, false, None)?;
+        self.note("exec", what, None, Decision::Denied, None)?;
         Err(HostError::denied(format!(
             "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  do: start it \
              yourself, beside \

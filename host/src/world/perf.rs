@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use wasmtime::component::Resource;
 
 use super::attached::Held;
+use super::audit::Decision;
 use super::bindings::kernelscript::host::perf::{
     self as wit, Counting, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
@@ -296,7 +297,7 @@ impl HostAttachment for State {
     fn detach(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
         let id = self.attachment(&this)?;
         self.close(id);
-        self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
+        self.note("detach", "event", Some(id.get()), Decision::Allowed, Some("ok".into()))
     }
 
     fn id(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<u64> {
@@ -306,7 +307,7 @@ impl HostAttachment for State {
     fn drop(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
         let AttachmentHandle { id, .. } = self.table.delete(this)?;
         self.close(id);
-        self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
+        self.note("detach", "event", Some(id.get()), Decision::Allowed, Some("ok".into()))
     }
 }
 
@@ -425,7 +426,7 @@ impl State {
     fn allow_lookup(&self, family: &str, target: &str) -> Result<(), HostError> {
         let allowed = self.allow_one_of(family, &[format!("{family}:{target}")]);
         if allowed.is_err() {
-            self.note("open", &format!("{family} {target}"), None, false, None)?;
+            self.note("open", &format!("{family} {target}"), None, Decision::Denied, None)?;
         }
         allowed
     }

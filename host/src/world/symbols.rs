@@ -1,5 +1,6 @@
 //! `symbols`: names and source lines of addresses.
 
+use super::audit::Decision;
 use super::bindings::kernelscript::host::symbols::Host;
 use super::state::State;
 use crate::policy::Class;
@@ -9,7 +10,8 @@ impl Host for State {
         let owner = if process.is_some() { "process" } else { "kernel" };
         let decided = self.policy.check(Class::Symbols, owner).map_err(|denied| denied.to_string());
         let whose = process.map_or_else(|| owner.to_owned(), |pid| format!("task {pid}"));
-        self.note_look("symbols", &whose, decided.is_ok())?;
+        let decision = if decided.is_ok() { Decision::Allowed } else { Decision::Denied };
+        self.note_look("symbols", &whose, decision)?;
         if let Err(denied) = decided {
             self.warn_once(0, &denied);
             return Ok(format!("{address:#x}"));

@@ -1,5 +1,6 @@
 //! `system`: CPUs and tasks of this machine.
 
+use super::audit::Decision;
 use super::bindings::kernelscript::host::system::Host;
 use super::state::State;
 use crate::{bpf, tasks};
@@ -12,12 +13,12 @@ impl Host for State {
     fn pid_of(&mut self, name: Vec<u8>) -> wasmtime::Result<Option<i32>> {
         let pid = tasks::pid_of(&name);
         let answer = if pid.is_some() { "ok" } else { "none" };
-        self.note("find", &String::from_utf8_lossy(&name), None, true, Some(answer.into()))?;
+        self.note("find", &String::from_utf8_lossy(&name), None, Decision::Allowed, Some(answer.into()))?;
         Ok(pid)
     }
 
     fn comm_of(&mut self, pid: i32) -> wasmtime::Result<Vec<u8>> {
-        self.note_look("names", "tasks", true)?;
+        self.note_look("names", "tasks", Decision::Allowed)?;
         Ok(tasks::comm_of(pid).unwrap_or_default())
     }
 }
