@@ -27,6 +27,15 @@ pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(1);
 /// Upper limit of loops that one report names.
 const MOST_LOOPS: usize = 8;
 
+/// Which losses a report contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LossReport {
+    /// New losses, each at most once a second.
+    Due,
+    /// All losses that were not reported: the plugin has ended.
+    Last,
+}
+
 /// The loss counters, and the times of their last reports.
 #[derive(Default)]
 pub(super) struct Losses {
@@ -120,18 +129,18 @@ impl State {
         }
     }
 
-    /// Reports new losses, each at most once a second; at the end (`is_last`) all that were not reported.
-    pub(super) fn report_losses(&mut self, is_last: bool) {
+    /// Reports new losses.
+    pub(super) fn report_losses(&mut self, report: LossReport) {
         self.find_counters();
         let watched = Arc::clone(&self.losses.watched);
-        if watched.is_skipped.swap(false, Ordering::Relaxed) || is_last {
-            self.report_all_misses(is_last);
+        if watched.is_skipped.swap(false, Ordering::Relaxed) || report == LossReport::Last {
+            self.report_all_misses(report);
         }
         let Some(counters) = watched.counters.get() else { return };
         for (position, counted) in counters.iter().enumerate() {
             let Some(count) = counted.grown() else { continue };
             let Some(at) = self.losses.reported_at.get_mut(position) else { continue };
-            if !is_last && at.is_some_and(|at| at.elapsed() < REPORTED_EVERY) {
+            if report == LossReport::Due && at.is_some_and(|at| at.elapsed() < REPORTED_EVERY) {
                 continue;
             }
             *at = Some(Instant::now());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::losses::REPORTED_EVERY;
+use super::losses::{LossReport, REPORTED_EVERY};
 use super::state::State;
 use crate::bpf::statistics::SkippedRuns;
 use crate::perf::AttachmentId;
@@ -81,24 +81,24 @@ impl State {
         }
         let numbers = ids.iter().flat_map(|id| self.attachments.tracepoints(*id)).collect();
         for program in self.misses.at(&numbers) {
-            self.report_misses(&program, false);
+            self.report_misses(&program, LossReport::Due);
         }
     }
 
     /// Reports misses of all tracepoints that were not reported yet.
-    pub(super) fn report_all_misses(&mut self, is_last: bool) {
+    pub(super) fn report_all_misses(&mut self, report: LossReport) {
         let programs: Vec<String> = self.misses.programs.keys().cloned().collect();
         for program in programs {
-            self.report_misses(&program, is_last);
+            self.report_misses(&program, report);
         }
     }
 
-    fn report_misses(&mut self, program: &str, is_last: bool) {
+    fn report_misses(&mut self, program: &str, report: LossReport) {
         let Some(watched) = self.misses.programs.get_mut(program) else { return };
         let names: Vec<String> = watched.tracepoints.values().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         if !watched.skipped.is_counted.load(Ordering::Relaxed) {
-            if !is_last {
+            if report == LossReport::Due {
                 self.warn_once(
                     0,
                     &format!(
@@ -111,7 +111,7 @@ impl State {
             }
             return;
         }
-        let is_due = is_last || watched.at.is_none_or(|at| at.elapsed() >= REPORTED_EVERY);
+        let is_due = report == LossReport::Last || watched.at.is_none_or(|at| at.elapsed() >= REPORTED_EVERY);
         let (Some(missed), true) = (watched.skipped.grown(), is_due) else { return };
         watched.skipped.reported.store(missed, Ordering::Relaxed);
         watched.at = Some(Instant::now());

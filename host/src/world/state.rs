@@ -15,7 +15,7 @@ use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
 use super::histogram::Histogram;
-use super::losses::Losses;
+use super::losses::{LossReport, Losses};
 use super::misses::Misses;
 use super::output::{Output, Streams};
 use super::prints::{Printer, Table};
@@ -329,7 +329,7 @@ impl State {
         self.waited = true;
         loop {
             self.show_prints();
-            self.report_losses(false);
+            self.report_losses(LossReport::Due);
             let look = self.follow_cpus();
             let wake = deadline.into_iter().chain(look).min();
             let mut descriptors = self.rings.descriptors(names);
@@ -504,7 +504,7 @@ impl Drop for State {
         self.show_prints();
         self.show_last_recorded();
         self.put_out(Output::finish);
-        self.report_losses(true);
+        self.report_losses(LossReport::Last);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // The receiver may be gone, if the plugin was abandoned.
@@ -546,7 +546,7 @@ impl PluginState for State {
 
     fn tick(&mut self) -> wasmtime::Result<()> {
         self.follow_cpus();
-        self.report_losses(false);
+        self.report_losses(LossReport::Due);
         self.look_at_budget()
     }
 
