@@ -10,7 +10,7 @@ use wasmtime::component::Linker;
 use crate::apart::Apart;
 use crate::bpf::{self, Object};
 use crate::command::Command;
-use crate::confine::Confinement;
+use crate::confine::{Confinement, RunNeeds};
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
@@ -274,8 +274,8 @@ fn instantiate(
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
-        let (command, stacks) = (!options.exec.is_empty(), options.stacks.is_some());
-        Confinement::of(object, &functions, &options.policy, command, stacks)
+        let run = RunNeeds { command: !options.exec.is_empty(), stacks: options.stacks.is_some() };
+        Confinement::of(object, &functions, &options.policy, run)
     });
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {

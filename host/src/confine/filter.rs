@@ -117,21 +117,23 @@ const INTERFACE_REQUESTS: [u64; 2] = [libc::SIOCGIFINDEX, libc::SIOCGIFNAME];
 pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
     // The C library treats ENOSYS as a kernel without clone3 and falls back to clone. A filter can check
     // clone's flags, which are in a register.
-    apply_filter(&program([(libc::SYS_clone3, Vec::new())].into(), true)?)?;
-    apply_filter(&program(allowed(confinement)?, false)?)
+    let clone3 = [(libc::SYS_clone3, Vec::new())].into();
+    apply_filter(&program(clone3, errno(libc::ENOSYS), SeccompAction::Allow)?)?;
+    apply_filter(&program(allowed(confinement)?, SeccompAction::Allow, errno(libc::EPERM))?)
 }
 
-/// Builds a filter that allows these calls and fails all others with EPERM; if `inverted`, it fails these
-/// with ENOSYS.
-fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, inverted: bool) -> Result<BpfProgram, Error> {
-    let errno = |errno: libc::c_int| SeccompAction::Errno(errno.unsigned_abs());
-    let (otherwise, these) = if inverted {
-        (SeccompAction::Allow, errno(libc::ENOSYS))
-    } else {
-        (errno(libc::EPERM), SeccompAction::Allow)
-    };
+/// Builds a filter with one action for calls that match these rules, and another for all other calls.
+fn program(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    matching: SeccompAction,
+    other: SeccompAction,
+) -> Result<BpfProgram, Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    Ok(BpfProgram::try_from(SeccompFilter::new(rules, otherwise, these, arch)?)?)
+    Ok(BpfProgram::try_from(SeccompFilter::new(rules, other, matching, arch)?)?)
+}
+
+fn errno(number: libc::c_int) -> SeccompAction {
+    SeccompAction::Errno(number.unsigned_abs())
 }
 
 fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {

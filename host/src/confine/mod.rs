@@ -49,6 +49,15 @@ pub struct Confinement {
     command: bool,
 }
 
+/// The needs that follow from the options of a run rather than from the plugin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunNeeds {
+    /// Whether the plugin may observe a command.
+    pub command: bool,
+    /// Whether the stacks that it counts are to be symbolised.
+    pub stacks: bool,
+}
+
 /// Returns whether loading programs of a type requires CAP_PERFMON and no network privilege. Source:
 /// kernel/bpf/syscall.c, `is_perfmon_prog_type`, v6.18.
 pub(crate) fn observes(program: ProgramType) -> bool {
@@ -76,14 +85,12 @@ pub enum ConfineError {
 
 impl Confinement {
     /// Computes the privileges of a plugin. `functions` are the functions it imports, for example
-    /// `perf.[static]event.named`; `command` says that it may observe a command, `stacks` that its stacks are
-    /// to be symbolised. Keeps no privilege for an action that the policy denies in any case.
+    /// `perf.[static]event.named`. Keeps no privilege for an action that the policy denies in any case.
     pub fn of(
         object: Option<&PluginObject>,
         functions: &BTreeSet<String>,
         policy: &Policy,
-        command: bool,
-        stacks: bool,
+        run: RunNeeds,
     ) -> Confinement {
         let has = |part: &str| functions.iter().any(|function| function.starts_with(part));
         let opens = |family| policy.may_open(family);
@@ -109,8 +116,8 @@ impl Confinement {
             network: programs.iter().any(|(one, program)| steers(one, program)),
             packets: is_of(Class::SocketFilter),
             pins: object.is_some_and(|object| object.pins().next().is_some()),
-            symbols: stacks || has("symbols.") && policy.check_class(Class::Symbols).is_ok(),
-            command,
+            symbols: run.stacks || has("symbols.") && policy.check_class(Class::Symbols).is_ok(),
+            command: run.command,
         }
     }
 

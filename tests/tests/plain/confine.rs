@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use ks_host::confine::Confinement;
+use ks_host::confine::{Confinement, RunNeeds};
 use ks_host::plugin::{Engine, Plugin};
 use ks_host::policy::{PluginObject, Policy};
 use ks_tests::binary;
@@ -18,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Runs a function on its own thread, confined like a plugin that needs nothing.
 fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
-    let confinement = Confinement::of(None, &BTreeSet::new(), &Policy::everything(), false, false);
+    let confinement = Confinement::of(None, &BTreeSet::new(), &Policy::everything(), RunNeeds::default());
     let thread = std::thread::spawn(move || {
         confinement.enter().expect("every kernel of the tests has seccomp");
         act()
@@ -167,14 +167,15 @@ fn what_is_kept_follows_the_object_and_the_imports() {
     let functions = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     let of = |section: &str, names: &[&str]| {
         let object = PluginObject::new("test", Arch::Any, program(section, &[])).expect("a sound object");
-        Confinement::of(Some(&object), &functions(names), &Policy::everything(), false, false)
+        Confinement::of(Some(&object), &functions(names), &Policy::everything(), RunNeeds::default())
     };
     let observes = of("tracepoint/sched/sched_switch", &[]);
     assert_ne!(observes, of("xdp", &[]));
     assert_eq!(observes, of("lsm/file_open", &["clock.now"]));
     assert_ne!(observes, of("lsm/file_open", &["symbols.kernel"]));
     assert_ne!(of("kprobe/vfs_read", &[]), of("uprobe//bin/true:main+0", &[]));
-    let with = |policy: &Policy, name| Confinement::of(None, &functions(&[name]), policy, false, false);
+    let with =
+        |policy: &Policy, name| Confinement::of(None, &functions(&[name]), policy, RunNeeds::default());
     let without = |name| with(&Policy::everything(), name);
     assert_ne!(without("perf.[static]event.named"), without("perf.[static]event.breakpoint"));
 
