@@ -189,6 +189,15 @@ impl Counter {
     }
 }
 
+/// The way in which a group starts to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GroupStart {
+    /// This process enables the events.
+    OnEnable,
+    /// The kernel enables the events at the exec of their task.
+    OnExec,
+}
+
 /// A leader with its members.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -196,19 +205,19 @@ pub(super) struct Group {
     members: Vec<Counter>,
     leader: Counter,
     enabled: bool,
-    /// Whether the kernel will start the group itself, at the exec of its task.
-    awaits_exec: bool,
+    /// [`GroupStart::OnEnable`] after the exec of the task, too.
+    start: GroupStart,
     buffer: Buffer,
 }
 
 impl Group {
     /// Returns a group of one event that does not count yet.
-    pub(super) fn alone(leader: Counter, awaits_exec: bool) -> Group {
-        Group { members: Vec::new(), leader, enabled: false, awaits_exec, buffer: Buffer::default() }
+    pub(super) fn alone(leader: Counter, start: GroupStart) -> Group {
+        Group { members: Vec::new(), leader, enabled: false, start, buffer: Buffer::default() }
     }
 
     pub(super) fn start(&mut self) -> Result<(), PerfError> {
-        if !self.awaits_exec {
+        if self.start == GroupStart::OnEnable {
             let action = self.leader.attempt.action.clone();
             sys::enable(self.leader.event())
                 .map_err(|errno| self.leader.error(action, Call::Enable, errno))?;
@@ -217,14 +226,14 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the kernel will start the group at a future exec.
-    pub(super) fn awaits_exec(&self) -> bool {
-        self.awaits_exec
+    /// Returns what enables the group's events.
+    pub(super) fn group_start(&self) -> GroupStart {
+        self.start
     }
 
     /// Records that the task has reached its exec, or has ended.
     pub(super) fn note_exec(&mut self) {
-        self.awaits_exec = false;
+        self.start = GroupStart::OnEnable;
     }
 
     /// Returns the leader, then the members in the order in which they joined.
@@ -316,7 +325,7 @@ impl Group {
 
     /// Enables all events that are not stopped on their own, the leader last.
     fn switch_on(&self, action: &Action) -> Result<(), PerfError> {
-        if self.awaits_exec {
+        if self.start == GroupStart::OnExec {
             return Ok(());
         }
         let members = self.members.iter().filter(|member| member.stopped.is_none());

@@ -375,8 +375,8 @@ impl Ring {
         let incarnation = Sysfs::default().incarnation(cpu);
         let observed = Observed { pid: -1, cpu, is_cgroup: false };
         // Build ids are supported since Linux 5.12.
-        let event = sys::open(&attr(true), None, observed, None).or_else(|errno| match errno {
-            Errno::EINVAL => sys::open(&attr(false), None, observed, None),
+        let event = sys::open(&attr_with_build_ids(), None, observed, None).or_else(|errno| match errno {
+            Errno::EINVAL => sys::open(&attr(), None, observed, None),
             errno => Err(errno),
         })?;
         let taken = since_boot();
@@ -386,7 +386,7 @@ impl Ring {
 }
 
 /// Returns the attributes of an event that counts nothing and records what processes map.
-fn attr(build_ids: bool) -> perf_event_attr {
+fn attr() -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.type_ = bindings::PERF_TYPE_SOFTWARE;
@@ -394,7 +394,13 @@ fn attr(build_ids: bool) -> perf_event_attr {
     attr.set_mmap(1);
     attr.set_mmap2(1);
     attr.set_task(1);
-    attr.set_build_id(u64::from(build_ids));
+    attr
+}
+
+/// As [`attr`], with the build ids of the mapped files instead of their inodes.
+fn attr_with_build_ids() -> perf_event_attr {
+    let mut attr = attr();
+    attr.set_build_id(1);
     attr
 }
 

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use super::super::attachments::AttachmentId;
 use super::super::error::{PerfError, Refusal};
 use super::super::event::Event;
+use super::super::group::GroupStart;
 use super::super::locations::{self, CpuAndTask, Surroundings};
 use super::super::notice::Notice;
 use super::super::plan::Plan;
@@ -107,16 +108,16 @@ impl FanOut {
             let attempt = Box::new(plan.attempt(Action::Open, None));
             return Err(PerfError::Refused { attempt, refusal: Refusal::SplitGroup });
         }
-        let mut tasks: BTreeMap<i32, (CpuAndTask, bool)> = BTreeMap::new();
+        let mut tasks: BTreeMap<i32, (CpuAndTask, GroupStart)> = BTreeMap::new();
         for branch in &self.branches {
             tasks
                 .entry(branch.location.task)
-                .or_insert((branch.location.clone(), branch.group.awaits_exec()));
+                .or_insert((branch.location.clone(), branch.group.group_start()));
         }
-        for (location, awaits_exec) in tasks.into_values() {
+        for (location, start) in tasks.into_values() {
             for core in &new {
                 let location = CpuAndTask { core: Some((*core).to_owned()), ..location.clone() };
-                match self.open_group(&location, awaits_exec, surroundings) {
+                match self.open_group(&location, start, surroundings) {
                     Ok(group) => {
                         self.branches.push(Branch { location, incarnation: None, is_bound: false, group })
                     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nix::errno::Errno;
 
 use super::super::error::{PerfError, Refusal};
-use super::super::group::Group;
+use super::super::group::{Group, GroupStart};
 use super::super::locations::{self, CpuAndTask, Surroundings};
 use super::super::plan::Plan;
 use super::super::pmu::Sysfs;
@@ -44,7 +44,7 @@ impl FanOut {
         surroundings: &Surroundings,
     ) -> Result<(), PerfError> {
         let incarnation = surroundings.sysfs.incarnation(location.cpu);
-        let mut group = self.open_group(&location, false, surroundings)?;
+        let mut group = self.open_group(&location, GroupStart::OnEnable, surroundings)?;
         if self.enabled {
             group.restart(&Action::Open)?;
         }
@@ -63,12 +63,12 @@ impl FanOut {
     pub(super) fn open_group(
         &self,
         location: &CpuAndTask,
-        awaits_exec: bool,
+        start: GroupStart,
         surroundings: &Surroundings,
     ) -> Result<Group, PerfError> {
         let sysfs = &surroundings.sysfs;
         let (leader, members) = self.plans.split_first().expect("a leader is there until its fan ends");
-        let group = Group::alone(open_leader(leader, location, sysfs)?, awaits_exec);
+        let group = Group::alone(open_leader(leader, location, sysfs)?, start);
         let mut branch = Branch { location: location.clone(), incarnation: None, is_bound: false, group };
         for member in members {
             let admitted = branch.admit(member, &Action::Open, sysfs);
@@ -109,6 +109,7 @@ fn open_at(
     surroundings: &Surroundings,
 ) -> Result<OpenedGroups, PerfError> {
     let fleeting = is_fleeting(&plan.options);
+    let start = if plan.options.command { GroupStart::OnExec } else { GroupStart::OnEnable };
     let sysfs = &surroundings.sysfs;
     let mut opened =
         OpenedGroups { branches: Vec::with_capacity(locations.len()), ..OpenedGroups::default() };
@@ -120,7 +121,7 @@ fn open_at(
         let error = match open_leader(plan, location, sysfs) {
             Ok(leader) => {
                 let is_bound = leader.pmu.is_some();
-                let group = Group::alone(leader, plan.options.command);
+                let group = Group::alone(leader, start);
                 opened.branches.push(Branch { location: location.clone(), incarnation, is_bound, group });
                 continue;
             }
