@@ -83,7 +83,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             )),
             remedy: None,
         },
-        BpfError::Kernel { errno, .. } => explain_errno(*errno, true),
+        BpfError::Kernel { errno, .. } => explain_errno(*errno, NetAdmin::MayBeRequired),
     }
 }
 
@@ -194,7 +194,8 @@ fn explain_load(load: &LoadError) -> Explanation {
         ),
         (Some(_), _) => plain(FailureKind::Kernel),
         // libbpf's own errno for an object that it cannot read.
-        (None, errno) => explain_errno(errno, load.asks_network),
+        (None, errno) if load.asks_network => explain_errno(errno, NetAdmin::MayBeRequired),
+        (None, errno) => explain_errno(errno, NetAdmin::NotRequired),
     }
 }
 
@@ -219,19 +220,29 @@ fn before(version: (u32, u32)) -> bool {
     Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
 }
 
-/// `asks_network`: whether the object contains something for which the kernel requires CAP_NET_ADMIN.
-fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
+/// Whether the kernel may have required CAP_NET_ADMIN for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NetAdmin {
+    MayBeRequired,
+    NotRequired,
+}
+
+fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
         // Some types of maps and programs require it, too; a plugin's thread keeps it only if the object
         // contains a type that is known to require it.
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
-        Errno::EPERM | Errno::EACCES if asks_network && !has(Capability::NetAdmin) => because(
-            FailureKind::NotPermitted,
-            "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask \
-             for",
-            "run it as root, with --unconfined if it is",
-        ),
+        Errno::EPERM | Errno::EACCES
+            if net_admin == NetAdmin::MayBeRequired && !has(Capability::NetAdmin) =>
+        {
+            because(
+                FailureKind::NotPermitted,
+                "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs \
+                 ask for",
+                "run it as root, with --unconfined if it is",
+            )
+        }
         Errno::EPERM | Errno::EACCES => because(
             FailureKind::NotPermitted,
             "the kernel refuses it although the capabilities are there (kernel lockdown, or a security \

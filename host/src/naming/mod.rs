@@ -195,18 +195,22 @@ mod tests {
         marker as fn() -> u64 as usize as u64
     }
 
-    fn ask(location: WantedLocation, lives: bool, until: Option<Duration>) -> NamedLocation {
+    /// Returns the request for the names of one address of this process, which lives.
+    fn wanted(recorded: Option<Mapping>) -> WantedLocations {
+        WantedLocations {
+            pid: std::process::id(),
+            locations: vec![WantedLocation { address: address(), recorded }],
+            in_detail: true,
+            lives: true,
+            until: None,
+            began: None,
+        }
+    }
+
+    fn ask(wanted: WantedLocations) -> NamedLocation {
         // Shared by all tests: it reads the test's own program once.
         static NAMING: LazyLock<Naming> =
             LazyLock::new(|| Naming::start(NamingProcess::in_a_thread()).expect("threads can be started"));
-        let wanted = WantedLocations {
-            pid: std::process::id(),
-            locations: vec![location],
-            in_detail: true,
-            lives,
-            until,
-            began: None,
-        };
         let mut named = NAMING.name(wanted).expect("it answers");
         assert!(!named.denied && named.warnings.is_empty(), "{named:?}");
         named.locations.remove(0)
@@ -238,10 +242,11 @@ mod tests {
 
     #[test]
     fn a_process_that_lives_is_asked_unless_it_is_another_one() {
-        let location = || WantedLocation { address: address(), recorded: None };
-        assert!(is_marker(&ask(location(), true, None)));
-        for (lives, until) in [(false, None), (true, Some(Duration::ZERO))] {
-            let found = ask(location(), lives, until);
+        assert!(is_marker(&ask(wanted(None))));
+        let ended = WantedLocations { lives: false, ..wanted(None) };
+        let reused = WantedLocations { until: Some(Duration::ZERO), ..wanted(None) };
+        for other in [ended, reused] {
+            let found = ask(other);
             assert!(found.frames.is_empty() && found.file.is_none(), "{found:?}");
         }
         assert_eq!(marker(), 11);
@@ -261,7 +266,7 @@ mod tests {
             minor: entry.minor,
             inode: entry.inode + 1,
         };
-        let ask = |recorded| ask(WantedLocation { address: address(), recorded }, false, None);
+        let ask = |recorded| ask(WantedLocations { lives: false, ..wanted(recorded) });
         assert!(is_marker(&ask(recorded(own, inode))));
         let found = ask(recorded(own, other));
         assert!(found.frames.is_empty() && found.file.is_some_and(|file| &*file.path == own));
@@ -279,15 +284,7 @@ mod tests {
         for program in ["/no/such/program", "/bin/true", "/bin/false"] {
             let naming = Naming::start(NamingProcess::of(program)).expect("threads can be started");
             for in_detail in [true, false] {
-                let locations = vec![WantedLocation { address: address(), recorded: None }];
-                let wanted = WantedLocations {
-                    pid: std::process::id(),
-                    locations,
-                    in_detail,
-                    lives: true,
-                    until: None,
-                    began: None,
-                };
+                let wanted = WantedLocations { in_detail, ..wanted(None) };
                 let named = naming.name(wanted).expect("it answers");
                 assert!(
                     named.locations[0].frames.is_empty() && named.locations[0].file.is_some(),

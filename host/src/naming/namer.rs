@@ -194,7 +194,7 @@ impl Namer {
         let offsets: Vec<u64> = group.locations.iter().map(|(_, offset)| *offset).collect();
         match self.functions(&opened, &build_id, &offsets, group.path, wanted.in_detail) {
             Ok((frames, lost)) => {
-                let file = in_file(group, false);
+                let file = in_file(group);
                 for ((location, offset), frames) in group.locations.iter().zip(frames) {
                     let location = &mut named.locations[*location];
                     location.frames = frames;
@@ -218,7 +218,7 @@ impl Namer {
         named: &mut NamedLocations,
     ) -> Option<NoNames> {
         let is_gone = matches!(reason, NoNames::OtherFile | NoNames::Refused(OpenRefusal::Missing));
-        let file = in_file(group, is_gone);
+        let file = if is_gone { in_gone_file(group) } else { in_file(group) };
         for (location, offset) in &group.locations {
             named.locations[*location].file = Some(FileLocation { offset: *offset, ..file.clone() });
         }
@@ -578,14 +578,19 @@ fn copied(mapping: &MapsEntry) -> std::io::Result<OpenedFile> {
     Ok(OpenedFile { file, key, owner: 0, links: 0 })
 }
 
-/// Returns the location of the file's start, with the recorded build id if the file is gone.
-fn in_file(group: &Group<'_>, is_gone: bool) -> FileLocation {
-    let build_id = group.recorded.filter(|_| is_gone).and_then(|recorded| match &recorded.identity {
+/// Returns the location of the file's start.
+fn in_file(group: &Group<'_>) -> FileLocation {
+    let path = OsStr::from_bytes(group.path).to_string_lossy();
+    FileLocation { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id: None }
+}
+
+/// Returns the location of the start of a file that is gone, with the recorded build id.
+fn in_gone_file(group: &Group<'_>) -> FileLocation {
+    let build_id = group.recorded.and_then(|recorded| match &recorded.identity {
         Identity::BuildId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
         Identity::Inode { .. } => None,
     });
-    let path = OsStr::from_bytes(group.path).to_string_lossy();
-    FileLocation { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id }
+    FileLocation { build_id, ..in_file(group) }
 }
 
 /// Makes the texts of frames visible. Drops frames without a function name, and all frames if the outermost

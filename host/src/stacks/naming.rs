@@ -127,31 +127,13 @@ impl FunctionNames {
     pub(super) fn frames(&self, stack: &CountedStack) -> Frames {
         let process = process(stack);
         let mut frames = Vec::new();
-        self.part(&stack.user, process, process.is_some(), &mut frames);
-        self.part(&stack.kernel, None, true, &mut frames);
+        let known_user = process.and_then(|process| self.known.get(&Some(process)));
+        add_part(&stack.user, known_user, &mut frames);
+        add_part(&stack.kernel, self.known.get(&None), &mut frames);
         if frames.is_empty() {
             frames.push(Arc::new(StackFrame::note(NO_STACK)));
         }
         frames
-    }
-
-    fn part(&self, addresses: &StackAddresses, process: Option<u32>, has_names: bool, frames: &mut Frames) {
-        if *addresses == StackAddresses::Lost {
-            frames.push(Arc::new(StackFrame::note(LOST)));
-        }
-        let known = self.known.get(&process).filter(|_| has_names);
-        let outermost_first: Vec<CodeLocation> = locations(addresses).collect();
-        for location in outermost_first.into_iter().rev() {
-            match known.and_then(|known| known.get(&location)) {
-                Some(found) if frames.len() + found.len() > MAX_FRAMES => {
-                    frames.extend(found.first().cloned())
-                }
-                Some(found) => frames.extend(found.iter().cloned()),
-                None => frames.push(Arc::new(unknown(location.address, FrameKind::User))),
-            }
-        }
-        // A run of unknown addresses is shown as one.
-        frames.dedup_by(|next, last| *next.function == *UNKNOWN && *last.function == *UNKNOWN);
     }
 
     /// Looks up the frames of each location.
@@ -321,6 +303,24 @@ fn process(stack: &CountedStack) -> Option<u32> {
 fn locations(addresses: &StackAddresses) -> impl Iterator<Item = CodeLocation> {
     let known: &[u64] = if let StackAddresses::Known(known) = addresses { known } else { &[] };
     known.iter().enumerate().map(|(index, address)| CodeLocation { address: *address, returns: index > 0 })
+}
+
+/// Adds the frames of one part of a stack, of a process or of the kernel. Without `known` frames, all of its
+/// addresses are unknown.
+fn add_part(addresses: &StackAddresses, known: Option<&BTreeMap<CodeLocation, Frames>>, frames: &mut Frames) {
+    if *addresses == StackAddresses::Lost {
+        frames.push(Arc::new(StackFrame::note(LOST)));
+    }
+    let outermost_first: Vec<CodeLocation> = locations(addresses).collect();
+    for location in outermost_first.into_iter().rev() {
+        match known.and_then(|known| known.get(&location)) {
+            Some(found) if frames.len() + found.len() > MAX_FRAMES => frames.extend(found.first().cloned()),
+            Some(found) => frames.extend(found.iter().cloned()),
+            None => frames.push(Arc::new(unknown(location.address, FrameKind::User))),
+        }
+    }
+    // A run of unknown addresses is shown as one.
+    frames.dedup_by(|next, last| *next.function == *UNKNOWN && *last.function == *UNKNOWN);
 }
 
 #[cfg(test)]

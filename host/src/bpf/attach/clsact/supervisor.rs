@@ -18,6 +18,14 @@ const MOST: usize = 256;
 /// Bytes of a message through the pipe. Less than PIPE_BUF, so that a write is atomic (pipe(7)).
 const RECORD: usize = 16;
 
+/// The state of a filter, as the supervisor is notified of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FilterState {
+    /// Attached, or about to be.
+    Attached,
+    Removed,
+}
+
 /// Handle to the supervisor process. It removes the remaining filters when this value is dropped or this
 /// process ends.
 #[derive(Debug)]
@@ -64,24 +72,24 @@ impl Supervisor {
             self.known.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::ENOSPC);
         }
-        self.report(true, attach_point)
+        self.report(FilterState::Attached, attach_point)
     }
 
     /// Updates an announced filter, once the owner of its qdisc is known.
     pub(super) fn correct(&self, attach_point: &AttachPoint) -> Result<(), Errno> {
-        self.report(true, attach_point)
+        self.report(FilterState::Attached, attach_point)
     }
 
     /// Reports that a filter has been removed.
     pub(super) fn forget(&self, attach_point: &AttachPoint) {
         self.known.fetch_sub(1, Ordering::Relaxed);
         // If the write fails, the supervisor is gone and will not remove the filter a second time.
-        let _ = self.report(false, attach_point);
+        let _ = self.report(FilterState::Removed, attach_point);
     }
 
-    fn report(&self, is_there: bool, attach_point: &AttachPoint) -> Result<(), Errno> {
+    fn report(&self, state: FilterState, attach_point: &AttachPoint) -> Result<(), Errno> {
         let mut record = [0; RECORD];
-        record[0] = is_there.into();
+        record[0] = (state == FilterState::Attached).into();
         record[1] = (attach_point.side == Side::Egress).into();
         record[2] = attach_point.owns_qdisc.into();
         record[4..8].copy_from_slice(&attach_point.interface.to_ne_bytes());
@@ -112,18 +120,18 @@ fn supervise(pipe: OwnedFd) {
     let mut attach_points: [Option<AttachPoint>; MOST] = [None; MOST];
     let mut record = [0; RECORD];
     while pipe.read_exact(&mut record).is_ok() {
-        let (is_there, attach_point) = attach_point_of(&record);
+        let (state, attach_point) = message_of(&record);
         let same = |one: &Option<AttachPoint>| one.is_some_and(|one| one.handle == attach_point.handle);
         let at =
             attach_points.iter().position(same).or_else(|| attach_points.iter().position(Option::is_none));
         if let Some(slot) = at.and_then(|at| attach_points.get_mut(at)) {
-            *slot = is_there.then_some(attach_point);
+            *slot = (state == FilterState::Attached).then_some(attach_point);
         }
     }
     attach_points.iter().flatten().for_each(undo);
 }
 
-fn attach_point_of(record: &[u8; RECORD]) -> (bool, AttachPoint) {
+fn message_of(record: &[u8; RECORD]) -> (FilterState, AttachPoint) {
     let number =
         |at: usize| record.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
     let attach_point = AttachPoint {
@@ -132,5 +140,6 @@ fn attach_point_of(record: &[u8; RECORD]) -> (bool, AttachPoint) {
         interface: i32::from_ne_bytes(number(4)),
         handle: u32::from_ne_bytes(number(8)),
     };
-    (record[0] == 1, attach_point)
+    let state = if record[0] == 1 { FilterState::Attached } else { FilterState::Removed };
+    (state, attach_point)
 }
