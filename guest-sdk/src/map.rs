@@ -14,31 +14,40 @@ use crate::shared::{self, Elements};
 use crate::sys::layouts;
 use crate::sys::maps::{self, UpdateMode};
 
+/// The values that a map has at each key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Values {
+    /// One value for all CPUs.
+    Shared,
+    /// A value for each possible CPU.
+    PerCpu,
+}
+
 /// Opens a map and compares its key type, if it has keys, and its value type with the plugin's types.
-pub(crate) fn open<K: Plain, V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
-    let raw = open_without_keys::<V>(name, per_cpu)?;
+pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: Values) -> Result<maps::Map> {
+    let raw = open_without_keys::<V>(name, values)?;
     layout::check::<K>(&format!("a key of map `{name}`"), layouts::of_key(name))?;
     check_size(name, "a key", K::SIZE, raw.info().key_size)?;
     Ok(raw)
 }
 
 /// Opens a map without keys, and compares its value type.
-pub(crate) fn open_without_keys<V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
+pub(crate) fn open_without_keys<V: Plain>(name: &str, values: Values) -> Result<maps::Map> {
     let raw = maps::Map::open(name)?;
     shared::loaded();
     let info = raw.info();
-    match (info.per_cpu, per_cpu) {
-        (true, false) => {
+    match (info.per_cpu, values) {
+        (true, Values::Shared) => {
             return Err(Error::invalid(format!(
                 "map `{name}` has a value for each CPU\n  do: open it as `PerCpuMap`"
             )));
         }
-        (false, true) => {
+        (false, Values::PerCpu) => {
             return Err(Error::invalid(format!(
                 "map `{name}` has one value for all CPUs\n  do: open it as `Map`"
             )));
         }
-        _ => {}
+        (false, Values::Shared) | (true, Values::PerCpu) => {}
     }
     layout::check::<V>(&format!("a value of map `{name}`"), layouts::of_value(name))?;
     check_size(name, "a value", V::SIZE, info.value_size)?;
@@ -102,7 +111,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// (also: it is pinned, and bpffs is not mounted), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
     /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
-        let raw = open::<K, V>(name, false)?;
+        let raw = open::<K, V>(name, Values::Shared)?;
         let elements = elements(&raw);
         Ok(Map { raw, elements, types: PhantomData })
     }
@@ -225,7 +234,7 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     /// # Errors
     /// See [`Map::open`]; [`Invalid`](ErrorKind::Invalid) if it has one value for all CPUs.
     pub fn open(name: &str) -> Result<PerCpuMap<K, V>> {
-        Ok(PerCpuMap { raw: open::<K, V>(name, true)?, types: PhantomData })
+        Ok(PerCpuMap { raw: open::<K, V>(name, Values::PerCpu)?, types: PhantomData })
     }
 
     /// Returns the values at a key, one for each possible CPU; none if there is no entry.
