@@ -4,10 +4,10 @@
 //! Other random scripts rarely produce a number whose known bits contradict its bounds: that takes two limits
 //! close together.
 
-use crate::script::items;
 use crate::script::rng::Rng;
 use crate::script::tree::{Node, Piece};
 use crate::script::types::{Ty, U32};
+use crate::script::{Halves, items};
 
 /// Declarations that each program needs.
 const AROUND: &str = "\
@@ -30,12 +30,14 @@ var bits_table: u16[11]
 
 const CONSTANTS: &[u32] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 24, 31, 33, 64, 127, 128, 255];
 const WIDTHS: &[&str] = &["u32", "u32", "u64", "u16", "u8"];
+const VARIABLES: &[&str] = &["bits_x", "bits_y"];
+const VARIABLES_AND_INDEX: &[&str] = &["bits_x", "bits_y", "(i as u32)"];
 const CONDITIONS: &[&str] = &[">=", ">", "<", "<=", "!=", "=="];
 
 /// Generates the script of a seed with such a program added, for loading only: the interpreter has no
 /// packets.
 pub fn script(seed: u64) -> Node {
-    let mut script = items::script(seed, true);
+    let mut script = items::script(seed, Halves::Kernel);
     // `bpftool` loads all programs of an object as one type if it is given a type.
     let header = if script.text().contains("@tc(") {
         "@tc(\"ingress\") fn bits(ctx: *__sk_buff) -> i32 $"
@@ -71,16 +73,18 @@ impl Bits {
         let width = *self.rng.pick(WIDTHS);
         let mut stmts = vec![
             Node::stmt(&format!("var entry = bits_map[{}]", self.rng.below(4)), Vec::new()),
-            Node::stmt(&format!("var i: {width} = ($ as {width})"), vec![self.number(3, false)]),
+            Node::stmt(&format!("var i: {width} = ($ as {width})"), vec![self.number(3, VARIABLES)]),
         ];
         if self.rng.one_in(2) {
             let limit = self.rng.below(9);
-            let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
+            let changed =
+                Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, VARIABLES_AND_INDEX)]);
             stmts.push(Node::stmt(&format!("if (bits_y > {limit}) $"), vec![Node::block(vec![changed])]));
         }
         if self.rng.one_in(3) {
             let iterations = *self.rng.pick(&["3", "bits_y & 7", "9"]);
-            let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
+            let changed =
+                Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, VARIABLES_AND_INDEX)]);
             let read = self.guarded("bits_out += (entry[i] as u32)");
             stmts.push(Node::stmt(
                 &format!("for (k in 0..({iterations})) $"),
@@ -107,24 +111,24 @@ impl Bits {
 
     fn read(&mut self) -> Node {
         match self.rng.below(5) {
-            0 => Node::stmt("bits_out += bits_table[$]", vec![self.number(2, true)]),
-            1 => Node::stmt("bits_out += bits_at($)", vec![self.number(2, true)]),
+            0 => Node::stmt("bits_out += bits_table[$]", vec![self.number(2, VARIABLES_AND_INDEX)]),
+            1 => Node::stmt("bits_out += bits_at($)", vec![self.number(2, VARIABLES_AND_INDEX)]),
             2 => {
                 let at = *self.rng.pick(&["1", "i", "i & 7"]);
                 let read = format!("if (((ctx->data + $) as *BitsPart)->a[{at}] > 3) $");
                 let then = Node::block(vec![Node::stmt("bits_out += 1", Vec::new())]);
-                Node::stmt(&read, vec![self.number(2, true), then])
+                Node::stmt(&read, vec![self.number(2, VARIABLES_AND_INDEX), then])
             }
             3 => {
                 let filled = Node::stmt("near[i] = 5", Vec::new());
-                let read = Node::stmt("bits_out += near[$]", vec![self.number(2, true)]);
+                let read = Node::stmt("bits_out += near[$]", vec![self.number(2, VARIABLES_AND_INDEX)]);
                 let near = Node::stmt("var near: u16[9] = []", Vec::new());
                 Node::stmt("if (bits_x > 1) $", vec![Node::block(vec![near, filled, read])])
             }
             _ => {
                 let condition = *self.rng.pick(&[">=", ">", "!="]);
                 let limit = 1 + self.rng.below(self.size);
-                let other = Node::stmt("var j: u32 = $", vec![self.number(2, true)]);
+                let other = Node::stmt("var j: u32 = $", vec![self.number(2, VARIABLES_AND_INDEX)]);
                 let text = format!("if (entry != null && j {condition} {limit}) $");
                 let write = Node::block(vec![Node::stmt("entry[j] = 1", Vec::new())]);
                 let written = Node::stmt(&text, vec![write]);
@@ -133,15 +137,13 @@ impl Bits {
         }
     }
 
-    /// Generates a 32-bit expression, also of the index if there is one.
-    fn number(&mut self, depth: u32, is_index: bool) -> Node {
+    /// Generates a 32-bit expression of these names.
+    fn number(&mut self, depth: u32, names: &[&str]) -> Node {
         let ty = Ty::Int(U32);
         if depth == 0 || self.rng.one_in(7) {
-            let names = ["bits_x", "bits_y", "(i as u32)"];
-            let known = if is_index { 3 } else { 2 };
-            return Node::expr(&ty, names[self.rng.below(known)], Vec::new());
+            return Node::expr(&ty, self.rng.pick::<&str>(names), Vec::new());
         }
-        let inner = self.number(depth - 1, is_index);
+        let inner = self.number(depth - 1, names);
         let constant = *self.rng.pick(CONSTANTS);
         let template = match self.rng.below(12) {
             0..=3 => format!("($ | {constant})"),
@@ -154,7 +156,7 @@ impl Bits {
             10 => format!("($ - {constant})"),
             _ => {
                 let operator = *self.rng.pick(&["|", "&", "+", "^", "-"]);
-                let other = self.number(depth - 1, is_index);
+                let other = self.number(depth - 1, names);
                 return Node::expr(&ty, &format!("($ {operator} $)"), vec![inner, other]);
             }
         };

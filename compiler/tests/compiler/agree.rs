@@ -13,7 +13,7 @@ use ks_compiler::split::split;
 use ks_compiler::types::{TypeId, TypeKind};
 use ks_compiler::{diag::Severity, pipeline};
 use ks_compiler_testing::interp::{self, Answers, Environment};
-use ks_compiler_testing::script;
+use ks_compiler_testing::script::{self, Halves};
 use ks_wit::section::Arch;
 
 use ks_compiler_testing::machine::{Value, run_for};
@@ -180,7 +180,7 @@ fn random_scripts_do_the_same_in_both_halves() {
     let start = number("KS_RANDOM_SEED").unwrap_or(0);
     let (mut compared, mut failures) = (0, Vec::new());
     for seed in start..start + count {
-        let script = script::items::script(seed, false).text();
+        let script = script::items::script(seed, Halves::Both).text();
         let Some(wrong) = compare(&script) else { continue };
         compared += 1;
         failures.extend(wrong.into_iter().map(|what| format!("seed {seed}: {what}")));

@@ -81,8 +81,11 @@ impl Machine<'_> {
                 Helper::MapPush,
                 [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value), Datum::Bits(flags)],
             ) => Ok(Datum::Bits(self.push(*map, *value, *flags)? as u64)),
-            (Helper::MapPop | Helper::MapPeek, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value)]) => {
-                Ok(Datum::Bits(self.take(*map, *value, helper == Helper::MapPop)? as u64))
+            (Helper::MapPop, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value)]) => {
+                Ok(Datum::Bits(self.pop(*map, *value)? as u64))
+            }
+            (Helper::MapPeek, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value)]) => {
+                Ok(Datum::Bits(self.peek(*map, *value)? as u64))
             }
             (
                 Helper::RingReserve,

@@ -46,23 +46,36 @@ impl Machine<'_> {
         Ok(0)
     }
 
-    /// Returns the next value of a queue or stack, which a pop removes; for a bloom filter, whether it
-    /// contains the value.
-    pub(super) fn take(&mut self, map: MapId, value: Pointer, is_pop: bool) -> Result<i64, InterpError> {
+    /// Reads the next value of a queue or stack; for a bloom filter, returns whether it contains the value.
+    pub(super) fn peek(&mut self, map: MapId, value: Pointer) -> Result<i64, InterpError> {
         let shape = self.shape(map)?;
         if shape.kind == MapKind::Bloom {
             let value = self.memory.read(value, shape.value)?;
             return Ok(if self.entries.contains_key(&(map, value)) { 0 } else { ABSENT });
         }
-        let last = shape.kind == MapKind::Stack;
-        let next = if last { self.names(map).next_back() } else { self.names(map).next() }.cloned();
-        let Some(next) = next else { return Ok(ABSENT) };
+        let Some(next) = self.next_value(map, shape.kind) else { return Ok(ABSENT) };
         let content = self.memory.read(self.entries[&next], shape.value)?;
         self.memory.write(value, &content)?;
-        if is_pop {
+        Ok(0)
+    }
+
+    /// As [`Machine::peek`], and removes the value from a queue or stack.
+    pub(super) fn pop(&mut self, map: MapId, value: Pointer) -> Result<i64, InterpError> {
+        let result = self.peek(map, value)?;
+        let kind = self.shape(map)?.kind;
+        if kind != MapKind::Bloom
+            && let Some(next) = self.next_value(map, kind)
+        {
             self.entries.remove(&next);
         }
-        Ok(0)
+        Ok(result)
+    }
+
+    /// Returns the key of the next value of a queue or stack.
+    fn next_value(&self, map: MapId, kind: MapKind) -> Option<(MapId, Vec<u8>)> {
+        let mut names = self.names(map);
+        let next = if kind == MapKind::Stack { names.next_back() } else { names.next() };
+        next.cloned()
     }
 
     /// Returns the entry with the longest prefix of a key. A key's first four bytes are the number of prefix

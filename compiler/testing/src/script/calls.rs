@@ -60,7 +60,7 @@ impl Gen {
         if !fitting.is_empty() && self.rng.one_in(2) {
             return Node::stmt(self.rng.pick::<&str>(&fitting), Vec::new());
         }
-        match self.lvalue(ty, true) {
+        match self.lvalue_to_write(ty) {
             Some(lvalue) if !self.rng.one_in(8) => Node::stmt("&$", vec![lvalue]),
             _ => Node::stmt("null", Vec::new()),
         }

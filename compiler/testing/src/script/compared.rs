@@ -6,7 +6,7 @@
 use super::constants::{Constant, folded, literal};
 use super::kernel_memory::{self, Step};
 use super::kinds::{self, Program};
-use super::scope::{Gen, ScriptFunction};
+use super::scope::{Gen, Halves, ScriptFunction};
 use super::tree::Node;
 use super::types::{Int, Ty};
 
@@ -93,7 +93,7 @@ const STACK: u32 = 200;
 
 /// Generates the script of a seed.
 pub fn script(seed: u64) -> Compared {
-    let mut generator = Gen::new(seed, true);
+    let mut generator = Gen::new(seed, Halves::Kernel);
     let kinds: Vec<&'static Program> = kinds::RUNNABLE.iter().filter_map(|name| kinds::find(name)).collect();
     generator.program = *generator.rng.pick(&kinds);
     let mut checks = Checks { generator, items: Vec::new(), expected: Vec::new(), has_config: false };

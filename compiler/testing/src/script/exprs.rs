@@ -191,13 +191,13 @@ impl Gen {
 }
 
 fn lvalue(generator: &mut Gen, ty: &Ty) -> Option<Node> {
-    generator.lvalue(ty, false)
+    generator.lvalue_to_read(ty)
 }
 
 /// Generates an lvalue without map elements, so that the recursion ends.
 fn lvalue_without_maps(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let fuel = std::mem::take(&mut generator.function.fuel);
-    let lvalue = generator.lvalue(ty, false);
+    let lvalue = generator.lvalue_to_read(ty);
     generator.function.fuel = fuel;
     lvalue
 }
@@ -325,7 +325,7 @@ fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         return None;
     }
     let len = *generator.rng.pick(&[3, 4, 8, 13, 16]);
-    let text = generator.lvalue(&Ty::Str(len), false)?;
+    let text = generator.lvalue_to_read(&Ty::Str(len))?;
     let index = generator.index(len);
     Some(Node::expr(ty, "$[$]", vec![text, index]))
 }
@@ -354,7 +354,7 @@ impl Gen {
     fn block_value(&mut self, ty: &Ty) -> Node {
         self.block(|generator| {
             let mut stmts: Vec<Node> = generator.stmt().into_iter().collect();
-            let value = generator.lvalue(ty, false).filter(|value| !value.text().starts_with('('));
+            let value = generator.lvalue_to_read(ty).filter(|value| !value.text().starts_with('('));
             stmts.push(
                 value.unwrap_or_else(|| {
                     Node::expr(ty, "match (cpu()) { default: $ }", vec![generator.expr(ty)])
@@ -418,7 +418,7 @@ impl Gen {
     /// Generates the elements of an array, or an array to copy.
     pub fn array_literal(&mut self, ty: &Ty) -> Node {
         if self.rng.one_in(3)
-            && let Some(lvalue) = self.lvalue(ty, false)
+            && let Some(lvalue) = self.lvalue_to_read(ty)
         {
             return lvalue;
         }

@@ -21,7 +21,7 @@ impl Gen {
                 _ => (Ty::Int(int), constants::literal(&mut self.rng, int).text),
             };
             fields.push(format!("f{index}: {} = {text}", ty.name()));
-            self.globals.push(Var::new(format!("{name}.f{index}"), ty, false));
+            self.globals.push(Var::read_only(format!("{name}.f{index}"), ty));
         }
         Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new()).of("config")
     }
@@ -68,10 +68,10 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         let text = format!("var {name} = (({} as *char) + $) as *{}", from.name, ty.name());
         Node::stmt(&text, vec![by])
     } else {
-        let lvalue = generator.lvalue(&ty, true)?;
+        let lvalue = generator.lvalue_to_write(&ty)?;
         Node::stmt(&format!("var {name} = &$"), vec![lvalue])
     };
-    generator.function.pointers.push(Var { owns, ..Var::new(name, ty, writable) });
+    generator.function.pointers.push(Var { name, ty, writable, owns });
     Some(stmt)
 }
 
@@ -111,7 +111,7 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
     };
     generator.holders.insert(pointee);
     for name in held {
-        generator.function.pointers.push(Var::new(name, from.ty.clone(), from.writable));
+        generator.function.pointers.push(Var { name, owns: false, ..from.clone() });
     }
     Some(Node::stmt(&text, Vec::new()).of(HELD[form]))
 }

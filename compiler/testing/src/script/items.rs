@@ -2,7 +2,7 @@
 
 use super::constants;
 use super::kinds::PROGRAMS;
-use super::scope::{Gen, Helper, Key, Map, Param, ScriptFunction, Var};
+use super::scope::{Gen, Halves, Helper, Key, Map, Param, ScriptFunction, Var};
 use super::tree::Node;
 use super::types::{Ty, enumerator};
 
@@ -11,10 +11,10 @@ pub const MAP_KINDS: &[&str] =
 /// Map types that the userspace half of a test supports, too.
 const SHARED_MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
-/// Generates the script of a seed, with or without forms that only the kernel half has.
-pub fn script(seed: u64, kernel_only: bool) -> Node {
-    let mut generator = Gen::new(seed, kernel_only);
-    if kernel_only {
+/// Generates the script of a seed.
+pub fn script(seed: u64, halves: Halves) -> Node {
+    let mut generator = Gen::new(seed, halves);
+    if generator.kernel_only {
         generator.program = generator.rng.pick(PROGRAMS);
     }
     let mut items = Vec::new();
@@ -30,7 +30,7 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
     for _ in 0..4 + generator.rng.below(8) {
         items.push(generator.global());
     }
-    if kernel_only {
+    if generator.kernel_only {
         for _ in 0..generator.rng.below(3) {
             items.push(generator.config());
         }
@@ -50,7 +50,7 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
     for _ in 0..generator.rng.below(4) {
         items.push(generator.helper());
     }
-    if kernel_only && generator.program.has_tail_calls && generator.rng.one_in(3) {
+    if generator.kernel_only && generator.program.has_tail_calls && generator.rng.one_in(3) {
         items.push(generator.program("after"));
         generator.next = Some("after".into());
     }
@@ -144,7 +144,7 @@ impl Gen {
         };
         let local = if self.rng.one_in(4) { "local " } else { "" };
         let text = format!("{local}var {name}: {}", ty.name());
-        self.globals.push(Var::new(name, ty, true));
+        self.globals.push(Var::writable(name, ty));
         match start {
             Some(start) => Node::stmt(&format!("{text} = $"), vec![start]),
             None => Node::stmt(&text, Vec::new()),
@@ -185,7 +185,7 @@ impl Gen {
         let returns = match &ret {
             None => " -> void".into(),
             Some(ty) if self.function.named_return => {
-                self.declare(&result, ty, true);
+                self.declare(&result, ty);
                 format!(" -> {result}: {}", ty.name())
             }
             Some(ty) => format!(" -> {}", ty.name()),
@@ -199,9 +199,9 @@ impl Gen {
 
     fn declare_param(&mut self, name: String, param: &Param) {
         match param {
-            Param::Value(ty) => self.declare(&name, ty, true),
+            Param::Value(ty) => self.declare(&name, ty),
             Param::Pointer(ty) => {
-                self.function.pointers.push(Var::new(name, ty.clone(), true));
+                self.function.pointers.push(Var::writable(name, ty.clone()));
             }
             Param::Function { ty, frames } => {
                 let fits = |one: &&Helper| one.is_value() && one.value_type() == *ty;

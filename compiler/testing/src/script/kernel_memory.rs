@@ -594,7 +594,7 @@ pub fn read(generator: &mut Gen) -> Option<Node> {
     } else {
         let name = generator.name("v");
         stmts.push(Node::stmt(&format!("var {name} = {first}"), Vec::new()));
-        generator.function.locals.push(Var::new(name, ty, true));
+        generator.function.locals.push(Var::writable(name, ty));
     }
     Some(generator.in_order(stmts))
 }

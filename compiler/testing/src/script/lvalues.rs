@@ -19,10 +19,23 @@ enum Index {
     Key(usize),
 }
 
+/// The use of an lvalue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 impl Gen {
-    /// Generates an lvalue of exactly this type.
-    pub fn lvalue(&mut self, ty: &Ty, write: bool) -> Option<Node> {
-        let paths = self.paths(ty, write);
+    /// Generates an lvalue of exactly this type that can be read.
+    pub fn lvalue_to_read(&mut self, ty: &Ty) -> Option<Node> {
+        let paths = self.paths(ty, Access::Read);
+        self.lvalue_of(ty, paths)
+    }
+
+    /// Generates a writable lvalue of exactly this type.
+    pub fn lvalue_to_write(&mut self, ty: &Ty) -> Option<Node> {
+        let paths = self.paths(ty, Access::Write);
         self.lvalue_of(ty, paths)
     }
 
@@ -68,15 +81,16 @@ impl Gen {
         Path { template: format!("{}[$]", self.maps[map].name), indices: vec![Index::Key(map)] }
     }
 
-    fn paths(&self, ty: &Ty, write: bool) -> Vec<Path> {
+    fn paths(&self, ty: &Ty, access: Access) -> Vec<Path> {
         let mut found = Vec::new();
+        let is_read = access == Access::Read;
         for var in self.function.locals.iter().chain(&self.globals) {
-            if var.writable || !write {
+            if var.writable || is_read {
                 let path = Path { template: var.name.clone(), indices: Vec::new() };
                 self.parts(path, &var.ty, ty, &mut found);
             }
         }
-        for pointer in self.function.pointers.iter().filter(|pointer| pointer.writable || !write) {
+        for pointer in self.function.pointers.iter().filter(|pointer| pointer.writable || is_read) {
             match &pointer.ty {
                 Ty::Struct(number) => {
                     for (index, field) in self.structs[*number].iter().enumerate() {
@@ -85,7 +99,7 @@ impl Gen {
                     }
                 }
                 // At the start of a statement it would continue the previous one.
-                target if !write && target == ty => {
+                target if is_read && target == ty => {
                     let template = format!("(*{})", pointer.name);
                     found.push(Path { template, indices: Vec::new() });
                 }

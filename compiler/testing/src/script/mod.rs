@@ -20,3 +20,5 @@ mod stmts;
 mod texts;
 pub mod tree;
 pub mod types;
+
+pub use scope::Halves;

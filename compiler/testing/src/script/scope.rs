@@ -18,8 +18,12 @@ pub struct Var {
 }
 
 impl Var {
-    pub fn new(name: String, ty: Ty, writable: bool) -> Var {
-        Var { name, ty, writable, owns: false }
+    pub fn writable(name: String, ty: Ty) -> Var {
+        Var { name, ty, writable: true, owns: false }
+    }
+
+    pub fn read_only(name: String, ty: Ty) -> Var {
+        Var { name, ty, writable: false, owns: false }
     }
 
     /// Creates an owning pointer to an object.
@@ -167,6 +171,15 @@ pub struct ScriptFunction {
 /// Limit on the stack frames below a program.
 pub const MAX_FRAMES: u32 = 3;
 
+/// The halves of a plugin that a script is generated for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halves {
+    /// The kernel half alone, with the forms that only it has.
+    Kernel,
+    /// The kernel half and the userspace half.
+    Both,
+}
+
 pub struct Gen {
     /// Whether the script is for the kernel half alone.
     pub kernel_only: bool,
@@ -195,9 +208,9 @@ pub struct Gen {
 }
 
 impl Gen {
-    pub fn new(seed: u64, kernel_only: bool) -> Gen {
+    pub fn new(seed: u64, halves: Halves) -> Gen {
         Gen {
-            kernel_only,
+            kernel_only: halves == Halves::Kernel,
             program: &PROGRAMS[0],
             rng: Rng::new(seed),
             structs: Vec::new(),
@@ -248,8 +261,12 @@ impl Gen {
         Node::block(stmts)
     }
 
-    pub fn declare(&mut self, name: &str, ty: &Ty, writable: bool) {
-        self.function.locals.push(Var::new(name.into(), ty.clone(), writable));
+    pub fn declare(&mut self, name: &str, ty: &Ty) {
+        self.function.locals.push(Var::writable(name.into(), ty.clone()));
+    }
+
+    pub fn declare_read_only(&mut self, name: &str, ty: &Ty) {
+        self.function.locals.push(Var::read_only(name.into(), ty.clone()));
     }
 
     /// Returns any type that values of this script can have.

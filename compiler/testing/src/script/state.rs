@@ -145,7 +145,7 @@ pub fn open_record(generator: &mut Gen) -> Option<Node> {
     let name = generator.name("e");
     let text = format!("var {name} = {}.reserve()", ring.name);
     let ty = Ty::Struct(ring.record);
-    generator.function.pointers.push(Var::new(name.clone(), ty, true));
+    generator.function.pointers.push(Var::writable(name.clone(), ty));
     if generator.rng.one_in(3) {
         return Some(Node::stmt(&text, Vec::new()));
     }

@@ -107,7 +107,7 @@ fn declaration(generator: &mut Gen) -> Option<Node> {
             Node::stmt(&format!("var {name}: {} = $", ty.name()), vec![value])
         }
     };
-    generator.declare(&name, &ty, true);
+    generator.declare(&name, &ty);
     Some(stmt)
 }
 
@@ -126,7 +126,7 @@ fn binding(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let name = generator.name("b");
-    generator.declare(&name, &ty, true);
+    generator.declare(&name, &ty);
     if generator.may_nest() && generator.rng.one_in(2) {
         // The null check can be removed from the script separately.
         let test = *generator.rng.pick(&["== null", "!= null"]);
@@ -138,9 +138,9 @@ fn binding(generator: &mut Gen) -> Option<Node> {
 
 fn assignment(generator: &mut Gen) -> Option<Node> {
     let ty = generator.any_type();
-    let lvalue = generator.lvalue(&ty, true)?;
+    let lvalue = generator.lvalue_to_write(&ty)?;
     let value = match ty {
-        Ty::Array(..) => generator.lvalue(&ty, false)?,
+        Ty::Array(..) => generator.lvalue_to_read(&ty)?,
         _ => generator.fitting(&ty),
     };
     Some(Node::stmt("$ = $", vec![lvalue, value]))
@@ -148,7 +148,7 @@ fn assignment(generator: &mut Gen) -> Option<Node> {
 
 fn compound(generator: &mut Gen) -> Option<Node> {
     let int = generator.int_type();
-    let lvalue = generator.lvalue(&Ty::Int(int), true)?;
+    let lvalue = generator.lvalue_to_write(&Ty::Int(int))?;
     let op = *generator.rng.pick(&["+", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
     let other = *generator.rng.pick(&Int::ALL);
     let ty = Ty::Int(if int.combine(other).is_some() { other } else { int });
@@ -164,7 +164,7 @@ fn store(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
     let super::tree::NodeKind::Expr { ty, .. } = element.kind.clone() else { return None };
     let value = match ty {
-        Ty::Array(..) => generator.lvalue(&ty, false)?,
+        Ty::Array(..) => generator.lvalue_to_read(&ty)?,
         _ => generator.fitting(&ty),
     };
     Some(Node::stmt("$ = $", vec![element, value]))
@@ -205,7 +205,7 @@ fn bound_branch(generator: &mut Gen) -> Option<Node> {
     }
     let name = generator.name("b");
     let inside = generator.block(|generator| {
-        generator.declare(&name, &ty, true);
+        generator.declare(&name, &ty);
         generator.stmts(4)
     });
     let mut children = vec![element, inside];
@@ -242,7 +242,7 @@ impl Gen {
         self.function.loops += 1;
         let body = self.block(|generator| {
             for (name, ty) in variables {
-                generator.declare(name, ty, false);
+                generator.declare_read_only(name, ty);
             }
             generator.stmts(4)
         });
@@ -262,7 +262,7 @@ fn for_array(generator: &mut Gen) -> Option<Node> {
     }
     let len = 1 + generator.rng.below(8) as u32;
     let array = Ty::Array(Box::new(element.clone()), len);
-    let lvalue = generator.lvalue(&array, false).or_else(|| {
+    let lvalue = generator.lvalue_to_read(&array).or_else(|| {
         let arrays = generator.globals.iter().find(|global| matches!(global.ty, Ty::Array(..)))?;
         let (name, ty) = (arrays.name.clone(), arrays.ty.clone());
         Some(Node::expr(&ty, &name, Vec::new()))
@@ -292,8 +292,8 @@ fn for_map(generator: &mut Gen) -> Option<Node> {
     let (first, second) = (generator.name("w"), generator.name("v"));
     generator.function.loops += 1;
     let body = generator.block(|generator| {
-        generator.declare(&first, &key, false);
-        generator.declare(&second, &value, true);
+        generator.declare_read_only(&first, &key);
+        generator.declare(&second, &value);
         generator.stmts(4)
     });
     generator.function.loops -= 1;
@@ -327,7 +327,7 @@ fn selection(generator: &mut Gen) -> Option<Node> {
     let of = if generator.rng.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
     let mut template = String::from("match ($) { ");
     let mut children = vec![match of {
-        Ty::Str(_) => generator.lvalue(&of, false)?,
+        Ty::Str(_) => generator.lvalue_to_read(&of)?,
         _ => generator.unknown(&of),
     }];
     for arm in 0..1 + generator.rng.below(4) {
@@ -427,7 +427,7 @@ fn attempt(generator: &mut Gen) -> Option<Node> {
             let name = generator.name("e");
             template += &format!(" catch {name} $");
             let body = generator.block(|generator| {
-                generator.declare(&name, &Ty::Int(I32), false);
+                generator.declare_read_only(&name, &Ty::Int(I32));
                 generator.stmts(3)
             });
             children.push(body);

@@ -51,7 +51,7 @@ pub fn length(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         return None;
     }
     let text = Ty::Str(*generator.rng.pick(&[4, 8, 13, 16]));
-    let lvalue = generator.lvalue(&text, false)?;
+    let lvalue = generator.lvalue_to_read(&text)?;
     Some(Node::expr(ty, "len($)", vec![lvalue]))
 }
 

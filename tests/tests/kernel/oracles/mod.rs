@@ -34,7 +34,7 @@ use nix::unistd::{Pid, getgid, getpid, gettid, getuid};
 
 use crate::halves::generator::Generator;
 use compare::Script;
-use ks_compiler_testing::script;
+use ks_compiler_testing::script::{self, Halves};
 use state::Facts;
 
 /// Number of functions in a script, and of inputs for each script.
@@ -144,8 +144,8 @@ const APART: [&str; 10] = [
 
 /// Returns a script of all statement and expression forms except [`APART`], with one perf program.
 fn random_script(seed: u64) -> Script {
-    let scripts =
-        (0..).map(|attempt| script::items::script(seed + (attempt << 32), seed.is_multiple_of(2)).text());
+    let halves = if seed.is_multiple_of(2) { Halves::Kernel } else { Halves::Both };
+    let scripts = (0..).map(|attempt| script::items::script(seed + (attempt << 32), halves).text());
     let fits = |script: &String| {
         let text = script.replace("*bpf_perf_event_data", "");
         script.contains("@perf_event") && !APART.iter().any(|apart| text.contains(apart))
