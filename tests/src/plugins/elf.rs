@@ -23,28 +23,29 @@ pub fn counting(section: &str) -> Vec<u8> {
         insn(0xb7, 0x00, 0, 0), // r0 = 0
         insn(0x95, 0x00, 0, 0), // exit
     ];
-    object(section, &code.concat(), true)
+    // The first instruction loads the address.
+    object(section, &code.concat(), &[0])
 }
 
 /// Returns an object with a program `count` that the verifier refuses: it returns a register that was never
 /// written.
 pub fn unverifiable() -> Vec<u8> {
     let code = [insn(0xbf, 0x60, 0, 0), insn(0x95, 0x00, 0, 0)]; // r0 = r6; exit
-    object("perf_event", &code.concat(), false)
+    object("perf_event", &code.concat(), &[])
 }
 
 /// Returns an object with a program `count` for perf events with one call: `src_reg` is the kind of callee,
 /// the immediate its number.
 pub fn calling(src_reg: u8, number: i32) -> Vec<u8> {
     let code = [insn(0x85, src_reg << 4, 0, number), insn(0xb7, 0x00, 0, 0), insn(0x95, 0x00, 0, 0)];
-    object("perf_event", &code.concat(), false)
+    object("perf_event", &code.concat(), &[])
 }
 
 /// Returns an object with a program `count` with a wide load: `src_reg` is the kind of its operand.
 pub fn wide_load(src_reg: u8, number: i32) -> Vec<u8> {
     let load = [insn(0x18, src_reg << 4 | 1, 0, number), insn(0, 0, 0, 0)];
     let code = [load.concat(), insn(0xb7, 0x00, 0, 0).to_vec(), insn(0x95, 0x00, 0, 0).to_vec()].concat();
-    object("perf_event", &code, false)
+    object("perf_event", &code, &[])
 }
 
 /// Returns an object like [`calling`], whose call has a relocation to an undefined symbol.
@@ -169,7 +170,9 @@ fn insn(code: u8, registers: u8, offset: i16, immediate: i32) -> [u8; 8] {
     [code, registers, o0, o1, i0, i1, i2, i3]
 }
 
-fn object(section: &str, code: &[u8], uses_counter: bool) -> Vec<u8> {
+/// Returns an object with this program. `counter_loads` are the offsets of the instructions, in bytes, that
+/// load the address of the variable `counter`.
+fn object(section: &str, code: &[u8], counter_loads: &[u64]) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let text = object.add_section(Vec::new(), section.as_bytes().to_vec(), SectionKind::Text);
     object.append_section_data(text, code, 8);
@@ -184,10 +187,10 @@ fn object(section: &str, code: &[u8], uses_counter: bool) -> Vec<u8> {
     let bss = object.section_id(StandardSection::UninitializedData);
     object.append_section_bss(bss, 8, 8);
     let counter = object.add_symbol(symbol(b"counter", SymbolKind::Data, bss, 8));
-    if uses_counter {
+    for offset in counter_loads.iter().copied() {
         let flags = RelocationFlags::Elf { r_type: R_BPF_64_64 };
         object
-            .add_relocation(text, Relocation { offset: 0, symbol: counter, addend: 0, flags })
+            .add_relocation(text, Relocation { offset, symbol: counter, addend: 0, flags })
             .expect("a relocation of BPF");
     }
     object.write().expect("an object")

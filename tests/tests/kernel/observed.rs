@@ -178,9 +178,21 @@ fn root_a_section_that_lies_about_its_size_costs_the_lines_only() {
     }
 }
 
-/// Returns an endless loop with hand-written debug information: `nest` inlined functions inside each other,
-/// `functions` with the same list of `ranges`, and optionally a line of a source file that does not exist.
-fn with_dwarf(nest: usize, functions: usize, ranges: usize, bad_file: bool) -> String {
+/// Parts of hand-written debug information.
+#[derive(Default)]
+struct Dwarf {
+    /// Number of inlined functions inside each other.
+    nest: usize,
+    /// Number of functions that share a list of ranges.
+    functions: usize,
+    /// Number of ranges in that list.
+    ranges: usize,
+    /// Whether a line belongs to a source file that does not exist.
+    bad_file: bool,
+}
+
+/// Returns an endless loop with this debug information.
+fn with_dwarf(Dwarf { nest, functions, ranges, bad_file }: Dwarf) -> String {
     let many = ".uleb128 4\n.long .Lranges\n".repeat(functions);
     let bad = if bad_file { ".byte 4; .uleb128 1000\n" } else { "" };
     format!(
@@ -249,9 +261,9 @@ _start: inc %rax
 fn root_bad_debug_information_costs_the_lines_only() {
     let folder = Folder::new();
     let cases = [
-        ("file", with_dwarf(0, 0, 0, true)),
-        ("nested", with_dwarf(200_000, 0, 0, false)),
-        ("ranges", with_dwarf(0, 20_000, 20_000, false)),
+        ("file", with_dwarf(Dwarf { bad_file: true, ..Dwarf::default() })),
+        ("nested", with_dwarf(Dwarf { nest: 200_000, ..Dwarf::default() })),
+        ("ranges", with_dwarf(Dwarf { functions: 20_000, ranges: 20_000, ..Dwarf::default() })),
     ];
     for (name, text) in cases {
         let victim = Victim::start(&assembled(&folder, name, &text), &[]);
@@ -493,7 +505,8 @@ fn root_mappings_of_others_take_bounded_memory() {
 
 /// Starts a process whose functions take long to name.
 fn slow(folder: &Folder) -> Victim {
-    Victim::start(&assembled(folder, "slow", &with_dwarf(0, 20_000, 20_000, false)), &[])
+    let dwarf = Dwarf { functions: 20_000, ranges: 20_000, ..Dwarf::default() };
+    Victim::start(&assembled(folder, "slow", &with_dwarf(dwarf)), &[])
 }
 
 /// Waits until a host has started its naming process; returns that process's id.

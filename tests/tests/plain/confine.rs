@@ -100,13 +100,24 @@ impl Running {
         Running(child, path)
     }
 
-    /// Returns the kernel's status of the plugin's thread, or of the process's first thread: seccomp,
-    /// no_new_privs, capabilities.
-    fn status(&self, of_plugin: bool) -> (u64, u64, u64) {
+    /// Returns the status of the plugin's thread.
+    fn plugin_status(&self) -> (u64, u64, u64) {
+        self.status(|name| name.starts_with("ks:"))
+    }
+
+    /// Returns the status of a thread of the host.
+    fn host_status(&self) -> (u64, u64, u64) {
+        self.status(|name| !name.starts_with("ks:"))
+    }
+
+    /// Returns the kernel's status of the first thread whose name is wanted: seccomp, no_new_privs,
+    /// capabilities.
+    fn status(&self, is_wanted: impl Fn(&str) -> bool) -> (u64, u64, u64) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it lives");
         let mut texts = tasks
             .filter_map(|task| std::fs::read_to_string(task.expect("an entry").path().join("status")).ok());
-        let text = texts.find(|text| text.starts_with("Name:\tks:") == of_plugin).expect("there is one");
+        let text =
+            texts.find(|text| text.strip_prefix("Name:\t").is_some_and(&is_wanted)).expect("there is one");
         let field = |name: &str, radix| {
             let value = text.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
             u64::from_str_radix(value.trim(), radix).expect("a number")
@@ -143,23 +154,23 @@ const BPF: u64 = 1 << 39;
 fn root_the_thread_of_a_plugin_keeps_what_it_needs() {
     let counts =
         Running::start("counts", &sleeper("(drop (call $own_page_faults (i32.const 0) (i32.const 0)))"), &[]);
-    let (seccomp, no_new_privs, capabilities) = counts.status(true);
+    let (seccomp, no_new_privs, capabilities) = counts.plugin_status();
     assert_eq!((seccomp, no_new_privs), (2, 1));
     let closed = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("procfs is there");
     let closed = closed.trim().parse::<i32>().is_ok_and(|setting| setting > 2);
     let expected = if closed { PERFMON | SYS_ADMIN } else { PERFMON };
     assert_eq!(capabilities & (PERFMON | BPF | NET_ADMIN | SYS_ADMIN), expected, "{capabilities:x}");
-    let (seccomp, no_new_privs, all) = counts.status(false);
+    let (seccomp, no_new_privs, all) = counts.host_status();
     assert_eq!((seccomp, no_new_privs), (0, 0), "other threads are as they were");
     assert!(capabilities.count_ones() < all.count_ones());
 
     let loads = with_object(sleeper(""), elf::counting("xdp"));
     let loads = Running::start("loads", &loads, &["--allow", "xdp"]);
-    let (.., capabilities) = loads.status(true);
+    let (.., capabilities) = loads.plugin_status();
     assert_eq!(capabilities & (BPF | NET_ADMIN), BPF | NET_ADMIN, "{capabilities:x}");
 
     let unconfined = Running::start("unconfined", &sleeper(""), &["--unconfined"]);
-    assert_eq!(unconfined.status(true), (0, 0, all));
+    assert_eq!(unconfined.plugin_status(), (0, 0, all));
 }
 
 #[test]
