@@ -1,6 +1,7 @@
 //! Formats expressions, including calls, literals and matches.
 
-use super::writer::Writer;
+use super::layout::Break;
+use super::writer::{Brackets, Writer};
 use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 
 impl Writer<'_> {
@@ -52,7 +53,10 @@ impl Writer<'_> {
             ExprKind::Binary(op, left, right) => {
                 // A comment before the group is written first, so that it does not break the group.
                 self.comments();
-                self.group(false, |writer| writer.chain(*op, left, right, true));
+                self.group(Break::IfTooLong, |writer| {
+                    writer.chain(*op, left, right);
+                    writer.dedent();
+                });
             }
             ExprKind::Cast(inner, ty) => {
                 self.expr(inner);
@@ -65,11 +69,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a chain of operators of one precedence as one group.
-    fn chain(&mut self, op: BinaryOp, left: &Expr, right: &Expr, last: bool) {
+    /// Writes a chain of operators of one precedence. Indents after the first operand; the caller dedents.
+    fn chain(&mut self, op: BinaryOp, left: &Expr, right: &Expr) {
         match &left.kind {
             ExprKind::Binary(inner, first, second) if inner.level() == op.level() => {
-                self.chain(*inner, first, second, false);
+                self.chain(*inner, first, second);
             }
             _ => {
                 self.expr(left);
@@ -84,9 +88,6 @@ impl Writer<'_> {
         }
         self.line();
         self.expr(right);
-        if last {
-            self.dedent();
-        }
     }
 
     fn unary(&mut self, op: UnaryOp, operand: &Expr) {
@@ -107,14 +108,14 @@ impl Writer<'_> {
     /// Fills lines with as many elements as fit.
     fn array(&mut self, elements: &[Expr]) {
         self.token("[");
-        self.group(false, |writer| {
+        self.group(Break::IfTooLong, |writer| {
             writer.indent();
             for (at, element) in elements.iter().enumerate() {
                 if at == 0 {
                     writer.soft();
                 } else {
                     writer.same_line(",");
-                    writer.group(false, Writer::line);
+                    writer.group(Break::IfTooLong, Writer::line);
                 }
                 writer.expr(element);
             }
@@ -141,12 +142,12 @@ impl Writer<'_> {
                 }
                 self.expr(arg);
             }
-            self.trailing_comma(false);
+            self.omit_trailing_comma();
             self.same_line(")");
             return;
         }
-        self.group(false, |writer| {
-            writer.list(args, Writer::soft, false, Writer::expr);
+        self.group(Break::IfTooLong, |writer| {
+            writer.list(args, Brackets::Round, Writer::expr);
             writer.token(")");
         });
     }
@@ -158,7 +159,7 @@ impl Writer<'_> {
         }
         self.name(&name.name);
         self.space();
-        self.braces(fields, false, |writer, (name, value)| {
+        self.braces(fields, Break::IfTooLong, |writer, (name, value)| {
             writer.name(&name.name);
             writer.same_line(":");
             writer.space();
@@ -175,7 +176,7 @@ impl Writer<'_> {
         self.dedent();
         self.same_line(")");
         self.space();
-        self.braces(arms, true, |writer, arm| {
+        self.braces(arms, Break::Always, |writer, arm| {
             match &arm.pattern {
                 Some(pattern) => writer.expr(pattern),
                 None => writer.token("default"),

@@ -1,7 +1,8 @@
 //! Formats declarations at top level and their members.
 
 use super::exprs::quoted;
-use super::writer::Writer;
+use super::layout::Break;
+use super::writer::{Brackets, Writer};
 use crate::ast::{
     AstFunction, Attribute, Expr, FieldDecl, File, Global, Ident, Item, ItemKind, MapFlags, Param, StrLit,
     TypeExpr,
@@ -17,14 +18,14 @@ impl Writer<'_> {
     pub(super) fn file(&mut self, file: &File) {
         for (at, item) in file.items.iter().enumerate() {
             self.hard();
-            self.element(at == 0);
+            self.element(at);
             if at > 0 {
                 self.blank_without_source();
             }
             self.item(item);
         }
         self.hard();
-        self.element(file.items.is_empty());
+        self.element(file.items.len());
         self.comments();
     }
 
@@ -57,7 +58,7 @@ impl Writer<'_> {
             ItemKind::Enum { name, enumerators } => {
                 self.named("enum", name);
                 self.space();
-                self.braces(enumerators, true, |writer, (name, value)| {
+                self.braces(enumerators, Break::Always, |writer, (name, value)| {
                     writer.name(&name.name);
                     if let Some(value) = value {
                         writer.space();
@@ -114,7 +115,7 @@ impl Writer<'_> {
 
     fn fields(&mut self, fields: &[FieldDecl]) {
         self.space();
-        self.braces(fields, true, |writer, field| {
+        self.braces(fields, Break::Always, |writer, field| {
             writer.docs(field.docs.as_deref());
             writer.name(&field.name.name);
             writer.of_type(&field.ty);
@@ -131,7 +132,7 @@ impl Writer<'_> {
     fn global(&mut self, global: &Global) {
         if let Some(flags) = &global.flags {
             self.flags(flags);
-            if self.breaks_here(false) { self.hard() } else { self.space() }
+            if self.starts_line() { self.hard() } else { self.space() }
         }
         if global.pin.is_some() {
             self.token("pin");
@@ -184,8 +185,8 @@ impl Writer<'_> {
 
     fn params(&mut self, params: &[Param]) {
         self.same_line("(");
-        self.group(false, |writer| {
-            writer.list(params, Writer::soft, false, |writer, param| {
+        self.group(Break::IfTooLong, |writer| {
+            writer.list(params, Brackets::Round, |writer, param| {
                 writer.name(&param.name.name);
                 writer.of_type(&param.ty);
             });
@@ -231,13 +232,13 @@ impl Writer<'_> {
         self.indent();
         for (at, member) in members.iter().enumerate() {
             self.hard();
-            self.element(at == 0);
+            self.element(at);
             match member {
                 Member::Field((name, value)) => self.static_field(name, value),
                 Member::Method(method) => self.function(method),
             }
         }
-        self.element(members.is_empty());
+        self.element(members.len());
         self.last_comments();
         self.dedent();
         if !members.is_empty() {

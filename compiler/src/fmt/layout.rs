@@ -36,14 +36,23 @@ pub(super) enum Op<'a> {
         /// Whether it has a line of its own.
         own_line: bool,
     },
-    /// The start of a group; true if it breaks in any case.
-    Open(bool),
+    /// The start of a group.
+    Open(Break),
     /// The end of a group.
     Close,
     /// Indents the following lines one level deeper.
     Indent,
     /// Undoes the last [`Op::Indent`].
     Dedent,
+}
+
+/// Condition under which a group breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Break {
+    /// If it does not fit into its line.
+    IfTooLong,
+    /// In any case.
+    Always,
 }
 
 /// Chooses the line breaks and returns the text.
@@ -62,7 +71,9 @@ pub(super) fn layout(ops: &mut [Op<'_>]) -> Vec<u8> {
             Op::Hard => page.line_end(),
             Op::Blank => page.blank = true,
             Op::Comment { text, own_line } => page.comment(text, *own_line),
-            Op::Open(forced) => broken.push(breaks && (*forced || !fits(&ops[at..], page.column()))),
+            Op::Open(when) => {
+                broken.push(breaks && (*when == Break::Always || !fits(&ops[at..], page.column())));
+            }
             Op::Close => {
                 broken.pop();
             }
@@ -85,10 +96,12 @@ fn break_around_lines(ops: &mut [Op<'_>]) {
                 }
             }
             Op::Close => breaks.push(false),
-            Op::Open(forced) => {
-                *forced |= breaks.pop().unwrap_or(false);
+            Op::Open(when) => {
+                if breaks.pop().unwrap_or(false) {
+                    *when = Break::Always;
+                }
                 if let Some(outer) = breaks.last_mut() {
-                    *outer |= *forced;
+                    *outer |= *when == Break::Always;
                 }
             }
             _ => {}

@@ -1,15 +1,17 @@
 //! Formats lists in braces, and blocks.
 
-use super::writer::Writer;
+use super::layout::Break;
+use super::writer::{Brackets, Writer};
 use crate::ast::{Block, Stmt, StmtKind};
 
 impl Writer<'_> {
-    /// Writes `{ a, b, }`: on one line if the author did so and it fits. Without a source, `long` breaks it.
-    pub(super) fn braces<T>(&mut self, elements: &[T], long: bool, write: impl FnMut(&mut Self, &T)) {
+    /// Writes `{ a, b, }`: on one line if the author did so and it fits; `otherwise` breaks it if there is no
+    /// source.
+    pub(super) fn braces<T>(&mut self, elements: &[T], otherwise: Break, write: impl FnMut(&mut Self, &T)) {
         self.same_line("{");
-        let broken = !elements.is_empty() && self.breaks_here(long);
-        self.group(broken, |writer| {
-            writer.list(elements, Writer::line, true, write);
+        let when = if elements.is_empty() { Break::IfTooLong } else { self.written_break(otherwise) };
+        self.group(when, |writer| {
+            writer.list(elements, Brackets::Curly, write);
             writer.token("}");
         });
     }
@@ -19,14 +21,17 @@ impl Writer<'_> {
         self.same_line("{");
         if block.stmts.is_empty() {
             self.indent();
-            self.element(true);
+            self.element(0);
             self.last_comments();
             self.dedent();
             self.token("}");
             return;
         }
-        let short = matches!(block.stmts.as_slice(), [stmt] if is_plain(stmt)) && !self.breaks_here(true);
-        self.group(!short, |writer| {
+        let when = match block.stmts.as_slice() {
+            [stmt] if is_plain(stmt) => self.written_break(Break::Always),
+            _ => Break::Always,
+        };
+        self.group(when, |writer| {
             writer.indent();
             for (at, stmt) in block.stmts.iter().enumerate() {
                 if at == 0 {
@@ -35,10 +40,10 @@ impl Writer<'_> {
                     writer.separator(&block.stmts[at - 1], stmt);
                     writer.hard()
                 }
-                writer.element(at == 0);
+                writer.element(at);
                 writer.stmt(stmt);
             }
-            writer.element(false);
+            writer.element(block.stmts.len());
             writer.last_comments();
             writer.dedent();
             writer.line();

@@ -1,6 +1,7 @@
 //! Formats types of all forms.
 
-use super::writer::Writer;
+use super::layout::Break;
+use super::writer::{Brackets, Writer};
 use crate::ast::{IntLit, Size, TypeExpr, TypeExprKind};
 
 impl Writer<'_> {
@@ -62,8 +63,8 @@ impl Writer<'_> {
     fn fn_type(&mut self, params: &[TypeExpr], ret: &TypeExpr) {
         self.token("fn");
         self.same_line("(");
-        self.group(false, |writer| {
-            writer.list(params, Writer::soft, false, |writer, param| {
+        self.group(Break::IfTooLong, |writer| {
+            writer.list(params, Brackets::Round, |writer, param| {
                 if writer.ahead_is(1, ":") {
                     writer.name("");
                     writer.same_line(":");

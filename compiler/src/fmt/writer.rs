@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::layout::Op;
+use super::layout::{Break, Op};
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind, UnaryOp};
 use crate::lex::{Punct, Token, TokenKind};
 
@@ -27,6 +27,15 @@ enum Blanks {
     /// Drops those at the start of a block.
     KeepAfterComment,
     Keep,
+}
+
+/// The brackets around a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Brackets {
+    /// `(a, b)`: without spaces inside and without empty lines.
+    Round,
+    /// `{ a, b }`: with spaces inside. Empty lines between the elements are kept.
+    Curly,
 }
 
 struct Source<'a> {
@@ -109,9 +118,19 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the next token starts a line, as the author chose; `otherwise` without a source.
-    pub fn breaks_here(&self, otherwise: bool) -> bool {
-        self.ahead(0).map_or(otherwise, |token| token.starts_line)
+    /// Whether the author starts a line with the next token.
+    pub fn starts_line(&self) -> bool {
+        self.ahead(0).is_some_and(|token| token.starts_line)
+    }
+
+    /// Returns the author's choice for a group whose content begins with the next token; `otherwise` without
+    /// a source.
+    pub fn written_break(&self, otherwise: Break) -> Break {
+        match self.ahead(0) {
+            Some(token) if token.starts_line => Break::Always,
+            Some(_) => Break::IfTooLong,
+            None => otherwise,
+        }
     }
 
     /// Whether there is a comment up to the bracket that closes the next one.
@@ -195,21 +214,25 @@ impl<'a> Writer<'a> {
         self.verbatim(|| name.as_bytes().to_vec());
     }
 
-    /// Writes a comma that the source may have here; otherwise [`Op::IfBroken`] writes it if it is wanted.
-    pub fn trailing_comma(&mut self, wanted: bool) {
+    /// Writes a comma after the last element where the group breaks, whether the source has it or not.
+    fn trailing_comma(&mut self) {
+        self.omit_trailing_comma();
+        self.ops.push(Op::IfBroken(","));
+    }
+
+    /// Skips a comma that the source may have after the last element, and keeps its comments.
+    pub fn omit_trailing_comma(&mut self) {
         if self.next_is(",") {
             let comments = self.ahead(0).map(|token| token.comments.clone()).unwrap_or_default();
             self.pending.extend(comments);
             self.step();
         }
-        if wanted {
-            self.ops.push(Op::IfBroken(","));
-        }
     }
 
-    /// Begins an element of a block or list: empty lines before it are kept, except before the first.
-    pub fn element(&mut self, first: bool) {
-        self.blanks = if first { Blanks::KeepAfterComment } else { Blanks::Keep };
+    /// Begins the element at an index of a block or list, or its end: empty lines before it are kept, except
+    /// before the first.
+    pub fn element(&mut self, index: usize) {
+        self.blanks = if index == 0 { Blanks::KeepAfterComment } else { Blanks::Keep };
     }
 
     /// Writes a comma in any case, whether the source has it or not.
@@ -313,45 +336,47 @@ impl<'a> Writer<'a> {
         self.ops.push(Op::Dedent);
     }
 
-    /// Runs `inner` as a group; `forced` breaks it in any case.
-    pub fn group(&mut self, forced: bool, inner: impl FnOnce(&mut Self)) {
-        self.ops.push(Op::Open(forced));
+    /// Runs `inner` as a group.
+    pub fn group(&mut self, when: Break, inner: impl FnOnce(&mut Self)) {
+        self.ops.push(Op::Open(when));
         inner(self);
         self.ops.push(Op::Close);
     }
 
     /// Writes elements separated by commas; the caller writes the brackets. Either every element has a line
-    /// or none. `edge` is the operation after the opening and before the closing bracket.
-    pub fn list<T>(
-        &mut self,
-        elements: &[T],
-        edge: fn(&mut Self),
-        keep_blanks: bool,
-        mut write: impl FnMut(&mut Self, &T),
-    ) {
+    /// or none.
+    pub fn list<T>(&mut self, elements: &[T], brackets: Brackets, mut write: impl FnMut(&mut Self, &T)) {
         self.indent();
         for (at, element) in elements.iter().enumerate() {
             if at == 0 {
-                edge(self);
+                self.edge(brackets);
             } else {
                 self.same_line(",");
                 self.line();
             }
-            if keep_blanks {
-                self.element(at == 0);
+            if brackets == Brackets::Curly {
+                self.element(at);
             }
             write(self, element);
         }
         if !elements.is_empty() {
-            self.trailing_comma(true);
+            self.trailing_comma();
         }
-        if keep_blanks {
-            self.element(elements.is_empty());
+        if brackets == Brackets::Curly {
+            self.element(elements.len());
         }
         self.last_comments();
         self.dedent();
         if !elements.is_empty() {
-            edge(self);
+            self.edge(brackets);
+        }
+    }
+
+    /// Writes the optional line break inside an opening or closing bracket.
+    fn edge(&mut self, brackets: Brackets) {
+        match brackets {
+            Brackets::Round => self.soft(),
+            Brackets::Curly => self.line(),
         }
     }
 }
