@@ -9,6 +9,7 @@ use lsp_types::{
 use serde::Serialize;
 use serde_json::Value;
 
+use super::position::Encoding;
 use super::protocol::{Refusal, params};
 use super::{Server, complete, diagnose, hover, layout, navigate, signature, symbols, uri};
 
@@ -30,9 +31,12 @@ pub(super) const QUESTIONS: &[(&str, Answer)] = &[
     ("textDocument/formatting", formatting),
 ];
 
-/// Returns the server's capabilities; `bytes`: columns count bytes.
-pub(super) fn capabilities(bytes: bool) -> ServerCapabilities {
-    let encoding = if bytes { PositionEncodingKind::UTF8 } else { PositionEncodingKind::UTF16 };
+/// Returns the server's capabilities.
+pub(super) fn capabilities(encoding: Encoding) -> ServerCapabilities {
+    let encoding = match encoding {
+        Encoding::Utf8 => PositionEncodingKind::UTF8,
+        Encoding::Utf16 => PositionEncodingKind::UTF16,
+    };
     ServerCapabilities {
         position_encoding: Some(encoding),
         text_document_sync: Some(TextDocumentSyncCapability::Options(TextDocumentSyncOptions {
@@ -103,8 +107,8 @@ fn completion(server: &mut Server, given: Value) -> Result<Value, Refusal> {
 fn references(server: &mut Server, given: Value) -> Result<Value, Refusal> {
     let given: lsp_types::ReferenceParams = params(given)?;
     let position = server.position(&given.text_document_position);
-    let own = given.context.include_declaration;
-    Ok(position.map_or(Value::Null, |position| value(navigate::references(server, &position, own))))
+    let include = given.context.include_declaration;
+    Ok(position.map_or(Value::Null, |position| value(navigate::references(server, &position, include))))
 }
 
 fn rename(server: &mut Server, given: Value) -> Result<Value, Refusal> {

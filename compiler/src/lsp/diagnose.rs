@@ -101,9 +101,8 @@ impl Compilation {
             if *role == Role::Module && ENTRIES.contains(&one.code) {
                 continue;
             }
-            let here = one.primary.span.file == file;
-            report.published.extend(view.diagnostic(one, here));
-            if here {
+            report.published.extend(view.diagnostic(one));
+            if one.primary.span.file == file {
                 report.found.push(one.clone());
             }
         }
@@ -181,7 +180,8 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn diagnostic(&self, one: &Diagnostic, here: bool) -> Option<lsp_types::Diagnostic> {
+    fn diagnostic(&self, one: &Diagnostic) -> Option<lsp_types::Diagnostic> {
+        let here = one.primary.span.file == self.main;
         let (range, message) = if here {
             (self.range(one.primary.span), message(one))
         } else {

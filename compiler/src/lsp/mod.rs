@@ -183,7 +183,7 @@ impl Server {
         self.workspace.encoding = if bytes { Encoding::Utf8 } else { Encoding::Utf16 };
         self.phase = Phase::Ready;
         json!({
-            "capabilities": answer::capabilities(bytes),
+            "capabilities": answer::capabilities(self.workspace.encoding),
             "serverInfo": { "name": "ks", "version": env!("CARGO_PKG_VERSION") },
         })
     }

@@ -54,11 +54,15 @@ pub(super) fn highlight(server: &mut Server, position: &TextPosition) -> Option<
 }
 
 /// Returns every use of the name at a position, in the open texts and in the files that they include and
-/// import.
-pub(super) fn references(server: &mut Server, position: &TextPosition, own: bool) -> Option<Vec<Location>> {
+/// import. The declaration is one of them if the client wants it.
+pub(super) fn references(
+    server: &mut Server,
+    position: &TextPosition,
+    include_declaration: bool,
+) -> Option<Vec<Location>> {
     let uses = uses(server, position)?;
     let declared = uses.declared;
-    let wanted = uses.found.into_iter().filter(|(span, _)| own || Some(*span) != declared);
+    let wanted = uses.found.into_iter().filter(|(span, _)| include_declaration || Some(*span) != declared);
     Some(wanted.map(|(_, location)| location).collect())
 }
 

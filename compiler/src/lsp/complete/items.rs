@@ -84,22 +84,25 @@ fn filled(label: &str, text: &str) -> CompletionItem {
 pub(super) fn attributes(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
     // Another attribute before `@` on the line already has a function: then only the name is wanted.
     let whole = cursor.before.last().is_none_or(|at| cursor.begins_line(at.span.start));
-    attributes::attributes().map(|one| attribute(one, whole)).collect()
+    attributes::attributes().map(if whole { with_function } else { attribute }).collect()
 }
 
-fn attribute(one: Attribute, whole: bool) -> CompletionItem {
-    let base = CompletionItem {
+/// Completes the name of an attribute.
+fn attribute(one: Attribute) -> CompletionItem {
+    CompletionItem {
         detail: Some(format!("{} {}", one.form, one.signature)),
         documentation: docs(one.docs),
         ..item(one.name, CompletionItemKind::PROPERTY, Rank::Wanted)
-    };
-    match one.snippet.strip_prefix('@') {
-        Some(text) if whole => CompletionItem {
-            insert_text: Some(text.to_owned()),
-            insert_text_format: Some(InsertTextFormat::SNIPPET),
-            ..base
-        },
-        _ => base,
+    }
+}
+
+/// Completes an attribute and the function after it, where that is fixed.
+fn with_function(one: Attribute) -> CompletionItem {
+    let Some(text) = one.snippet.strip_prefix('@') else { return attribute(one) };
+    CompletionItem {
+        insert_text: Some(text.to_owned()),
+        insert_text_format: Some(InsertTextFormat::SNIPPET),
+        ..attribute(one)
     }
 }
 

@@ -13,6 +13,7 @@ use super::answer::TextPosition;
 use super::cursor::{Cursor, members};
 use super::snippets;
 use super::workspace::Analysis;
+use crate::facts::syntactic::Unit;
 use crate::facts::tables::keywords;
 use crate::facts::{DefId, DefKind, Definition};
 use crate::lex::Keyword;
@@ -43,7 +44,7 @@ pub(super) fn complete(server: &mut Server, position: &TextPosition) -> Option<C
     let source = server.workspace.source(&position.path)?;
     let cursor = Cursor::new(&source.unit, position.offset);
     let context = Context::at(&cursor);
-    let analysis = names(server, position, &cursor, &context, source.unit.broken)?;
+    let analysis = names(server, position, &source.unit, &cursor, &context)?;
     let written =
         source.unit.text.get(cursor.ident_start as usize..position.offset as usize).unwrap_or_default();
     let items = Choice { analysis: &analysis, cursor: &cursor, items: Vec::new() }.of(&context);
@@ -54,11 +55,11 @@ pub(super) fn complete(server: &mut Server, position: &TextPosition) -> Option<C
 fn names(
     server: &mut Server,
     position: &TextPosition,
+    unit: &Unit,
     cursor: &Cursor<'_>,
     context: &Context,
-    broken: bool,
 ) -> Option<Rc<Analysis>> {
-    if !broken || cursor.open.is_empty() {
+    if !unit.broken || cursor.open.is_empty() {
         return server.workspace.analysis(&position.path);
     }
     let cut = match context {
@@ -104,7 +105,12 @@ impl Choice<'_> {
             Context::Attribute => self.items.extend(items::attributes(self.cursor)),
             Context::Argument { attribute } => self.items.extend(items::arguments(attribute)),
             Context::Flag => self.items.extend(items::flags()),
-            Context::Type { top } => self.types(*top),
+            Context::Type { top } => {
+                self.types();
+                if *top {
+                    self.items.extend(items::map_kinds());
+                }
+            }
             Context::Field { of, given } => {
                 let ids: Vec<DefId> = self.analysis.facts.members_of(of).to_vec();
                 let named =
@@ -121,7 +127,13 @@ impl Choice<'_> {
                 self.items.extend(items::programs());
                 self.items.extend([Keyword::Pin, Keyword::Local].iter().map(|one| keyword(*one)));
             }
-            Context::Body { begins } => self.body(*begins),
+            Context::Body { begins } => {
+                self.values();
+                if *begins {
+                    self.items.extend(snippets::STATEMENTS.iter().map(snippet));
+                    self.items.extend(STATEMENT_KEYWORDS.iter().map(|one| keyword(*one)));
+                }
+            }
         }
         self.items
     }
@@ -144,16 +156,13 @@ impl Choice<'_> {
         self.analysis.facts.visible_at(self.analysis.main.unit.file, self.cursor.offset)
     }
 
-    fn types(&mut self, top: bool) {
+    fn types(&mut self) {
         self.items.extend(keywords::type_keywords().map(keyword));
         let is_type = |id: &DefId| {
             self.definition(*id).is_some_and(|one| one.kind.is_type() || one.kind == DefKind::Module)
         };
         let ids: Vec<DefId> = self.visible().into_iter().filter(is_type).collect();
         self.definitions(ids, Rank::Near);
-        if top {
-            self.items.extend(items::map_kinds());
-        }
     }
 
     /// Completes the value of a field: for an enum its enumerators first.
@@ -180,9 +189,9 @@ impl Choice<'_> {
                     _ => Vec::new(),
                 };
                 self.definitions(ids, Rank::Wanted);
-                self.body(false);
+                self.values();
             }
-            None => self.body(false),
+            None => self.values(),
         }
     }
 
@@ -200,7 +209,8 @@ impl Choice<'_> {
         self.definitions(others, Rank::Near);
     }
 
-    fn body(&mut self, begins: bool) {
+    /// Completes an expression.
+    fn values(&mut self) {
         let value = |id: &DefId| {
             self.definition(*id).is_some_and(|one| one.kind != DefKind::Type && one.kind != DefKind::Enum)
         };
@@ -217,9 +227,5 @@ impl Choice<'_> {
             self.items.extend(item);
         }
         self.items.extend(EXPRESSION_KEYWORDS.iter().map(|one| keyword(*one)));
-        if begins {
-            self.items.extend(snippets::STATEMENTS.iter().map(snippet));
-            self.items.extend(STATEMENT_KEYWORDS.iter().map(|one| keyword(*one)));
-        }
     }
 }
