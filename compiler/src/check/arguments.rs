@@ -189,7 +189,7 @@ impl Checker<'_> {
                 match self.kernel().lsm_hook(hook) {
                     // The last argument is the result of the programs before this one.
                     Ok(mut proto) => {
-                        proto.params.push(Param { name: "ret".into(), ty: KernelType::int(4, true) });
+                        proto.params.push(Param { name: "ret".into(), ty: KernelType::signed_int(4) });
                         let usable = proto.params.len();
                         Some(Arguments { what, params: proto.params, usable, any_scalar: false })
                     }
@@ -203,7 +203,7 @@ impl Checker<'_> {
                 self.syscall_arguments(kind, function, call)
             }
             (_, ProgramKind::Uretprobe) => {
-                let params = vec![Param { name: "ret".into(), ty: KernelType::int(8, true) }];
+                let params = vec![Param { name: "ret".into(), ty: KernelType::signed_int(8) }];
                 Some(Arguments { what: "a return".into(), params, usable: 1, any_scalar: true })
             }
             _ => None,
@@ -274,7 +274,7 @@ impl Checker<'_> {
             return None;
         }
         let params = match kind {
-            ProgramKind::SyscallExit => vec![Param { name: "ret".into(), ty: KernelType::int(8, true) }],
+            ProgramKind::SyscallExit => vec![Param { name: "ret".into(), ty: KernelType::signed_int(8) }],
             _ => self.kernel().syscall(call)?,
         };
         Some(Arguments { what, usable: params.len(), params, any_scalar: true })

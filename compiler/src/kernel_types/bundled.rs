@@ -42,18 +42,18 @@ fn member(name: &str, ty: KernelType, offset: u32) -> Member {
 fn member_type(ty: MemberType) -> KernelType {
     let array = |element: KernelType, len| KernelType::Array { element: Box::new(element), len };
     match ty {
-        MemberType::U8 => KernelType::int(1, false),
-        MemberType::U16 => KernelType::int(2, false),
+        MemberType::U8 => KernelType::unsigned_int(1),
+        MemberType::U16 => KernelType::unsigned_int(2),
         // In the kernel's struct, packet pointers are 32-bit numbers.
         MemberType::U32 | MemberType::PacketStart | MemberType::PacketEnd | MemberType::PacketMeta => {
-            KernelType::int(4, false)
+            KernelType::unsigned_int(4)
         }
-        MemberType::U64 => KernelType::int(8, false),
-        MemberType::I32 => KernelType::int(4, true),
-        MemberType::I64 => KernelType::int(8, true),
+        MemberType::U64 => KernelType::unsigned_int(8),
+        MemberType::I32 => KernelType::signed_int(4),
+        MemberType::I64 => KernelType::signed_int(8),
         MemberType::Pointer(to) => KernelType::Pointer(Pointee::Struct(to.to_owned())),
-        MemberType::ArrayU32(len) => array(KernelType::int(4, false), len),
-        MemberType::ArrayU64(len) => array(KernelType::int(8, false), len),
+        MemberType::ArrayU32(len) => array(KernelType::unsigned_int(4), len),
+        MemberType::ArrayU64(len) => array(KernelType::unsigned_int(8), len),
         MemberType::Chars(len) => {
             array(KernelType::Int { bytes: 1, signed: true, spelling: Spelling::Char }, len)
         }
@@ -69,7 +69,7 @@ fn pt_regs() -> Struct {
     // `fp` is the language's own name for `bp`.
     let registers = REGISTERS.iter().filter(|register| register.name != "fp");
     let mut members: Vec<_> = registers
-        .filter_map(|register| Some(member(register.name, KernelType::int(8, false), register.x86_64?)))
+        .filter_map(|register| Some(member(register.name, KernelType::unsigned_int(8), register.x86_64?)))
         .collect();
     members.sort_by_key(|member| member.offset);
     plain("pt_regs", PT_REGS_BYTES, members)
@@ -78,7 +78,7 @@ fn pt_regs() -> Struct {
 /// Returns `struct bpf_perf_event_data` of x86-64 (4.8).
 fn perf_event_data() -> Struct {
     let regs = KernelType::Struct { name: "pt_regs".to_owned(), bytes: PT_REGS_BYTES };
-    let number = KernelType::int(8, false);
+    let number = KernelType::unsigned_int(8);
     let members = vec![
         member("regs", regs, 0),
         member("sample_period", number.clone(), PT_REGS_BYTES),
@@ -132,12 +132,12 @@ fn type_of(token: &str) -> Option<KernelType> {
         return Some(KernelType::Array { element: Box::new(type_of(element)?), len });
     }
     Some(match token {
-        "u8" => KernelType::int(1, false),
-        "u16" => KernelType::int(2, false),
-        "u32" => KernelType::int(4, false),
-        "u64" => KernelType::int(8, false),
-        "i32" => KernelType::int(4, true),
-        "i64" => KernelType::int(8, true),
+        "u8" => KernelType::unsigned_int(1),
+        "u16" => KernelType::unsigned_int(2),
+        "u32" => KernelType::unsigned_int(4),
+        "u64" => KernelType::unsigned_int(8),
+        "i32" => KernelType::signed_int(4),
+        "i64" => KernelType::signed_int(8),
         "size_t" => KernelType::Int { bytes: 8, signed: false, spelling: Spelling::Size },
         "char" => KernelType::Int { bytes: 1, signed: true, spelling: Spelling::Char },
         "bool" => KernelType::Bool,

@@ -156,7 +156,7 @@ pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)>
         _ => return None,
     };
     let mut collector = MemberCollector { btf, found: Vec::new(), budget: MAX_MEMBERS };
-    collector.members(members, 0, false, 0)?;
+    collector.members(members, Enclosing { base: 0, in_union: false, depth: 0 })?;
     Some((collector.found, bytes, is_union))
 }
 
@@ -183,6 +183,17 @@ pub(super) fn through_union(btf: &Btf, structure: &str, path: &[u32]) -> bool {
     false
 }
 
+/// The anonymous members around members.
+#[derive(Clone, Copy)]
+struct Enclosing {
+    /// The first bit of the innermost one in the named struct or union.
+    base: u32,
+    /// Whether one of them is a union.
+    in_union: bool,
+    /// The number of them.
+    depth: usize,
+}
+
 struct MemberCollector<'a> {
     btf: &'a Btf,
     found: Vec<Member>,
@@ -190,20 +201,21 @@ struct MemberCollector<'a> {
 }
 
 impl MemberCollector<'_> {
-    fn members(&mut self, members: Members<'_>, base: u32, in_union: bool, depth: usize) -> Option<()> {
-        if depth > MAX_DEPTH {
+    fn members(&mut self, members: Members<'_>, around: Enclosing) -> Option<()> {
+        if around.depth > MAX_DEPTH {
             return None;
         }
         for member in members {
             self.budget = self.budget.checked_sub(1)?;
             let member = member.ok()?;
-            let first_bit = base.checked_add(member.bit_offset)?;
+            let first_bit = around.base.checked_add(member.bit_offset)?;
             if member.name.is_empty() {
-                match underlying_type(self.btf, member.ty).map(|inner| inner.ty) {
-                    Some(Type::Struct { members, .. }) => {
-                        self.members(members, first_bit, in_union, depth + 1)?;
+                let inner = Enclosing { base: first_bit, depth: around.depth + 1, ..around };
+                match underlying_type(self.btf, member.ty).map(|found| found.ty) {
+                    Some(Type::Struct { members, .. }) => self.members(members, inner)?,
+                    Some(Type::Union { members, .. }) => {
+                        self.members(members, Enclosing { in_union: true, ..inner })?;
                     }
-                    Some(Type::Union { members, .. }) => self.members(members, first_bit, true, depth + 1)?,
                     // Padding: a bit-field without a name; or a member of a kind that is newer than this
                     // reader.
                     _ => {}
@@ -216,7 +228,7 @@ impl MemberCollector<'_> {
                 ty: kernel_type(self.btf, member.ty),
                 offset: first_bit / 8,
                 bitfield: (bits != 0).then_some(BitField { first_bit, bits }),
-                in_union,
+                in_union: around.in_union,
             });
         }
         Some(())

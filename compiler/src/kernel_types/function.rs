@@ -165,7 +165,7 @@ impl KernelTypes {
         let entry = ArgumentPassing::Syscall { known: known.is_some() };
         let params = known.unwrap_or_default();
         let agreed = params.len();
-        let proto = Proto { params, result: KernelType::int(8, true), variadic: false };
+        let proto = Proto { params, result: KernelType::signed_int(8), variadic: false };
         Some(ProbeTarget { target, proto, agreed, entry })
     }
 

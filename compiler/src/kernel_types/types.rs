@@ -99,10 +99,16 @@ pub enum Pointee {
 }
 
 impl KernelType {
-    /// Returns an integer of which only width and signedness matter.
+    /// Returns a signed integer of which only the width matters.
     #[must_use]
-    pub const fn int(bytes: u32, signed: bool) -> KernelType {
-        KernelType::Int { bytes, signed, spelling: Spelling::Number }
+    pub const fn signed_int(bytes: u32) -> KernelType {
+        KernelType::Int { bytes, signed: true, spelling: Spelling::Number }
+    }
+
+    /// Returns an unsigned integer of which only the width matters.
+    #[must_use]
+    pub const fn unsigned_int(bytes: u32) -> KernelType {
+        KernelType::Int { bytes, signed: false, spelling: Spelling::Number }
     }
 
     /// Returns size in bytes and signedness of a type that fits a register as a number: integers, `bool` and

@@ -25,7 +25,7 @@ fn what_never_changes_is_known() {
     let tcp = kernel.struct_ops("tcp_congestion_ops").expect("bundled");
     assert!(!tcp.from_btf && tcp.registrable);
     let OpsMemberKind::Function(undo) = &tcp.member("undo_cwnd").expect("a member").kind else { panic!() };
-    assert_eq!(undo.result, KernelType::int(4, false));
+    assert_eq!(undo.result, KernelType::unsigned_int(4));
     assert_eq!(kernel.near_struct_ops("sched_ext_op"), ["sched_ext_ops"]);
 }
 

@@ -22,7 +22,7 @@ fn a_function_has_its_parameters() {
     let param_texts: Vec<_> =
         read.proto.params.iter().map(|param| format!("{}: {}", param.name, param.ty)).collect();
     assert_eq!(param_texts, ["file: *file", "buf: *char", "count: size_t", "pos: *i64"]);
-    assert_eq!(read.proto.result, KernelType::int(8, true));
+    assert_eq!(read.proto.result, KernelType::signed_int(8));
     assert_eq!((read.agreed, read.entry), (4, ArgumentPassing::Direct));
 
     let exit = KERNEL.function("do_exit").expect("every kernel has it");
@@ -151,7 +151,7 @@ fn a_raw_tracepoint_has_named_arguments() {
 fn hooks_tables_and_functions_for_programs() {
     let open = KERNEL.lsm_hook("file_open").expect("a kernel with BPF LSM has it");
     assert_eq!(open.params[0].ty, pointer("file"));
-    assert_eq!(open.result, KernelType::int(4, true));
+    assert_eq!(open.result, KernelType::signed_int(4));
     assert!(
         matches!(KERNEL.lsm_hook("file_opne"), Err(KernelLookupError::Missing { near }) if near[0] == "file_open")
     );
@@ -161,7 +161,7 @@ fn hooks_tables_and_functions_for_programs() {
     let OpsMemberKind::Function(ssthresh) = &tcp.member("ssthresh").expect("it has it").kind else {
         panic!("a function")
     };
-    assert_eq!((ssthresh.params.len(), &ssthresh.result), (1, &KernelType::int(4, false)));
+    assert_eq!((ssthresh.params.len(), &ssthresh.result), (1, &KernelType::unsigned_int(4)));
     // The kernel's BTF has no names for the parameters of function pointers in a struct.
     assert_eq!(ssthresh.params[0].name, "sk");
     assert!(matches!(tcp.member("flags").expect("it has it").kind, OpsMemberKind::Data(_)));
