@@ -64,7 +64,9 @@ impl Checker<'_> {
             return;
         }
         for ((param, ty), real) in function.params.iter().zip(&signature.params).zip(&found.params) {
-            if self.accepts(*ty, &real.ty, found.any_scalar) {
+            let accepted =
+                if found.any_scalar { self.types.scalar(*ty).is_some() } else { self.accepts(*ty, &real.ty) };
+            if accepted {
                 continue;
             }
             let text = format!("{} has other parameters: `{}` is `{}`", found.what, real.name, real.ty);
@@ -308,10 +310,9 @@ impl Checker<'_> {
     }
 
     /// Whether a parameter of type `ty` accepts the kernel's argument.
-    pub(super) fn accepts(&self, ty: TypeId, real: &KernelType, any_scalar: bool) -> bool {
+    pub(super) fn accepts(&self, ty: TypeId, real: &KernelType) -> bool {
         let pointer = matches!(self.types.kind(ty), TypeKind::Ptr(_) | TypeKind::Fn(..));
         match real {
-            _ if any_scalar => self.types.scalar(ty).is_some(),
             KernelType::Pointer(_) => pointer,
             KernelType::Unknown => true,
             _ => match (real.scalar(), self.types.scalar(ty)) {

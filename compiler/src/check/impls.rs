@@ -205,7 +205,7 @@ impl Checker<'_> {
             return;
         }
         for ((param, ty), real) in method.params.iter().zip(&signature.params).zip(&proto.params) {
-            if !self.types.is_error(*ty) && !self.accepts(*ty, &real.ty, false) {
+            if !self.types.is_error(*ty) && !self.accepts(*ty, &real.ty) {
                 let label = format!("this is `{}`, the member's is `{}`", self.types.name(*ty), real.ty);
                 self.report(Diagnostic::error(515, param.ty.span, text).label(label).help(help));
                 return;
@@ -231,7 +231,7 @@ impl Checker<'_> {
         if *real == KernelType::Void && self.types.int(signature.ret).is_some() {
             let text = format!("the kernel ignores what `{name}` returns");
             self.report(Diagnostic::warning(515, span, text).help(help));
-        } else if void || !self.accepts(signature.ret, real, false) {
+        } else if void || !self.accepts(signature.ret, real) {
             let text = format!("method does not fit the member `{name}`");
             let label = format!("it returns `{}`, the member `{real}`", self.types.name(signature.ret));
             self.report(Diagnostic::error(515, span, text).label(label).help(help));

@@ -62,12 +62,20 @@ impl Symbol {
     }
 }
 
+/// Whether a script may declare a name that the compiler declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Redeclaration {
+    /// The name is reserved.
+    Forbidden,
+    /// The script's own name hides the compiler's.
+    Allowed,
+}
+
 /// A name that the compiler declares.
 #[derive(Debug, Clone, Copy)]
 struct Predeclared {
     symbol: Symbol,
-    /// Whether a script's own name hides it.
-    weak: bool,
+    redeclaration: Redeclaration,
 }
 
 /// All names at top level of one unit.
@@ -86,8 +94,8 @@ pub(super) enum Taken {
 }
 
 impl SymbolTable {
-    pub(super) fn predeclare(&mut self, name: &'static str, symbol: Symbol, weak: bool) {
-        Rc::make_mut(&mut self.predeclared).insert(name, Predeclared { symbol, weak });
+    pub(super) fn predeclare(&mut self, name: &'static str, symbol: Symbol, redeclaration: Redeclaration) {
+        Rc::make_mut(&mut self.predeclared).insert(name, Predeclared { symbol, redeclaration });
     }
 
     /// Returns the names that another unit starts with: predeclared ones only.
@@ -123,7 +131,7 @@ impl SymbolTable {
 
     /// Whether no script may declare this name.
     pub(super) fn is_reserved(&self, name: &str) -> bool {
-        self.predeclared.get(name).is_some_and(|one| !one.weak)
+        self.predeclared.get(name).is_some_and(|one| one.redeclaration == Redeclaration::Forbidden)
     }
 
     /// Returns the source range of the script's declaration of a name.

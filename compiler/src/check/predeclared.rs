@@ -2,7 +2,7 @@
 
 use ks_wit::event::EVENTS;
 
-use super::names::{Symbol, SymbolTable};
+use super::names::{Redeclaration, Symbol, SymbolTable};
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{self, ContextStruct, MemberType};
 use crate::builtins::perf::{OPTION_TEXT, SNAPSHOT_ENTRIES};
@@ -15,7 +15,7 @@ pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
     let mut types = Types::new();
     let mut names = SymbolTable::default();
     let common = types.common();
-    names.predeclare("size_t", Symbol::Type(common.u64), false);
+    names.predeclare("size_t", Symbol::Type(common.u64), Redeclaration::Forbidden);
     let regs = registers(&mut types, &mut names);
     let known = KnownTypes {
         perf_event: perf_event(&mut types, &mut names),
@@ -38,12 +38,22 @@ pub(super) fn declare() -> (Types, KnownTypes, SymbolTable) {
             "bpf_perf_event_data",
             &[("regs", regs), ("sample_period", common.u64), ("addr", common.u64)],
         ),
-        xdp_context: packet_context(&mut types, &mut names, &context_members::XDP_MD, false),
-        skb_context: packet_context(&mut types, &mut names, &context_members::SK_BUFF, false),
+        xdp_context: packet_context(
+            &mut types,
+            &mut names,
+            &context_members::XDP_MD,
+            Redeclaration::Forbidden,
+        ),
+        skb_context: packet_context(
+            &mut types,
+            &mut names,
+            &context_members::SK_BUFF,
+            Redeclaration::Forbidden,
+        ),
         xdp_action: enumeration(&mut types, &mut names, "xdp_action", XDP_ACTIONS),
         gfp_flag: enumeration(&mut types, &mut names, "gfp_flag", GFP_FLAGS),
     };
-    packet_context(&mut types, &mut names, &context_members::SOCK_ADDR, true);
+    packet_context(&mut types, &mut names, &context_members::SOCK_ADDR, Redeclaration::Allowed);
     enumeration(&mut types, &mut names, "tc_action", TC_ACTIONS);
     let perf_options = options(&mut types, &mut names, known);
     let perf_read = reading(&mut types, &mut names);
@@ -81,9 +91,10 @@ fn enumeration(
     let listed = enumerators.iter().map(|(name, value)| ((*name).to_owned(), u64::from(*value as u32)));
     let id = types.add_enum(EnumDef { name: name.into(), repr, enumerators: listed.collect() });
     let ty = types.intern(TypeKind::Enum(id));
-    names.predeclare(name, Symbol::Type(ty), false);
+    names.predeclare(name, Symbol::Type(ty), Redeclaration::Forbidden);
     for (enumerator, value) in enumerators {
-        names.predeclare(enumerator, Symbol::Enumerator(ty, u64::from(*value as u32)), false);
+        let symbol = Symbol::Enumerator(ty, u64::from(*value as u32));
+        names.predeclare(enumerator, symbol, Redeclaration::Forbidden);
     }
     ty
 }
@@ -93,16 +104,21 @@ fn registers(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let u64 = types.common().u64;
     let fields: Vec<_> = REGISTERS.iter().map(|register| (register.name, u64)).collect();
     let ty = context(types, names, "pt_regs", &fields);
-    names.predeclare("pt_regs", Symbol::Type(ty), true);
+    names.predeclare("pt_regs", Symbol::Type(ty), Redeclaration::Allowed);
     ty
 }
 
 /// Declares the context of programs on packets and sockets.
-fn packet_context(types: &mut Types, names: &mut SymbolTable, found: &ContextStruct, weak: bool) -> TypeId {
+fn packet_context(
+    types: &mut Types,
+    names: &mut SymbolTable,
+    found: &ContextStruct,
+    redeclaration: Redeclaration,
+) -> TypeId {
     let fields: Vec<_> =
         found.fields.iter().map(|field| (field.name, member_type(types, field.ty))).collect();
     let ty = context(types, names, found.name, &fields);
-    names.predeclare(found.name, Symbol::Type(ty), weak);
+    names.predeclare(found.name, Symbol::Type(ty), redeclaration);
     ty
 }
 
@@ -131,9 +147,10 @@ fn perf_event(types: &mut Types, names: &mut SymbolTable) -> TypeId {
     let enumerators = EVENTS.iter().map(|event| (event.name.to_owned(), event.packed())).collect();
     let id = types.add_enum(EnumDef { name: "perf_event".into(), repr: U64, enumerators });
     let ty = types.intern(TypeKind::Enum(id));
-    names.predeclare("perf_event", Symbol::Type(ty), false);
+    names.predeclare("perf_event", Symbol::Type(ty), Redeclaration::Forbidden);
     for event in EVENTS {
-        names.predeclare(event.name, Symbol::Enumerator(ty, event.packed()), !event.in_011);
+        let redeclaration = if event.in_011 { Redeclaration::Forbidden } else { Redeclaration::Allowed };
+        names.predeclare(event.name, Symbol::Enumerator(ty, event.packed()), redeclaration);
     }
     ty
 }
@@ -223,6 +240,6 @@ fn of_origin(
         .collect();
     let id = types.add_struct(StructDef { name: name.into(), fields, origin });
     let ty = types.struct_type(id);
-    names.predeclare(name, Symbol::Type(ty), false);
+    names.predeclare(name, Symbol::Type(ty), Redeclaration::Forbidden);
     ty
 }

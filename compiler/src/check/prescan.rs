@@ -117,7 +117,7 @@ impl<'a> PrescanVisitor<'a> {
         match &stmt.kind {
             StmtKind::Var { name, ty, init } => {
                 init.iter().for_each(|init| self.expr(init));
-                ty.iter().for_each(|ty| self.ty(ty, false));
+                ty.iter().for_each(|ty| self.ty(ty));
                 self.has_nulls |= ty.is_none() && init.as_ref().is_some_and(is_null);
                 self.declare(&name.name, name.span);
                 init.iter().for_each(|init| self.set(&name.name, init));
@@ -228,7 +228,7 @@ impl<'a> PrescanVisitor<'a> {
             }
             ExprKind::Cast(inner, ty) => {
                 self.expr(inner);
-                self.ty(ty, false);
+                self.ty(ty);
             }
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.expr(inner),
             ExprKind::New(_, flag) => flag.iter().for_each(|flag| self.expr(flag)),
@@ -261,12 +261,21 @@ impl<'a> PrescanVisitor<'a> {
         }
     }
 
-    fn ty(&mut self, ty: &TypeExpr, is_pointee: bool) {
-        match &ty.kind {
-            TypeExprKind::Name(name) => self.named.push(NamedType { name: name.clone(), is_pointee }),
-            TypeExprKind::Ptr(to) => self.ty(to, true),
-            TypeExprKind::Array(element, _) => self.ty(element, is_pointee),
-            _ => {}
+    fn ty(&mut self, ty: &TypeExpr) {
+        let (mut ty, mut is_pointee) = (ty, false);
+        loop {
+            match &ty.kind {
+                TypeExprKind::Ptr(to) => {
+                    ty = to;
+                    is_pointee = true;
+                }
+                TypeExprKind::Array(element, _) => ty = element,
+                TypeExprKind::Name(name) => {
+                    self.named.push(NamedType { name: name.clone(), is_pointee });
+                    return;
+                }
+                _ => return,
+            }
         }
     }
 
