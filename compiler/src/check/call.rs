@@ -15,12 +15,30 @@ use crate::types::{TypeId, TypeKind};
 /// Names of `print` in other languages.
 const PRINTS: &[&str] = &["printf", "println", "printk", "bpf_printk", "echo", "puts"];
 
+/// The position of a call in its function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallPosition {
+    /// The operand of `return`, where the call may enter another program.
+    Tail,
+    Other,
+}
+
+/// The rules for the conversion of arguments to the types of parameters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ArgumentRules {
+    /// Those of assignments.
+    Script,
+    /// Those for functions of the kernel, with more conversions of pointers.
+    Kernel,
+}
+
 impl Body<'_, '_> {
     pub(super) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Typed {
-        let tail_call = std::mem::take(&mut self.tail_call);
+        let position =
+            if std::mem::take(&mut self.tail_call) { CallPosition::Tail } else { CallPosition::Other };
         match &strip(callee).kind {
             ast::ExprKind::Name(name) if !matches!(self.lookup(name), Some(Scoped::Local(_))) => {
-                self.named_call(name, callee.span, args, tail_call, span)
+                self.named_call(name, callee.span, args, position, span)
             }
             ast::ExprKind::Field { base, arrow: false, name } => match self.owner_symbol(base) {
                 Some(Symbol::Ring(ring)) => self.ring_method(ring, name, args, span),
@@ -39,11 +57,11 @@ impl Body<'_, '_> {
         name: &str,
         name_span: Span,
         args: &[ast::Expr],
-        tail_call: bool,
+        position: CallPosition,
         span: Span,
     ) -> Typed {
         match self.lookup(name) {
-            Some(Scoped::Program(id)) => return self.function_call(id, args, name_span, tail_call, span),
+            Some(Scoped::Program(id)) => return self.function_call(id, args, name_span, position, span),
             Some(Scoped::Const(..)) => {
                 self.report(Diagnostic::error(
                     305,
@@ -55,14 +73,14 @@ impl Body<'_, '_> {
             Some(Scoped::Local(_)) | None => {}
         }
         if let Some(method) = self.method_named(name) {
-            return self.function_call(method, args, name_span, false, span);
+            return self.function_call(method, args, name_span, CallPosition::Other, span);
         }
         let own = self.checker.names.own(name);
         if let Some(call) = self.builtin_call(name, own.is_some(), args, name_span, span) {
             return call;
         }
         match own {
-            Some(Symbol::Function(id)) => self.function_call(id, args, name_span, tail_call, span),
+            Some(Symbol::Function(id)) => self.function_call(id, args, name_span, position, span),
             Some(Symbol::Extern(id)) => self.extern_call(id, args, name_span, span),
             Some(Symbol::Global(_)) => {
                 let callee = ast::Expr { kind: ast::ExprKind::Name(name.into()), span: name_span };
@@ -114,23 +132,24 @@ impl Body<'_, '_> {
         self.checker.methods[block].get(name).copied()
     }
 
-    pub(super) fn function_call(
+    fn function_call(
         &mut self,
         id: FuncId,
         args: &[ast::Expr],
         name_span: Span,
-        tail_call: bool,
+        position: CallPosition,
         span: Span,
     ) -> Typed {
         let Signature { name, params, ret, kind, span: declared, .. } = self.checker.signatures[id].clone();
         let Some(kind) = kind else { return self.arguments_of_unknown(args, span) };
         if kind.is_program() {
-            return self.program_call(id, args, name_span, tail_call, span);
+            return self.program_call(id, args, name_span, position, span);
         }
         if !self.may_call(kind, &name, name_span, declared) {
             return self.arguments_of_unknown(args, span);
         }
-        let Some(args) = self.checked_args(&name, &params, args, Some(declared), false, span) else {
+        let Some(args) = self.checked_args(&name, &params, args, Some(declared), ArgumentRules::Script, span)
+        else {
             return self.error_expr(span);
         };
         self.make(ExprKind::Call { func: id, args }, ret, span)
@@ -168,15 +187,14 @@ impl Body<'_, '_> {
         refusal.is_none()
     }
 
-    /// Checks arguments against the parameters' types; `None` if they were rejected. `loose` applies the
-    /// kernel's rules for pointers.
+    /// Checks arguments against the parameters' types; `None` if they were rejected.
     fn checked_args(
         &mut self,
         name: &str,
         params: &[TypeId],
         args: &[ast::Expr],
         declared: Option<Span>,
-        loose: bool,
+        rules: ArgumentRules,
         span: Span,
     ) -> Option<Vec<Expr>> {
         if args.len() != params.len() {
@@ -189,8 +207,9 @@ impl Body<'_, '_> {
             self.arguments_of_unknown(args, span);
             return None;
         }
-        let checked = args.iter().zip(params).map(|(arg, ty)| {
-            if loose { self.kernel_argument(arg, *ty) } else { self.not_last(|body| body.value(arg, *ty)) }
+        let checked = args.iter().zip(params).map(|(arg, ty)| match rules {
+            ArgumentRules::Script => self.not_last(|body| body.value(arg, *ty)),
+            ArgumentRules::Kernel => self.kernel_argument(arg, *ty),
         });
         Some(checked.collect())
     }
@@ -238,7 +257,9 @@ impl Body<'_, '_> {
         if one.helper.is_none() {
             self.check_kfunc(&one.name, name_span);
         }
-        let Some(args) = self.checked_args(&one.name, &one.params, args, one.span, true, span) else {
+        let Some(args) =
+            self.checked_args(&one.name, &one.params, args, one.span, ArgumentRules::Kernel, span)
+        else {
             return self.error_expr(span);
         };
         self.make(ExprKind::CallExtern { function: id, args }, one.ret, span)
@@ -281,7 +302,7 @@ impl Body<'_, '_> {
             ast::ExprKind::Field { name, .. } => name.name.clone(),
             _ => "this function".to_owned(),
         };
-        let Some(args) = self.checked_args(&name, &params, args, None, false, span) else {
+        let Some(args) = self.checked_args(&name, &params, args, None, ArgumentRules::Script, span) else {
             return self.error_expr(span);
         };
         self.make(ExprKind::CallValue { callee: Box::new(value), args }, ret, span)
@@ -293,12 +314,12 @@ impl Body<'_, '_> {
         id: FuncId,
         args: &[ast::Expr],
         name_span: Span,
-        tail_call: bool,
+        position: CallPosition,
         span: Span,
     ) -> Typed {
         let signature = self.checker.signatures[id].clone();
         let declared = signature.span;
-        if !tail_call {
+        if position != CallPosition::Tail {
             self.report(
                 Diagnostic::error(716, name_span, "a program can only be entered by `return f(ctx)`")
                     .also(declared, format!("`{}` is a program", signature.name))
@@ -346,7 +367,7 @@ impl Body<'_, '_> {
             return self.arguments_of_unknown(args, span);
         };
         match self.checker.module_member(unit, module, name) {
-            Some(Symbol::Function(id)) => self.function_call(id, args, name.span, false, span),
+            Some(Symbol::Function(id)) => self.function_call(id, args, name.span, CallPosition::Other, span),
             _ => self.arguments_of_unknown(args, span),
         }
     }

@@ -34,6 +34,14 @@ struct ArmValue {
     span: Span,
 }
 
+/// The position of a `match` that may have a value or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MatchPosition {
+    Statement,
+    /// The end of an arm: its value may be the arm's.
+    EndOfArm,
+}
+
 /// A block and its end. The value is not in the block.
 struct Branch {
     block: Block,
@@ -76,13 +84,13 @@ impl Body<'_, '_> {
         self.assemble(value, arms, ty, span)
     }
 
-    /// Checks a `match` that may have a value or not: as a statement, or as the end of an arm. Its value is
-    /// the function's result if it is the last operation of the function.
+    /// Checks a `match` that may have a value or not. Its value is the function's result if it is the last
+    /// operation of the function.
     pub(super) fn match_statement(
         &mut self,
         value: &ast::Expr,
         arms: &[ast::Arm],
-        may_be_used: bool,
+        position: MatchPosition,
         span: Span,
     ) -> Expr {
         let wanted = self.tail.then_some(self.ret);
@@ -92,7 +100,7 @@ impl Body<'_, '_> {
         let void = self.checker.types.common().void;
         // A script does not mean the result of `print` as its own.
         let prints = wanted.is_some() && arms.iter().any(|arm| prints(&arm.branch.tail));
-        let used = may_be_used || wanted.is_some();
+        let used = position == MatchPosition::EndOfArm || wanted.is_some();
         if used && missing.is_none() && !prints && arms.iter().any(|arm| has_value(&arm.branch.tail)) {
             let Some(ty) = self.unify(&arms) else { return self.error_expr(span).expr };
             return self.assemble(value, arms, wanted.unwrap_or(ty), span).expr;
@@ -261,7 +269,8 @@ impl Body<'_, '_> {
     fn last_expr(&mut self, expr: &ast::Expr, out: &mut Block) -> Tail {
         let value = match &strip(expr).kind {
             ast::ExprKind::Match { value, arms } => {
-                Typed::of(self.not_last(|body| body.match_statement(value, arms, true, expr.span)))
+                let position = MatchPosition::EndOfArm;
+                Typed::of(self.not_last(|body| body.match_statement(value, arms, position, expr.span)))
             }
             _ => {
                 self.tail_call &= super::stmt::may_be_tail_call(expr);

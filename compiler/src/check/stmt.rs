@@ -3,6 +3,7 @@
 use super::convert::CONTEXT;
 use super::expr::Typed;
 use super::function::{Body, Scoped};
+use super::matching::MatchPosition;
 use super::names::Symbol;
 use super::operator::arithmetic_op;
 use super::prescan::{is_null, strip};
@@ -301,7 +302,7 @@ impl Body<'_, '_> {
 
     fn expression(&mut self, expr: &ast::Expr) -> Option<StmtKind> {
         if let ast::ExprKind::Match { value, arms } = &strip(expr).kind {
-            let value = self.match_statement(value, arms, false, expr.span);
+            let value = self.match_statement(value, arms, MatchPosition::Statement, expr.span);
             return Some(StmtKind::Expr(value));
         }
         let tail = self.tail;
