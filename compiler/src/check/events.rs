@@ -128,7 +128,7 @@ impl Body<'_, '_> {
         match self.construct(name, args, span) {
             Some(EventValue::Packed(bits)) => {
                 let ty = self.checker.known.perf_event;
-                self.integer(i128::from(bits), ty, false, span)
+                self.integer(i128::from(bits), ty, span)
             }
             Some(EventValue::Spec(_)) => {
                 self.unpacked_event(span);

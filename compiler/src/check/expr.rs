@@ -73,7 +73,7 @@ impl Body<'_, '_> {
         match &expr.kind {
             ast::ExprKind::Int(value) => {
                 let ty = if *value > u64::from(u32::MAX) { common.u64 } else { common.u32 };
-                self.integer(i128::from(*value), ty, true, span)
+                self.literal(i128::from(*value), ty, span)
             }
             ast::ExprKind::Bool(value) => self.make(ExprKind::Const(u64::from(*value)), common.bool, span),
             ast::ExprKind::Char(value) => self.make(ExprKind::Const(u64::from(*value)), common.char, span),
@@ -103,10 +103,15 @@ impl Body<'_, '_> {
     }
 
     /// Returns a constant. It fits `ty`, or is a mask or larger than every type, see [`super::fold`].
-    pub(super) fn integer(&mut self, value: i128, ty: TypeId, literal: bool, span: Span) -> Typed {
+    pub(super) fn integer(&mut self, value: i128, ty: TypeId, span: Span) -> Typed {
         let int = self.checker.types.scalar(ty).expect("a constant is a scalar");
         let expr = Expr { kind: ExprKind::Const(int.truncate(value as u64)), ty, span };
-        Typed { expr, constant: Some(value), literal }
+        Typed { expr, constant: Some(value), literal: false }
+    }
+
+    /// Like [`Body::integer`] for a constant that consists of literals only.
+    pub(super) fn literal(&mut self, value: i128, ty: TypeId, span: Span) -> Typed {
+        Typed { literal: true, ..self.integer(value, ty, span) }
     }
 
     /// Converts a string literal to the bytes of an array: it may contain zeros, and has no terminator.
@@ -144,7 +149,7 @@ impl Body<'_, '_> {
                 };
             }
             Some(Scoped::Const(_, ty)) if self.checker.types.is_error(ty) => return self.error_expr(span),
-            Some(Scoped::Const(value, ty)) => return self.integer(value, ty, true, span),
+            Some(Scoped::Const(value, ty)) => return self.literal(value, ty, span),
             Some(Scoped::Program(_)) => return self.program_value(name, span),
             None => {}
         }
@@ -155,9 +160,9 @@ impl Body<'_, '_> {
             Some(Symbol::Enumerator(ty, bits)) => {
                 let repr = self.checker.types.scalar(ty).expect("an enum is a scalar");
                 let ty = if self.in_constant { self.int_type(repr) } else { ty };
-                self.integer(repr.value(bits), ty, self.in_constant, span)
+                Typed { literal: self.in_constant, ..self.integer(repr.value(bits), ty, span) }
             }
-            Some(Symbol::Const(value, ty)) => self.integer(value, ty, true, span),
+            Some(Symbol::Const(value, ty)) => self.literal(value, ty, span),
             Some(Symbol::Global(_)) => self.load(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }),
             Some(Symbol::Function(id)) => self.function_value(id, span),
             Some(Symbol::Error) => self.error_expr(span),
@@ -294,7 +299,7 @@ impl Body<'_, '_> {
         match (known, self.checker.types.scalar(to)) {
             (Some(value), Some(int)) => {
                 let value = int.value(int.truncate(value as u64));
-                self.integer(value, to, false, span)
+                self.integer(value, to, span)
             }
             _ => self.make(ExprKind::Convert(Box::new(from.expr)), to, span),
         }

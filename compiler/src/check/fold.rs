@@ -88,13 +88,13 @@ impl Body<'_, '_> {
         // Too large at this point; see `settle`.
         let int = int.unwrap_or(if value < 0 { I64 } else { U64 });
         let ty = self.int_type(int);
-        self.integer(value, ty, true, span)
+        self.literal(value, ty, span)
     }
 
     /// Returns the complement of a literal that is not negative.
     fn mask(&mut self, value: i128, span: Span) -> Typed {
         let ty = self.int_type(if holds(U32, !value) { U32 } else { U64 });
-        self.integer(value, ty, true, span)
+        self.literal(value, ty, span)
     }
 
     /// Reports a constant that cannot be computed even without a width.
@@ -153,11 +153,10 @@ impl Body<'_, '_> {
             return Some(self.error_expr(span));
         }
         let Some(value) = exact_value(op, a, b) else { return Some(self.too_large(span)) };
-        Some(match masks && value < 0 {
-            true if holds(U64, !value) => self.mask(value, span),
-            true => self.too_large(span),
-            false => self.exact(value, preferred, span),
-        })
+        if !masks || value >= 0 {
+            return Some(self.exact(value, preferred, span));
+        }
+        Some(if holds(U64, !value) { self.mask(value, span) } else { self.too_large(span) })
     }
 
     /// Folds a comparison of two literals; `None` if an operand is not a literal.

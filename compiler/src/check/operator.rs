@@ -46,7 +46,7 @@ impl Body<'_, '_> {
                 match value.constant {
                     Some(constant) => {
                         let bits = int.truncate(!(constant as u64));
-                        self.integer(int.value(bits), ty, value.literal, span)
+                        Typed { literal: value.literal, ..self.integer(int.value(bits), ty, span) }
                     }
                     None => self.make(ExprKind::Unary(UnaryOp::BitNot, Box::new(value.expr)), ty, span),
                 }
@@ -101,7 +101,7 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(416, span, text).label(format!("this is {value}")));
             return self.error_expr(span);
         }
-        self.integer(value, ty, false, span)
+        self.integer(value, ty, span)
     }
 
     pub(super) fn binary(

@@ -105,7 +105,7 @@ impl Body<'_, '_> {
         }
         if let (ExprKind::Const(bits), Some(int)) = (&value.kind, self.checker.types.int(ty)) {
             let swapped = bits.swap_bytes() >> (64 - u32::from(int.bits));
-            return self.integer(i128::from(swapped), ty, false, span);
+            return self.integer(i128::from(swapped), ty, span);
         }
         self.shared_builtin(SharedBuiltin::SwapBytes(Box::new(value)), ty, span)
     }
@@ -123,7 +123,7 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let size = self.checker.types.size(ty);
-        self.integer(i128::from(size), common.u32, true, span)
+        self.literal(i128::from(size), common.u32, span)
     }
 
     pub(super) fn attachment_id_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
