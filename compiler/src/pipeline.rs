@@ -111,7 +111,7 @@ impl Parsed {
                 return None;
             }
             let hir = check::check(&program, &options, &mut diagnostics)?;
-            safety::check(hir, &sources, options.strict_011, &mut diagnostics)
+            safety::check(hir, &sources, &options, &mut diagnostics)
         });
         let hir = kept(checked, &mut diagnostics).and_then(|mut hir| {
             watch(CHECKED, &hir);
@@ -123,7 +123,13 @@ impl Parsed {
                 kept(rewritten, &mut diagnostics)?;
                 watch(name, &hir);
             }
-            Some(choose_entries(hir, options.tests))
+            // `main` and the tests are both checked, and one of them is compiled.
+            if options.tests {
+                hir.main = None;
+            } else {
+                hir.tests.clear();
+            }
+            Some(hir)
         });
         let hir = hir.and_then(|hir| {
             let compilable =
@@ -162,16 +168,6 @@ fn compilable(hir: Hir, diagnostics: &mut Diagnostics) -> Option<Hir> {
     let fits = refused.is_empty();
     refused.into_iter().for_each(|one| diagnostics.report(one));
     fits.then_some(hir)
-}
-
-/// Keeps `main` or the tests: both are checked, and one of them is compiled.
-fn choose_entries(mut hir: Hir, tests: bool) -> Hir {
-    if tests {
-        hir.main = None;
-    } else {
-        hir.tests.clear();
-    }
-    hir
 }
 
 /// A script with names and types resolved.

@@ -166,7 +166,7 @@ impl Parser<'_> {
     fn pattern(&mut self) -> Parsed<Expr> {
         let start = self.span();
         if self.eat_punct(Punct::Minus) {
-            let digits = self.int("an integer", false)?;
+            let digits = self.int("an integer")?;
             let span = start.to(digits.span);
             self.since_011(span, "negative literal here");
             let value = Expr { kind: ExprKind::Int(digits.value), span: digits.span };

@@ -14,7 +14,7 @@ impl Parser<'_> {
         loop {
             let name = self.ident("a map flag")?;
             let number = if self.eat_punct(Punct::OpenParen) {
-                let number = self.int("a number", false)?;
+                let number = self.int("a number")?;
                 self.expect_punct(Punct::CloseParen)?;
                 Some(number)
             } else {

@@ -206,7 +206,7 @@ impl Parser<'_> {
         let (enumerators, _) = self.list(Punct::CloseBrace, |parser| {
             let name = parser.ident("an enumerator")?;
             let value =
-                if parser.eat_punct(Punct::Eq) { Some(parser.int("an integer", true)?) } else { None };
+                if parser.eat_punct(Punct::Eq) { Some(parser.signed_int("an integer")?) } else { None };
             Ok((name, value))
         })?;
         Ok(ItemKind::Enum { name, enumerators })

@@ -71,7 +71,7 @@ pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: 
     if options.strict_011 {
         strict::report_semicolons(tokens, diagnostics);
     }
-    let tokens = tokens::meaningful(tokens, text, options.strict_011);
+    let tokens = tokens::meaningful(tokens, text, options);
     let mut parser = Parser {
         text,
         options,
@@ -222,16 +222,22 @@ impl Parser<'_> {
         literal::unescape(quoted.get(1..quoted.len() - 1).unwrap_or_default()).bytes
     }
 
-    /// Parses an integer literal, with a sign if `signed`.
-    fn int(&mut self, what: &str, signed: bool) -> Parsed<IntLit> {
+    /// Parses an integer literal that may have a minus.
+    fn signed_int(&mut self, what: &str) -> Parsed<IntLit> {
         let first = self.span();
-        let negative = signed && self.eat_punct(Punct::Minus);
+        let negative = self.eat_punct(Punct::Minus);
+        let digits = self.int(what)?;
+        Ok(IntLit { negative, span: first.to(digits.span), ..digits })
+    }
+
+    /// Parses an integer literal without a sign.
+    fn int(&mut self, what: &str) -> Parsed<IntLit> {
         if self.kind() != TokenKind::Int {
             return self.unexpected(what);
         }
         self.check_number_ends()?;
         let span = self.advance().span;
-        Ok(IntLit { value: self.int_value(span), negative, span: first.to(span) })
+        Ok(IntLit { value: self.int_value(span), negative: false, span })
     }
 
     /// Reports digits that run into a name: they are one wrong number, not a number and a name.

@@ -355,7 +355,7 @@ impl Parser<'_> {
         let mut catches = Vec::new();
         while self.eat_keyword(Keyword::Catch) {
             let pattern = if self.kind() == TokenKind::Int {
-                CatchPattern::Int(self.int("an error code", false)?)
+                CatchPattern::Int(self.int("an error code")?)
             } else {
                 let name = self.ident("an error code or `_`")?;
                 if name.name != "_" {

@@ -1,5 +1,6 @@
 //! Tokens without blanks and comments, each with the layout around it.
 
+use super::Options;
 use crate::lex::{LexError, Punct, Token, TokenKind};
 use crate::source::Span;
 
@@ -32,7 +33,7 @@ pub(super) struct Tokens {
 
 /// Removes blanks, comments and stray characters (which the scanner reports). For KernelScript 0.1.1 a `;` is
 /// a stray character.
-pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tokens {
+pub(super) fn meaningful(tokens: &[Token], text: &[u8], options: Options) -> Tokens {
     let mut found = Tokens { items: Vec::with_capacity(tokens.len() / 2 + 1), ..Tokens::default() };
     let (mut starts_line, mut joined, mut flush, mut suspect) = (true, false, true, false);
     let mut docs = DocLines::default();
@@ -50,7 +51,7 @@ pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tok
             TokenKind::Blank if token.span.start == 0 && text[0] == 0xef => {}
             TokenKind::Blank => (joined, flush) = (false, false),
             TokenKind::Error(LexError::Stray) => (joined, flush, suspect) = (false, false, true),
-            TokenKind::Punct(Punct::Semicolon) if strict_011 => {
+            TokenKind::Punct(Punct::Semicolon) if options.strict_011 => {
                 (joined, flush, suspect) = (false, false, true);
             }
             kind => {

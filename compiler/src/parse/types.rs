@@ -38,7 +38,7 @@ impl Parser<'_> {
     fn str_type(&mut self) -> Parsed<TypeExprKind> {
         self.advance();
         self.expect_punct(Punct::OpenParen)?;
-        let size = self.int("the size of the string", false)?;
+        let size = self.int("the size of the string")?;
         self.expect_punct(Punct::CloseParen)?;
         Ok(TypeExprKind::Str(size))
     }
@@ -131,7 +131,7 @@ impl Parser<'_> {
     /// Parses a size: a literal or the name of a constant.
     fn size(&mut self, code: u16) -> Parsed<Size> {
         if self.kind() != TokenKind::Ident {
-            return Ok(Size::Int(self.int("a size", false)?));
+            return Ok(Size::Int(self.int("a size")?));
         }
         let name = self.ident("a size")?;
         self.since_011_as(code, name.span, "named sizes");

@@ -20,6 +20,7 @@ mod values;
 
 use crate::diag::Diagnostics;
 use crate::hir::Hir;
+use crate::options::Options;
 use crate::source::{SourceMap, Span};
 use calls::Calls;
 
@@ -56,11 +57,11 @@ impl Program<'_> {
 pub fn check(
     mut hir: Hir,
     sources: &SourceMap,
-    strict_011: bool,
+    options: &Options,
     diagnostics: &mut Diagnostics,
 ) -> Option<Hir> {
     let calls = Calls::of(&hir);
-    let program = Program { hir: &hir, calls, sources, strict_011 };
+    let program = Program { hir: &hir, calls, sources, strict_011: options.strict_011 };
     let throwing = throws::check(&program, diagnostics);
     recursion::check(&program, diagnostics);
     contexts::check(&program, diagnostics);
