@@ -55,7 +55,7 @@ pub(super) fn binary(
         | hir::BinaryOp::Lt
         | hir::BinaryOp::Le
         | hir::BinaryOp::Gt
-        | hir::BinaryOp::Ge => builder.compare(condition(op, signed), left, right),
+        | hir::BinaryOp::Ge => builder.compare(condition(op, int), left, right),
     }
 }
 
@@ -69,9 +69,9 @@ fn shift_amount(builder: &mut Builder, int: IntType, amount: Value) -> Value {
     if int.bits >= 32 { amount } else { builder.binary_const(BinaryOp::And, amount, u64::from(int.bits) - 1) }
 }
 
-/// The condition of a comparison; equality if the operator is no comparison.
-pub(super) fn condition(op: hir::BinaryOp, signed: bool) -> Condition {
-    match (op, signed) {
+/// The condition of a comparison of integers of a type; equality if the operator is no comparison.
+fn condition(op: hir::BinaryOp, int: IntType) -> Condition {
+    match (op, int.signed) {
         (hir::BinaryOp::Ne, _) => Condition::Ne,
         (hir::BinaryOp::Lt, false) => Condition::Lt,
         (hir::BinaryOp::Le, false) => Condition::Le,

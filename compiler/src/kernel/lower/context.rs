@@ -24,6 +24,13 @@ pub(super) struct ContextLvalue<'a> {
     index: Option<&'a Expr>,
 }
 
+/// The use that a script makes of a context member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberUse {
+    Read,
+    Write,
+}
+
 /// TC_ACT_SHOT. Source: include/uapi/linux/pkt_cls.h, v6.12.
 const TC_ACT_SHOT: u64 = 2;
 
@@ -62,7 +69,7 @@ impl Lowerer<'_> {
 
     /// Reads a scalar member or element.
     pub(super) fn read_context(&mut self, member: ContextLvalue<'_>, lvalue: &Lvalue) -> Lower<Value> {
-        self.check_access(member.field, lvalue, false)?;
+        self.check_access(member.field, lvalue, MemberUse::Read)?;
         let int = self.int(lvalue.ty, lvalue.span)?;
         let base = self.scalar(member.context)?;
         // Only a device map redirects a program to another interface, and no program here is in one.
@@ -93,7 +100,7 @@ impl Lowerer<'_> {
         lvalue: &Lvalue,
         to: Addr,
     ) -> Lower<()> {
-        self.check_access(member.field, lvalue, false)?;
+        self.check_access(member.field, lvalue, MemberUse::Read)?;
         let TypeKind::Array(element, _) = *self.types().kind(lvalue.ty) else {
             return impossible(lvalue.span, "a copy of this member");
         };
@@ -114,7 +121,7 @@ impl Lowerer<'_> {
         lvalue: &Lvalue,
         value: Value,
     ) -> Lower<()> {
-        self.check_access(member.field, lvalue, true)?;
+        self.check_access(member.field, lvalue, MemberUse::Write)?;
         let int = self.int(lvalue.ty, lvalue.span)?;
         let base = self.scalar(member.context)?;
         let Some(index) = member.index else {
@@ -191,7 +198,12 @@ impl Lowerer<'_> {
 
     /// Refuses a member that the kernel forbids in the programs that reach this function. The checker knows
     /// the hook, but inside a helper it does not know the kinds of the calling programs.
-    pub(super) fn check_access(&self, field: &ContextField, lvalue: &Lvalue, write: bool) -> Lower<()> {
+    pub(super) fn check_access(
+        &self,
+        field: &ContextField,
+        lvalue: &Lvalue,
+        member_use: MemberUse,
+    ) -> Lower<()> {
         for program in self.programs_here() {
             let (kind, hook) = match (Self::program_kind(program.kind), &program.target) {
                 (Some(ProgramKind::Cgroup), Target::Name(hook)) if !PACKET_HOOKS.contains(&hook.as_str()) => {
@@ -211,7 +223,7 @@ impl Lowerer<'_> {
             };
             let (code, text, note) = match access {
                 Some(Access::Refused(reason)) => (304, "cannot be used here", reason),
-                Some(Access::Read) if write => {
+                Some(Access::Read) if member_use == MemberUse::Write => {
                     (412, "cannot be assigned here", "programs of this kind may only read it")
                 }
                 _ => continue,

@@ -1,6 +1,7 @@
 //! Lowers scalar expressions and conditions.
 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
+use super::task::TaskIdKind;
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
@@ -224,10 +225,8 @@ impl Lowerer<'_> {
     fn builtin(&mut self, builtin: &KernelBuiltin, expr: &Expr) -> Lower<Value> {
         let helper = match builtin {
             KernelBuiltin::TimeNs => Helper::KtimeGetNs,
-            KernelBuiltin::Pid | KernelBuiltin::Tid => {
-                let number = self.task_number(matches!(builtin, KernelBuiltin::Pid));
-                return Ok(self.builder.value(Type::I32, Op::Truncate(number)));
-            }
+            KernelBuiltin::Pid => return Ok(self.task_id(TaskIdKind::Process)),
+            KernelBuiltin::Tid => return Ok(self.task_id(TaskIdKind::Thread)),
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Op, Origin, Slot, Type, Value};
+use super::context::MemberUse;
 use super::memory::{Addr, BASE_ALIGN, Base};
 use super::ring::Site;
 use super::sink::Sink;
@@ -266,7 +267,7 @@ impl Lowerer<'_> {
             },
             ExprKind::Load(lvalue) => match (self.packet_member(lvalue), self.kernel_part(lvalue)) {
                 (Some(field), _) => {
-                    self.check_access(field, lvalue, false)?;
+                    self.check_access(field, lvalue, MemberUse::Read)?;
                     self.packet_pointer(field.ty, expr.span)
                 }
                 (None, Some(part)) => {

@@ -106,7 +106,8 @@ impl Lowerer<'_> {
         let letters = format::letters(format);
         for (at, arg) in args.iter().enumerate() {
             let part = match self.types().kind(arg.ty) {
-                TypeKind::Ptr(_) => self.printed_pointer(arg, letters.get(at) == Some(&b's'))?,
+                TypeKind::Ptr(_) if letters.get(at) == Some(&b's') => self.printed_text(arg)?,
+                TypeKind::Ptr(_) => Part::Number(self.printed_address(arg)?),
                 _ => self.printed(arg, &args[at + 1..])?,
             };
             bytes += match part {
@@ -144,13 +145,15 @@ impl Lowerer<'_> {
         Ok(Part::Text(addr, bytes))
     }
 
-    /// A pointer as a number, or the text that it points to.
-    fn printed_pointer(&mut self, arg: &Expr, is_text: bool) -> Lower<Part<'static>> {
+    /// A pointer as a number.
+    fn printed_address(&mut self, arg: &Expr) -> Lower<Value> {
         let pointer = self.any_pointer(arg)?;
-        let address = self.address_value(pointer)?;
-        if !is_text {
-            return Ok(Part::Number(address));
-        }
+        self.address_value(pointer)
+    }
+
+    /// The text that a pointer points to.
+    fn printed_text(&mut self, arg: &Expr) -> Lower<Part<'static>> {
+        let address = self.printed_address(arg)?;
         let text = Addr::of(Base::Slot(self.builder.slot(TEXT_BYTES)));
         self.zero(text, TEXT_BYTES);
         let bytes = self.builder.constant(Type::I64, TEXT_BYTES.into());

@@ -35,10 +35,19 @@ pub(super) type Site = usize;
 pub(super) type Scopes = Vec<usize>;
 
 /// The sites whose pointers are used before the site in the source, as in `if (p == null) { p = r.reserve()
-/// }`, or that are in a loop which their records outlive; each with whether it creates objects. Their
-/// variables exist from the start of the function, and hold nothing. In the loop, an exit before the site
-/// releases the record of the previous iteration.
-pub(super) type Early = BTreeMap<Site, bool>;
+/// }`, or that are in a loop which their records outlive. Their variables exist from the start of the
+/// function, and hold nothing. In the loop, an exit before the site releases the record of the previous
+/// iteration.
+pub(super) type Early = BTreeMap<Site, RecordKind>;
+
+/// The kind of memory that a site creates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordKind {
+    /// A record of a ring buffer.
+    Ring,
+    /// An object of `new`.
+    Object,
+}
 
 /// The records of a MIR function.
 #[derive(Default)]
@@ -64,8 +73,7 @@ struct Record {
     address: Variable,
     /// 1 while it is held, else 0.
     held: Variable,
-    /// Whether it is an object of `new`.
-    is_object: bool,
+    kind: RecordKind,
 }
 
 impl Records {
@@ -75,7 +83,7 @@ impl Records {
 
     /// The sites that were used before they were lowered, in this lowering or a previous one.
     pub(super) fn early(&self, known: &Early) -> Early {
-        let asked = self.asked.iter().filter_map(|site| Some((*site, self.all.get(site)?.is_object)));
+        let asked = self.asked.iter().filter_map(|site| Some((*site, self.all.get(site)?.kind)));
         known.clone().into_iter().chain(asked).collect()
     }
 
@@ -108,7 +116,7 @@ impl Lowerer<'_> {
     /// Lowers `r.reserve()`.
     pub(super) fn reserve(&mut self, ring: RingId, span: Span) -> Lower<Pointer> {
         let bytes = self.size(self.hir.rings[ring].record, span)?;
-        let site = self.new_site(false);
+        let site = self.new_site(RecordKind::Ring);
         let Record { address, held, .. } = self.records.all[&site];
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
             // The variable still holds the record of the previous iteration.
@@ -157,17 +165,17 @@ impl Lowerer<'_> {
 
     /// Creates the variables of sites whose pointers are used before them.
     pub(super) fn start_records(&mut self, early: &Early) {
-        for (site, is_object) in early {
-            self.make_record(*site, *is_object);
+        for (site, kind) in early {
+            self.make_record(*site, *kind);
             self.forget(*site);
             self.records.open.push(*site);
         }
     }
 
-    fn make_record(&mut self, site: Site, is_object: bool) {
+    fn make_record(&mut self, site: Site, kind: RecordKind) {
         let address = self.builder.variable(Type::Ptr(Origin::MemoryOrNull));
         let held = self.builder.variable(Type::I32);
-        self.records.all.insert(site, Record { address, held, is_object });
+        self.records.all.insert(site, Record { address, held, kind });
     }
 
     /// The state of a site's record; `None` if the site has none yet.
@@ -179,11 +187,11 @@ impl Lowerer<'_> {
         record
     }
 
-    fn new_site(&mut self, is_object: bool) -> Site {
+    fn new_site(&mut self, kind: RecordKind) -> Site {
         let site = self.records.met;
         self.records.met += 1;
         if !self.records.all.contains_key(&site) {
-            self.make_record(site, is_object);
+            self.make_record(site, kind);
         }
         if self.records.found.len() == site {
             self.records.found.push(self.records.depth);
@@ -213,7 +221,7 @@ impl Lowerer<'_> {
     /// Lowers `r.submit(p)` and `r.discard(p)`: no effect unless the pointer points to a held record.
     pub(super) fn give_back(&mut self, record: &Expr, helper: Helper) -> Lower<Value> {
         let pointer = self.pointer_value(record)?;
-        for (site, points) in self.records_of(pointer, false) {
+        for (site, points) in self.records_of(pointer, RecordKind::Ring) {
             let held = self.builder.get(self.records.all[&site].held);
             let given = self.builder.binary(BinaryOp::And, held, points);
             self.give_if(site, given, helper);
@@ -225,7 +233,7 @@ impl Lowerer<'_> {
     pub(super) fn new_object(&mut self, ty: TypeId, span: Span) -> Lower<Pointer> {
         let TypeKind::Ptr(to) = *self.types().kind(ty) else { return impossible(span, "this object") };
         let bytes = self.size(to, span)?;
-        let site = self.new_site(true);
+        let site = self.new_site(RecordKind::Object);
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
             return Err(Box::new(outlives_iteration(span)));
         }
@@ -247,7 +255,7 @@ impl Lowerer<'_> {
     /// Lowers `delete p`: no effect unless the pointer points to an object.
     pub(super) fn free(&mut self, pointer: &Expr) -> Lower<()> {
         let pointer = self.pointer_value(pointer)?;
-        for (site, points) in self.records_of(pointer, true) {
+        for (site, points) in self.records_of(pointer, RecordKind::Object) {
             let held = self.records.all[&site].held;
             let before = self.builder.get(held);
             let deleted = self.builder.binary(BinaryOp::And, before, points);
@@ -257,12 +265,11 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The records or objects whose start a pointer may point to, each with whether it does: 1 or 0.
-    fn records_of(&mut self, pointer: Pointer, objects: bool) -> Vec<(Site, Value)> {
+    /// The records of a kind whose start a pointer may point to, each with whether it does: 1 or 0.
+    fn records_of(&mut self, pointer: Pointer, kind: RecordKind) -> Vec<(Site, Value)> {
         let sites = self.objects(pointer).into_iter().filter_map(|one| Some((one.record?, one.base)));
-        let records: Vec<_> = sites
-            .filter(|(site, _)| self.record(*site).is_some_and(|record| record.is_object == objects))
-            .collect();
+        let records: Vec<_> =
+            sites.filter(|(site, _)| self.record(*site).is_some_and(|record| record.kind == kind)).collect();
         match pointer.offset {
             Bytes::Known(0) => records,
             Bytes::Known(_) => Vec::new(),
@@ -304,8 +311,9 @@ impl Lowerer<'_> {
             return;
         }
         let open = self.records.open.iter().rev().copied();
-        let left = open
-            .filter(|site| scopes.contains(&self.records.scope(*site)) && !self.records.all[site].is_object);
+        let left = open.filter(|site| {
+            scopes.contains(&self.records.scope(*site)) && self.records.all[site].kind == RecordKind::Ring
+        });
         for site in left.collect::<Vec<_>>() {
             self.discard(site);
         }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::super::mir::{Block, Callee, Helper, Lost, Op, Origin, Size, Storage, Type, Value};
+use super::context::MemberUse;
 use super::kernel_memory::KernelPart;
 use super::{Lower, Lowerer};
 use crate::bpf::helper_number;
@@ -61,7 +62,7 @@ impl Lowerer<'_> {
                     return Ok(object.or(given.map(|given| KernelObject::Read(*given))));
                 }
                 if let Some(member) = self.context_lvalue(lvalue) {
-                    self.check_access(member.field, lvalue, false)?;
+                    self.check_access(member.field, lvalue, MemberUse::Read)?;
                     let offset = i16::try_from(member.field.offset).ok();
                     let is_object = matches!(member.field.ty, MemberType::Pointer(_));
                     let context = self.scalar(member.context)?;

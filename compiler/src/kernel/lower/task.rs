@@ -11,10 +11,22 @@ use super::Lowerer;
 use super::kernel_memory::Source;
 use super::memory::{Addr, Base};
 
+/// The kind of a task id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskIdKind {
+    Thread,
+    Process,
+}
+
 impl Lowerer<'_> {
-    /// The id of the running thread, or of its process, in 64 bits; 0 for a task outside of the host's
-    /// namespace.
-    pub(super) fn task_number(&mut self, of_process: bool) -> Value {
+    /// The id of the running thread or process; 0 for a task outside of the host's namespace.
+    pub(super) fn task_id(&mut self, kind: TaskIdKind) -> Value {
+        let number = self.task_number(kind);
+        self.builder.value(Type::I32, Op::Truncate(number))
+    }
+
+    /// The id in 64 bits.
+    fn task_number(&mut self, kind: TaskIdKind) -> Value {
         let own = self.namespace_word(Word::Number);
         let [first, inside, join] = std::array::from_fn(|_| self.builder.block());
         let result = self.builder.param(join, Type::I64);
@@ -22,14 +34,13 @@ impl Lowerer<'_> {
         self.builder.branch(is_first, first, inside);
         self.builder.switch_to_sealed(first);
         let both = self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentPidTgid), Vec::new());
-        let number = if of_process {
-            self.builder.binary_const(BinaryOp::LShr, both, 32)
-        } else {
-            self.builder.binary_const(BinaryOp::And, both, u64::from(u32::MAX))
+        let number = match kind {
+            TaskIdKind::Process => self.builder.binary_const(BinaryOp::LShr, both, 32),
+            TaskIdKind::Thread => self.builder.binary_const(BinaryOp::And, both, u64::from(u32::MAX)),
         };
         self.builder.jump_with(join, number);
         self.builder.switch_to_sealed(inside);
-        let number = self.number_inside(of_process, own);
+        let number = self.number_inside(kind, own);
         self.builder.jump_with(join, number);
         self.builder.switch_to_sealed(join);
         result
@@ -39,7 +50,7 @@ impl Lowerer<'_> {
     ///
     /// Source: include/linux/sched.h, `struct task_struct`; include/linux/pid.h, `struct pid` and `struct
     /// upid`; include/linux/pid_namespace.h, v6.18.
-    fn number_inside(&mut self, of_process: bool, own: Value) -> Value {
+    fn number_inside(&mut self, kind: TaskIdKind, own: Value) -> Value {
         let at = Addr::of(Base::Slot(self.builder.slot(8)));
         let read = |this: &mut Self, base: Value, word: Word| {
             let offset = this.namespace_word(word);
@@ -49,7 +60,7 @@ impl Lowerer<'_> {
             this.load(at, Size::DW)
         };
         let mut task = self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentTask), Vec::new());
-        if of_process {
+        if kind == TaskIdKind::Process {
             task = read(self, task, Word::GroupLeader);
         }
         let pid = read(self, task, Word::ThreadPid);
