@@ -100,14 +100,16 @@ impl Assembly<'_> {
     pub(super) fn map(&mut self, map: MapSymbol) -> MapRef {
         match (self.maps.get(&map), map) {
             (Some(found), _) => *found,
-            (None, MapSymbol::Prints) => self.keep(map, ring_buffer(object::PRINTS, PRINTS_BYTES, false)),
+            (None, MapSymbol::Prints) => {
+                self.keep(map, ring_buffer(object::PRINTS, PRINTS_BYTES, Pinning::None))
+            }
             (None, _) => unreachable!("a map that the split does not have: {map:?}"),
         }
     }
 
     pub(super) fn add_ring(&mut self, id: RingId) {
         let ring = &self.hir.rings[id];
-        self.keep(MapSymbol::Ring(id), ring_buffer(&ring.name, ring.bytes, ring.pinned));
+        self.keep(MapSymbol::Ring(id), ring_buffer(&ring.name, ring.bytes, pinning(ring.pinned)));
     }
 
     fn keep(&mut self, symbol: MapSymbol, map: MapDef) -> MapRef {
@@ -136,7 +138,7 @@ impl Assembly<'_> {
     }
 }
 
-fn ring_buffer(name: &str, bytes: u32, pinned: bool) -> MapDef {
+fn ring_buffer(name: &str, bytes: u32, pinning: Pinning) -> MapDef {
     MapDef {
         name: name.into(),
         map_type: RING_BUFFER,
@@ -145,7 +147,7 @@ fn ring_buffer(name: &str, bytes: u32, pinned: bool) -> MapDef {
         max_entries: bytes,
         flags: 0,
         numa_node: None,
-        pinning: pinning(pinned),
+        pinning,
         programs: Vec::new(),
     }
 }

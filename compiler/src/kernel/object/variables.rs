@@ -75,14 +75,18 @@ impl Assembly<'_> {
         // Copies of aggregates rely on this alignment.
         let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
         let ty = self.ty(global.ty);
+        let section = if global.pinned {
+            DataSection::Pinned
+        } else if global.constant {
+            DataSection::Rodata
+        } else if global.init.is_empty() {
+            DataSection::Bss
+        } else {
+            DataSection::Data
+        };
         let global = GlobalDef {
             name: global.name.clone(),
-            section: match global.init.is_empty() {
-                _ if global.pinned => DataSection::Pinned,
-                _ if global.constant => DataSection::Rodata,
-                true => DataSection::Bss,
-                false => DataSection::Data,
-            },
+            section,
             ty,
             bytes: narrow(types.size(global.ty)),
             align,

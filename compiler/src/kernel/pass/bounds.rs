@@ -93,11 +93,9 @@ impl DefinitionBounds<'_> {
     }
 }
 
-/// The range of a number for which a comparison with a constant has the result `holds`; `None` if it is not
-/// one range.
-pub fn of_comparison(condition: Condition, limit: u64, holds: bool, width: u32) -> Option<Bounds> {
+/// The range of a number for which a comparison with a constant holds; `None` if it is not one range.
+pub fn of_comparison(condition: Condition, limit: u64, width: u32) -> Option<Bounds> {
     let top = greatest(width);
-    let condition = if holds { condition } else { condition.negated() };
     let (least, most) = match condition {
         Condition::Eq => (limit, limit),
         Condition::Ne if limit == 0 => (1, top),

@@ -255,7 +255,10 @@ impl Gvn<'_> {
         }
         let (number, bounds) = match self.ops[cond] {
             Some(Op::Compare(condition, a, b)) => match self.constant(b) {
-                Some(limit) => (a, bounds::of_comparison(condition, limit, holds, self.width(a))),
+                Some(limit) => {
+                    let condition = if holds { condition } else { condition.negated() };
+                    (a, bounds::of_comparison(condition, limit, self.width(a)))
+                }
                 None => return,
             },
             _ if holds && !is_bit => (cond, Some(Bounds { least: 1, most: u64::from(u32::MAX) })),

@@ -262,17 +262,23 @@ fn a_check_within_a_narrower_one_goes_and_the_value_stays_checked() {
     assert_eq!(checks(16, 8), (2, vec![8]));
 }
 
-/// The 64-bit arithmetic that is left of a compared sum of the time and of a value derived from it. With
-/// `time_is_compared` the time itself is compared before.
+/// The numbers that [`compared_sum`] compares.
+#[derive(PartialEq)]
+enum Compared {
+    Sum,
+    TimeThenSum,
+}
+
+/// The 64-bit arithmetic that is left of a compared sum of the time and of a value derived from it.
 fn compared_sum(
-    time_is_compared: bool,
+    numbers: Compared,
     added: impl FnOnce(&mut Builder, Value) -> Value,
 ) -> Vec<(BinaryOp, Option<u64>)> {
     let mut b = builder();
     let time = now(&mut b);
     let added = added(&mut b, time);
     let sum = b.binary(BinaryOp::Add, time, added);
-    for (compared, result) in [(time, 1), (sum, 2)].into_iter().skip(usize::from(!time_is_compared)) {
+    for (compared, result) in [(time, 1), (sum, 2)].into_iter().skip(usize::from(numbers == Compared::Sum)) {
         let (early, late) = (b.block(), b.block());
         let is_early = b.compare_const(Condition::Lt, compared, 100);
         b.branch(is_early, early, late);
@@ -300,14 +306,14 @@ fn now(b: &mut Builder) -> Value {
 fn a_sum_is_no_sum_with_a_constant_for_the_verifier() {
     let four = |b: &mut Builder, _| b.constant(Type::I64, 4);
     let other = |b: &mut Builder, _| now(b);
-    assert_eq!(compared_sum(false, four), [(BinaryOp::Sub, Some(4u64.wrapping_neg()))]);
-    assert_eq!(compared_sum(true, other), [(BinaryOp::Sub, Some(0)), (BinaryOp::Add, None)]);
+    assert_eq!(compared_sum(Compared::Sum, four), [(BinaryOp::Sub, Some(4u64.wrapping_neg()))]);
+    assert_eq!(compared_sum(Compared::TimeThenSum, other), [(BinaryOp::Sub, Some(0)), (BinaryOp::Add, None)]);
 }
 
 #[test]
 fn a_sum_of_what_is_not_compared_is_left_alone() {
     let square = |b: &mut Builder, time| b.binary(BinaryOp::Mul, time, time);
-    assert_eq!(compared_sum(false, square), [(BinaryOp::Mul, None), (BinaryOp::Add, None)]);
+    assert_eq!(compared_sum(Compared::Sum, square), [(BinaryOp::Mul, None), (BinaryOp::Add, None)]);
 }
 
 #[test]
