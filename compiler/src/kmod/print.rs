@@ -76,8 +76,11 @@ impl Writer<'_, '_, '_> {
             }
             _ => {
                 let is_signed = self.is_signed(arg.ty);
-                let letter =
-                    if matches!(letter, b'd' | b'i' | b'u') { natural_number(is_signed) } else { letter };
+                let letter = match letter {
+                    b'd' | b'i' | b'u' if is_signed => b'd',
+                    b'd' | b'i' | b'u' => b'u',
+                    letter => letter,
+                };
                 out.extend_from_slice(&[b'l', b'l', letter]);
                 let sign = if letter == b'd' { "" } else { "unsigned " };
                 // A negative number is printed with the bits of its own width.
@@ -101,10 +104,6 @@ fn natural(kind: &TypeKind) -> u8 {
         TypeKind::Bool | TypeKind::Str(_) | TypeKind::Array(..) => b's',
         _ => b'u',
     }
-}
-
-fn natural_number(is_signed: bool) -> u8 {
-    if is_signed { b'd' } else { b'u' }
 }
 
 /// Escapes a byte for a string of C.

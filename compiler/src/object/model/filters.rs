@@ -32,8 +32,19 @@ impl Odd {
     }
 
     #[must_use]
-    fn with(self, reg: Reg, is_odd: bool) -> Odd {
-        Odd(if is_odd { self.0 | Odd::bit(reg) } else { self.0 & !Odd::bit(reg) })
+    fn with(self, reg: Reg) -> Odd {
+        Odd(self.0 | Odd::bit(reg))
+    }
+
+    #[must_use]
+    fn without(self, reg: Reg) -> Odd {
+        Odd(self.0 & !Odd::bit(reg))
+    }
+
+    /// Returns the state after a register is set to a value that is known to be odd or not.
+    #[must_use]
+    fn set(self, reg: Reg, is_odd: bool) -> Odd {
+        if is_odd { self.with(reg) } else { self.without(reg) }
     }
 
     fn of(self, operand: Operand) -> bool {
@@ -46,7 +57,7 @@ impl Odd {
     /// Returns the state after a call, which clobbers the result's and the arguments' registers.
     #[must_use]
     fn after_call(self, is_odd: bool) -> Odd {
-        Odd(self.0 & !0x3f).with(Reg::R0, is_odd)
+        Odd(self.0 & !0x3f).set(Reg::R0, is_odd)
     }
 
     fn bit(reg: Reg) -> u16 {
@@ -115,7 +126,7 @@ fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
             }
             Instruction::LoadWide { dst, value } => {
                 let is_known = matches!(value, Wide::Constant(number) if number & 1 != 0);
-                pending.push((next, joined.with(dst, is_known && !adjusted.contains(&at.0))));
+                pending.push((next, joined.set(dst, is_known && !adjusted.contains(&at.0))));
             }
             Instruction::Plain(plain) => match plain.insn() {
                 Insn::Exit if joined.has(Reg::R0) => {}
@@ -126,9 +137,9 @@ fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
                     let is_odd = matches!(src, Operand::Imm(_)) && joined.of(src);
                     let [mut taken, mut passed] = [joined; 2];
                     match op {
-                        JmpOp::Eq if is_odd => taken = taken.with(dst, true),
-                        JmpOp::Ne if is_odd => passed = passed.with(dst, true),
-                        JmpOp::Set if src == Operand::Imm(1) => taken = taken.with(dst, true),
+                        JmpOp::Eq if is_odd => taken = taken.with(dst),
+                        JmpOp::Ne if is_odd => passed = passed.with(dst),
+                        JmpOp::Set if src == Operand::Imm(1) => taken = taken.with(dst),
                         _ => {}
                     }
                     pending.extend([(target, taken), (next, passed)]);
@@ -144,21 +155,21 @@ fn returns_odd(body: &Body, odd_functions: &BTreeSet<SubprogramId>) -> bool {
 /// an instruction that is adjusted to the kernel's types.
 fn after(insn: Insn, odd: Odd, is_adjusted: bool) -> Odd {
     match insn {
-        Insn::Mov { dst, src, .. } => odd.with(dst, !is_adjusted && odd.of(src)),
-        Insn::MovSx { dst, src, .. } => odd.with(dst, odd.has(src)),
+        Insn::Mov { dst, src, .. } => odd.set(dst, !is_adjusted && odd.of(src)),
+        Insn::MovSx { dst, src, .. } => odd.set(dst, odd.has(src)),
         // A 32-bit operation preserves the lowest bit, and so does a negation.
         Insn::Alu { op: AluOp::Or, dst, src, .. } if !is_adjusted => {
-            odd.with(dst, odd.has(dst) || odd.of(src))
+            odd.set(dst, odd.has(dst) || odd.of(src))
         }
         Insn::Alu { op: AluOp::And, dst, src, .. } if !is_adjusted => {
-            odd.with(dst, odd.has(dst) && odd.of(src))
+            odd.set(dst, odd.has(dst) && odd.of(src))
         }
         Insn::Alu { dst, .. }
         | Insn::Endian { dst, .. }
         | Insn::Load { dst, .. }
         | Insn::LoadSx { dst, .. }
-        | Insn::LoadImm64 { dst, .. } => odd.with(dst, false),
-        Insn::Atomic { src, .. } => odd.with(src, false).with(Reg::R0, false),
+        | Insn::LoadImm64 { dst, .. } => odd.without(dst),
+        Insn::Atomic { src, .. } => odd.without(src).without(Reg::R0),
         _ => odd,
     }
 }

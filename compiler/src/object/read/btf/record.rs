@@ -148,8 +148,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             kind::STRUCT => self.composite(FwdKind::Struct)?,
             kind::UNION => self.composite(FwdKind::Union)?,
             kind::FWD => Type::Forward { kind: composite_kind, name: self.name()? },
-            kind::ENUM => self.enumeration(false)?,
-            kind::ENUM64 => self.enumeration(true)?,
+            kind::ENUM | kind::ENUM64 => self.enumeration()?,
             kind::FUNC_PROTO => self.signature()?,
             kind::FUNC => {
                 let linkage = match len {
@@ -227,7 +226,8 @@ impl<'a, 't> Reader<'_, 'a, 't> {
         Ok(Type::Composite { kind, name, bytes: self.head.size_or_type, members })
     }
 
-    fn enumeration(&mut self, wide: bool) -> Result<Type, Fault> {
+    fn enumeration(&mut self) -> Result<Type, Fault> {
+        let wide = self.head.kind == kind::ENUM64;
         let bytes = self.head.size_or_type;
         if !matches!(bytes, 1 | 2 | 4 | 8) {
             return Err(TypeFault::Size { kind: "an enum", bytes }.into());
