@@ -20,7 +20,8 @@ pub struct Args {
 /// Prints a page, or the list. An unknown code is an error that suggests similar ones.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let text = match &args.code {
-        None => list(args.json),
+        None if args.json => json_list(),
+        None => list(),
         Some(code) => {
             let page = find(code)?;
             if args.json { format!("{}\n", json(page)) } else { page_text(page) }
@@ -44,13 +45,16 @@ fn find(text: &str) -> Result<&'static Page> {
     }
 }
 
-fn list(as_json: bool) -> String {
-    let line = |page: &Page| match (as_json, page.is_warning()) {
-        (true, _) => format!("{}\n", summary(page)),
-        (false, true) => format!("{}  warning  {}\n", page.code, page.title()),
-        (false, false) => format!("{}  error    {}\n", page.code, page.title()),
+fn list() -> String {
+    let line = |page: &Page| {
+        let severity = if page.is_warning() { "warning" } else { "error" };
+        format!("{}  {severity:7}  {}\n", page.code, page.title())
     };
     codes::pages().iter().map(line).collect()
+}
+
+fn json_list() -> String {
+    codes::pages().iter().map(|page| format!("{}\n", summary(page))).collect()
 }
 
 fn summary(page: &Page) -> serde_json::Value {

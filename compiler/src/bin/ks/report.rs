@@ -106,7 +106,7 @@ impl ReportArgs {
 
     fn human(&self, diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
         let mut stderr = std::io::stderr().lock();
-        let style = self.color.style(stderr.is_terminal());
+        let style = self.color.style(&stderr);
         for diagnostic in diagnostics.sorted() {
             writeln!(stderr, "{}\n", render::render(diagnostic, sources, style))?;
         }
@@ -115,13 +115,15 @@ impl ReportArgs {
 }
 
 impl Color {
-    fn style(self, terminal: bool) -> Style {
+    fn style(self, stream: &impl IsTerminal) -> Style {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let wanted = match self {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => {
-                terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+                stream.is_terminal()
+                    && set("NO_COLOR").is_none()
+                    && set("TERM").is_none_or(|term| term != "dumb")
             }
         };
         if wanted { Style::Coloured } else { Style::Plain }
