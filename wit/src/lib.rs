@@ -4,8 +4,11 @@
 //!
 //! The compiler writes these formats and the host reads them; neither depends on the other. This crate has no
 //! logic about programs, events or policy: only facts, each in one place.
+//!
+//! [`command_output`] is not part of the contract: the commands `ks` and `ks-host` share it.
 
 pub mod caller;
+pub mod command_output;
 pub mod event;
 pub mod helper;
 pub mod kfunc;

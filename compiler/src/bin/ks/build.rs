@@ -9,11 +9,12 @@ use anyhow::{Context, Result, bail};
 use ks_compiler::kernel::{self, Listings};
 use ks_compiler::pipeline::{self, Built, Checked, Parsed, Target};
 use ks_compiler::{ast, hir, plugin};
+use ks_wit::command_output::write_stdout;
 use ks_wit::section::Arch;
 
 use crate::files::{ScriptArgs, write_whole};
+use crate::report;
 use crate::target::TargetArgs;
-use crate::{output, report};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -166,7 +167,7 @@ impl Emit {
             Some(file) if !is_standard_output(file) => {
                 std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))
             }
-            _ => output::show(bytes),
+            _ => Ok(write_stdout(bytes)?),
         }
     }
 }
@@ -253,7 +254,7 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
 }
 
 fn write_plugin(file: &Path, plugin: &[u8]) -> Result<()> {
-    if is_standard_output(file) { output::show(plugin) } else { write_whole(file, plugin) }
+    if is_standard_output(file) { Ok(write_stdout(plugin)?) } else { write_whole(file, plugin) }
 }
 
 /// Whether two paths refer to the same existing file.

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ks_compiler::pipeline::Target;
+use ks_wit::command_output::{with_causes, write_stderr};
 
 use crate::files::ScriptOptions;
+use crate::report;
 use crate::target::TargetArgs;
-use crate::{output, report};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,7 +34,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(found) => code = code.max(found),
             // The other files are checked all the same.
             Err(error) if args.files.len() > 1 => {
-                output::say(format_args!("ks: {}", output::with_causes(&error)));
+                write_stderr(format_args!("ks: {}", with_causes(&*error)));
                 code = code.max(1);
             }
             Err(error) => return Err(error),

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use ks_compiler::diag::codes::{self, Example, Page};
 use ks_compiler::diag::nears;
-
-use crate::output;
+use ks_wit::command_output::write_stdout;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,7 +26,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             if args.json { format!("{}\n", json(page)) } else { page_text(page) }
         }
     };
-    output::show(text.as_bytes())?;
+    write_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

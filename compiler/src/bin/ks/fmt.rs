@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use ks_compiler::diag::Diagnostics;
 use ks_compiler::source::SourceMap;
 use ks_compiler::{fmt, lex, parse};
+use ks_wit::command_output::write_stdout;
 
-use crate::{output, report};
+use crate::report;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -42,12 +43,12 @@ fn run_one(file: &Path, args: &Args) -> Result<bool> {
     let changed = formatted != text;
     if args.check {
         if changed {
-            output::show(format!("{name}\n").as_bytes())?;
+            write_stdout(format!("{name}\n").as_bytes())?;
         }
         return Ok(!changed);
     }
     if stdin {
-        output::show(&formatted)?;
+        write_stdout(&formatted)?;
     } else if changed {
         std::fs::write(file, formatted).with_context(|| format!("cannot write {name}"))?;
     }

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ks_compiler::init::{self, KINDS, Options};
+use ks_wit::command_output::write_stdout;
 
 use crate::files::KernelArgs;
-use crate::output;
 
 #[derive(clap::Args)]
 #[command(after_help = kinds_help())]
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             created.with_context(|| format!("cannot make the folder {}", inside.display()))?;
         }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        output::show(format!("{}\n", path.display()).as_bytes())?;
+        write_stdout(format!("{}\n", path.display()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,6 @@ mod files;
 mod fmt;
 mod init;
 mod lsp;
-mod output;
 mod report;
 mod share;
 mod target;
@@ -19,6 +18,7 @@ mod test;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ks_wit::command_output::{with_causes, write_stderr};
 
 /// Compiles KernelScript: one script to one plugin that ks-host runs.
 #[derive(Parser)]
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Command::Lsp(args) => lsp::run(&args),
     };
     result.unwrap_or_else(|error| {
-        output::say(format_args!("ks: {}", output::with_causes(&error)));
+        write_stderr(format_args!("ks: {}", with_causes(&*error)));
         ExitCode::FAILURE
     })
 }

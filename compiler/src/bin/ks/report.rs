@@ -8,8 +8,7 @@ use ks_compiler::diag::render::{self, Style};
 use ks_compiler::hir::Half;
 use ks_compiler::pipeline::Checked;
 use ks_compiler::source::SourceMap;
-
-use crate::output;
+use ks_wit::command_output::write_stdout;
 
 /// Notes on standard error that a spelling of KernelScript 0.1.1 was used, with its replacement. Standard
 /// output stays unchanged for programs that read it.
@@ -99,7 +98,7 @@ impl ReportArgs {
         let _ = match if self.is_json() { Format::Json } else { self.format } {
             Format::Human => self.human(diagnostics, sources),
             Format::Concise => concise(diagnostics, sources),
-            Format::Json => return output::show(json(diagnostics, sources).as_bytes()),
+            Format::Json => return Ok(write_stdout(json(diagnostics, sources).as_bytes())?),
         };
         Ok(())
     }

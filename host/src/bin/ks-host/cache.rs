@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
+use ks_wit::command_output::{write_stderr, write_stdout};
 
-use crate::output::{self, say};
 use crate::{apart, prepare};
 
 /// Returns the host with the cache in this folder, by default this user's. A plugin also runs without a
@@ -17,7 +17,7 @@ pub(crate) fn use_in(host: Host, folder: Option<&Path>) -> Host {
     match open(folder) {
         Some(Ok(cache)) => host.with_cache(cache),
         Some(Err(error)) if folder.is_some() => {
-            say(format_args!("ks-host: {error}"));
+            write_stderr(format_args!("ks-host: {error}"));
             host
         }
         Some(Err(error)) => {
@@ -63,7 +63,7 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
             CodeOrigin::Compiled => bail!("{} was compiled without a cache", path.display()),
             CodeOrigin::NotStored(error) => bail!("{error}"),
         };
-        output::show(&format!("{}: {came}, in {folder}\n", path.display()))?;
+        write_stdout(format!("{}: {came}, in {folder}\n", path.display()).as_bytes())?;
     }
     Ok(0)
 }

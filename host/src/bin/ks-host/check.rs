@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing, oldest};
+use ks_wit::command_output::{with_causes, write_stderr, write_stdout};
 
-use crate::output::{self, printable, say};
+use crate::output::{self, printable};
 use crate::{EntryPoint, apart, read_bytes};
 
 /// Exit code if something that the plugin needs is missing.
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let asks = match apart::asks(&args.plugin, bytes) {
         Ok(asks) => asks,
         Err(error) => {
-            say(format_args!("ks-host: {}", output::with_causes(&error)));
+            write_stderr(format_args!("ks-host: {}", with_causes(&*error)));
             return Ok(crate::NOT_A_PLUGIN);
         }
     };
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         output::show_json(&found)?
     } else {
         let oldest = oldest.map(|oldest| format!("oldest kernel: {oldest}\n"));
-        output::show(&(text(&found) + &oldest.unwrap_or_default()))?
+        write_stdout((text(&found) + &oldest.unwrap_or_default()).as_bytes())?
     }
     Ok(if missing(&found).is_empty() { 0 } else { MISSING })
 }

@@ -6,6 +6,7 @@ use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
 use ks_host::explain::doctor::{Finding, State, call, examine, free_counters};
 use ks_host::perf::{Attachments, Catalog, Event, Options};
+use ks_wit::command_output::write_stdout;
 
 use crate::output;
 
@@ -36,7 +37,7 @@ pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
     if args.json {
         output::show_json(&findings)?
     } else {
-        output::show(&text(&findings))?
+        write_stdout(text(&findings).as_bytes())?
     }
     Ok(0)
 }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use ks_host::perf::{Catalog, Family, ListedEvent};
 use ks_host::tracefs;
+use ks_wit::command_output::{write_stderr, write_stdout};
 use serde::Serialize;
 
-use crate::output::{self, printable, say};
+use crate::output::{self, printable};
 use crate::run;
 
 /// Arguments of `ks-host events`.
@@ -51,7 +52,7 @@ pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     let catalog = run::catalog(&args.event_table)?;
     let listed = catalog.list(&args.glob);
     if let Err(error) = tracefs::tracepoints() {
-        say(format_args!("ks-host: tracepoints are left out: {error}"));
+        write_stderr(format_args!("ks-host: tracepoints are left out: {error}"));
     }
     if listed.is_empty() {
         bail!("no event matches `{}`{}", args.glob, suggestion(&catalog.near(&args.glob)));
@@ -60,7 +61,7 @@ pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     if args.json {
         output::show_json(&rows)?
     } else {
-        output::show(&text(&rows))?
+        write_stdout(text(&rows).as_bytes())?
     }
     Ok(0)
 }

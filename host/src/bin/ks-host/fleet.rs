@@ -15,12 +15,12 @@ use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Calls, Form, Share};
 use ks_host::{ExecStatus, Host, RunOptions};
+use ks_wit::command_output::{with_causes, write_stderr};
 use nix::sys::signal::Signal;
 
-use crate::output::{self, say};
 use crate::prepare::{self, Prepared};
-use crate::replay;
 use crate::stacks::Stacks;
+use crate::{output, replay};
 
 /// Stack bytes of a thread that waits for a plugin; the plugin has a thread of its own.
 const KEEPER_STACK_BYTES: usize = 128 << 10;
@@ -138,7 +138,7 @@ impl Fleet {
                     let keeper = std::thread::Builder::new().stack_size(KEEPER_STACK_BYTES);
                     let keeper = keeper.spawn_scoped(scope, move || self.keep(index, member));
                     keeper.map_err(|error| {
-                        say(format_args!("ks-host: cannot start a thread for {name}: {error}"));
+                        write_stderr(format_args!("ks-host: cannot start a thread for {name}: {error}"));
                         crate::HOST_FAILURE
                     })
                 })
@@ -171,7 +171,7 @@ impl Fleet {
                 None => Calls::Answered,
                 Some(Ok(recording)) => Calls::Recorded(recording),
                 Some(Err(error)) => {
-                    output::report(&format!("ks-host: {}", member.name), &output::with_causes(&error));
+                    output::report(&format!("ks-host: {}", member.name), &with_causes(&*error));
                     self.lock().slots[index].ended = true;
                     return crate::HOST_FAILURE;
                 }
@@ -216,7 +216,7 @@ impl Fleet {
             let exec_code = report_exec(&member, &exec_status);
             let unshown = match stacks_written {
                 Some(Err(error)) => {
-                    output::report(&format!("ks-host: {}", member.name), &output::with_causes(&error));
+                    output::report(&format!("ks-host: {}", member.name), &with_causes(&*error));
                     true
                 }
                 _ => false,
@@ -233,7 +233,11 @@ impl Fleet {
                     code => code,
                 };
             }
-            say(format_args!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64()));
+            write_stderr(format_args!(
+                "ks-host: {} starts again in {:.1} s",
+                member.name,
+                pause.as_secs_f64()
+            ));
             if self.wait_for_restart(index, pause) {
                 return outcome.exit_code();
             }
@@ -299,7 +303,7 @@ impl Fleet {
             match prepare::changed(host, &path, digest) {
                 Ok(Some(next)) => self.replace(index, next),
                 Ok(None) => {}
-                Err(_) => say(format_args!("ks-host: {} runs on as it was", path.display())),
+                Err(_) => write_stderr(format_args!("ks-host: {} runs on as it was", path.display())),
             }
         }
     }
@@ -307,7 +311,7 @@ impl Fleet {
     fn replace(&self, index: usize, next: Prepared) {
         let mut slots = self.lock();
         let slot = &mut slots.slots[index];
-        say(format_args!("ks-host: {} has changed and is started again", slot.name));
+        write_stderr(format_args!("ks-host: {} has changed and is started again", slot.name));
         slot.digest = next.digest;
         slot.next = Some(next);
         slot.stop.ask(StopReason::Asked);
@@ -343,9 +347,9 @@ fn report(member: &Member, outcome: &Outcome) {
         Outcome::Failed(reason) => output::report("ks-host", reason),
         Outcome::Denied(reason) => output::report_among_others(&format!("ks-host: {name}"), reason),
         Outcome::TimedOut => {
-            say(format_args!("{name}: stopped after the time limit: {}", time_limit(member)))
+            write_stderr(format_args!("{name}: stopped after the time limit: {}", time_limit(member)))
         }
-        Outcome::Killed => say(format_args!("{name}: ended")),
+        Outcome::Killed => write_stderr(format_args!("{name}: ended")),
         Outcome::Returned(_) | Outcome::Exited(_) => {}
     }
 }

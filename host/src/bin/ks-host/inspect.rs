@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use ks_host::plugin::{Plugin, hex};
 use ks_host::policy::{Class, Limit, Policy};
+use ks_wit::command_output::write_stdout;
 use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
@@ -42,11 +43,11 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
     if args.policy {
         let policy =
             needed(&plugin).map_err(|error| anyhow::anyhow!("{}: {error}", args.plugin.display()))?;
-        output::show(&policy)?
+        write_stdout(policy.as_bytes())?
     } else if args.json {
         json(&plugin)?
     } else {
-        output::show(&text(&plugin))?
+        write_stdout(text(&plugin).as_bytes())?
     }
     Ok(0)
 }

@@ -36,8 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
 use ks_host::text;
-
-use crate::output::say;
+use ks_wit::command_output::{with_causes, write_stderr};
 
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -193,7 +192,7 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        say(format_args!("ks-host: {}", text::lines(&output::with_causes(&error))));
+        write_stderr(format_args!("ks-host: {}", text::lines(&with_causes(&*error))));
         HOST_FAILURE
     })
 }
@@ -262,7 +261,7 @@ fn read_bytes(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 #[cfg(feature = "script")]
 fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
-        say(format_args!("ks-host: {}", output::with_causes(&error)));
+        write_stderr(format_args!("ks-host: {}", with_causes(&*error)));
         if error.is::<script::CompilerDefect>() { HOST_FAILURE } else { NOT_A_PLUGIN }
     })
 }
@@ -270,7 +269,7 @@ fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 #[cfg(not(feature = "script"))]
 fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
     let script = path.display();
-    say(format_args!(
+    write_stderr(format_args!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
     ));
     Err(NOT_A_PLUGIN)

@@ -1,17 +1,11 @@
 //! Output of commands on standard output, and messages on standard error.
 
-use std::fmt;
 use std::io::{self, Write};
 
-use anyhow::Context;
 use ks_host::text::{MOST_BYTES, lines, visible};
 use ks_host::world::{Said, said_as_json};
+use ks_wit::command_output::write_stdout;
 use serde::Serialize;
-
-/// Writes a message of one or more lines to standard error. A failed write cannot be reported anywhere.
-pub(crate) fn say(message: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
-}
 
 /// Reports something about a plugin on standard error, with this name as the prefix. Text of the plugin can
 /// neither add a line with another prefix nor control the terminal.
@@ -44,32 +38,10 @@ fn report_lines(name: &str, message: &str, following: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Formats an error with its causes, each once: some errors include the text of their cause.
-pub(crate) fn with_causes(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
-}
-
-/// Writes the output of a command. A reader that closes the pipe early (`| head`) is no failure.
-pub(crate) fn show(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
-        _ => Ok(()),
-    }
-}
-
 /// Writes a value as JSON for tools.
 pub(crate) fn show_json(value: &impl Serialize) -> anyhow::Result<()> {
-    show(&(serde_json::to_string_pretty(value)? + "\n"))
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    Ok(write_stdout(text.as_bytes())?)
 }
 
 /// Escapes text of a plugin, so that it cannot move the cursor or colour the terminal.
@@ -95,16 +67,6 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn causes_are_reported_once() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("cannot read it: {0}")]
-        struct Unreadable(#[from] io::Error);
-        let error = anyhow::Error::from(Unreadable(io::Error::other("it is torn"))).context("cannot use x");
-        assert_eq!(format!("{error:#}"), "cannot use x: cannot read it: it is torn: it is torn");
-        assert_eq!(with_causes(&error), "cannot use x: cannot read it: it is torn");
-    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_escaped() {

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use ks_host::bpf::statistics::{CountedRuns, Registered, Statistics, counted, registered};
 use ks_host::plugin::THREAD_PREFIX;
 use ks_host::text::visible;
+use ks_wit::command_output::{write_stderr, write_stdout};
 use serde::Serialize;
 
-use crate::output::{self, say};
-use crate::{progress, run};
+use crate::{output, progress, run};
 
 /// Arguments of `ks-host ps`.
 #[derive(Debug, clap::Args)]
@@ -83,7 +83,7 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
     if args.json {
         output::show_json(&processes)?
     } else {
-        output::show(&text(&processes, seconds))?
+        write_stdout(text(&processes, seconds).as_bytes())?
     }
     Ok(0)
 }
@@ -97,7 +97,7 @@ fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (CountedRuns, 
     let statistics = match Statistics::enable() {
         Ok(statistics) => statistics,
         Err(error) => {
-            say(format_args!("ks-host: runs are not counted: {error}; it takes CAP_SYS_ADMIN"));
+            write_stderr(format_args!("ks-host: runs are not counted: {error}; it takes CAP_SYS_ADMIN"));
             return BTreeMap::new();
         }
     };

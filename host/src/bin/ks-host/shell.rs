@@ -1,8 +1,7 @@
 //! `ks-host completions SHELL` and `ks-host man`: completions for shells, and the manual page.
 
 use clap_complete::Shell;
-
-use crate::output;
+use ks_wit::command_output::write_stdout;
 
 /// Arguments of `ks-host completions`.
 #[derive(Debug, clap::Args)]
@@ -15,7 +14,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "ks-host", &mut text);
-    output::show(&String::from_utf8(text)?)?;
+    write_stdout(&text)?;
     Ok(0)
 }
 
@@ -33,6 +32,6 @@ pub(crate) fn man(command: clap::Command) -> anyhow::Result<u8> {
         page.render_synopsis_section(&mut text)?;
         page.render_options_section(&mut text)?;
     }
-    output::show(&String::from_utf8(text)?)?;
+    write_stdout(&text)?;
     Ok(0)
 }

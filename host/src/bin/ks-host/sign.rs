@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
 use ks_host::policy::Policy;
+use ks_wit::command_output::{write_stderr, write_stdout};
 
-use crate::output::{self, printable, say};
+use crate::output::printable;
 use crate::{not_a_plugin, output_file, policy};
 
 /// Arguments of `ks-host sign`.
@@ -60,7 +61,7 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
     let output = args.output.as_ref().unwrap_or(&args.plugin);
     output_file::replace(output, &file).with_context(|| format!("cannot write {}", output.display()))?;
     let plugin = Plugin::from_bytes(file)?;
-    output::show(&signatures(&plugin))?;
+    write_stdout(signatures(&plugin).as_bytes())?;
     Ok(0)
 }
 
@@ -76,11 +77,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
         policy.demands_signer(),
         "the policy has no `[signers]`, and nobody else is named: --signer"
     );
-    output::show(&signatures(&plugin))?;
+    write_stdout(signatures(&plugin).as_bytes())?;
     match policy.judge_signers(&plugin.signers()) {
         Ok(()) => Ok(0),
         Err(reason) => {
-            say(format_args!("ks-host: {}: {reason}", args.plugin.display()));
+            write_stderr(format_args!("ks-host: {}: {reason}", args.plugin.display()));
             Ok(crate::DENIED)
         }
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::{Duration, Instant};
 
+use ks_wit::command_output::write_stderr;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::fleet::Fleet;
-use crate::output::say;
 
 /// A signal that repeats within this time is the same request: timeout(1) sends one to its child and one to
 /// the child's group, and a terminal sends Ctrl-C to the whole group while a parent forwards it.
@@ -58,7 +58,7 @@ fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
     match started {
         Ok(_) => *reloader = Some(again),
         Err(error) => {
-            say(format_args!(
+            write_stderr(format_args!(
                 "ks-host: cannot start the thread that reads plugins again: {error}; they run on as they were"
             ));
         }

@@ -1,6 +1,6 @@
 //! `--stacks`: shows what a plugin's programs counted by stacks, after the plugin has ended.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver};
@@ -12,9 +12,9 @@ use ks_host::perf::MappingRecorder;
 use ks_host::stacks::{self, CountedStacks, FunctionNames, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
+use ks_wit::command_output::{write_stderr, write_stdout};
 
-use crate::output::{self, say};
-use crate::output_file;
+use crate::{output, output_file};
 
 /// Most bytes of a warning that is shown.
 const MAX_WARNING_BYTES: usize = 1024;
@@ -106,7 +106,7 @@ impl Stacks {
     pub(crate) fn request(&self) -> (StackRequest, Answer) {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
-            say(format_args!(
+            write_stderr(format_args!(
                 "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those \
                  that end are \
                  not named; give ks-host CAP_PERFMON"
@@ -123,7 +123,7 @@ impl Stacks {
         let mappings = answer.mappings.and_then(|recorder| {
             let mappings = recorder.finish();
             if mappings.is_none() {
-                say(format_args!(
+                write_stderr(format_args!(
                     "{plugin}: what processes map was not written down, because one of them does not let \
                      its mappings be \
                      read: functions of those that have ended are not named"
@@ -136,13 +136,13 @@ impl Stacks {
         let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
-            say(format_args!(
+            write_stderr(format_args!(
                 "{plugin}: {lost} mappings of processes were too many to be written down: some names may be \
                  missing"
             ));
         }
         if forgotten > 0 {
-            say(format_args!(
+            write_stderr(format_args!(
                 "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took \
                  too much memory: \
                  some names may be missing"
@@ -184,10 +184,7 @@ impl Output {
             self.form != Form::Pprof || !io::stdout().is_terminal(),
             "--stacks: a pprof file is no text for a terminal: --stacks pprof=FILE"
         );
-        match io::stdout().write_all(&bytes).and_then(|()| io::stdout().flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
-            _ => Ok(()),
-        }
+        Ok(write_stdout(&bytes)?)
     }
 
     /// Whether some output goes to standard output, between the plugin's prints.

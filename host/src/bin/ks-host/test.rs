@@ -9,10 +9,11 @@ use ks_host::naming::NamingProcess;
 use ks_host::plugin::Outcome;
 use ks_host::policy::{Class, Limit, Policy};
 use ks_host::{PreparedPlugin, RunOptions};
+use ks_wit::command_output::{write_stderr, write_stdout};
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
-use crate::output::{self, printable, say};
+use crate::output::printable;
 use crate::{EntryPoint, apart, cache, not_a_plugin, policy, progress, read, run};
 
 /// The loopback interface, which every network namespace has.
@@ -81,11 +82,13 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     };
     let name = plugin.project().map_or_else(|| args.plugin.display().to_string(), printable);
     if plugin.tests().next().is_none() {
-        say(format_args!("ks-host: {name} holds no tests: compile the script with `ks build --test`"));
+        write_stderr(format_args!(
+            "ks-host: {name} holds no tests: compile the script with `ks build --test`"
+        ));
         return Ok(crate::NOT_A_PLUGIN);
     }
     if !is_apart && !plugin.objects().is_empty() {
-        say(format_args!(
+        write_stderr(format_args!(
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
         ));
     }
@@ -100,23 +103,25 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     if let (Some(filter), []) = (&args.filter, &tests[..]) {
         let all = plugin.tests().map(|test| printable(&test.name)).collect::<Vec<_>>().join(", ");
         let filter = printable(filter);
-        say(format_args!("ks-host: no test of {name} has `{filter}` in its name\n  do: its tests are {all}"));
+        write_stderr(format_args!(
+            "ks-host: no test of {name} has `{filter}` in its name\n  do: its tests are {all}"
+        ));
         return Ok(1);
     }
     if !args.json {
-        output::show(&format!("running {} of {name}\n", count(tests.len(), "test")))?;
+        write_stdout(format!("running {} of {name}\n", count(tests.len(), "test")).as_bytes())?;
     }
     let (began, mut failed) = (Instant::now(), 0);
     for test in &tests {
         let result = one(&prepared, &test.name, test.line, args.timeout, &policy);
         failed += usize::from(!result.passed);
         let display = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
-        output::show(&display)?;
+        write_stdout(display.as_bytes())?;
     }
     if !args.json {
         let passed = tests.len() - failed;
         let time = milliseconds(began.elapsed());
-        output::show(&format!("{passed} passed, {failed} failed, in {time}\n"))?;
+        write_stdout(format!("{passed} passed, {failed} failed, in {time}\n").as_bytes())?;
     }
     Ok(u8::from(failed > 0))
 }

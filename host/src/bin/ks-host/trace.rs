@@ -4,11 +4,10 @@ use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ks_host::text;
+use ks_wit::command_output::write_stderr;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
-
-use crate::output::say;
 
 /// Installs a subscriber that writes events up to this level; does nothing without `-v`.
 pub(crate) fn start(verbose: u8) {
@@ -42,7 +41,7 @@ impl Subscriber for Stderr {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        say(format_args!("[{}]{}", event.metadata().target(), text::lines(&line.0)));
+        write_stderr(format_args!("[{}]{}", event.metadata().target(), text::lines(&line.0)));
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
