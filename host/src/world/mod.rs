@@ -23,7 +23,6 @@ pub(crate) mod linker;
 mod losses;
 mod maps;
 mod misses;
-mod output;
 mod perf;
 mod prints;
 mod recording;
@@ -31,6 +30,7 @@ mod ring;
 mod settings;
 mod stacks;
 mod state;
+mod streams;
 mod symbols;
 mod system;
 pub(crate) mod value;
@@ -46,11 +46,11 @@ pub(crate) use budget::PERIOD;
 pub use budget::Share;
 pub use histogram::{Histogram, HistogramSlot};
 pub(crate) use linker::Answers;
-pub use output::{Form, Said, said_as_json};
 pub use recording::Calls;
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
+pub use streams::{Form, Said, said_as_json};
 
 /// Returns a linker with every interface of the world.
 ///

@@ -17,12 +17,12 @@ use super::error::HostError;
 use super::histogram::Histogram;
 use super::losses::{LossReport, Losses};
 use super::misses::Misses;
-use super::output::{Output, Streams};
 use super::prints::{Printer, Table};
 use super::recording::{CallRecording, Calls};
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
+use super::streams::{StreamOptions, Streams};
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
@@ -91,7 +91,7 @@ pub struct State {
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
     pub(super) recording: CallRecording,
-    output: Output,
+    output: Streams,
     /// Why standard output failed; none while it works.
     output_lost: Option<String>,
     limiter: Limiter,
@@ -127,7 +127,7 @@ impl State {
         let host_bytes = HostBytes::new(options.policy.limit(Limit::HostBytes));
         let (object, prints) = opened(object, &host_bytes);
         let name = text::visible(&options.name, text::MOST_BYTES).into_owned();
-        let streams = Streams {
+        let streams = StreamOptions {
             name: name.clone(),
             form: options.form,
             raw: options.raw,
@@ -135,7 +135,7 @@ impl State {
             stderr: options.stderr,
             limit: options.policy.limit(Limit::PrintBytes),
         };
-        let output = Output::new(streams, &host_bytes);
+        let output = Streams::new(streams, &host_bytes);
         State {
             table,
             attachments,
@@ -393,7 +393,7 @@ impl State {
     /// Performs a write to standard output. A closed pipe asks the plugin to stop, as SIGPIPE would end
     /// another program. Any other failure does so, too, and ends the output, because output with a gap is
     /// worse than none.
-    fn put_out(&mut self, put: impl FnOnce(&mut Output) -> io::Result<()>) {
+    fn put_out(&mut self, put: impl FnOnce(&mut Streams) -> io::Result<()>) {
         if self.output_lost.is_some() {
             return;
         }
@@ -503,7 +503,7 @@ impl Drop for State {
         }
         self.show_prints();
         self.show_last_recorded();
-        self.put_out(Output::finish);
+        self.put_out(Streams::finish);
         self.report_losses(LossReport::Last);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {

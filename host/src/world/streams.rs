@@ -65,7 +65,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 const AT_ONCE: usize = 64 << 10;
 
 /// The two output streams of a plugin.
-pub(super) struct Output {
+pub(super) struct Streams {
     name: String,
     form: Form,
     /// Whether control characters reach standard output unescaped.
@@ -80,7 +80,7 @@ pub(super) struct Output {
 }
 
 /// Destinations and format of a plugin's output.
-pub(super) struct Streams {
+pub(super) struct StreamOptions {
     pub(super) name: String,
     pub(super) form: Form,
     pub(super) raw: bool,
@@ -104,12 +104,12 @@ struct HistogramLine<'a> {
     histogram: &'a Histogram,
 }
 
-impl Output {
+impl Streams {
     /// Starts with no output.
-    pub(super) fn new(streams: Streams, host_bytes: &HostBytes) -> Output {
-        let Streams { name, form, raw, stdout, stderr, limit } = streams;
+    pub(super) fn new(options: StreamOptions, host_bytes: &HostBytes) -> Streams {
+        let StreamOptions { name, form, raw, stdout, stderr, limit } = options;
         let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
-        Output { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
+        Streams { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
     }
 
     /// Writes text that the plugin printed, as far as the rate limit allows.
@@ -171,7 +171,7 @@ impl Output {
     }
 
     fn print_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Output { name, form, raw, stdout, begun, written, .. } = self;
+        let Streams { name, form, raw, stdout, begun, written, .. } = self;
         let time = now();
         let mut formed = Vec::new();
         begun.split(bytes, |line| {
@@ -242,7 +242,7 @@ impl Output {
     /// Writes text that the plugin itself wrote to standard error: each line after its name, as far as the
     /// rate limit allows.
     pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
-        let Output { name, form, stderr, begun_error, written, .. } = self;
+        let Streams { name, form, stderr, begun_error, written, .. } = self;
         // A failure cannot be reported anywhere.
         let _ = begun_error.split(bytes, |line| {
             let display = display(line);
@@ -466,46 +466,29 @@ mod tests {
         }
     }
 
-    /// Returns streams that escape control characters, and the sinks of standard output and standard error.
-    fn streams(form: Form, limit: u64) -> (Streams, Sink, Sink) {
+    fn streams(form: Form, raw: bool, limit: u64, host_bytes: u64) -> (Streams, Sink, Sink) {
         let (out, error) = (Sink::default(), Sink::default());
         let (stdout, stderr) = (Box::new(out.clone()), Box::new(error.clone()));
-        let streams = Streams { name: "p.wasm".into(), form, raw: false, stdout, stderr, limit };
-        (streams, out, error)
+        let options = StreamOptions { name: "p.wasm".into(), form, raw, stdout, stderr, limit };
+        (Streams::new(options, &HostBytes::new(host_bytes)), out, error)
     }
 
-    fn output(form: Form, limit: u64, host_bytes: u64) -> (Output, Sink, Sink) {
-        let (streams, out, error) = streams(form, limit);
-        (Output::new(streams, &HostBytes::new(host_bytes)), out, error)
-    }
-
-    fn printed(form: Form, prints: &[&[u8]]) -> String {
-        let (streams, out, _) = streams(form, u64::MAX);
-        print_all(streams, prints);
+    fn printed(form: Form, raw: bool, prints: &[&[u8]]) -> String {
+        let (mut streams, out, _) = streams(form, raw, u64::MAX, u64::MAX);
+        prints.iter().for_each(|print| streams.print(print).expect("a vector takes all"));
+        streams.finish().expect("a vector takes all");
         out.text()
-    }
-
-    fn printed_raw(form: Form, prints: &[&[u8]]) -> String {
-        let (streams, out, _) = streams(form, u64::MAX);
-        print_all(Streams { raw: true, ..streams }, prints);
-        out.text()
-    }
-
-    fn print_all(streams: Streams, prints: &[&[u8]]) {
-        let mut output = Output::new(streams, &HostBytes::new(u64::MAX));
-        prints.iter().for_each(|print| output.print(print).expect("a vector takes all"));
-        output.finish().expect("a vector takes all");
     }
 
     #[test]
     fn every_line_is_named_whole() {
-        let named = printed(Form::Named, &[b"one\ntwo\n", b"thr", b"ee\n", b"four"]);
+        let named = printed(Form::Named, false, &[b"one\ntwo\n", b"thr", b"ee\n", b"four"]);
         assert_eq!(named, "p.wasm: one\np.wasm: two\np.wasm: three\np.wasm: four\n");
     }
 
     #[test]
     fn every_line_is_an_object() {
-        let text = printed(Form::Json, &[b"a \"b\"\n\n"]);
+        let text = printed(Form::Json, false, &[b"a \"b\"\n\n"]);
         let objects: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(objects.len(), 2);
@@ -517,10 +500,10 @@ mod tests {
 
     #[test]
     fn messages_are_objects_where_prints_are() {
-        let (mut output, _, error) = output(Form::Json, u64::MAX, u64::MAX);
-        let line = output.line("it is full\n  do: make \"it\" larger");
-        output.write_error(&line);
-        output.write_error_stream(b"by itself\n");
+        let (mut streams, _, error) = streams(Form::Json, false, u64::MAX, u64::MAX);
+        let line = streams.line("it is full\n  do: make \"it\" larger");
+        streams.write_error(&line);
+        streams.write_error_stream(b"by itself\n");
         let text = error.text();
         let objects: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -535,49 +518,52 @@ mod tests {
     #[test]
     fn control_characters_are_seen_unless_they_are_wanted() {
         let print: &[u8] = b"a\tb\x1b[2J\r\xff\xc2\x9b\n";
-        assert_eq!(printed(Form::Plain, &[print]), "a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
-        assert_eq!(printed(Form::Named, &[print]), "p.wasm: a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
-        assert_eq!(printed_raw(Form::Plain, &[b"a\x1b[2J\n"]), "a\x1b[2J\n");
-        assert_eq!(printed_raw(Form::Named, &[b"a\x1b[2J\n"]), "p.wasm: a\x1b[2J\n");
+        assert_eq!(printed(Form::Plain, false, &[print]), "a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
+        assert_eq!(printed(Form::Named, false, &[print]), "p.wasm: a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
+        assert_eq!(printed(Form::Plain, true, &[b"a\x1b[2J\n"]), "a\x1b[2J\n");
+        assert_eq!(printed(Form::Named, true, &[b"a\x1b[2J\n"]), "p.wasm: a\x1b[2J\n");
         // A character split across two writes, and one that stays incomplete.
-        assert_eq!(printed(Form::Plain, &["ä".as_bytes()[..1].as_ref(), "ä".as_bytes()[1..].as_ref()]), "ä");
-        assert_eq!(printed(Form::Plain, &[b"x\xe2\x82", b"y"]), "x\\xe2\\x82y");
-        assert_eq!(printed(Form::Plain, &[b"x\xe2\x82"]), "x\\xe2\\x82");
+        assert_eq!(
+            printed(Form::Plain, false, &["ä".as_bytes()[..1].as_ref(), "ä".as_bytes()[1..].as_ref()]),
+            "ä"
+        );
+        assert_eq!(printed(Form::Plain, false, &[b"x\xe2\x82", b"y"]), "x\\xe2\\x82y");
+        assert_eq!(printed(Form::Plain, false, &[b"x\xe2\x82"]), "x\\xe2\\x82");
     }
 
     #[test]
     fn what_was_formed_is_counted() {
         // Lines of 30 bytes, including name and newline.
-        let (mut output, out, _) = output(Form::Named, 95, u64::MAX);
-        output.print(&b"0123456789012345678901\n".repeat(100)).expect("a vector takes all");
+        let (mut streams, out, _) = streams(Form::Named, false, 95, u64::MAX);
+        streams.print(&b"0123456789012345678901\n".repeat(100)).expect("a vector takes all");
         assert_eq!(out.text().len(), 93);
-        assert!(output.notice() && !output.notice() && !output.has_room());
-        let (mut output, out, _) = super::tests::output(Form::Plain, 10, u64::MAX);
-        output.print(b"one\ntwo\nthree\n").expect("a vector takes all");
+        assert!(streams.notice() && !streams.notice() && !streams.has_room());
+        let (mut streams, out, _) = super::tests::streams(Form::Plain, false, 10, u64::MAX);
+        streams.print(b"one\ntwo\nthree\n").expect("a vector takes all");
         assert_eq!(out.text(), "one\ntwo\n");
-        assert!(output.notice() && !output.has_room());
+        assert!(streams.notice() && !streams.has_room());
     }
 
     #[test]
     fn standard_error_is_named_and_counted() {
-        let (mut output, _, error) = output(Form::Plain, 60, u64::MAX);
-        output.write_error_stream(b"ks-host: for");
-        output.write_error_stream(b"ged\n\x1b[2Jx\n");
+        let (mut streams, _, error) = streams(Form::Plain, false, 60, u64::MAX);
+        streams.write_error_stream(b"ks-host: for");
+        streams.write_error_stream(b"ged\n\x1b[2Jx\n");
         assert_eq!(error.text(), "p.wasm: ks-host: forged\np.wasm: \\u{1b}[2Jx\n");
-        output.write_error_stream(&b"y".repeat(100));
-        output.finish().expect("nothing was printed");
+        streams.write_error_stream(&b"y".repeat(100));
+        streams.finish().expect("nothing was printed");
         assert_eq!(error.text().lines().count(), 2);
-        assert!(output.notice());
+        assert!(streams.notice());
     }
 
     #[test]
     fn a_line_without_end_comes_in_pieces() {
-        let text = printed(Form::Named, &[&b"x".repeat(MAX_LINE_BYTES + 10)]);
+        let text = printed(Form::Named, false, &[&b"x".repeat(MAX_LINE_BYTES + 10)]);
         assert_eq!(text.lines().map(str::len).collect::<Vec<_>>(), [8 + MAX_LINE_BYTES, 8 + 10]);
-        let (mut output, out, _) = output(Form::Named, u64::MAX, 100);
-        output.print(&b"x".repeat(60)).expect("a vector takes all");
+        let (mut streams, out, _) = streams(Form::Named, false, u64::MAX, 100);
+        streams.print(&b"x".repeat(60)).expect("a vector takes all");
         assert_eq!(out.text(), "");
-        output.print(&b"x".repeat(60)).expect("a vector takes all");
+        streams.print(&b"x".repeat(60)).expect("a vector takes all");
         assert_eq!(out.text().len(), 8 + 120 + 1);
     }
 }
