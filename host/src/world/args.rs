@@ -15,11 +15,11 @@ impl Host for State {
         Ok(match parsed {
             ParsedArguments::Values(values) => Parsed::Values(values),
             ParsedArguments::Help(usage) => {
-                self.show(usage.as_bytes());
+                self.output.print_from_host(usage.as_bytes());
                 Parsed::Exit(0)
             }
             ParsedArguments::Wrong(text) => {
-                self.report_usage(&text);
+                self.output.warn_usage(&text);
                 Parsed::Exit(1)
             }
         })

@@ -105,7 +105,8 @@ impl HostProgram for State {
         let name = self.table.get(&this)?.name.to_string();
         let program = self.object()?.program(&name)?;
         if input.mark != 0 && program.kind() == LoadedType::Known(ProgramType::Xdp) {
-            self.warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
+            self.output
+                .warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
         }
         let TestInput { data, packet_size, ingress_ifindex, mark } = input;
         let input = bpf::TestInput { data, packet_size, ingress_ifindex, mark };
@@ -223,7 +224,7 @@ impl State {
     /// Warns once if flags are given to a kind without flags, and returns 0.
     fn ignored(&mut self, program: &str, flags: u32) -> u32 {
         if flags != 0 {
-            self.warn_once(
+            self.output.warn_once(
                 0,
                 &format!("attaching `{program}`: its kind has no flags, and {flags} has no effect: pass 0"),
             );
@@ -269,14 +270,14 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             let opened = state.attachments.open(&event, &options, None, Some(link))?;
             state.watch_skipped(name, number, &target, skipped);
             if state.object()?.may_filter_events(name) {
-                state.warn_once(0, &may_filter(name, &target));
+                state.output.warn_once(0, &may_filter(name, &target));
             }
             Ok(Held::Event(opened))
         }
         _ => {
             let linked = program.attach(target, flags);
             if let Err(BpfError::Occupied { interface, occupant, .. }) = &linked {
-                state.report(&explain::bpf::describe_occupant(interface, occupant));
+                state.output.report(&explain::bpf::describe_occupant(interface, occupant));
             }
             Ok(Held::Link(linked?))
         }
@@ -307,10 +308,10 @@ fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held,
     }
     if points.len() > 1 {
         let attach_points = ProbePoint::list(&points);
-        state.warn(&format!("program `{name}` runs at {} functions: {attach_points}", points.len()));
+        state.output.warn(&format!("program `{name}` runs at {} functions: {attach_points}", points.len()));
     }
     if let Some(copies) = ProbePoint::copies(&points) {
-        state.warn(&format!(
+        state.output.warn(&format!(
             "program `{name}` does not see calls of copies that the compiler made of the function: {copies}"
         ));
     }

@@ -124,7 +124,7 @@ impl State {
                 held.extend(self.attached.remove_registered());
             }
             held.into_iter().for_each(|held: Held| self.release(held));
-            self.report(&format!(
+            self.output.report(&format!(
                 "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share \
                  {most} is the budget \
                  of each program"

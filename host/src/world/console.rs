@@ -14,7 +14,7 @@ impl Host for State {
     fn print(&mut self, format: Vec<u8>, values: Vec<Value>) -> wasmtime::Result<()> {
         let line = format::line(&format, &values);
         self.show_prints();
-        self.write_out(&line);
+        self.output.print(&line);
         Ok(())
     }
 
@@ -25,19 +25,17 @@ impl Host for State {
         }
         let histogram = Histogram::new(&String::from_utf8_lossy(&title), scale, &counts);
         self.show_prints();
-        self.show_histogram(&histogram);
+        self.output.print_histogram(&histogram);
         Ok(())
     }
 
     fn warn(&mut self, message: String) -> wasmtime::Result<()> {
-        self.say_warning(&message);
+        self.output.plugin_warn(&message);
         Ok(())
     }
 
     fn warn_once(&mut self, key: u64, message: String) -> wasmtime::Result<()> {
-        if self.is_first(key, &message) {
-            self.say_warning(&message);
-        }
+        self.output.plugin_warn_once(key, &message);
         Ok(())
     }
 

@@ -96,7 +96,7 @@ impl State {
             None => return,
             Some(Ok(counters)) => counters,
             Some(Err(errno)) => {
-                self.report(&format!(
+                self.output.report(&format!(
                     "what programs lose is not reported: their counters cannot be mapped: mmap: {errno}"
                 ));
                 Vec::new()
@@ -146,11 +146,11 @@ impl State {
             *at = Some(Instant::now());
             counted.reported.store(count, Ordering::Relaxed);
             match counted.counter.loss() {
-                Loss::Full { map, ty } => self.report(&lost_line(map, *ty, count)),
+                Loss::Full { map, ty } => self.output.report(&lost_line(map, *ty, count)),
                 Loss::Fault { program } => {
                     let runs = if count == 1 { "run" } else { "runs" };
                     let because = fault_causes(counters);
-                    self.report(&format!(
+                    self.output.report(&format!(
                         "{count} {runs} of program `{program}` ended by a fault: {because}"
                     ));
                 }

@@ -99,7 +99,7 @@ impl State {
         let names = names.join(", ");
         if !watched.skipped.is_counted.load(Ordering::Relaxed) {
             if report == LossReport::Due {
-                self.warn_once(
+                self.output.warn_once(
                     0,
                     &format!(
                         "{names}: hits while another BPF program runs on that CPU are counted for nobody, \
@@ -116,7 +116,7 @@ impl State {
         watched.skipped.reported.store(missed, Ordering::Relaxed);
         watched.at = Some(Instant::now());
         let hits = if missed == 1 { "hit" } else { "hits" };
-        self.report(&format!(
+        self.output.report(&format!(
             "{missed} {hits} of {names} were skipped by the kernel, because another BPF program ran on that \
              CPU: program \
              `{program}` did not see them, and no counter of the tracepoint has them, also of other \

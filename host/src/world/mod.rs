@@ -23,6 +23,7 @@ pub(crate) mod linker;
 mod losses;
 mod maps;
 mod misses;
+mod output;
 mod perf;
 mod prints;
 mod recording;

@@ -364,7 +364,7 @@ impl Host for State {
         for event in listed {
             let counted = if self.catalog.why_not(&event).is_none() { "yes" } else { "no" };
             let line = format!("{:<42} {:<42} {counted}\n", event.name, event.perf);
-            self.show(line.as_bytes());
+            self.output.print_from_host(line.as_bytes());
         }
         Ok(number)
     }
@@ -491,7 +491,7 @@ impl State {
             return;
         }
         for notice in self.attachments.take_notices() {
-            self.warn(&notice.to_string());
+            self.output.warn(&notice.to_string());
         }
     }
 }

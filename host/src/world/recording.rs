@@ -6,7 +6,7 @@ use super::linker::Answers;
 use super::state::State;
 use super::value::Handles;
 use crate::plugin::Abort;
-use crate::record::{Answer, Recording, Replay, Stream, Texts};
+use crate::record::{Answer, Recording, Replay, Texts};
 
 /// Source of the answers to a run's calls.
 #[derive(Clone)]
@@ -96,19 +96,9 @@ impl State {
         }
     }
 
-    /// Records text that the host writes on its own.
-    pub(super) fn record_text(&self, stream: Stream, text: &[u8]) {
-        if let CallRecording::Recorder(recorder) = &self.recording {
-            recorder.recording.text(stream, text);
-        }
-    }
-
     fn show_recorded(&mut self, texts: Texts) {
         for (stream, text) in texts {
-            match stream {
-                Stream::Stdout => self.write_out(&text),
-                Stream::Stderr => self.write_recorded_error(&text),
-            }
+            self.output.replay(stream, &text);
         }
     }
 }

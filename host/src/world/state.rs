@@ -1,8 +1,6 @@
 //! State of one plugin in the host.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
 use std::os::fd::AsFd;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -14,15 +12,15 @@ use super::attached::AttachedPrograms;
 use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
-use super::histogram::Histogram;
 use super::losses::{LossReport, Losses};
 use super::misses::Misses;
+use super::output::Output;
 use super::prints::{Printer, Table};
 use super::recording::{CallRecording, Calls};
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
-use super::streams::{StreamOptions, Streams};
+use super::streams::StreamOptions;
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
@@ -31,16 +29,11 @@ use crate::host_bytes::HostBytes;
 use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
-use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
+use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle};
 use crate::policy::{Class, Limit, Policy};
 use crate::procfs;
-use crate::record::Stream;
 use crate::symbols::Symbols;
 use crate::text;
-
-/// Upper limit of different `warn-once` messages that are remembered; later ones are dropped. Guards against
-/// a plugin that warns about every value it reads.
-const MAX_WARNINGS: usize = 4096;
 
 /// Lines of the kernel half are written when they reach this number of bytes.
 const PRINTED_AT_ONCE: usize = 64 << 10;
@@ -79,8 +72,6 @@ pub struct State {
     followed: Option<Instant>,
     /// Whether the plugin has waited for time or records.
     waited: bool,
-    /// Keys and digests of the `warn-once` messages; the messages themselves may be long.
-    warned: BTreeSet<(u64, u64)>,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
     pub(super) settings: Settings,
@@ -91,9 +82,7 @@ pub struct State {
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
     pub(super) recording: CallRecording,
-    output: Streams,
-    /// Why standard output failed; none while it works.
-    output_lost: Option<String>,
+    pub(super) output: Output,
     limiter: Limiter,
     /// Number of host calls; wraps.
     calls: u64,
@@ -135,7 +124,7 @@ impl State {
             stderr: options.stderr,
             limit: options.policy.limit(Limit::PrintBytes),
         };
-        let output = Streams::new(streams, &host_bytes);
+        let output = Output::new(streams, &options.calls, options.stop.clone(), &host_bytes);
         State {
             table,
             attachments,
@@ -158,7 +147,6 @@ impl State {
             stacks: options.stacks,
             followed: None,
             waited: false,
-            warned: BTreeSet::new(),
             name,
             arguments: options.arguments,
             settings: options.settings,
@@ -169,7 +157,6 @@ impl State {
             budget: options.bpf_share.map(Budget::new),
             recording: CallRecording::of(options.calls),
             output,
-            output_lost: None,
             limiter: Limiter::new(limits),
             calls: 0,
         }
@@ -221,7 +208,7 @@ impl State {
     /// Warns once about the meaning of task ids in this host's PID namespace.
     pub(super) fn report_namespace(&mut self) {
         if !procfs::is_own() {
-            self.warn_once(
+            self.output.warn_once(
                 0,
                 &format!(
                     "/proc shows the tasks of another PID namespace: tasks have no names here, nor have \
@@ -233,7 +220,7 @@ impl State {
         }
         let ObjectSlot::Opened(object) = &self.object else { return };
         if object.is_loaded() && object.numbers_tasks_inside() {
-            self.warn_once(
+            self.output.warn_once(
                 0,
                 "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that \
                  ks-host runs in: tasks \
@@ -292,14 +279,14 @@ impl State {
             let taken = printer.take(|line| {
                 lines.extend(line);
                 if lines.len() >= PRINTED_AT_ONCE {
-                    self.show(&std::mem::take(&mut lines));
+                    self.output.print_from_host(&std::mem::take(&mut lines));
                 }
                 // Stop when output is lost. The lines formatted already exceed the limit, and that is
                 // reported.
-                self.output.has_room() && self.output_lost.is_none()
+                self.output.has_room()
             });
             if !lines.is_empty() {
-                self.show(&lines);
+                self.output.print_from_host(&lines);
             }
             if taken == 0 {
                 break;
@@ -348,8 +335,7 @@ impl State {
 
     /// Describes why the plugin's last output was lost; none if none was.
     pub(crate) fn output_lost(&self) -> Option<String> {
-        let reason = self.output_lost.as_ref()?;
-        Some(format!("{}: cannot write to standard output, and stopped: {reason}", self.name))
+        self.output.lost()
     }
 
     /// Ends the plugin's run. If it has registered structs and never waited, waits for a request to stop and
@@ -364,7 +350,7 @@ impl State {
         }
         let names: Vec<_> = registered.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
-        self.report(&format!(
+        self.output.report(&format!(
             "waiting, with {names} registered, until this is stopped (Ctrl-C or SIGTERM; --no-wait ends at \
              once)"
         ));
@@ -372,117 +358,6 @@ impl State {
         self.release_command().map_err(|error| error.to_string())?;
         self.wait(&[], None).map_err(|errno| format!("cannot wait for the end: {errno}"))?;
         Ok(())
-    }
-
-    /// Writes text of the host to standard output and records it: the plugin did not pass it to `console`.
-    pub(super) fn show(&mut self, text: &[u8]) {
-        self.record_text(Stream::Stdout, text);
-        self.write_out(text);
-    }
-
-    /// Writes to standard output, at once.
-    pub(super) fn write_out(&mut self, text: &[u8]) {
-        self.put_out(|output| output.print(text));
-    }
-
-    /// Writes a histogram to standard output.
-    pub(super) fn show_histogram(&mut self, histogram: &Histogram) {
-        self.put_out(|output| output.print_histogram(histogram));
-    }
-
-    /// Performs a write to standard output. A closed pipe asks the plugin to stop, as SIGPIPE would end
-    /// another program. Any other failure does so, too, and ends the output, because output with a gap is
-    /// worse than none.
-    fn put_out(&mut self, put: impl FnOnce(&mut Streams) -> io::Result<()>) {
-        if self.output_lost.is_some() {
-            return;
-        }
-        match put(&mut self.output) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.stop.ask(StopReason::OutputClosed)
-            }
-            Err(error) => {
-                self.output_lost = Some(error.to_string());
-                self.stop.ask(StopReason::OutputLost);
-            }
-        }
-        self.report_output_loss();
-    }
-
-    /// Reports once that the plugin exceeded the limit of its output.
-    fn report_output_loss(&mut self) {
-        if self.output.notice() {
-            let (limit, name) = (self.policy.limit(Limit::PrintBytes), Limit::PrintBytes.name());
-            self.report(&format!(
-                "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
-            ));
-        }
-    }
-
-    /// Writes a message of the plugin as one line of standard error, after its name.
-    pub(super) fn say_warning(&mut self, message: &str) {
-        let line = self.output.line(message);
-        self.write_error(&line);
-    }
-
-    /// Writes a message about the results of the plugin's calls, as [`State::say_warning`], and records it.
-    pub(super) fn warn(&mut self, message: &str) {
-        let line = self.output.line(message);
-        self.record_and_write_error(&line);
-    }
-
-    /// Writes a message of the host, as [`State::warn`], but without counting it for the plugin's limit.
-    pub(super) fn report(&mut self, message: &str) {
-        let line = self.output.line(message);
-        self.record_text(Stream::Stderr, line.as_bytes());
-        self.output.write_error(&line);
-    }
-
-    /// Writes the plugin's usage to standard error.
-    pub(super) fn report_usage(&mut self, text: &str) {
-        let block = self.output.block(text);
-        self.record_and_write_error(&block);
-    }
-
-    /// Writes text that the plugin itself wrote to standard error.
-    pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
-        self.output.write_error_stream(bytes);
-        self.report_output_loss();
-    }
-
-    /// Writes recorded lines to standard error.
-    pub(super) fn write_recorded_error(&mut self, lines: &[u8]) {
-        self.output.write_error(&text::lines(&String::from_utf8_lossy(lines)));
-    }
-
-    fn record_and_write_error(&mut self, lines: &str) {
-        if self.output.take(lines.len()) {
-            self.record_text(Stream::Stderr, lines.as_bytes());
-            self.output.write_error(lines);
-        }
-        self.report_output_loss();
-    }
-
-    fn write_error(&mut self, lines: &str) {
-        if self.output.take(lines.len()) {
-            self.output.write_error(lines);
-        }
-        self.report_output_loss();
-    }
-
-    /// Writes a message as [`State::warn`], once for each pair of key and message.
-    pub(super) fn warn_once(&mut self, key: u64, message: &str) {
-        if self.is_first(key, message) {
-            self.warn(message);
-        }
-    }
-
-    /// Returns true for the first warning of a pair, within the limit of remembered messages.
-    pub(super) fn is_first(&mut self, key: u64, message: &str) -> bool {
-        let mut digest = DefaultHasher::new();
-        message.hash(&mut digest);
-        self.warned.len() < MAX_WARNINGS && self.warned.insert((key, digest.finish()))
     }
 }
 
@@ -497,13 +372,13 @@ impl Drop for State {
         self.report_notices();
         if let Some(command) = self.command.take_if(|command| command.is_waiting()) {
             let command_line = command.command_line();
-            self.report(&format!(
+            self.output.report(&format!(
                 "`{command_line}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
             ));
         }
         self.show_prints();
         self.show_last_recorded();
-        self.put_out(Streams::finish);
+        self.output.finish();
         self.report_losses(LossReport::Last);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Output that is lost is not formatted, and incomplete lines are bounded. Not here: the consequences of a
-//! lost stream for the plugin (`state`).
+//! lost stream for the plugin, and what is recorded (`output`).
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -110,6 +110,16 @@ impl Streams {
         let StreamOptions { name, form, raw, stdout, stderr, limit } = options;
         let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
         Streams { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
+    }
+
+    /// Returns the plugin's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the limit of the output in bytes per second.
+    pub(super) fn limit(&self) -> u64 {
+        self.written.limit
     }
 
     /// Writes text that the plugin printed, as far as the rate limit allows.

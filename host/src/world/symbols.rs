@@ -13,12 +13,12 @@ impl Host for State {
         let decision = if decided.is_ok() { Decision::Allowed } else { Decision::Denied };
         self.note_look("symbols", &whose, decision)?;
         if let Err(denied) = decided {
-            self.warn_once(0, &denied);
+            self.output.warn_once(0, &denied);
             return Ok(format!("{address:#x}"));
         }
         let name = self.symbols.name(process, address).unwrap_or_else(|error| {
             // One line for each task, because a profile resolves thousands of addresses.
-            self.warn_once(0, &error.to_string());
+            self.output.warn_once(0, &error.to_string());
             None
         });
         Ok(name.unwrap_or_else(|| format!("{address:#x}")))

@@ -110,7 +110,7 @@ fn refused(
         Some(refusal) => {
             // An empty answer is not reported: standard libraries make these calls at every start.
             if let Val::Result(_) = refusal {
-                store.data_mut().warn_once(0, &message(what));
+                store.data_mut().output.warn_once(0, &message(what));
             }
             Ok(Some(refusal))
         }
@@ -290,10 +290,10 @@ fn write(store: &mut StoreContextMut<'_, State>, stream: u32, bytes: &[Val]) -> 
     let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
     let state = store.data_mut();
     if to_error {
-        state.write_error_stream(&bytes);
+        state.output.plugin_error(&bytes);
     } else {
         state.show_prints();
-        state.write_out(&bytes);
+        state.output.print(&bytes);
     }
     Ok(())
 }
