@@ -4,7 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use ks_host::policy::Policy;
+use ks_host::policy::{Limit, Policy};
+
+/// Returns the help text of `--limit`, with the names of all limits. `subject` is what they apply to.
+pub(crate) fn limit_help(subject: &str) -> String {
+    let names = Limit::ALL.map(|limit| match limit {
+        // The name does not say which time is counted.
+        Limit::ComputeMs => format!("`{}` (time on a CPU between two calls of the host)", limit.name()),
+        _ => format!("`{}`", limit.name()),
+    });
+    format!("Limits what each {subject} takes: {}. May be given several times", names.join(", "))
+}
 
 /// Returns the policy of the file, or the given one without a file, with the permissions and limits of the
 /// options added.

@@ -66,11 +66,7 @@ pub(crate) struct Args {
     /// PEM file), as `[signers]` of a policy does. May be given several times; one of them is enough.
     #[arg(long, value_name = "IDENTITY=KEY")]
     signer: Vec<String>,
-    /// Limits what each plugin takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
-    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`,
-    /// `host_bytes`, `compute_ms` (time on a CPU between two calls of the host), `compile_ms`,
-    /// `compile_bytes`, `run_ms`. May be given several times.
-    #[arg(long, value_name = "NAME=NUMBER")]
+    #[arg(long, value_name = "NAME=NUMBER", help = policy::limit_help("plugin"))]
     limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
     #[arg(long, value_name = "FILE")]

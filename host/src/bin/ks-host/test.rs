@@ -38,11 +38,7 @@ pub(crate) struct Args {
     /// everything. May be given several times.
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
-    /// Limits what each test takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
-    /// `attachments`, `probes`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`,
-    /// `host_bytes`, `compute_ms` (time on a CPU between two calls of the host), `compile_ms`,
-    /// `compile_bytes`, `run_ms`. May be given several times.
-    #[arg(long, value_name = "NAME=NUMBER")]
+    #[arg(long, value_name = "NAME=NUMBER", help = policy::limit_help("test"))]
     limit: Vec<String>,
     /// Ends a test after this time, seconds or `300ms`, `2m`; it then counts as failed.
     #[arg(long, value_name = "TIME", value_parser = run::time, default_value = "60")]
