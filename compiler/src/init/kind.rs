@@ -7,27 +7,87 @@ use crate::diag::nears;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::kernel_types::KernelTypes;
 
-/// All kinds, each with a short description for the help text. Names of struct_ops types are kinds, too.
-pub const KINDS: &[(&str, &str)] = &[
-    ("xdp", "packets as they arrive at a network interface"),
-    ("tc/ingress", "packets on their way in"),
-    ("tc/egress", "packets on their way out"),
-    ("probe/FUNCTION", "entry of a kernel function; FUNCTION+0x10 for a place in it"),
-    ("retprobe/FUNCTION", "return of a kernel function"),
-    ("tracepoint/CATEGORY/EVENT", "an event of the kernel"),
-    ("raw_tracepoint/EVENT", "an event of the kernel, with its arguments instead of a record"),
-    ("syscall_enter/CALL", "a system call, with its arguments"),
-    ("syscall_exit/CALL", "the return of a system call"),
-    ("perf_event", "samples of a performance event"),
-    ("counting", "performance events that are only counted"),
-    ("uprobe/PATH:SYMBOL", "entry of a function of a program or library"),
-    ("lsm/HOOK", "a decision about access"),
-    ("cgroup/HOOK", "packets or connections of a group of processes"),
-    ("socket_filter", "packets as a socket gets them"),
-    ("timer", "nothing but time"),
-    ("tcp_congestion_ops", "a congestion control algorithm of TCP"),
-    ("sched_ext_ops", "a scheduler"),
+/// A kind of script as users write it.
+#[derive(Clone, Copy, Debug)]
+pub struct InitKind {
+    /// The form on the command line. Words in capital letters stand for a target.
+    pub form: &'static str,
+    /// What programs of this kind see, for the help text.
+    pub description: &'static str,
+    /// Kinds of this form, at least one for each shape of script that they start. A test starts them all.
+    pub examples: &'static [&'static str],
+}
+
+/// All kinds, in the order of the help text. Names of struct_ops types are kinds, too.
+pub const KINDS: &[InitKind] = &[
+    kind("xdp", "packets as they arrive at a network interface", &["xdp"]),
+    kind("tc/ingress", "packets on their way in", &["tc/ingress"]),
+    kind("tc/egress", "packets on their way out", &["tc/egress"]),
+    kind(
+        "probe/FUNCTION",
+        "entry of a kernel function; FUNCTION+0x10 for a place in it",
+        &[
+            "probe/vfs_read",
+            "probe/do_exit",
+            "probe/sys_openat",
+            "probe/sys_getpid",
+            "probe/vfs_read+0x10",
+            "probe/vfs_read+16",
+        ],
+    ),
+    kind("retprobe/FUNCTION", "return of a kernel function", &["retprobe/vfs_read", "retprobe/do_exit"]),
+    kind(
+        "tracepoint/CATEGORY/EVENT",
+        "an event of the kernel",
+        &[
+            "tracepoint/sched/sched_switch",
+            "tracepoint/sched/sched_wakeup",
+            "tracepoint/sched/sched_process_exec",
+            "tracepoint/syscalls/sys_enter_openat",
+            "tracepoint/syscalls/sys_exit_openat",
+        ],
+    ),
+    kind(
+        "raw_tracepoint/EVENT",
+        "an event of the kernel, with its arguments instead of a record",
+        &[
+            "raw_tracepoint/sched_switch",
+            "raw_tracepoint/sys_enter",
+            "raw_tracepoint/sys_exit",
+            "raw_tracepoint/balance_dirty_pages",
+        ],
+    ),
+    kind("syscall_enter/CALL", "a system call, with its arguments", &["syscall_enter/openat"]),
+    kind("syscall_exit/CALL", "the return of a system call", &["syscall_exit/getpid"]),
+    kind("perf_event", "samples of a performance event", &["perf_event"]),
+    kind("counting", "performance events that are only counted", &["counting"]),
+    kind(
+        "uprobe/PATH:SYMBOL",
+        "entry of a function of a program or library",
+        &["uprobe//usr/bin/bash:readline"],
+    ),
+    kind("lsm/HOOK", "a decision about access", &["lsm/file_open"]),
+    kind(
+        "cgroup/HOOK",
+        "packets or connections of a group of processes",
+        &["cgroup/ingress", "cgroup/connect4"],
+    ),
+    kind("socket_filter", "packets as a socket gets them", &["socket_filter"]),
+    kind("timer", "nothing but time", &["timer"]),
+    kind("tcp_congestion_ops", "a congestion control algorithm of TCP", &["tcp_congestion_ops"]),
+    kind("sched_ext_ops", "a scheduler", &["sched_ext_ops"]),
 ];
+
+const fn kind(form: &'static str, description: &'static str, examples: &'static [&'static str]) -> InitKind {
+    InitKind { form, description, examples }
+}
+
+impl InitKind {
+    /// Returns the part of the form before the target.
+    fn name(&self) -> &'static str {
+        self.form.split_once('/').map_or(self.form, |(name, _)| name)
+    }
+}
 
 /// A kind of script, with its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,15 +211,13 @@ fn unknown(kind: &str, kind_name: &str, kernel: &KernelTypes) -> InitError {
         return InitError::UnknownKind { kind: kind.to_owned(), near: vec![own.to_owned()] };
     }
     let ops = kernel.struct_ops_names();
-    let kind_names =
-        KINDS.iter().map(|(form, _)| form.split_once('/').map_or(*form, |(kind_name, _)| kind_name));
-    let found = nears(kind_name, kind_names.chain(ops.iter().map(String::as_str)));
+    let found = nears(kind_name, KINDS.iter().map(|kind| kind.name()).chain(ops.iter().map(String::as_str)));
     let full = |kind_name: &str| {
-        let same = |form: &&(&str, &str)| form.0.split('/').next() == Some(kind_name);
-        KINDS.iter().find(same).map_or(kind_name, |(form, _)| *form).to_owned()
+        let same = KINDS.iter().find(|kind| kind.name() == kind_name);
+        same.map_or(kind_name, |kind| kind.form).to_owned()
     };
     // The kind takes no target, but was given one.
-    let near = if KINDS.iter().any(|(form, _)| *form == kind_name) {
+    let near = if KINDS.iter().any(|kind| kind.form == kind_name) {
         vec![kind_name.to_owned()]
     } else {
         found.into_iter().map(full).collect()

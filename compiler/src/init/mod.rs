@@ -17,7 +17,7 @@ pub mod rust;
 mod script;
 mod struct_ops;
 
-pub use kind::KINDS;
+pub use kind::{InitKind, KINDS};
 
 use crate::diag::Diagnostics;
 use crate::kernel_types::{KernelLookupError, KernelTypes};

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileTypeExt;
 
+use ks_compiler::init::KINDS;
 use ks_tests::{Folder, command, finish};
 
 const SCRIPT: &str = "fn main() -> i32 {\n    return 0\n}\n";
@@ -85,45 +86,13 @@ fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
     }
 }
 
-/// Sections of each kind, and of targets with different forms.
-const KINDS: &[&str] = &[
-    "xdp",
-    "tc/ingress",
-    "tc/egress",
-    "probe/vfs_read",
-    "probe/sys_openat",
-    "probe/vfs_read+0x10",
-    "retprobe/vfs_read",
-    "tracepoint/sched/sched_switch",
-    "tracepoint/syscalls/sys_enter_openat",
-    "raw_tracepoint/sched_switch",
-    "syscall_enter/openat",
-    "syscall_exit/getpid",
-    "perf_event",
-    "counting",
-    "uprobe//usr/bin/bash:readline",
-    "lsm/file_open",
-    "cgroup/ingress",
-    "cgroup/connect4",
-    "socket_filter",
-    "timer",
-    "tcp_congestion_ops",
-    "sched_ext_ops",
-];
-
 #[test]
 fn lf_126_what_ks_init_starts_compiles_as_it_is() {
     let help = finish(command("ks").args(["init", "--help"])).stdout;
-    let listed = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
-    for name_prefix in
-        listed.map_while(|kind| kind.split('/').next()).filter(|name_prefix| name_prefix.contains('_'))
-    {
-        assert!(
-            KINDS.iter().any(|kind| kind.starts_with(name_prefix)),
-            "`{name_prefix}` of the help has no test"
-        );
-    }
     for kind in KINDS {
+        assert!(help.contains(&format!("\n  {} ", kind.form)), "{help}");
+    }
+    for kind in KINDS.iter().flat_map(|kind| kind.examples) {
         let folder = Folder::new();
         let started = finish(command("ks").current_dir(folder.path("")).args(["init", kind, "fresh"]));
         assert_eq!(started.code, 0, "{kind}: {started:#?}");

@@ -33,8 +33,8 @@ pub struct Args {
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
 
 fn kinds_help() -> String {
-    let width = KINDS.iter().map(|(kind, _)| kind.len()).max().unwrap_or_default();
-    let lines = KINDS.iter().map(|(kind, what)| format!("  {kind:width$}  {what}\n"));
+    let width = KINDS.iter().map(|kind| kind.form.len()).max().unwrap_or_default();
+    let lines = KINDS.iter().map(|kind| format!("  {:width$}  {}\n", kind.form, kind.description));
     format!(
         "Kinds:\n{}  and the name of any other struct_ops type of the kernel\n\nExamples:\n  ks init xdp \
          packets\n  \

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use ks_compiler::ast::{Item, ItemKind};
 use ks_compiler::diag::Diagnostics;
-use ks_compiler::init::{self, InitError, Options};
+use ks_compiler::init::{self, InitError, KINDS, Options};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline;
 use ks_compiler::source::{Files, SourceMap};
@@ -18,42 +18,10 @@ static KERNEL: LazyLock<Arc<KernelTypes>> = LazyLock::new(|| {
     Arc::new(KernelTypes::from_btf(bytes).expect("the kernel's BTF is well-formed"))
 });
 
-/// Every program type, with each form of target.
-const KINDS: &[&str] = &[
-    "xdp",
-    "tc/ingress",
-    "tc/egress",
-    "probe/vfs_read",
-    "probe/do_exit",
-    "probe/sys_openat",
-    "probe/sys_getpid",
-    "probe/vfs_read+0x10",
-    "probe/vfs_read+16",
-    "retprobe/vfs_read",
-    "retprobe/do_exit",
-    "tracepoint/sched/sched_switch",
-    "tracepoint/sched/sched_wakeup",
-    "tracepoint/sched/sched_process_exec",
-    "tracepoint/syscalls/sys_enter_openat",
-    "tracepoint/syscalls/sys_exit_openat",
-    "raw_tracepoint/sched_switch",
-    "raw_tracepoint/sys_enter",
-    "raw_tracepoint/sys_exit",
-    "raw_tracepoint/balance_dirty_pages",
-    "syscall_enter/openat",
-    "syscall_exit/getpid",
-    "perf_event",
-    "counting",
-    "uprobe//usr/bin/bash:readline",
-    "lsm/file_open",
-    "cgroup/ingress",
-    "cgroup/connect4",
-    "socket_filter",
-    "timer",
-    "tcp_congestion_ops",
-    "sched_ext_ops",
-    "bpf_dummy_ops",
-];
+/// Every kind of the help text, with each form of target, and a struct_ops type that the help does not name.
+fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().flat_map(|kind| kind.examples).copied().chain(["bpf_dummy_ops"])
+}
 
 /// The files of a new script, which the pipeline can include.
 #[derive(Debug)]
@@ -94,7 +62,7 @@ fn every_kind_parses() {
     let bundled = KernelTypes::bundled();
     let without_btf =
         ["xdp", "perf_event", "tracepoint/sched/sched_switch", "tcp_congestion_ops", "sched_ext_ops"];
-    let with = KINDS.iter().map(|kind| (*kind, &**KERNEL));
+    let with = kinds().map(|kind| (kind, &**KERNEL));
     for (kind, kernel) in with.chain(without_btf.map(|kind| (kind, &bundled))) {
         let files = starter(kind, kernel, true);
         let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
@@ -122,7 +90,7 @@ fn every_kind_parses() {
 #[test]
 fn every_kind_compiles_as_it_is() {
     let mut wrong = Vec::new();
-    for kind in KINDS {
+    for kind in kinds() {
         let diagnostics = check(&starter(kind, &KERNEL, false));
         let errors = diagnostics.error_count();
         if errors > 0 {
@@ -135,7 +103,7 @@ fn every_kind_compiles_as_it_is() {
 
 #[test]
 fn every_script_is_in_the_one_style() {
-    for kind in KINDS {
+    for kind in kinds() {
         for (name, text) in starter(kind, &KERNEL, true) {
             if !name.ends_with(".ks") && !name.ends_with(".kh") {
                 continue;
