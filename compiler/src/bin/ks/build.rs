@@ -20,19 +20,20 @@ use crate::target::TargetArgs;
 pub struct Args {
     #[command(flatten)]
     script: ScriptArgs,
-    /// The plugin file, `-` for standard output; by default the script's name with `.wasm`, in this folder
+    /// The plugin file, or `-` for standard output; by default the script's name with `.wasm`, in the current
+    /// folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A component that another language's tool made for the world `kernelscript:host/plugin`: the kernel
-    /// half is put into it, and it takes the place of the userspace half
+    /// Add the kernel half to this component, which replaces the userspace half; another compiler built it
+    /// for the world `kernelscript:host/plugin`
     #[arg(long, value_name = "COMPONENT")]
     into: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the
-    /// typed tree after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output.
-    /// kmod=DIR: the source of a kernel module with the `@kfunc` functions, which programs prefer to their
-    /// own while it is loaded
+    /// Also write the output of a stage to FILE or standard output: tokens, ast, hir, mir, bpf, elf, wat or
+    /// component; hir:REWRITE for the typed tree after REWRITE, mir:PASS for the MIR after each run of PASS
+    /// that changed it. kmod=DIR writes the source of a kernel module with the `@kfunc` functions; while it
+    /// is loaded, programs call its functions instead of their own
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use ks_wit::command_output::write_stdout;
 pub struct Args {
     /// The code of an error or warning, such as KS0301 or 301; without it all codes are listed
     code: Option<String>,
-    /// As JSON: one object for a code, one per line for the list
+    /// Write JSON: one object for a code, one per line for the list
     #[arg(long)]
     json: bool,
 }

@@ -32,19 +32,19 @@ pub struct ScriptArgs {
 /// Options of the compilation of scripts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScriptOptions {
-    /// Refuse what KernelScript 0.1.1 does not have
+    /// Reject everything that is not part of KernelScript 0.1.1
     #[arg(long)]
     strict_011: bool,
-    /// Look for headers in this folder too, after that of the file that includes them
+    /// Also search this folder for headers, after the folder of the file that includes them
     #[arg(short = 'I', value_name = "DIR")]
     include: Vec<PathBuf>,
     /// The name of the plugin and of the folder of its pins; by default the script's name
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// Compile the `@test` functions, not `main`
+    /// Compile the `@test` functions instead of `main`
     #[arg(long)]
     test: bool,
-    /// Say what was read and of what it consists
+    /// Report the files that were read, and the numbers of functions and maps
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten)]
@@ -112,7 +112,7 @@ pub fn whole(folder: &Path) -> Result<String> {
 /// The kernel that scripts are compiled for.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KernelArgs {
-    /// The kernel's types: a BTF file; by default those of the running kernel, /sys/kernel/btf/vmlinux
+    /// The BTF file with the kernel's types; by default that of the running kernel, /sys/kernel/btf/vmlinux
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
     /// KernelScript 0.1.1's spelling of `--btf`

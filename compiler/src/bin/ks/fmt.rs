@@ -17,7 +17,7 @@ pub struct Args {
     /// The scripts; `-` is standard input, which is written to standard output
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write nothing but the names of the scripts that are not in this style; exit code 1 if there are any
+    /// List the scripts that are not formatted, and change none; the exit code is 1 if there are any
     #[arg(long)]
     check: bool,
     #[command(flatten)]

@@ -14,17 +14,17 @@ use crate::files::KernelArgs;
 #[derive(clap::Args)]
 #[command(after_help = kinds_help())]
 pub struct Args {
-    /// The kind of program, as in the list below; or `rust`, for a plugin written in Rust
+    /// The kind of program, from the list below, or `rust` for a plugin in Rust
     kind: String,
-    /// The folder to make; its last part names the script
+    /// The folder to create; its last component is the name of the script
     name: PathBuf,
     #[command(flatten)]
     kernel: KernelArgs,
-    /// Also declare the kernel functions that such programs may call, as far as the BTF tells
+    /// Also declare the kernel functions that such programs may call, as far as the BTF marks them
     #[arg(long)]
     kfuncs: bool,
-    /// For `rust`: the folder of the crate `ks-guest`; by default that of the sources that this command was
-    /// built from
+    /// For `rust`: the folder of the crate `ks-guest`; by default the one in the source tree that this
+    /// command was built from
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }

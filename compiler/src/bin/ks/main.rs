@@ -47,31 +47,30 @@ enum Command {
     /// Compile a script to a plugin file
     #[command(after_help = BUILD_EXAMPLES)]
     Build(build::Args),
-    /// KernelScript 0.1.1's word for `build`
+    /// KernelScript 0.1.1's name for `build`
     #[command(hide = true)]
     Compile(build::OldArgs),
-    /// Look for errors without writing anything
+    /// Report errors and warnings without writing files
     #[command(after_help = "Examples:\n  ks check examples/perf/group.ks\n  ks check --format json \
                       examples/perf/group.ks")]
     Check(check::Args),
     /// Compile the `@test` functions of a script and run them with ks-host
     #[command(after_help = "Examples:\n  ks test examples/testing/filter.ks")]
     Test(test::Args),
-    /// Start a script: a folder with a program of some kind that compiles as it is
+    /// Create a folder with a new script for a kind of program, which compiles unchanged
     Init(init::Args),
-    /// Bring scripts into the one style, in place
+    /// Format scripts in place
     #[command(
         after_help = "Examples:\n  ks fmt --check examples/perf/group.ks\n  ks fmt - < examples/perf/group.ks"
     )]
     Fmt(fmt::Args),
-    /// Let a plugin that another compiler made read and write the kernel half's variables and arrays without
-    /// calls
+    /// Let a plugin of another compiler read and write the kernel half's variables and arrays without calls
     #[command(after_help = "Examples:\n  ks share hello.wasm\n  ks share --mib 64 hello.wasm -o shared.wasm")]
     Share(share::Args),
-    /// Tell what an error or warning means, with a wrong and a right example
+    /// Explain an error or warning, with a wrong and a right example
     #[command(after_help = "Examples:\n  ks explain KS0417")]
     Explain(explain::Args),
-    /// Answer an editor over standard input and output
+    /// Run the language server on standard input and output, for editors
     Lsp(lsp::Args),
 }
 

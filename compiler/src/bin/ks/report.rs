@@ -28,7 +28,7 @@ pub fn failure(diagnostics: &Diagnostics) -> u8 {
 /// Options for errors and warnings.
 #[derive(clap::Args)]
 pub struct ReportArgs {
-    /// How to show errors and warnings
+    /// The format of errors and warnings
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
     /// The same as --format json

@@ -10,12 +10,12 @@ use crate::files::write_whole;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The plugin, for example one that cargo made
+    /// The plugin, for example one that cargo built
     file: PathBuf,
-    /// Where the plugin with the memory goes; by default the file itself
+    /// The file to write; by default the plugin is replaced
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// MiB for all variables and arrays that are to be mapped; what finds no room is read by calls
+    /// The size of the shared memory in MiB; variables and arrays that do not fit are accessed by calls
     #[arg(long, value_name = "MIB", default_value_t = (share::DEFAULT_BYTES >> 20) as u16)]
     mib: u16,
 }

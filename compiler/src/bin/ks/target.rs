@@ -8,14 +8,14 @@ use ks_wit::section::Arch;
 
 #[derive(clap::Args)]
 pub struct TargetArgs {
-    /// The machine the kernel half is for; by default every one
+    /// The architecture of the kernel half; by default all
     #[arg(long, value_enum)]
     arch: Option<ArchArg>,
     /// The BPF instruction set of the kernel half
     #[arg(long, value_enum, default_value = "v3")]
     cpu: CpuArg,
-    /// The oldest kernel that must take the kernel half, such as 5.15 or 5.14-rhel9: what it lacks is avoided
-    /// or refused
+    /// The oldest kernel that must accept the kernel half, such as 5.15 or 5.14-rhel9; features that it lacks
+    /// are avoided, or are errors
     #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
     target_kernel: Option<KernelVersion>,
 }

@@ -17,20 +17,21 @@ pub struct Args {
     script: ScriptArgs,
     /// Run only the tests whose names contain this text
     filter: Option<String>,
-    /// The ks-host that runs them; by default the one beside this command, else the one on the PATH
+    /// The ks-host that runs the tests; by default the one in the folder of this command, else the one in
+    /// PATH
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
-    /// Allow the tests what this file says and nothing else, as `ks-host test` does
+    /// Allow the tests only what this policy file permits, as `ks-host test` does
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Allow the tests more: `xdp=eth0`, `pin=counters/*`, `struct_ops`; `all` is everything. May be given
-    /// several times
+    /// Also allow the tests this: `xdp=eth0`, `pin=counters/*`, `struct_ops`; `all` is everything. May be
+    /// given several times
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
-    /// Limit what each test takes, as `ks-host test` does. May be given several times
+    /// Limit a resource of each test; `ks-host test --help` lists the names. May be given several times
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
-    /// End a test after this time, seconds or `300ms`, `2m`: it has failed then
+    /// Stop a test after this time, in seconds or as `300ms` or `2m`; it then counts as failed
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     #[command(flatten)]
