@@ -26,8 +26,7 @@ pub fn svg(results: &[TargetResult], machine: &str) -> String {
     let limit = MARGIN + NAMES + (SCALE as f64 / LONGEST) as usize;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" \
-         font-size=\"12\" role=\"img\">\n\
+         font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n\
          <title>Measured ratios beside the most that is promised</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
          <text x=\"{limit}\" y=\"{}\" text-anchor=\"middle\" fill=\"#333333\">promised</text>\n",

@@ -182,8 +182,7 @@ impl<'a> Tables<'a> {
         let live: String = live.iter().map(|id| self.id(id) + ", ").collect();
         format!(
             "WitFunction {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: \
-             {number}, \
-             core_params: &[{}], core_results: &[{}], needs: {} }},\n",
+             {number}, core_params: &[{}], core_results: &[{}], needs: {} }},\n",
             function.name,
             self.option(&function.result),
             core(&signature.params),

@@ -22,8 +22,7 @@ pub(crate) enum SymbolError {
     /// kallsyms shows zeros as addresses.
     #[error(
         "cannot name functions of the kernel: /proc/kallsyms hides their addresses from this user; give \
-         ks-host \
-         CAP_SYSLOG, and see sysctl kernel.kptr_restrict, which must not be 2"
+         ks-host CAP_SYSLOG, and see sysctl kernel.kptr_restrict, which must not be 2"
     )]
     Hidden,
     /// The maps of a process are not readable.
@@ -38,8 +37,7 @@ pub(crate) enum SymbolError {
     /// No naming process is configured.
     #[error(
         "functions of processes have no names: this program starts no naming process; see \
-         `RunOptions::naming` of ks-host's \
-         library"
+         `RunOptions::naming` of ks-host's library"
     )]
     NoProcess,
     /// The naming process is blocked on a file.

@@ -261,12 +261,11 @@ fn signatures() -> Vec<Vec<u8>> {
 
 fn elves() -> Vec<Vec<u8>> {
     let scripts = [
-        "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar r : \
-         ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) \
-         -> i32 { n += 1\n m[1] = n\n print(\"%u\", n)\n return 0 }\nfn main() -> \
-         i32 {\n load(p)\n return 0\n}\n",
-        "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> \
-         xdp_action { m[1] = 2\n return XDP_PASS }\n\
+        "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\n\
+         var r : ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) -> i32 { n += 1\n \
+         m[1] = n\n print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n return 0\n}\n",
+        "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> xdp_action { m[1] = 2\n \
+         return XDP_PASS }\n\
          fn main() -> i32 {\n load(p)\n return 0\n}\n",
     ];
     let foreign: [&[u8]; 3] = [

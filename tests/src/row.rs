@@ -40,8 +40,8 @@ impl Row {
         for (half, attribute) in [("k_", "@helper\n"), ("u_", "")] {
             text += &functions.replace("@HELPER\n", attribute).replace("X_", half);
         }
-        text += "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> \
-                 i32 {\nif (!armed) { return 0 }\narmed = false\n";
+        text += "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {\nif (!armed) { return 0 }\n\
+                 armed = false\n";
         for index in 0..self.cases.len() {
             let _ = writeln!(text, "results[{index}] = k_case{index}(nothing)");
         }

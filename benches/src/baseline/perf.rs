@@ -140,8 +140,7 @@ pub fn measure_all(groups: &mut [Group], iterations: u64) -> Result<Answer> {
 
 /// Error text for an event that the kernel refuses.
 pub(super) const ADVICE: &str = "cannot open a software perf event: this bench needs a kernel with perf \
-                                 events, and root or \
-                      CAP_PERFMON (or kernel.perf_event_paranoid at most 1)";
+                                 events, and root or CAP_PERFMON (or kernel.perf_event_paranoid at most 1)";
 
 /// Returns whether this machine counts CPU cycles, that is, has a hardware PMU that this process may use.
 ///

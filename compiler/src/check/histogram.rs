@@ -63,8 +63,7 @@ impl Body<'_, '_> {
                 let found = self.type_name(value.ty);
                 let text = format!("expected `u64[N]` with at most {most} slots, found `{found}`");
                 let help = "count in a variable `counts : u64[65]`: `counts[log2_slot(value)] += 1`; what a \
-                            map has is copied \
-                            into one first";
+                            map has is copied into one first";
                 self.report(Diagnostic::error(401, value.span, text).help(help));
                 None
             }

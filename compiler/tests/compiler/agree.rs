@@ -30,11 +30,11 @@ const USER_FUEL: u64 = 1_000_000;
 /// half.
 struct Fixed;
 
-const BUILTINS: &str = "fn cpu() -> u32 { return 0 }\nfn pid() -> u32 { return 7 }\nfn tid() -> \
-                        u32 { return 8 }\n\
+const BUILTINS: &str = "fn cpu() -> u32 { return 0 }\nfn pid() -> u32 { return 7 }\n\
+                        fn tid() -> u32 { return 8 }\n\
                         fn uid() -> u32 { return 9 }\nfn cgroup_id() -> u64 { return 5 }\n\
-                        fn time_ns() -> u64 { return 123456789 }\nfn comm() -> \
-                        str(16) { return \"walnut\" }\n";
+                        fn time_ns() -> u64 { return 123456789 }\n\
+                        fn comm() -> str(16) { return \"walnut\" }\n";
 
 impl Answers for Fixed {
     fn number(&mut self, helper: Helper) -> u64 {

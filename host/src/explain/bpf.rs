@@ -105,8 +105,7 @@ pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
         [] => write!(
             text,
             "; no process holds it; do: take it away: ip link set dev {interface} xdp off; if a pinned link \
-             holds it, \
-             remove the pin below /sys/fs/bpf"
+             holds it, remove the pin below /sys/fs/bpf"
         ),
         [(pid, _)] if *pid == std::process::id() => {
             write!(text, "; held by this ks-host; do: detach it first")
@@ -417,8 +416,7 @@ mod tests {
         assert_eq!(
             describe_occupant("eth0", &occupant(vec![(12, "lb".into())])),
             "the interface `eth0` has program 7 `dr\\u{1b}op`, loaded 1970-01-01T00:00:00Z; held by process \
-             12 `lb`; \
-             do: detach it there, or end that process: kill 12"
+             12 `lb`; do: detach it there, or end that process: kill 12"
         );
         let nobody = describe_occupant("eth0", &occupant(Vec::new()));
         assert!(

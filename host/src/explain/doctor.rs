@@ -117,17 +117,14 @@ fn seccomp(facts: &Facts) -> Finding {
     match facts.is_filtered {
         None => Finding::new(topic, State::Unknown, "whether calls are filtered cannot be read"),
         Some(false) => Finding::new(topic, State::Good, "no filter of system calls"),
-        Some(true) => Finding::new(
-            topic,
-            State::Limited,
-            "a filter of system calls that ks-host was \
-             started with",
-        )
-        .means("what it refuses looks as if a right or a part of the kernel was missing")
-        .remedy(
-            "start ks-host outside of the container or service, or with a profile that lets \
+        Some(true) => {
+            Finding::new(topic, State::Limited, "a filter of system calls that ks-host was started with")
+                .means("what it refuses looks as if a right or a part of the kernel was missing")
+                .remedy(
+                    "start ks-host outside of the container or service, or with a profile that lets \
                      perf_event_open and bpf pass",
-        ),
+                )
+        }
     }
 }
 

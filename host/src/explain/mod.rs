@@ -57,8 +57,7 @@ pub struct Explanation {
 
 /// Remedy for a refusal in a user namespace.
 const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of the machine, not of a \
-                       rootless container), or let \
-                       the owner of the machine delegate BPF by a token";
+                       rootless container), or let the owner of the machine delegate BPF by a token";
 
 /// Explains a call that a seccomp filter refuses, as containers and services install one.
 pub(crate) fn filtered(call: &str) -> Explanation {
@@ -68,8 +67,7 @@ pub(crate) fn filtered(call: &str) -> Explanation {
     )
     .with_remedy(format!(
         "allow it there: `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter={call}` of a \
-         service; or start \
-         ks-host outside"
+         service; or start ks-host outside"
     ))
 }
 

@@ -308,8 +308,7 @@ fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
         return explanation(
             format!(
                 "kernel.perf_event_paranoid is {level}, and ks-host runs in a user namespace, whose \
-                 capabilities do not count \
-                 for perf events"
+                 capabilities do not count for perf events"
             ),
             format!("start ks-host outside of it, or {}", without_capability(attempt, facts)),
         );
@@ -440,8 +439,7 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
             FailureKind::Invalid,
             format!(
                 "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not \
-                 fit on the \
-                 counters together{}",
+                 fit on the counters together{}",
                 attempt.event,
                 size + 1,
                 if attempt.inherit { ", or a child has inherited the group already" } else { "" }
@@ -450,8 +448,7 @@ fn invalid_in_group(attempt: &Attempt) -> Explanation {
         .with_remedy("open it outside of the group, or with fewer hardware events in the group"),
         _ => Explanation::new(
             FailureKind::Invalid,
-            "the kernel knows no such combination of event and \
-             options",
+            "the kernel knows no such combination of event and options",
         ),
     }
 }
@@ -553,9 +550,8 @@ fn descriptors(facts: &Facts) -> Explanation {
 fn mismatched_children() -> Explanation {
     Explanation::new(
         FailureKind::Kernel,
-        "a child inherited the group before its last member joined, so that the two differ; the kernel \
-         reads the \
-         group again when that child has ended",
+        "a child inherited the group before its last member joined, so that the two differ; the kernel reads \
+         the group again when that child has ended",
     )
     .with_remedy("complete a group with `inherit` before the task creates children")
 }
@@ -570,8 +566,8 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
         Errno::E2BIG => Explanation::new(
             FailureKind::Limit,
             format!(
-                "a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, \
-                     whoever they are of"
+                "a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, whoever \
+                     they are of"
             ),
         )
         .with_remedy("detach what is not needed; `bpftool link` and `ks-host ps` show who has some"),
@@ -584,8 +580,7 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
             match missing.as_slice() {
                 [] => Explanation::new(
                     FailureKind::NotPermitted,
-                    "a security module refuses to link the \
-                     program",
+                    "a security module refuses to link the program",
                 ),
                 missing => Explanation::new(
                     FailureKind::NotPermitted,

@@ -156,9 +156,8 @@ pub enum Refusal {
     ProbeInherited,
     /// A group contains an event that probes several functions.
     #[error(
-        "an event of several functions of one name ({locations}) cannot be in a group\n  do: count it \
-         alone, or name one of \
-         them: `path:function@file.c`, `path:+OFFSET`"
+        "an event of several functions of one name ({locations}) cannot be in a group\n  \
+         do: count it alone, or name one of them: `path:function@file.c`, `path:+OFFSET`"
     )]
     SeveralFunctions {
         /// The offsets of these functions in the file.

@@ -125,34 +125,29 @@ impl fmt::Display for Notice {
             Notice::NeverRan { event } => write!(
                 f,
                 "event `{event}` was never scheduled: it was enabled for some time and never on a counter, \
-                 so there is \
-                 no count"
+                 so there is no count"
             ),
             Notice::LowShare { event, share } => write!(
                 f,
                 "event `{event}` was on a counter {}.{:02} % of the time: its scaled count is a guess\n  \
-                 do: use fewer \
-                 events at once",
+                 do: use fewer events at once",
                 share / 100,
                 share % 100
             ),
             Notice::Partial { event, enabled, never_ran } => write!(
                 f,
                 "event `{event}` was never on a counter at {never_ran} of {enabled} places: its count is \
-                 that of the \
-                 others"
+                 that of the others"
             ),
             Notice::OtherCores { event, pmu, because } => write!(
                 f,
-                "event `{event}` is not counted on the cores of `{pmu}`: {because}\n  so: its count is that \
-                 of the other \
-                 cores"
+                "event `{event}` is not counted on the cores of `{pmu}`: {because}\n  \
+                 so: its count is that of the other cores"
             ),
             Notice::Alone { event, leader } => write!(
                 f,
                 "event `{event}` does not fit the group led by `{leader}` and counts alone (`weak`): ratios \
-                 between the \
-                 two compare different times"
+                 between the two compare different times"
             ),
             Notice::Functions { event, number, locations } => {
                 write!(f, "event `{event}` counts calls of {number} functions: {locations}")
@@ -169,19 +164,16 @@ impl fmt::Display for Notice {
             ),
             Notice::ClockCounts { event } => write!(
                 f,
-                "`exclude_kernel` and `exclude_user` of `{event}` were taken by the kernel, which counts \
-                 all of the time \
-                 nevertheless"
+                "`exclude_kernel` and `exclude_user` of `{event}` were taken by the kernel, which counts all \
+                 of the time nevertheless"
             ),
             Notice::Throttled { event, times } => {
                 let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
                 write!(
                     f,
                     "event `{event}` was throttled {often}: it came more often than the kernel allows, and \
-                     was stopped \
-                     until the next tick of the clock: its count and its samples are too few\n  do: take \
-                     fewer samples, or raise sysctl \
-                     kernel.perf_event_max_sample_rate"
+                     was stopped until the next tick of the clock: its count and its samples are too few\n  \
+                     do: take fewer samples, or raise sysctl kernel.perf_event_max_sample_rate"
                 )
             }
             Notice::CpuGone { event, cpu } => {

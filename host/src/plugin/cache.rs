@@ -63,8 +63,7 @@ pub enum CacheError {
     /// The process has capabilities that other processes of its user could gain by writing to the cache.
     #[error(
         "no cache of compiled code: this process has capabilities that its user has not, and the user could \
-         write to \
-         the cache"
+         write to the cache"
     )]
     Privileged,
 }

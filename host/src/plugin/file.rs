@@ -104,9 +104,8 @@ pub enum PluginError {
     CompileTime(String),
     /// The component was built against a version of the contract that this host does not serve.
     #[error(
-        "the component was built against {contract}; this host serves {served}\n  do: run it with a ks-host \
-         of that version, \
-         or build it against the contract of this one"
+        "the component was built against {contract}; this host serves {served}\n  \
+         do: run it with a ks-host of that version, or build it against the contract of this one"
     )]
     Contract {
         /// Package and version that the component imports.

@@ -110,8 +110,7 @@ impl Policy {
         let has = if has.is_empty() { "nobody has signed this very file".into() } else { has.join(" and ") };
         Err(format!(
             "the policy demands a signature by {}, and the plugin has: {has}: `ks-host inspect` shows its \
-             signatures, \
-             `ks-host sign` makes one",
+             signatures, `ks-host sign` makes one",
             demanded.join(" or ")
         ))
     }

@@ -42,9 +42,8 @@ pub enum ProbePointError {
     Imported(String),
     /// The symbol is an IFUNC resolver, which does not run when the function is called.
     #[error(
-        "`{0}` chooses one of several functions when a program starts (IFUNC), and runs never after: a \
-         probe there would \
-         count nothing"
+        "`{0}` chooses one of several functions when a program starts (IFUNC), and runs never after: a probe \
+         there would count nothing"
     )]
     Chosen(String),
     /// The name exists, but not with this version or source file.
@@ -83,8 +82,7 @@ pub enum ProbePointError {
     /// It is unproven that an instruction begins at the offset in the file.
     #[error(
         "nothing proves that an instruction begins at offset {0:#x} of the file: it is no function's start, \
-         and no direct \
-         jump leads there from one"
+         and no direct jump leads there from one"
     )]
     Unproven(u64),
     /// The offset in the file lies in a function that is too long to be decoded.
@@ -93,17 +91,14 @@ pub enum ProbePointError {
     /// A return probe at an offset that is not the start of a called function.
     #[error(
         "offset {0:#x} of the file is not the start of a function that is called: a probe of returns would \
-         write over \
-         something else than the address to return to"
+         write over something else than the address to return to"
     )]
     NoCall(u64),
     /// A return probe in a file that contains Go code.
     #[error(
-        "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the \
-         program when it meets \
-         the return address that such a probe writes there (\"unexpected return pc\"), also for functions \
-         in C; \
-         `--allow go-uretprobe={}` would risk that", .path.display()
+        "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the program \
+         when it meets the return address that such a probe writes there (\"unexpected return pc\"), also \
+         for functions in C; `--allow go-uretprobe={}` would risk that", .path.display()
     )]
     GoReturns {
         /// The part of the file that shows that it contains Go code.

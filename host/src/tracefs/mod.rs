@@ -21,8 +21,7 @@ const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/traci
 ///
 /// Source: fs/tracefs/inode.c, `tracefs_parse_param`; fs/tracefs/internal.h, `TRACE_MODE_READ`, v6.18.
 pub const READ_REMEDY: &str = "as root: mount -o remount,gid=GROUP,mode=750 /sys/kernel/tracing, with a \
-                               group of this user; or \
-                               give ks-host CAP_DAC_READ_SEARCH";
+                               group of this user; or give ks-host CAP_DAC_READ_SEARCH";
 
 /// Why the id of a tracepoint cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

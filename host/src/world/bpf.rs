@@ -321,10 +321,8 @@ fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held,
 fn may_filter(program: &str, tracepoint: &str) -> String {
     format!(
         "program `{program}` may return an even number, and hits of `{tracepoint}` for which it does are \
-         counted for \
-         nobody, also in other processes: the kernel drops them\n  do: let the program return 1, or attach \
-         it to the raw \
-         tracepoint"
+         counted for nobody, also in other processes: the kernel drops them\n  \
+         do: let the program return 1, or attach it to the raw tracepoint"
     )
 }
 

@@ -125,9 +125,8 @@ impl State {
             }
             held.into_iter().for_each(|held: Held| self.release(held));
             self.output.report(&format!(
-                "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share \
-                 {most} is the budget \
-                 of each program"
+                "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share {most} \
+                 is the budget of each program"
             ));
             self.note("over-budget", &program, None, Decision::Denied, Some(share.to_string()))?;
         }

@@ -82,9 +82,9 @@ impl From<wasmtime::Error> for HostError {
     }
 }
 
-const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any \
-                                more, or \
-                                allow more (--limit handles=..)";
+const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  \
+                                do: drop those that are not used any more, or allow more (--limit \
+                                handles=..)";
 
 /// Rejects a text that is too long for a name: the host looks names up, compares, keeps and logs them.
 pub(super) fn check_length(what: &str, name: &str) -> Result<(), HostError> {

@@ -23,9 +23,8 @@ impl State {
     fn refused<T>(&mut self, what: &str) -> Result<T, HostError> {
         self.note("exec", what, None, Decision::Denied, None)?;
         Err(HostError::denied(format!(
-            "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  do: start it \
-             yourself, beside \
-             the plugin; pinned maps are the data that both can see"
+            "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  \
+             do: start it yourself, beside the plugin; pinned maps are the data that both can see"
         )))
     }
 }

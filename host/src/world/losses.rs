@@ -217,14 +217,12 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
         ),
         MapType::RingBuf => format!(
             "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take \
-             records out \
-             faster"
+             records out faster"
         ),
         // Includes the storage of cgroups, whose kind libbpf-rs does not know.
         MapType::TaskStorage | MapType::InodeStorage | MapType::SkStorage | MapType::Unknown => format!(
             "map `{name}`: {lost} updates by programs were lost, because the kernel had no memory for the \
-             values, \
-             or was at work on the storage of that object itself"
+             values, or was at work on the storage of that object itself"
         ),
         _ => {
             format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")

@@ -103,9 +103,8 @@ impl State {
                     0,
                     &format!(
                         "{names}: hits while another BPF program runs on that CPU are counted for nobody, \
-                         because \
-                         program `{program}` is attached there; this kernel does not count them (Linux 6.7 \
-                         does)"
+                         because program `{program}` is attached there; this kernel does not count them \
+                         (Linux 6.7 does)"
                     ),
                 );
             }
@@ -118,10 +117,8 @@ impl State {
         let hits = if missed == 1 { "hit" } else { "hits" };
         self.output.report(&format!(
             "{missed} {hits} of {names} were skipped by the kernel, because another BPF program ran on that \
-             CPU: program \
-             `{program}` did not see them, and no counter of the tracepoint has them, also of other \
-             processes; a \
-             `@raw_tracepoint` program takes nothing from counters"
+             CPU: program `{program}` did not see them, and no counter of the tracepoint has them, also of \
+             other processes; a `@raw_tracepoint` program takes nothing from counters"
         ));
     }
 }

@@ -222,10 +222,9 @@ impl State {
         if object.is_loaded() && object.numbers_tasks_inside() {
             self.output.warn_once(
                 0,
-                "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that \
-                 ks-host runs in: tasks \
-                 outside of it have 0; fields of the kernel, such as `prev_pid`, have those of the first \
-                 namespace",
+                "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that ks-host \
+                 runs in: tasks outside of it have 0; fields of the kernel, such as `prev_pid`, have those \
+                 of the first namespace",
             );
         }
     }

@@ -64,11 +64,10 @@ const RARE: [&str; 9] = [
 ];
 
 /// Script of the guest's kernel half.
-const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar \
-                      fuzzr : ringbuf<Seen>(4096)\n@perf_event fn \
-    fuzzprog(ctx: *bpf_perf_event_data) -> i32 { fuzzn += 1\n fuzzm[1] = fuzzn\n return 0 }\nfn main() -> \
-                      i32 {\n \
-    load(fuzzprog)\n print(\"%u\", fuzzn)\n return 0\n}\n";
+const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct Seen { number: u64 }\n\
+                      var fuzzr : ringbuf<Seen>(4096)\n@perf_event fn fuzzprog(ctx: *bpf_perf_event_data) -> \
+                      i32 { fuzzn += 1\n fuzzm[1] = fuzzn\n return 0 }\nfn main() -> i32 {\n \
+                      load(fuzzprog)\n print(\"%u\", fuzzn)\n return 0\n}\n";
 
 /// Runs a sequence of calls in the host.
 pub(super) fn run(bytes: &[u8]) {
@@ -188,9 +187,8 @@ fn step(index: usize, import: &Import) -> String {
             // The bytes of the step itself serve as text that is not UTF-8.
             Role::Text => format!(
                 "(select (local.get $p) (i32.add (i32.const {DATA}) (i32.shl (i32.and {choice} (i32.const \
-                 15)) (i32.const 6))) {any}) \
-                 (select (i32.and {choice} (i32.const 15)) (i32.load8_u offset={LENGTHS} (i32.and {choice} \
-                 (i32.const 15))) {any})",
+                 15)) (i32.const 6))) {any}) (select (i32.and {choice} (i32.const 15)) (i32.load8_u \
+                 offset={LENGTHS} (i32.and {choice} (i32.const 15))) {any})",
                 any = above(247)
             ),
             // `ring` takes lists of handles; elsewhere the same bytes are arbitrary data.

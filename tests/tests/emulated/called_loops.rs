@@ -68,8 +68,8 @@ fn root_memory_that_iterations_change_is_compared_after_the_loop() {
 
 #[test]
 fn root_loops_have_every_kind_of_exit() {
-    let items = "@helper fn find(n: u64, wanted: u64) -> \
-                 u64 {\n  for (i in 0..n) {\n    if (i * i == wanted) { return i }\n  }\n\
+    let items = "@helper fn find(n: u64, wanted: u64) -> u64 {\n  for (i in 0..n) {\n    \
+                 if (i * i == wanted) { return i }\n  }\n\
                  return 100\n}\n\
                  @helper fn fails(n: u64) -> u64 {\n  for (i in 0..n) {\n    if (i == 4) { throw 42 }\n  \
                  }\n  return 1\n}";

@@ -68,8 +68,8 @@ fn root_double_pointers_lead_to_what_their_types_say() {
 
 #[test]
 fn pointers_to_structs_that_a_body_names_are_the_kernels() {
-    let declared = "struct kuid_t { val: u32 }\nstruct Held { n: u32, p: *kgid_t }\nstruct \
-                    kgid_t { val: u32 }\n\
+    let declared = "struct kuid_t { val: u32 }\nstruct Held { n: u32, p: *kgid_t }\n\
+                    struct kgid_t { val: u32 }\n\
                     @helper fn uid_of(v: kuid_t) -> u32 { return v.val }\n\
                     @helper fn gid_of(v: kgid_t) -> u32 { return v.val }";
     let body = "var t = bpf_get_current_task_btf() as *task_struct\nvar p = &t->cred->uid\nvar q: *kuid_t = \

@@ -62,11 +62,11 @@ fn root_every_entry_is_visited() {
 
 #[test]
 fn root_map_iterations_have_every_kind_of_exit() {
-    let items = "@helper fn find(wanted: u64) -> \
-                 u32 {\n  for (k, v in m) {\n    if (v == wanted) { return k }\n  }\n  return 99\n}\n\
-        @helper fn fails(limit: u64) -> u64 {\n  var seen: u64 = 0\n\
-          for (k, v in m) {\n    seen += 1\n    if (v > limit) { throw 42 }\n  }\n  return seen\n}\n\
-        @helper fn any() -> bool {\n  for (k, v in m) { return true }\n  return false\n}";
+    let items = "@helper fn find(wanted: u64) -> u32 {\n  for (k, v in m) {\n    \
+                 if (v == wanted) { return k }\n  }\n  return 99\n}\n\
+                 @helper fn fails(limit: u64) -> u64 {\n  var seen: u64 = 0\n\
+                 for (k, v in m) {\n    seen += 1\n    if (v > limit) { throw 42 }\n  }\n  return seen\n}\n\
+                 @helper fn any() -> bool {\n  for (k, v in m) { return true }\n  return false\n}";
     let body = "if (any()) { out[7] = 1 }\nm[1] = 10\nm[2] = 20\nm[3] = 30\n\
         out[0] = find(20)\nout[1] = find(21)\n\
         try { out[2] = fails(n) } catch 42 { out[2] = 42 }\n\
@@ -83,13 +83,13 @@ fn root_map_iterations_have_every_kind_of_exit() {
 fn root_values_are_bound_to_their_entries() {
     let body = "s[Pair { port: 1, peer: 7 }] = Stat { hits: 1, bytes: 5, flags: 1 }\n\
         s[Pair { port: 2, peer: 8 }] = Stat { hits: 2, bytes: 6, flags: 0 }\n\
-        for (k, v in \
-                s) {\n  v.hits += 10\n  v.bytes = k.port\n  if (v.flags == 1) {\n    v = Stat { hits: 900, bytes: 0, flags: 0 }\n    v.hits = 901\n  }\n}\n\
+        for (k, v in s) {\n  v.hits += 10\n  v.bytes = k.port\n  if (v.flags == 1) {\n    \
+        v = Stat { hits: 900, bytes: 0, flags: 0 }\n    v.hits = 901\n  }\n}\n\
         out[0] = s[Pair { port: 1, peer: 7 }].hits\nout[1] = s[Pair { port: 2, peer: 8 }].hits\n\
         out[2] = s[Pair { port: 1, peer: 7 }].bytes + 10 * s[Pair { port: 2, peer: 8 }].bytes\n\
         m[4] = 4\nfor (k, v in m) {\n  v += 1\n  out[3] = v\n}\nout[4] = m[4]\n\
         lp[3] = Stat { hits: n, bytes: 0, flags: 0 }\nfor (k, v in lp) {\n  v.hits += k\n}\nout[5] = \
-                lp[3].hits\n\
+        lp[3].hits\n\
         p[1] = n\nfor (k, v in p) { out[6] += v }\n\
         for (k, v in s) {\n  var q = v\n  q.hits = 0\n  out[7] += v.hits\n}";
     assert_eq!(results("", body, 100), [11, 12, 21, 5, 4, 103, 100, 23]);
@@ -99,15 +99,15 @@ fn root_values_are_bound_to_their_entries() {
 fn root_iterations_share_variables_and_memory_of_the_function() {
     let body = "m[1] = 10\nm[2] = 20\nm[3] = 30\nm[4] = 40\n\
         var list: u32[4] = [0, 0, 0, 0]\nvar sums = Stat { hits: 0, bytes: 9, flags: 0 }\nvar count: u32 = \
-                0\nvar last: u8 = 0\n\
-        for (k, v in \
-                m) {\n  list[k & 3] = k\n  sums.hits += v\n  if (sums.hits == 100) { sums.bytes = 8 }\n  \
-                count += 1\n  last = 3\n}\n\
+        0\nvar last: u8 = 0\n\
+        for (k, v in m) {\n  list[k & 3] = k\n  sums.hits += v\n  \
+        if (sums.hits == 100) { sums.bytes = 8 }\n  \
+        count += 1\n  last = 3\n}\n\
         if (count == 4) { out[0] = 1 }\nif (count == 0) { out[1] = 1 }\nif (sums.bytes == 8) { out[2] = 1 }\n\
         out[3] = list[0] + 10 * list[1] + 100 * list[2] + 1000 * list[3]\nout[4] = sums.hits + last\n\
         var rounds: u64 = 0\n\
-        for (k, v in m) {\n  for (k2, v2 in m) {\n    if (k2 > k) { continue }\n    for (i in \
-                0..n) { rounds += 1 }\n  }\n}\n\
+        for (k, v in m) {\n  for (k2, v2 in m) {\n    if (k2 > k) { continue }\n    \
+        for (i in 0..n) { rounds += 1 }\n  }\n}\n\
         out[5] = rounds\n\
         for (k, v in m) {\n  var left = v\n  while (left > 0) {\n    left = left / 2\n    out[6] += 1\n  }\n}";
     assert_eq!(results("", body, 7), [1, 0, 1, 3214, 103, 70, 20, 0]);

@@ -53,9 +53,8 @@ fn scripts_load(kernel: Kernel) {
     let version = kernel.version();
     let loaded = count as usize - refused.len();
     println!(
-        "kernel {version}: {loaded} scripts from seed {start} and {cases} cases loaded in {:.0?}, {} \
-         scripts refused for \
-         it: seeds {refused:?}",
+        "kernel {version}: {loaded} scripts from seed {start} and {cases} cases loaded in {:.0?}, {} scripts \
+         refused for it: seeds {refused:?}",
         began.elapsed(),
         refused.len()
     );

@@ -133,8 +133,8 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let blocks =
         block(&long, "") + &block("second", &format!("name: \"{given}\",\n    flags: 1,\n    key: 0,"));
     let script = format!(
-        "{blocks}fn main() -> i32 {{\n    print(\"ready\")\n    if (register({long}) != \
-         0) {{ return 1 }}\n    \
+        "{blocks}fn main() -> i32 {{\n    print(\"ready\")\n    \
+         if (register({long}) != 0) {{ return 1 }}\n    \
          return register(second)\n}}\n"
     );
     // The plugin has nothing left to do, and stays until it is asked to end.
@@ -197,8 +197,8 @@ fn root_what_the_kernel_refuses_is_its_errno_and_a_line() {
     assert!(outcome.stderr.contains("EEXIST"), "{outcome:#?}");
 
     let incomplete = format!(
-        "@struct_ops(\"tcp_congestion_ops\")\nimpl \
-         {name} {{\n    fn undo_cwnd(sk: *u8) -> u32 {{ return 2 }}\n}}\n\
+        "@struct_ops(\"tcp_congestion_ops\")\nimpl {name} {{\n    \
+         fn undo_cwnd(sk: *u8) -> u32 {{ return 2 }}\n}}\n\
          fn main() -> i32 {{\n    print(\"result %u\", register({name}))\n    return 1\n}}\n"
     );
     let (outcome, result) = result_of(&incomplete);

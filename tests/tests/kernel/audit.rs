@@ -32,8 +32,8 @@ fn root_every_act_is_written_with_what_was_decided_and_answered() {
     let plugin = folder.write("ksaud.wasm", compile("ksaud", SCRIPT).plugin);
     let policy = folder.write(
         "policy.toml",
-        "[allow]\nimport = [\"*\"]\nperf_event = [\"*\"]\nevent = [\"software\"]\nscope = \
-         [\"own\", \"task\"]\n",
+        "[allow]\nimport = [\"*\"]\nperf_event = [\"*\"]\nevent = [\"software\"]\n\
+         scope = [\"own\", \"task\"]\n",
     );
     let audit = folder.path("audit.jsonl");
     let mut host = command("ks-host");
@@ -129,8 +129,9 @@ fn root_a_program_above_its_budget_is_detached_and_reported() {
     // The plugin computes for some seconds without a host call: the budget is still checked once per second.
     let computes = BUSY.replace(
         "WAIT",
-        "sleep(100)\n var turns: u64 = 0\n var rest: u64 = 1\n while (turns < \
-         1200000000) {\n  turns += 1\n  rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n if (rest == turns) {\n  return 9\n }",
+        "sleep(100)\n var turns: u64 = 0\n var rest: u64 = 1\n while (turns < 1200000000) {\n  turns += 1\n  \
+         rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n \
+         if (rest == turns) {\n  return 9\n }",
     );
     for (name, script) in [("ksbudw", &waits), ("ksbudc", &computes)] {
         let plugin = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);

@@ -79,8 +79,8 @@ fn root_a_leader_that_fails_is_reported_once() {
     assert!(outcome.stderr.contains("cannot open `page_faults`"), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     // A leader that was never attached is a mistake of the script.
-    let unset = "fn main() -> \
-                 i32 {\n var wrong = attach(perf_options { event: page_faults, pid: 0, cpu: -1, group: null })\n \
+    let unset = "fn main() -> i32 {\n \
+                 var wrong = attach(perf_options { event: page_faults, pid: 0, cpu: -1, group: null })\n \
                  return 0\n}";
     let outcome = run_script("unset", unset, &[] as &[&str]);
     assert!(outcome.stderr.contains("stale or invalid leader"), "{outcome:#?}");

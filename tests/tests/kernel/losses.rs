@@ -142,8 +142,8 @@ fn root_a_plugin_that_loses_nothing_is_not_woken() {
 
 #[test]
 fn loops_of_foreign_objects_are_named_with_their_limit() {
-    let script = "var one: u32 = 1\n@perf_event fn spin(ctx: *bpf_perf_event_data) -> \
-                  i32 {\n while (one != 0) { }\n \
+    let script = "var one: u32 = 1\n@perf_event fn spin(ctx: *bpf_perf_event_data) -> i32 {\n \
+                  while (one != 0) { }\n \
                   return 0\n}\nfn main() -> i32 { load(spin)\n return 0 }";
     let built = compile("spins", script);
     let inspect = |plugin: &[u8]| {

@@ -16,13 +16,13 @@ const FILES: usize = 8;
 /// runs the program.
 fn script(program: &str, number: usize) -> String {
     format!(
-        "var hits : u64 = 0\n\n@perf_event\nfn {program}(ctx: *bpf_perf_event_data) -> \
-         i32 {{\n    hits += 1\n    \
+        "var hits : u64 = 0\n\n@perf_event\nfn {program}(ctx: *bpf_perf_event_data) -> i32 {{\n    \
+         hits += 1\n    \
          return 0\n}}\n\nfn main() -> i32 {{\n    var p = load({program})\n    \
          var a = attach(p, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 100000000 }}, \
          0)\n    \
-         print(\"plugin {number} counts\")\n    sleep(600000)\n    if (read(a).raw < \
-         0) {{\n        return 1\n    }}\n    \
+         print(\"plugin {number} counts\")\n    sleep(600000)\n    if (read(a).raw < 0) {{\n        \
+         return 1\n    }}\n    \
          return 0\n}}\n"
     )
 }

@@ -110,8 +110,8 @@ fn root_lf_044_presence_is_not_the_value() {
                  var t : hash<u32, str(8)>(8)\nvar seen : u32 = 0\nvar sum : u64 = 9\nvar text : str(8) \
                  = \"old\"\n\
                  fn clear_all() {\nclear(m)\nseen = 0\nsum = 9\ntext = \"old\"\n}";
-    let body = "m[1] = 0\nif (m[1]) {\nseen += 1\n}\nif (m[2]) {\nseen += 10\n}\nif (m[1] != \
-                null) {\nseen += 100\n}\n\
+    let body = "m[1] = 0\nif (m[1]) {\nseen += 1\n}\nif (m[2]) {\nseen += 10\n}\nif (m[1] != null) {\n\
+                seen += 100\n}\n\
                 if (var v = m[3]) {\nseen += v\n} else {\nseen += 1000\n}\nsum = m[7] + s[7].n\ntext = t[7]";
     same_in_both("presence", items, body, "print(\"%u %u [%s]\", seen, sum, text)", "1101 0 []");
 }

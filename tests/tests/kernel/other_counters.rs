@@ -20,10 +20,10 @@ const TIMES: u32 = 200;
 fn worker(folder: &Folder) -> PathBuf {
     let source = folder.write(
         "worker.c",
-        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int \
-         n) { asm volatile(\"\"); return n + 1; }\n\
-         int main(int count, char \
-         **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += worker(i); return sum & 0; }\n",
+        "#include <stdlib.h>\n__attribute__((noinline)) int worker(int n) { asm volatile(\"\"); return n + \
+         1; }\n\
+         int main(int count, char **words) { int sum = 0; for (int i = atoi(words[1]); i; i--) sum += \
+         worker(i); return sum & 0; }\n",
     );
     let built = folder.path("worker");
     let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));

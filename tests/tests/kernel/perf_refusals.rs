@@ -157,8 +157,7 @@ fn root_an_event_without_a_counter_is_unsupported() {
         "cannot open `cache_misses` (pid 0, any cpu)\n  \
          kernel: perf_event_open: ENOENT\n  \
          because: this machine has no hardware counters (usually a virtual machine without a PMU), so \
-         nothing counts \
-         `cache_misses`\n  \
+         nothing counts `cache_misses`\n  \
          do: use a software event, which works here: `page_faults`"
     );
     let cycles = attachments.open(&named("cycles"), &own_thread(), None, None).unwrap_err().to_string();

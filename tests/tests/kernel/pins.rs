@@ -95,11 +95,11 @@ fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
     // A program on a kernel function needs CAP_PERFMON, which the host lacks below.
     let script = |pinned: &str, use_of_it: &str| {
         format!(
-            "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> \
-             i32 {{\n    {use_of_it}\n    \
+            "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> i32 {{\n    \
+             {use_of_it}\n    \
              return 0\n}}\nfn out_callback(r: *R) -> i32 {{ return 0 }}\nfn main() -> i32 {{\n    \
-             var program = load(on_read)\n    if (program == \
-             null) {{\n        print(\"no program\")\n        return 3\n    }}\n    \
+             var program = load(on_read)\n    if (program == null) {{\n        \
+             print(\"no program\")\n        return 3\n    }}\n    \
              print(\"loaded\")\n    return 0\n}}\n"
         )
     };

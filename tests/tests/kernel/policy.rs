@@ -34,8 +34,8 @@ const STEERING: [(&str, &str, &str); 5] = [
     ),
     (
         "pin",
-        "pin var kstpolm : hash<u32, u64>(8)\n@perf_event fn kstpolp(ctx: *bpf_perf_event_data) -> \
-         i32 { kstpolm[1] = 1\n \
+        "pin var kstpolm : hash<u32, u64>(8)\n@perf_event fn kstpolp(ctx: *bpf_perf_event_data) -> i32 { \
+         kstpolm[1] = 1\n \
          return 0 }",
         "keep()",
     ),

@@ -12,8 +12,8 @@ fn root_ps_shows_a_plugin_its_program_and_how_often_it_runs() {
     let script = folder.write(
         "seen.ks",
         format!(
-            "var hits : u64 = 0\n\n@perf_event\nfn {program}(ctx: *bpf_perf_event_data) -> \
-             i32 {{\n    hits += 1\n    \
+            "var hits : u64 = 0\n\n@perf_event\nfn {program}(ctx: *bpf_perf_event_data) -> i32 {{\n    \
+             hits += 1\n    \
              return 0\n}}\n\nfn main() -> i32 {{\n    var p = load({program})\n    \
              attach(p, perf_options {{ event: context_switches, pid: 0, cpu: -1, period: 1 }}, 0)\n    \
              print(\"attached\")\n    while (sleep(1) == 0) {{ }}\n    return 0\n}}\n"

@@ -183,8 +183,8 @@ fn root_files_that_are_no_records_are_refused_with_the_line() {
         (
             "{\"ok\":1}",
             "{\"ok\":\"1\"}",
-            "line 3 of the record: the answer of perf.[static]event.numbered: at `ok`: \
-                                          there should be the number of a handle",
+            "line 3 of the record: the answer of perf.[static]event.numbered: at `ok`: there should be the \
+                                          number of a handle",
         ),
         ("{\"ok\":1}", "{\"fine\":1}", "there should be {\"ok\": ..} or {\"err\": ..}"),
     ] {

@@ -173,8 +173,8 @@ fn root_lf_042_what_is_not_needed_is_not_evaluated() {
         .case("X_calls = 0\nif (X_say(zero == 0) && X_say(true)) { return 10 + X_calls }\nreturn 0", 12)
         .case("X_calls = 0\nif (X_say(zero == 0) || X_say(true)) { return 10 + X_calls }\nreturn 0", 11)
         .case(
-            "X_calls = 0\nvar r = X_say(zero == 1) || X_say(false) || X_say(true)\nif \
-               (r) { return X_calls }\nreturn 0",
+            "X_calls = 0\nvar r = X_say(zero == 1) || X_say(false) || X_say(true)\n\
+               if (r) { return X_calls }\nreturn 0",
             3,
         )
         .holds("logic");
@@ -262,13 +262,13 @@ fn root_lf_113_iterations_of_a_for_loop() {
     Row::default()
         .case("var sum: u64 = 0\nfor (i in 2..5) { sum = sum * 10 + i }\nreturn sum", 234)
         .case(
-            "var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in \
-               9..zero) { sum = 0 }\nreturn sum",
+            "var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in 9..zero) { sum = 0 }\n\
+               return sum",
             7,
         )
         .case(
-            "var sum: u64 = 0\nvar a: i64 = -3\nfor (i in \
-               a..2) { sum = sum * 10 + ((i + 5) as u64) }\nreturn sum",
+            "var sum: u64 = 0\nvar a: i64 = -3\nfor (i in a..2) { sum = sum * 10 + ((i + 5) as u64) }\n\
+               return sum",
             23456,
         )
         .case("var sum: u64 = 0\nvar e: u32 = 4 + zero\nfor (i in 0..e) { e = 2\nsum += 1 }\nreturn sum", 4)
@@ -320,11 +320,11 @@ fn root_lf_117_the_arm_that_fits() {
 
 #[test]
 fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
-    let shared = "enum Failure { LOST = 4, LATE = 7 }\n\n@HELPER\nfn X_fails(code: u32) -> \
-                  u64 {\nif (code > 0) { throw code }\nreturn 5\n}\n\n\
+    let shared = "enum Failure { LOST = 4, LATE = 7 }\n\n@HELPER\nfn X_fails(code: u32) -> u64 {\n\
+                  if (code > 0) { throw code }\nreturn 5\n}\n\n\
                   @HELPER\nfn X_through(code: u32) -> u64 {\nvar r = X_fails(code)\nreturn r + 100\n}\n\n\
-                  @HELPER\nfn X_partly(code: u32) -> u64 {\ntry { return X_through(code) } catch \
-                  4 { return 40 }\n}\n";
+                  @HELPER\nfn X_partly(code: u32) -> u64 {\n\
+                  try { return X_through(code) } catch 4 { return 40 }\n}\n";
     let tried = |code: u32| {
         format!(
             "try {{ return X_partly({code} + zero) }} catch 3 {{ return 30 }} catch LATE {{ return 70 }} \
@@ -338,8 +338,8 @@ fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
         .case(&tried(7), 70)
         .case(&tried(8), 90)
         .case(
-            "try { throw -2 - (zero as i32) } catch 2 { return 1 } catch \
-               code { return (code as i64) as u64 }",
+            "try { throw -2 - (zero as i32) } catch 2 { return 1 } catch code { return (code as i64) as u64 \
+               }",
             -2,
         )
         .case(
@@ -348,8 +348,8 @@ fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
             101,
         )
         .case(
-            "var r: u64 = 0\nfor (i in 0..4) { try { if (i == 2) { throw 1 } r += 1 } catch \
-               _ { r += 100\ncontinue } r += 10 }\nreturn r",
+            "var r: u64 = 0\nfor (i in 0..4) { try { if (i == 2) { throw 1 } r += 1 } catch _ { r += 100\n\
+               continue } r += 10 }\nreturn r",
             133,
         )
         .holds("codes");
@@ -358,10 +358,10 @@ fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
 #[test]
 fn root_lf_121_deferred_calls() {
     let shared = "var X_log : u64 = 0\n\n@HELPER\nfn X_note(n: u64) {\nX_log = X_log * 10 + n\n}\n\n\
-                  @HELPER\nfn X_work(how: u32) -> \
-                  u64 {\nvar n: u64 = 1\ndefer X_note(n)\nn = 2\ndefer X_note(n)\n\
-                  if (how == 1) { throw 9 }\nif (how == \
-                  2) { defer X_note(3)\nreturn X_log }\nX_note(4)\nreturn X_log\n}\n";
+                  @HELPER\nfn X_work(how: u32) -> u64 {\nvar n: u64 = 1\ndefer X_note(n)\nn = 2\n\
+                  defer X_note(n)\n\
+                  if (how == 1) { throw 9 }\nif (how == 2) { defer X_note(3)\nreturn X_log }\nX_note(4)\n\
+                  return X_log\n}\n";
     let how = |how: u32| {
         format!(
             "X_log = 0\nvar r: u64 = 0\ntry {{ r = X_work({how} + zero) }} catch _ {{ r = 7 }}\nreturn \

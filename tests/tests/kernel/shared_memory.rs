@@ -134,8 +134,8 @@ fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
         ("(func (memory.copy $shared 0 (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
         ("(func (memory.copy 0 $shared (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
         (
-            "(func (memory.init $shared $text (i32.const 0) (i32.const 0) (i32.const 2))) (data \
-             $text \"abc\")",
+            "(func (memory.init $shared $text (i32.const 0) (i32.const 0) (i32.const 2))) (data $text \
+             \"abc\")",
             MARK,
             "load or a store",
         ),

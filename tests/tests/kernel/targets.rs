@@ -49,8 +49,8 @@ fn root_an_interface_is_the_one_that_the_kernel_finds() {
     let folder = Folder::new();
     let number = wire.index().to_string();
     let script = format!(
-        "@xdp fn ksttargx(ctx: *xdp_md) -> xdp_action {{ return XDP_PASS }}\nfn main() -> \
-         i32 {{\n var one = load(ksttargx)\n \
+        "@xdp fn ksttargx(ctx: *xdp_md) -> xdp_action {{ return XDP_PASS }}\nfn main() -> i32 {{\n \
+         var one = load(ksttargx)\n \
          print(\"%d\", attach(one, \"{}\", 0) == 0)\n return 0\n}}\n",
         number.as_str()
     );
@@ -70,9 +70,8 @@ fn root_tests_see_no_interface_of_the_machine() {
         format!(
             "struct Packet {{ packet_size: u32, ingress_ifindex: u32 }}\n\
              @xdp fn kstisol(ctx: *xdp_md) -> xdp_action {{ return XDP_DROP }}\n\
-             @test fn drops() -> \
-             i32 {{\n if (test(kstisol, Packet {{ packet_size: 60, ingress_ifindex: {interface} }}) != \
-             XDP_DROP) {{\n \
+             @test fn drops() -> i32 {{\n if (test(kstisol, Packet {{ packet_size: 60, ingress_ifindex: \
+             {interface} }}) != XDP_DROP) {{\n \
              return 1\n }}\n return 0\n}}\n"
         )
     };

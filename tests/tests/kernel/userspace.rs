@@ -33,8 +33,8 @@ fn lf_105_printed_text() {
 
 #[test]
 fn lf_106_values_and_conversions() {
-    let script = "fn main() -> \
-                  i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    print(\"n\", n, s, true)\n    \
+    let script = "fn main() -> i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    \
+                  print(\"n\", n, s, true)\n    \
                   print(\"{} and {}\", s, n)\n    print(\"end %u\\n\", n, s)\n    print(\"%y %u\", n)\n    \
                   return 0\n}\n";
     let outcome = run_script("surplus", script, NO_ARGUMENTS);
@@ -64,12 +64,12 @@ fn root_lf_108_attach_returns_0_or_an_errno() {
     let wire = Wire::new();
     let name = format!("x{}", std::process::id());
     let script = format!(
-        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> \
-         xdp_action {{\nreturn XDP_PASS\n}}\n\
+        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> xdp_action {{\nreturn XDP_PASS\n\
+         }}\n\
          fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar none = h\nnone = null\n\
          print(\"%u\", attach(h, args.dev, 2))\nprint(\"%d\", attach(h, args.dev, 2) != 0)\n\
-         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\nprint(\"%u\", \
-         attach(none, \"lo\", 2))\n\
+         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\n\
+         print(\"%u\", attach(none, \"lo\", 2))\n\
          detach(h)\ndetach(h)\nprint(\"%u\", attach(h, args.dev, 2))\n\
          return 0\n}}\n"
     );
@@ -92,8 +92,8 @@ fn root_flags_without_meaning_are_ignored_with_a_line() {
     let wire = Wire::new();
     let name = format!("t{}", std::process::id());
     let script = format!(
-        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> \
-         i32 {{\nreturn 0\n}}\n\
+        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> i32 {{\nreturn 0\n\
+         }}\n\
          fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar wrong: str(8) = \"a\\xff\"\n\
          print(\"%u %u\", attach(h, args.dev, 1), attach(h, wrong, 0))\nreturn 0\n}}\n"
     );
@@ -147,14 +147,14 @@ fn root_lf_084_globals_are_one_copy() {
         "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {{\nif (!armed) {{ return 0 }}\narmed = \
          false\n\
          {kernel}if (record.inner.b == 7 && record.name == \"ab\" && list[4] == -4 && nested[1].list[2] == \
-         9) {{ \
-         seen += 1 }}\nrecord.inner.b += 1\nrecord.name = \"cde\"\nlist[4] -= 1\nnested[1].list[2] = 10\n\
+         9) {{ seen += 1 }}\nrecord.inner.b += 1\nrecord.name = \"cde\"\nlist[4] -= 1\n\
+         nested[1].list[2] = 10\n\
          nested[0] = record\nreturn 0\n}}\nfn main() -> i32 {{\nvar found: u32 = 0\nvar h = load(program)\n\
-         attach(h, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n{before}\
-         record = Record {{ n: 1, inner: Inner {{ a: 2, b: 7 }}, name: \"ab\", list: [1, 2, 3] }}\n\
-         list[4] = -4\nnested[1].list[2] = 9\narmed = true\nmemory[32768] = 1\n{after}\
-         if (record.inner.b == 8 && record.name == \"cde\" && list[4] == -5 && nested[1].list[2] == 10 && \
-         nested[0].inner.a == 2 && nested[0].list[1] == 2) {{ found += 1 }}\n\
+         attach(h, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n\
+         {before}record = Record {{ n: 1, inner: Inner {{ a: 2, b: 7 }}, name: \"ab\", list: [1, 2, 3] }}\n\
+         list[4] = -4\nnested[1].list[2] = 9\narmed = true\nmemory[32768] = 1\n\
+         {after}if (record.inner.b == 8 && record.name == \"cde\" && list[4] == -5 && nested[1].list[2] == \
+         10 && nested[0].inner.a == 2 && nested[0].list[1] == 2) {{ found += 1 }}\n\
          print(\"%u %u\", seen, found)\nreturn 0\n}}\n"
     );
     let outcome = run_script("shared", &script, &[] as &[&str]);

@@ -81,8 +81,8 @@ fn one_plugin_that_ends_or_traps_does_not_end_the_others() {
     let short = folder.write("short.ks", ends("gone", 0));
     let trap = folder.write(
         "trap.ks",
-        "fn main() -> \
-         i32 {\n    var a: u32[4] = []\n    var i: u32 = 9\n    if (time_ns() == 0) { i = 1 }\n    \
+        "fn main() -> i32 {\n    var a: u32[4] = []\n    var i: u32 = 9\n    \
+         if (time_ns() == 0) { i = 1 }\n    \
          return a[i]\n}\n",
     );
     let mut running = Running::start(&[&short, &trap, &stays]);

@@ -31,20 +31,17 @@ fn a_trap_names_the_functions_that_were_running() {
         (
             "",
             "return *(p + 100000000000)",
-            "4:14: KS-TRAP pointer: this pointer, 800000000000, is outside the \
-          memory of the plugin",
+            "4:14: KS-TRAP pointer: this pointer, 800000000000, is outside the memory of the plugin",
         ),
         (
             "struct S { a: u32 }",
             "var s: S   delete &s",
-            "4:23: KS-TRAP delete: this is no object of `new`, or it \
-          was deleted before",
+            "4:23: KS-TRAP delete: this is no object of `new`, or it was deleted before",
         ),
         (
             "type F = fn(i32) -> u32",
             "var f: F = null   return f(n)",
-            "4:30: KS-TRAP null: this function value is \
-          null",
+            "4:30: KS-TRAP null: this function value is null",
         ),
     ];
     for (declarations, statement, message) in cases {
@@ -61,8 +58,8 @@ fn a_trap_names_the_functions_that_were_running() {
 
 #[test]
 fn division_by_zero_is_defined_and_no_trap() {
-    let script = "fn main() -> \
-                  i32 {\n    var zero: i64 = 0\n    var least: i64 = 1\n    least = least << 63\n    \
+    let script = "fn main() -> i32 {\n    var zero: i64 = 0\n    var least: i64 = 1\n    \
+                  least = least << 63\n    \
                   print(\"%d %d %d %d\", 7 / zero, 7 % zero, least / (zero - 1), least % (zero - 1))\n    \
                   return 0\n}\n";
     let outcome = run_script("division", script, &[] as &[&str]);
@@ -77,9 +74,8 @@ fn a_full_stack_is_reported_however_it_fills() {
     let mutual = "fn other(n: u64) -> u64 { return deep(n) }\nfn deep(n: u64) -> u64 {\n\n    \
                   return other(n + 1) * 3 + n\n}\n";
     let many = "fn deep(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64) -> u64 {\n\n\n    \
-                return deep(b, c, d, e, f, g, h, a + 1) * a + deep(a, b, c, d, e, f, g, h) * (b + c * (d + \
-                e * \
-                (f + g * (h + deep(h, g, f, e, d, c, b, a)))))\n}\n";
+                return deep(b, c, d, e, f, g, h, a + 1) * a + deep(a, b, c, d, e, f, g, h) * (b + c * (d + e \
+                * (f + g * (h + deep(h, g, f, e, d, c, b, a)))))\n}\n";
     for (text, call, line) in [
         (local, "deep(0)", "1:4"),
         (bare, "deep(0)", "1:4"),
@@ -100,8 +96,8 @@ fn a_full_stack_is_reported_however_it_fills() {
 
 #[test]
 fn full_memory_is_reported() {
-    let objects = "struct Node { next: *Node, bytes: u8[100000] }\nfn \
-                   grow() {\n    var first: *Node = null\n    \
+    let objects = "struct Node { next: *Node, bytes: u8[100000] }\nfn grow() {\n    \
+                   var first: *Node = null\n    \
                    while (true) {\n        var one = new Node()\n        one->next = first\n        \
                    first = one\n    }\n}\nfn main() -> i32 {\n    grow()\n    return 0\n}\n";
     let found = trap(objects);

@@ -94,8 +94,7 @@ fn root_what_does_not_fit_the_object_is_refused() {
         refused(
             "variable `triple`",
             "the object has `[u32; 3]`, not `[u16; 6]`",
-            "a type without a name, \
-             12 bytes",
+            "a type without a name, 12 bytes",
             "take it for [u32; 3]",
         ),
         "Invalid: map `line`: a value has 4 bytes in the plugin's object, its type here has 8\n  \

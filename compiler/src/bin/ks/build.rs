@@ -246,9 +246,8 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
         let displayed = output.display();
         bail!(
-            "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: \
-             -o NAME.wasm; the BPF object \
-             alone is written by --emit elf={displayed}"
+            "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: -o \
+             NAME.wasm; the BPF object alone is written by --emit elf={displayed}"
         );
     }
     Ok(())

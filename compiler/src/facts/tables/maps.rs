@@ -49,8 +49,7 @@ pub const KINDS: &[MapKind] = &[
         name: "ringbuf",
         form: "ringbuf<T>(bytes)",
         docs: "A ring buffer: the kernel half reserves, fills and submits records, userspace gets them in \
-               `dispatch`. \
-               The size is a power of two from 4096.",
+               `dispatch`. The size is a power of two from 4096.",
         snippet: "<${1:Event}>(${2:4096})",
     },
     of_values("queue", "queue<V>(N)", "First in, first out: `push`, `pop`, `peek`."),

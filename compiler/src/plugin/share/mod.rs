@@ -35,9 +35,8 @@ pub enum ShareError {
     Malformed(#[from] BinaryReaderError),
     /// No core module exports accesses to shared memory.
     #[error(
-        "no core module of it exports accesses to shared memory (`{}load-64`, ..)\n  do: build it with a \
-         `ks-guest` that \
-         has them, and share before components are composed",
+        "no core module of it exports accesses to shared memory (`{}load-64`, ..)\n  \
+         do: build it with a `ks-guest` that has them, and share before components are composed",
         ks_wit::shared::PREFIX
     )]
     NotAsked,

@@ -13,9 +13,9 @@ fn lf_105_formats() {
                   var c = 'x'\nvar t = true\nvar p = &u";
     let good = "print()\nprint(\"plain %%\")\nprint(\"%d %i %u %x %X %o\", i, u, b, u, u, 8)\nprint(\"%s \
     %c %c %p\", s, c, 65, p)\n\
-                print(\"%lld %lu %llu %ld %hu %zu\", b, b, u, i, u, \
-                u)\nprint(\"%5u|%-5d|%05d|%+d|%#x|%.3s\", u, i, i, i, u, s)\n\
-                print(\"%d %u\", t, t)\nprint(s)\nprint(u, i, t, c)";
+    print(\"%lld %lu %llu %ld %hu %zu\", b, b, u, i, u, u)\n\
+    print(\"%5u|%-5d|%05d|%+d|%#x|%.3s\", u, i, i, i, u, s)\n\
+    print(\"%d %u\", t, t)\nprint(s)\nprint(u, i, t, c)";
     accepts_both("", &format!("{values}\n{good}"));
     for (wrong, code) in [
         ("print(\"%f\", u)", "KS0424"),

@@ -39,8 +39,8 @@ fn lf_031_enumerators_are_global() {
     refuses(with_empty_main("enum Mine { page_faults }"), "KS0310");
     accepts(with_empty_main(
         "enum tc_action { TC_ACT_UNSPEC = -1, TC_ACT_OK = 0, TC_ACT_RECLASSIFY = 1, TC_ACT_SHOT = 2, \
-        TC_ACT_PIPE = 3, \
-         TC_ACT_STOLEN = 4, TC_ACT_QUEUED = 5, TC_ACT_REPEAT = 6, TC_ACT_REDIRECT = 7, TC_ACT_TRAP = 8 }",
+        TC_ACT_PIPE = 3, TC_ACT_STOLEN = 4, TC_ACT_QUEUED = 5, TC_ACT_REPEAT = 6, TC_ACT_REDIRECT = 7, \
+        TC_ACT_TRAP = 8 }",
     ));
     refuses(with_empty_main("enum tc_action { TC_ACT_OK = 1 }"), "KS0310");
     // Predeclared names that are not part of 0.1.1 may be redeclared.

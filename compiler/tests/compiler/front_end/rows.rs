@@ -122,10 +122,8 @@ fn lf_008_strings_end() {
 #[test]
 fn lf_009_keywords() {
     let keywords = "fn extern include import from pin local config type struct enum impl var const if else \
-                    for while \
-                 return break continue in new delete try catch throw defer match default u8 u16 u32 u64 i8 \
-                    i16 i32 \
-                 i64 bool char void str true false null";
+                    for while return break continue in new delete try catch throw defer match default u8 u16 \
+                    u32 u64 i8 i16 i32 i64 bool char void str true false null";
     assert_eq!(keywords.split_whitespace().count(), 45);
     for keyword in keywords.split_whitespace() {
         refuses(&body(&format!("var {keyword} = 1")), "KS0201");
@@ -340,8 +338,8 @@ fn declarations_of_ours() {
 
 #[test]
 fn docs_belong_to_what_stands_below() {
-    let text = "/// A struct.\n///\n///  Indented.\nstruct \
-                S {\n    /// Its field.\n    a: u32, /// no doc\n    b: u32,\n}\n\
+    let text = "/// A struct.\n///\n///  Indented.\nstruct S {\n    /// Its field.\n    \
+                a: u32, /// no doc\n    b: u32,\n}\n\
                 /// lost\n\n// plain\n/// Adds.\n@helper\nfn f() {}\n//// no doc\nvar x = 1\n";
     let items = read(text).ast.items;
     assert_eq!(items[0].docs.as_deref(), Some("A struct.\n\n Indented."));

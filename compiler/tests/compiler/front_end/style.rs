@@ -52,10 +52,10 @@ fn formatted(text: &str) -> String {
 
 #[test]
 fn semicolons_go_where_they_mean_nothing() {
-    let text = "var a = 1; var b : u32;\nfn \
-                f() {\n    a = b; b = 1;; // both\n    if (a == 1) { return; };\n    return;\n}\n";
-    let wanted = "var a = 1\nvar b : u32\nfn \
-                  f() {\n    a = b\n    b = 1 // both\n    if (a == 1) { return }\n    return\n}\n";
+    let text = "var a = 1; var b : u32;\nfn f() {\n    a = b; b = 1;; // both\n    \
+                if (a == 1) { return; };\n    return;\n}\n";
+    let wanted = "var a = 1\nvar b : u32\nfn f() {\n    a = b\n    b = 1 // both\n    \
+                  if (a == 1) { return }\n    return\n}\n";
     assert_eq!(formatted(text), wanted);
     // Without it the next line would continue the statement.
     for kept in ["a = b;\n    -c", "a = b;\n    (c)", "a = b;\n    [1, 2]", "return;\n    g()"] {

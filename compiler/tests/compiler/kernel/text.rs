@@ -71,8 +71,8 @@ fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
         "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n] + a[n / 2]\n}";
     let large = perf_program(
         helper,
-        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\nif (deep(b[3]) + deep(b[ctx->addr]) > \
-         1) { return 1 }\nreturn 0",
+        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\n\
+         if (deep(b[3]) + deep(b[ctx->addr]) > 1) { return 1 }\nreturn 0",
     );
     assert!(object(&large).mir().contains("scratch_map"), "{}", object(&large).mir());
     let small = perf_program(

@@ -28,8 +28,8 @@ fn offers(text: &str, wanted: &[&str], unwanted: &[&str]) {
 #[test]
 fn names_in_scope_are_offered() {
     offers(
-        "var shared : u64 = 0\nfn other() { var hidden = 1 }\nfn f(param: \
-         u32) {\n    var before = 1\n    if (param == 1) { var inner = 2 }\n    be<|>\n    var after = 3\n}\n",
+        "var shared : u64 = 0\nfn other() { var hidden = 1 }\nfn f(param: u32) {\n    var before = 1\n    \
+         if (param == 1) { var inner = 2 }\n    be<|>\n    var after = 3\n}\n",
         &["shared", "other", "param", "before", "print", "attach", "return", "if", "null"],
         &["hidden", "inner", "after", "include", "u32"],
     );

@@ -97,8 +97,8 @@ fn hover_on_an_error_explains_its_rule() {
 fn the_compilers_own_headers_are_known_and_are_no_files() {
     let mut client = Client::new();
     let head = "include \"xdp_kfuncs.kh\"\n";
-    let body = "@xdp\nfn f(ctx: *xdp_md) -> \
-                xdp_action {\n    bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
+    let body = "@xdp\nfn f(ctx: *xdp_md) -> xdp_action {\n    \
+                bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
     let spot = client.open("a.ks", &format!("{head}{body}"));
     let hover_text = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
     assert!(hover_text.contains("extern bpf_xdp_metadata_rx_hash"), "{hover_text}");

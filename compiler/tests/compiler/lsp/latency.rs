@@ -15,8 +15,8 @@ fn script(lines: usize) -> String {
             .to_owned();
     for at in 0..lines / 20 {
         text += &format!(
-            "\n// Function {at} of many.\n@helper\nfn work_{at}(key: u32, limit: u64) -> \
-             u64 {{\n    var sum: u64 = limit\n    \
+            "\n// Function {at} of many.\n@helper\nfn work_{at}(key: u32, limit: u64) -> u64 {{\n    \
+             var sum: u64 = limit\n    \
              if (var found = m[key]) {{\n        sum += found.b\n        found.a = key + {at}\n    }} else \
              {{\n        \
              m[key] = S {{ a: key, b: 1, name: \"new\" }}\n    }}\n    for (i in 0..8) {{\n        if (i == \

@@ -120,8 +120,8 @@ fn document_symbols_form_a_tree() {
     let mut client = Client::new();
     let spot = client.open(
         "a.ks",
-        "struct S { a: u32 }\nenum E { ONE, TWO }\nvar m : hash<u32, S>(4)\n@helper\nfn f(p: \
-         u32) { var local = p }\n\
+        "struct S { a: u32 }\nenum E { ONE, TWO }\nvar m : hash<u32, S>(4)\n@helper\n\
+         fn f(p: u32) { var local = p }\n\
          @struct_ops(\"x\")\nimpl i { size: 1, fn go(s: *u8) { } }\n",
     );
     let tree = client.request("textDocument/documentSymbol", json!({ "textDocument": { "uri": spot.uri } }));

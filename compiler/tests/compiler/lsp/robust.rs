@@ -134,8 +134,7 @@ const PIECES: &[&str] = &[
     "in ",
     "as ",
     "new ",
-    "import m \
-     from \"m.ks\"",
+    "import m from \"m.ks\"",
     "hash<u32, ",
     "u64",
     "event",

@@ -15,8 +15,8 @@ fn ends(text: &str) -> (Option<i32>, Vec<String>, Outcome) {
 fn what_is_not_caught_ends_the_plugin_with_its_code() {
     for (thrown, code) in [(3, 3), (125, 125), (126, 1), (1000, 1)] {
         let text = format!(
-            "fn note(n: u32) {{\n    print(\"%u\", n)\n}}\nfn fails(n: u32) -> \
-             u32 {{\n    defer note(1)\n    \
+            "fn note(n: u32) {{\n    print(\"%u\", n)\n}}\nfn fails(n: u32) -> u32 {{\n    \
+             defer note(1)\n    \
              throw n\n    return 2\n}}\nfn main() -> i32 {{\n    defer note(2)\n    \
              print(\"%u\", fails({thrown}))\n    return 0\n}}\n"
         );

@@ -34,8 +34,8 @@ fn null_is_neither_read_nor_written() {
 
 #[test]
 fn a_pointer_beyond_the_memory_is_caught() {
-    let text = "fn far(p: *u64, n: u64) -> u64 {\n    return p[n]\n}\nfn main() -> \
-                i32 {\n    var x: u64 = 1\n    \
+    let text = "fn far(p: *u64, n: u64) -> u64 {\n    return p[n]\n}\nfn main() -> i32 {\n    \
+                var x: u64 = 1\n    \
                 print(\"%u\", far(&x, 536870912))\n    return 0\n}\n";
     let message = trap(text);
     assert!(message.starts_with("test.ks:2:"), "{message}");
@@ -56,21 +56,21 @@ fn freed_memory_is_used_again() {
 
 #[test]
 fn only_objects_of_new_are_deleted_and_only_once() {
-    let double = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> \
-                  i32 {\n    var p = new u64()\n    drop(p)\n    \
+    let double = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var p = new u64()\n    \
+                  drop(p)\n    \
                   drop(p)\n    return 0\n}\n";
     let message = "KS-TRAP delete: this is no object of `new`, or it was deleted before";
     assert_eq!(trap(double), format!("test.ks:2:12: {message}"));
-    let local = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> \
-                 i32 {\n    var x: u64 = 3\n    drop(&x)\n    \
+    let local = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var x: u64 = 3\n    \
+                 drop(&x)\n    \
                  return 0\n}\n";
     assert_eq!(trap(local), format!("test.ks:2:12: {message}"));
 }
 
 #[test]
 fn a_full_memory_ends_the_plugin_and_reports_the_position() {
-    let text = "struct Large {\n    bytes: u64[4000],\n}\nfn main() -> \
-                i32 {\n    for (i in 0..1000) {\n        \
+    let text = "struct Large {\n    bytes: u64[4000],\n}\nfn main() -> i32 {\n    \
+                for (i in 0..1000) {\n        \
                 var p = new Large()\n        p->bytes[1] = i\n    }\n    return 0\n}\n";
     assert_eq!(trap(text), "test.ks:6:17: KS-TRAP memory: the memory of the plugin is full");
 }

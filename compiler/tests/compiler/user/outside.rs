@@ -27,9 +27,8 @@ fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
                 detach(a)\ndetach(a)\nattach(a, \"three\", 0)\ndetach(b)\ndetach(a)";
     let outcome = with_programs(body);
     assert_eq!((outcome.code, lines(&outcome)), (Some(0), vec!["0 0".to_owned()]));
-    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop \
-                    3,detach 5,\
-                    detach 5,attach 5 three 0,drop 4,detach 6,drop 10,detach 5";
+    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop 3,detach \
+                    5,detach 5,attach 5 three 0,drop 4,detach 6,drop 10,detach 5";
     assert_eq!(outcome.calls.join(","), expected);
 }
 
@@ -43,8 +42,7 @@ fn a_refused_attach_returns_an_errno_and_prints_a_line() {
     assert_eq!(lines(&outcome), ["2 17 22"]);
     assert_eq!(outcome.calls, ["load first", "attach 5 gone 0", &format!("attach 5 taken {}", u32::MAX)]);
     let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` \
-                gave \
-                for null";
+                gave for null";
     assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", null]);
 }
 

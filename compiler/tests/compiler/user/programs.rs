@@ -98,8 +98,8 @@ fn rates_are_per_second_and_never_negative() {
 /// host.
 #[test]
 fn lf_133_scaled_counts_fit_or_saturate() {
-    let script = "fn main() -> \
-                  i32 {\n    var a = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })\n    \
+    let script = "fn main() -> i32 {\n    \
+                  var a = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })\n    \
                   var seen = read(a)\n    print(\"\", seen.raw, seen.scaled)\n    return 0\n}\n";
     let core = compile(script).core;
     let seen = |raw, scaled| {

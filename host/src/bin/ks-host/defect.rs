@@ -32,9 +32,8 @@ fn report_text(info: &PanicHookInfo<'_>) -> String {
         _ => "  (RUST_BACKTRACE=1 shows who called it)\n".into(),
     };
     format!(
-        "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  do: report these lines with \
-         the plugin file: \
-         ks-host {}, {}\n{frames}",
+        "ks-host: a defect of ks-host at {location}, thread `{}`: {message}\n  \
+         do: report these lines with the plugin file: ks-host {}, {}\n{frames}",
         thread.name().unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),
         machine(),

@@ -131,8 +131,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         ensure!(
             !(several && given),
             "{what} for one plugin, and there are several: start each with a ks-host of its own, or set \
-             fields of \
-             config blocks (`--config a.wasm:limits.burst=7`)"
+             fields of config blocks (`--config a.wasm:limits.burst=7`)"
         );
     }
     let catalog = catalog(&args.event_table)?;

@@ -84,8 +84,7 @@ impl Stacks {
         ensure!(
             !maps.is_empty(),
             "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what \
-             `stack_id` or \
-             `user_stack_id` gave"
+             `stack_id` or `user_stack_id` gave"
         );
         let index = match chosen {
             None => {
@@ -108,8 +107,7 @@ impl Stacks {
         let mappings = MappingRecorder::start().inspect_err(|errno| {
             write_stderr(format_args!(
                 "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those \
-                 that end are \
-                 not named; give ks-host CAP_PERFMON"
+                 that end are not named; give ks-host CAP_PERFMON"
             ));
         });
         (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
@@ -124,9 +122,8 @@ impl Stacks {
             let mappings = recorder.finish();
             if mappings.is_none() {
                 write_stderr(format_args!(
-                    "{plugin}: what processes map was not written down, because one of them does not let \
-                     its mappings be \
-                     read: functions of those that have ended are not named"
+                    "{plugin}: what processes map was not written down, because one of them does not let its \
+                     mappings be read: functions of those that have ended are not named"
                 ));
             }
             mappings
@@ -144,8 +141,7 @@ impl Stacks {
         if forgotten > 0 {
             write_stderr(format_args!(
                 "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took \
-                 too much memory: \
-                 some names may be missing"
+                 too much memory: some names may be missing"
             ));
         }
         let mut names = FunctionNames::new(mappings, Some(NamingProcess::of_this_program()));

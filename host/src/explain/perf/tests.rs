@@ -64,8 +64,7 @@ fn an_event_without_a_counter() {
         FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 4242, any cpu)\n  kernel: perf_event_open: ENOENT\n  \
          because: this machine has no hardware counters (usually a virtual machine without a PMU), so \
-         nothing counts \
-         `cpu_cycles`\n  \
+         nothing counts `cpu_cycles`\n  \
          do: use a software event, which works here: `task_clock`",
     );
     check(
@@ -86,8 +85,7 @@ fn an_event_without_a_counter() {
         FailureKind::Unsupported,
         "cannot open `cpu_cycles` (pid 0, any cpu)\n  kernel: perf_event_open: EOPNOTSUPP\n  \
          because: the PMU that counts `cpu_cycles` cannot interrupt at an overflow, or the event does not \
-         exist on \
-         this CPU\n  \
+         exist on this CPU\n  \
          do: use a software event, which works here: `task_clock`",
     );
 }
@@ -165,8 +163,8 @@ fn a_right_that_is_there_but_refused() {
         FailureKind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EACCES\n  \
          because: kernel.perf_event_paranoid is 2, and ks-host runs in a user namespace, whose capabilities \
-         do not count \
-         for perf events\n  do: start ks-host outside of it, or count user space only (`exclude_kernel`)",
+         do not count for perf events\n  do: start ks-host outside of it, or count user space only \
+         (`exclude_kernel`)",
     );
 }
 
@@ -201,8 +199,7 @@ fn einval_is_decided_by_the_facts() {
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
          because: `cache_misses` and `cpu_cycles` are of PMUs that cannot be mixed in a group, or the 7 \
-         events do not \
-         fit on the counters together\n  \
+         events do not fit on the counters together\n  \
          do: open it outside of the group, or with fewer hardware events in the group",
     );
     check(
@@ -214,8 +211,7 @@ fn einval_is_decided_by_the_facts() {
         "cannot add `task_clock` to the group led by `page_faults` (pid 0, any cpu)\n  \
          kernel: perf_event_open: EINVAL\n  \
          because: a child inherited the group before its last member joined, so that the two differ; the \
-         kernel reads \
-         the group again when that child has ended\n  \
+         kernel reads the group again when that child has ended\n  \
          do: complete a group with `inherit` before the task creates children",
     );
     check(
@@ -381,12 +377,9 @@ fn a_filter_of_somebody_else() {
             FailureKind::NotPermitted,
             &format!(
                 "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  \
-                 because: a filter of \
-                 system calls (seccomp) that ks-host was started with refuses perf_event_open\n  do: allow \
-                 it there: \
-                 `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter=perf_event_open` of a \
-                 service; or start \
-                 ks-host outside"
+                 because: a filter of system calls (seccomp) that ks-host was started with refuses \
+                 perf_event_open\n  do: allow it there: `--security-opt seccomp=PROFILE` of a container, \
+                 `SystemCallFilter=perf_event_open` of a service; or start ks-host outside"
             ),
         );
     }
@@ -408,8 +401,8 @@ fn a_group_whose_task_has_ended() {
         join(Attempt { pid: 4242, ..open("context_switches", SWITCHES) }, "page_faults", 1),
         Facts { task_exists: Some(false), ..machine() },
         FailureKind::NotFound,
-        "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  kernel: \
-         perf_event_open: \
-         ENODEV\n  because: the task 4242 has ended, and with it the group led by `page_faults`",
+        "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  \
+         kernel: perf_event_open: ENODEV\n  because: the task 4242 has ended, and with it the group led by \
+         `page_faults`",
     );
 }

@@ -95,8 +95,8 @@ fn address_space_advice(errno: Errno) -> String {
     match (errno, getrlimit(Resource::RLIMIT_AS)) {
         (Errno::ENOMEM, Ok((limit, _))) if limit != RLIM_INFINITY => format!(
             "\n  because: this process may have {limit} bytes of address space, and each memory of a plugin \
-             reserves 4 GiB \
-             and more, of which it uses little\n  do: ulimit -v unlimited; LimitAS=infinity of the service"
+             reserves 4 GiB and more, of which it uses little\n  \
+             do: ulimit -v unlimited; LimitAS=infinity of the service"
         ),
         _ => String::new(),
     }

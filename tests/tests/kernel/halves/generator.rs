@@ -150,8 +150,8 @@ impl Generator {
             let _ = writeln!(self.out, "    acc = acc * 31 + (p{n} as u64) + (v{n} as u64) * 7");
         }
         self.out += "    acc = acc * 31 + X_fold(record)\n";
-        self.out += "    for (i in \
-                     0..4) {\n        acc = acc * 31 + words[i]\n        acc = acc * 31 + (bytes[i] as u64)\n    }\n";
+        self.out += "    for (i in 0..4) {\n        acc = acc * 31 + words[i]\n        \
+                     acc = acc * 31 + (bytes[i] as u64)\n    }\n";
         self.out +=
             "    for (i in 0..12) {\n        acc = acc * 31 + (word[i] as u64)\n    }\n    return acc\n}\n";
         std::mem::take(&mut self.out)

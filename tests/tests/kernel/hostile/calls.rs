@@ -21,8 +21,7 @@ fn whoever_never_comes_back_is_ended_at_the_time_limit() {
             "an endless poll of nothing",
             format!(
                 "(loop $again (call $ring.poll (i32.const 2048) (i32.const 0) (i32.const 0) {forever} \
-                 (i32.const 64) \
-                 (i32.const 1024)) (br $again)) (unreachable)"
+                 (i32.const 64) (i32.const 1024)) (br $again)) (unreachable)"
             ),
         ),
     ] {
@@ -195,8 +194,7 @@ fn what_is_too_much_for_one_call_is_no_call() {
         (
             "a million rings",
             "(call $ring.poll (i32.const 4096) (i32.const 10000000) (i32.const 1) (i64.const 0) (i32.const \
-             64) \
-             (i32.const 1024))",
+             64) (i32.const 1024))",
         ),
         (
             "a million values",

@@ -259,8 +259,8 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
     let folder = Folder::new();
     let source = folder.write(
         "versions.c",
-        "int old_f(int x) { return x + 1; }\nint new_f(int x) { return x + 2; }\nint plain(int \
-         x) { return x; }\n\
+        "int old_f(int x) { return x + 1; }\nint new_f(int x) { return x + 2; }\n\
+         int plain(int x) { return x; }\n\
          __asm__(\".symver old_f,f@OLD_1\");\n__asm__(\".symver new_f,f@@NEW_2\");\n",
     );
     let script = folder.write("versions.map", "OLD_1 { global: f; plain; local: *; };\nNEW_2 { } OLD_1;\n");
@@ -552,9 +552,8 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
     let script = format!(
         "@uprobe(\"{}:work\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
          fn main() -> i32 {{\n var program = load(hit)\n var done: u64 = 0\n\
-         for (i in \
-         0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n detach(program) }} \
-         }}\n\
+         for (i in 0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n \
+         detach(program) }} }}\n\
          print(\"{{}} times\", done)\n return 0 }}",
         path.display()
     );
@@ -791,8 +790,8 @@ fn root_numbers_of_the_probes_pmu_reach_no_memory() {
 #[test]
 fn root_a_policy_names_kinds_of_pmus_and_single_events() {
     let folder = Folder::new();
-    let script = "fn main() -> \
-                  i32 { var clock = attach(perf_options { event: pmu(\"msr/event=0/\"), pid: -1, cpu: 0 })\n\
+    let script = "fn main() -> i32 { var clock = attach(perf_options { event: pmu(\"msr/event=0/\"), pid: \
+                  -1, cpu: 0 })\n\
                   if (clock == null) { return 7 }\n print(\"opened\")\n return 0 }";
     let file = folder.write("clock.wasm", compile("clock", script).plugin);
     let opened = |events: &str| {
