@@ -210,8 +210,8 @@ fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diag
             .help("give the loop a small constant range, or compile for a newer kernel"),
         None => Diagnostic::error(1005, inst.span, headline("a loop of this length", LOOP_SINCE))
             .note(
-                "the verifier of older kernels walks through every turn, and has neither bpf_loop nor \
-                   iterators",
+                "the verifier of older kernels follows every iteration, and has neither bpf_loop nor \
+                 iterators",
             )
             .help("give the loop a small constant range, or compile for a newer kernel"),
     })

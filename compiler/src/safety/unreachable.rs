@@ -53,7 +53,7 @@ fn reason(kind: &StmtKind) -> &'static str {
         StmtKind::Return(_) => "the function returns here",
         StmtKind::Throw(_) => "this is thrown",
         StmtKind::Break => "the loop ends here",
-        StmtKind::Continue => "the next turn begins here",
+        StmtKind::Continue => "the next iteration begins here",
         StmtKind::Expr(Expr { kind: ExprKind::User(_), .. }) => "this does not come back",
         StmtKind::While { .. } => "this loop never ends",
         _ => "every path through this leads elsewhere",

@@ -357,7 +357,7 @@ impl Lowerer<'_> {
 /// KS0622: an object that outlives an iteration of its loop, although the next iteration would create it
 /// again.
 fn outlives_iteration(span: Span) -> Diagnostic {
-    Diagnostic::error(622, span, "this object outlives the turn of the loop that makes it")
-        .note("each `new` has memory for one object, which the next turn would make again")
-        .help("keep the pointer in a variable of the loop's body, or make the object before the loop")
+    Diagnostic::error(622, span, "this object outlives the iteration that creates it")
+        .note("each `new` has memory for one object, which the next iteration would reuse")
+        .help("keep the pointer in a variable of the loop's body, or create the object before the loop")
 }

@@ -52,11 +52,11 @@ impl KeptReason {
     pub fn reason(self) -> &'static str {
         match self {
             KeptReason::Pointer => {
-                "a pointer or binding changes from turn to turn, or is made in the loop and used behind it"
+                "a pointer or binding changes between iterations, or is defined in the loop and used after it"
             }
             KeptReason::Stack => "the loop writes to memory on the stack that is used outside of it",
             KeptReason::Inner => "a loop inside of it cannot",
-            KeptReason::Shape => "its parts are entered in more than one place",
+            KeptReason::Shape => "it is entered at more than one point",
             KeptReason::Size => "it changes more values than fit the stack",
         }
     }

@@ -59,7 +59,7 @@ pub fn refusals(program: &Program) -> Vec<Refusal> {
                 )
             };
             let refusal = Diagnostic::error(719, inst.span, headline)
-                .note(format!("each turn is a call that {by}, which this loop cannot be"))
+                .note(format!("each iteration is a call that {by}, which this loop cannot be"))
                 .note(reason)
                 .help(
                     "keep in the loop what it needs, and leave results in numbers, a global variable \
