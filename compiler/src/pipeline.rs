@@ -76,7 +76,7 @@ const REWRITES: &[(&str, Rewrite)] = &[
     ("names", hir::names::rewrite),
     ("objects", hir::objects::rewrite),
     ("counters", hir::counters::rewrite),
-    ("walks", hir::map_iteration::rewrite),
+    ("map_iteration", hir::map_iteration::rewrite),
     ("literals", hir::literals::rewrite),
     ("zeros", hir::zeros::declare),
 ];

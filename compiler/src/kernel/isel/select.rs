@@ -529,7 +529,7 @@ impl Selector<'_> {
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
-            Callee::MapIter(_) => unreachable!("a program with a walk is refused before"),
+            Callee::MapIter(_) => unreachable!("map iterations are lowered or refused before selection"),
             Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };

@@ -254,10 +254,10 @@ impl MapIter {
     /// The name in listings.
     pub fn name(self) -> &'static str {
         match self {
-            MapIter::New => "walk_new",
-            MapIter::Next => "walk_next",
-            MapIter::Key => "walk_key",
-            MapIter::End => "walk_end",
+            MapIter::New => "map_iter_new",
+            MapIter::Next => "map_iter_next",
+            MapIter::Key => "map_iter_key",
+            MapIter::End => "map_iter_end",
         }
     }
 
