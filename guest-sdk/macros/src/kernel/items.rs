@@ -41,32 +41,32 @@ impl Items<'_> {
             let doc = format!("Opens the config block `{name}`.");
             let start = Literal::byte_string(&config.init);
             self.configs.push(quote!(<::ks_guest::Config<#value>>::start(#name, #start)?;));
-            let item = opener(name, &doc, quote!(Config<#value>), quote!(open), &first());
+            let item = opener(name, &doc, quote!(Config<#value>), quote!(open), &initialise_configs());
             self.add(name, item, Some(quote!(config_with::<#value>(#name, #start))));
         }
     }
 
     /// Generates the code that precedes the load of a program: it initialises the config blocks.
     fn before_programs(&self) -> TokenStream {
-        if self.configs.is_empty() { TokenStream::new() } else { first() }
+        if self.configs.is_empty() { TokenStream::new() } else { initialise_configs() }
     }
 
     fn programs(&mut self, hir: &Hir, split: &Split) {
-        let first = self.before_programs();
+        let before = self.before_programs();
         for function in split.kernel.iter().map(|id| &hir.functions[*id]) {
             let (FunctionKind::Program(kind), name) = (function.kind, &function.name) else { continue };
             let doc = format!("Loads the `@{}` program `{name}`.", kind.name());
-            let item = opener(name, &doc, quote!(Program), quote!(load), &first);
+            let item = opener(name, &doc, quote!(Program), quote!(load), &before);
             self.add(name, item, Some(quote!(program(#name))));
         }
         for block in split.impls.iter().map(|id| &hir.impls[*id]) {
             let name = &block.name;
             let doc = format!("Registers `{name}`, a `{}` of the kernel.", block.ops);
-            let item = opener(name, &doc, quote!(Link), quote!(register), &first);
+            let item = opener(name, &doc, quote!(Link), quote!(register), &before);
             self.add(name, item, Some(quote!(program(#name))));
         }
         for counter in split.counters.iter().map(|id| &hir.counters[*id]) {
-            self.add(&counter.name, shower(&counter.name), None);
+            self.add(&counter.name, counter_setter(&counter.name), None);
         }
     }
 
@@ -128,8 +128,8 @@ impl Items<'_> {
         let declare = openers.iter().all(|(name, _)| name != "declare").then(|| {
             quote! {
                 ::ks_guest::for_tests! {
-                    /// Gives the host of a test what this kernel half has: programs, maps, ring buffers, and
-                    /// variables with their initial values.
+                    /// Declares the objects of this kernel half to the host of a test: programs, maps, ring
+                    /// buffers, and variables with their initial values.
                     pub fn declare(host: &::ks_guest::testing::Host) {
                         #(host.#declared;)*
                     }
@@ -140,10 +140,10 @@ impl Items<'_> {
                 }
             }
         });
-        let starts = (!configs.is_empty()).then(|| {
+        let initialiser = (!configs.is_empty()).then(|| {
             quote! {
-                /// Gives the config blocks their first values, once.
-                fn __first_values() -> ::ks_guest::Result<()> {
+                /// Writes the initial values of the config blocks, once.
+                fn __initialise_configs() -> ::ks_guest::Result<()> {
                     static WRITTEN: ::ks_guest::config::Written = ::ks_guest::config::Written::new();
                     WRITTEN.once(|| {
                         #(#configs)*
@@ -154,7 +154,7 @@ impl Items<'_> {
         });
         quote! {
             #types
-            #starts
+            #initialiser
             #(#items)*
             #declare
 
@@ -170,12 +170,12 @@ fn none() -> TokenStream {
     TokenStream::new()
 }
 
-fn first() -> TokenStream {
-    quote!(__first_values()?;)
+fn initialise_configs() -> TokenStream {
+    quote!(__initialise_configs()?;)
 }
 
-/// Generates a function that opens an object, after the statements in `first`.
-fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, first: &TokenStream) -> TokenStream {
+/// Generates a function that opens an object, after the statements in `before`.
+fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, before: &TokenStream) -> TokenStream {
     let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let errors = match ty.to_string().as_str() {
         "Program" | "Link" => format!("As [`ks_guest::{ty}::{method}`]."),
@@ -188,14 +188,14 @@ fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, first: &T
         #[doc = #errors]
         #naming
         pub fn #function() -> ::ks_guest::Result<::ks_guest::#ty> {
-            #first
+            #before
             <::ks_guest::#ty>::#method(#name)
         }
     }
 }
 
-/// Generates a function that shows a counter, which the plugin opens, to the programs that read it.
-fn shower(name: &str) -> TokenStream {
+/// Generates a function that exposes an event of the plugin as a counter, which programs read.
+fn counter_setter(name: &str) -> TokenStream {
     let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let doc = format!("Lets programs read this event as the counter `{name}`.");
     quote! {
