@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     for (how, shared) in [("shared", true), ("called", false)] {
         for (what, elements) in [("variable", false), ("element", true)] {
             report.bench(&mut criterion, &format!("map/read/{how}-{what}"), |iterations| {
-                let arguments = [format!("--turns={iterations}"), format!("--elements={elements}")];
+                let arguments = [format!("--iterations={iterations}"), format!("--elements={elements}")];
                 script.run_with(&arguments, |options| options.share_memory = shared)?.check_calls(iterations)
             });
         }
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     let guest = Subject::of_plugin("reads", share::share(&guest, share::DEFAULT_BYTES)?)?;
     for what in ["variable", "element"] {
         report.bench(&mut criterion, &format!("map/read/sdk-{what}"), |iterations| {
-            guest.run(&[format!("--turns={iterations}"), format!("--{what}")])?.check_calls(iterations)
+            guest.run(&[format!("--iterations={iterations}"), format!("--{what}")])?.check_calls(iterations)
         });
     }
     report.bench(&mut criterion, "map/read/lookup", |iterations| {
@@ -59,12 +59,12 @@ fn main() -> Result<()> {
 
 /// Measures iterations over all entries of a hash map.
 fn iterate(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
-    let script = Subject::of_script("map_walk.ks", include_str!("map_walk.ks"))?;
+    let script = Subject::of_script("map_iteration.ks", include_str!("map_iteration.ks"))?;
     let mut hash = Hash::new()?;
     report
         .bench(criterion, "map/walk/native", |iterations| hash.iterate(iterations)?.check_calls(iterations));
     report.bench(criterion, "map/walk/plugin", |iterations| {
-        script.run(&[format!("--turns={iterations}")])?.check_calls(iterations)
+        script.run(&[format!("--iterations={iterations}")])?.check_calls(iterations)
     });
     Ok(())
 }

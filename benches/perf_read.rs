@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     }
     read_many(&mut criterion, &mut report, &subjects.rust)?;
     report.bench(&mut criterion, "perf/call/empty/plugin", |iterations| {
-        subjects.script.run(&[format!("--turns={iterations}"), "--call".into()])?.check_calls(iterations)
+        subjects.script.run(&[format!("--iterations={iterations}"), "--call".into()])?.check_calls(iterations)
     });
     // Last, because the thread stays pinned to that CPU.
     machine::stay_on(OWN_CPU)?;
@@ -102,7 +102,7 @@ fn read_in_plugin(
     arguments: &[&str],
 ) {
     report.bench(criterion, name, |iterations| {
-        let mut given = vec![format!("--turns={iterations}"), format!("--members={members}")];
+        let mut given = vec![format!("--iterations={iterations}"), format!("--members={members}")];
         given.extend(arguments.iter().map(|argument| argument.to_string()));
         subject.run(&given)?.check_reads(iterations, members)
     });

@@ -54,10 +54,10 @@ mod tests {
     #[test]
     fn every_iteration_must_have_read_the_whole_group() {
         assert_eq!(FOUR.check_reads(3, 4).unwrap(), FOUR.elapsed);
-        assert!(FOUR.check_reads(4, 4).is_err(), "a turn is missing");
+        assert!(FOUR.check_reads(4, 4).is_err(), "an iteration is missing");
         assert!(FOUR.check_reads(3, 5).is_err(), "a member is missing");
         assert!(Answer { time_enabled: 0, ..FOUR }.check_reads(3, 4).is_err(), "it never counted");
         assert!(FOUR.check_calls(3).is_ok());
-        assert!(FOUR.check_calls(4).is_err(), "a turn is missing");
+        assert!(FOUR.check_calls(4).is_err(), "an iteration is missing");
     }
 }

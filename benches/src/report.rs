@@ -111,7 +111,7 @@ impl fmt::Display for Report {
             return write!(f, "no table: `cargo bench` measures, a test runs each bench once");
         }
         let width = figures.iter().map(|(row, _)| row.name.len()).max().unwrap_or(0);
-        write!(f, "{:<width$} {:>10} {:>10} {:>10}", "bench", "ns/turn", "ratio", "more ns")?;
+        write!(f, "{:<width$} {:>10} {:>10} {:>10}", "bench", "ns/iter", "ratio", "more ns")?;
         for (row, per_iteration) in &figures {
             write!(f, "\n{:<width$} {per_iteration:>10.1}", row.name)?;
             let baseline =

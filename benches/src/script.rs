@@ -10,7 +10,7 @@ pub fn of_lines(lines: usize) -> String {
     let mut script: String = (0..units).map(unit).collect();
     script.push_str("fn main() -> i32 {\n    var total: u64 = 0\n");
     for number in 0..units {
-        script.push_str(&format!("    total += walk_{number}({number})\n    open_{number}()\n"));
+        script.push_str(&format!("    total += loop_{number}({number})\n    open_{number}()\n"));
     }
     script.push_str("    print(\"%u\", total)\n    return 0\n}\n");
     script
@@ -47,9 +47,9 @@ fn on_event_NUMBER(ctx: *bpf_perf_event_data) -> i32 {
     return match (left) { 0: 1, default: 0 }
 }
 
-fn walk_NUMBER(limit: u32) -> u64 {
+fn loop_NUMBER(limit: u32) -> u64 {
     var sum: u64 = 0
-    var turns: u32 = 0
+    var iterations: u32 = 0
     for (i in 0..limit) {
         // Every third one counts twice.
         if (i % 3 == 0 && sum < 1000000) {
@@ -57,9 +57,9 @@ fn walk_NUMBER(limit: u32) -> u64 {
         } else {
             sum = sum + 1
         }
-        turns += 1
+        iterations += 1
     }
-    return sum * 10 + total_NUMBER / 3 + turns
+    return sum * 10 + total_NUMBER / 3 + iterations
 }
 
 fn open_NUMBER() {

@@ -13,11 +13,11 @@ mod kept {
 #[ks_guest::main]
 fn main() -> Result<()> {
     let mut options = Options::new();
-    let iterations = options.unsigned("turns", 64, 1000, "turns of the loop");
+    let iterations = options.unsigned("iterations", 64, 1000, "iterations of the loop");
     let members = options.unsigned("members", 32, 4, "events of the group, or groups with `many`");
     let snapshot = options.flag("snapshot", "read all members instead of one");
-    let many = options.flag("many", "read so many groups of one event by one call");
-    let each = options.flag("each", "read so many groups of one event by a call for each");
+    let many = options.flag("many", "read `members` groups of one event by one call");
+    let each = options.flag("each", "read `members` groups of one event by a call for each");
     let variable = options.flag("variable", "read a variable of the kernel half");
     let element = options.flag("element", "read the elements of an array of the kernel half");
     let given = options.parse();

@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::answer::Answer;
 
-/// Number of entries, as in `map_walk.ks`.
+/// Number of entries, as in `map_iteration.ks`.
 const ENTRIES: usize = 1024;
 
 /// A hash map of u64 to u64, and a buffer for all of its entries.
