@@ -22,9 +22,9 @@ int watch(struct bpf_perf_event_data *ctx)
 	u32 small[5] = { 0, 1, 2, 3, 4 };
 	u64 large[16] = {};
 	struct pair p, q;
-	struct turns it;
-	u64 turns;
-	int *turn;
+	struct num_iter it;
+	u64 limit;
+	int *item;
 	u32 bound, i;
 
 	for (i = 0; i < 5; i++)
@@ -32,10 +32,10 @@ int watch(struct bpf_perf_event_data *ctx)
 	for (i = 0; i < 16; i++)
 		large[i] = i;
 	bound = 15 + one;
-	turns = bound;
-	bpf_iter_num_new(&it, 0, turns > MOST_TURNS ? MOST_TURNS : turns);
-	while ((turn = bpf_iter_num_next(&it))) {
-		u32 at = *turn;
+	limit = bound;
+	bpf_iter_num_new(&it, 0, limit > MAX_ITERATIONS ? MAX_ITERATIONS : limit);
+	while ((item = bpf_iter_num_next(&it))) {
+		u32 at = *item;
 
 		__sync_fetch_and_add(&sum, at < 16 ? large[at] : 0);
 	}

@@ -18,10 +18,10 @@ SEC("perf_event")
 int watch(struct bpf_perf_event_data *ctx)
 {
 	struct entry own = {}, other = {}, *e, *x;
-	struct turns it;
+	struct num_iter it;
 	u32 key = 1;
-	int *turn;
-	u64 turns;
+	int *item;
+	u64 limit;
 
 	e = find(1);
 	first = e ? e->value : 0;
@@ -40,10 +40,10 @@ int watch(struct bpf_perf_event_data *ctx)
 	x = find(9);
 	if (!x)
 		x = &other;
-	turns = three;
-	bpf_iter_num_new(&it, 0, turns > MOST_TURNS ? MOST_TURNS : turns);
-	while ((turn = bpf_iter_num_next(&it))) {
-		u32 i = *turn;
+	limit = three;
+	bpf_iter_num_new(&it, 0, limit > MAX_ITERATIONS ? MAX_ITERATIONS : limit);
+	while ((item = bpf_iter_num_next(&it))) {
+		u32 i = *item;
 
 		__sync_fetch_and_add(&x->value, i);
 		x = find(1);

@@ -28,16 +28,16 @@ char LICENSE[] SEC("license") = "GPL";
 	}
 
 #ifndef KERNEL_TYPES
-struct turns {
+struct num_iter {
 	u64 opaque;
 } __attribute__((aligned(8)));
 
-extern int bpf_iter_num_new(struct turns *it, int start, int end) __ksym;
-extern int *bpf_iter_num_next(struct turns *it) __ksym;
-extern void bpf_iter_num_destroy(struct turns *it) __ksym;
+extern int bpf_iter_num_new(struct num_iter *it, int start, int end) __ksym;
+extern int *bpf_iter_num_next(struct num_iter *it) __ksym;
+extern void bpf_iter_num_destroy(struct num_iter *it) __ksym;
 #endif
 
-#define MOST_TURNS (1 << 23)
+#define MAX_ITERATIONS (1 << 23)
 #define inlined static __attribute__((always_inline)) inline
 #define called static __attribute__((noinline))
 

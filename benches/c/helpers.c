@@ -40,11 +40,11 @@ inlined int is_tool(const char *name)
 called u64 halve(u64 n)
 {
 	u64 steps = 0;
-	struct turns it;
-	int *turn;
+	struct num_iter it;
+	int *item;
 
-	bpf_iter_num_new(&it, 0, MOST_TURNS);
-	while ((turn = bpf_iter_num_next(&it)) && n > 1) {
+	bpf_iter_num_new(&it, 0, MAX_ITERATIONS);
+	while ((item = bpf_iter_num_next(&it)) && n > 1) {
 		n = n / 2;
 		steps += 1;
 	}

@@ -8,23 +8,23 @@ u64 seven = 27;
 u64 hist[32];
 MAP(BPF_MAP_TYPE_HASH, u32, u64, 512) seen SEC(".maps");
 
-inlined u32 most(u32 turns)
+inlined u32 most(u32 count)
 {
-	return turns > MOST_TURNS ? MOST_TURNS : turns;
+	return count > MAX_ITERATIONS ? MAX_ITERATIONS : count;
 }
 
 SEC("perf_event")
 int watch(struct bpf_perf_event_data *ctx)
 {
-	struct turns it, inner_it;
+	struct num_iter it, inner_it;
 	u32 state[8] = {}, count, steps, i;
-	int *turn, *inner_turn, result = 9;
+	int *item, *inner_item, result = 9;
 	u64 n = seven;
 
-	/* 0, which the verifier does not know: it would walk through all turns. */
+	/* Starts at a 0 that is hidden from the verifier, which would otherwise verify every iteration. */
 	count = bpf_iter_num_new(&it, 0, most(million));
-	while ((turn = bpf_iter_num_next(&it))) {
-		i = *turn;
+	while ((item = bpf_iter_num_next(&it))) {
+		i = *item;
 		__sync_fetch_and_add(&turns, 1);
 		count += 1;
 		if (count == 500000)
@@ -33,8 +33,8 @@ int watch(struct bpf_perf_event_data *ctx)
 	}
 	bpf_iter_num_destroy(&it);
 
-	steps = bpf_iter_num_new(&it, 0, MOST_TURNS);
-	while ((turn = bpf_iter_num_next(&it)) && n != 1) {
+	steps = bpf_iter_num_new(&it, 0, MAX_ITERATIONS);
+	while ((item = bpf_iter_num_next(&it)) && n != 1) {
 		if (n % 2 == 0)
 			n = n / 2;
 		else
@@ -45,10 +45,10 @@ int watch(struct bpf_perf_event_data *ctx)
 	collatz = steps;
 
 	bpf_iter_num_new(&it, 0, most(fifty));
-	while ((turn = bpf_iter_num_next(&it))) {
+	while ((item = bpf_iter_num_next(&it))) {
 		u32 inner = bpf_iter_num_new(&inner_it, 0, most(fifty));
 
-		while ((inner_turn = bpf_iter_num_next(&inner_it))) {
+		while ((inner_item = bpf_iter_num_next(&inner_it))) {
 			inner += 1;
 			if (inner > 1000)
 				break;
@@ -59,33 +59,33 @@ int watch(struct bpf_perf_event_data *ctx)
 	bpf_iter_num_destroy(&it);
 
 	bpf_iter_num_new(&it, 0, most(million));
-	while ((turn = bpf_iter_num_next(&it))) {
-		if (*turn == 17) {
-			early = *turn;
+	while ((item = bpf_iter_num_next(&it))) {
+		if (*item == 17) {
+			early = *item;
 			break;
 		}
 	}
 	bpf_iter_num_destroy(&it);
 
 	bpf_iter_num_new(&it, 0, 100);
-	while ((turn = bpf_iter_num_next(&it))) {
-		if ((u32)*turn % 2 == 1)
+	while ((item = bpf_iter_num_next(&it))) {
+		if ((u32)*item % 2 == 1)
 			continue;
 		__sync_fetch_and_add(&evens, 1);
 	}
 	bpf_iter_num_destroy(&it);
 
 	bpf_iter_num_new(&it, 0, fifty < 10 ? 10 - fifty : 0);
-	while ((turn = bpf_iter_num_next(&it)))
+	while ((item = bpf_iter_num_next(&it)))
 		__sync_fetch_and_add(&down, 1);
 	bpf_iter_num_destroy(&it);
 
 	bpf_iter_num_new(&it, 0, 300);
-	while ((turn = bpf_iter_num_next(&it))) {
+	while ((item = bpf_iter_num_next(&it))) {
 		u64 *entry;
 		u32 key;
 
-		i = *turn;
+		i = *item;
 		key = i;
 		bump(&seen, &key, 1);
 		state[i % 8] += 1;

@@ -18,21 +18,21 @@ u32 limit = 100;
 u32 data[10] = { 9, 3, 7, 1, 8, 2, 6, 0, 5, 4 };
 MAP(BPF_MAP_TYPE_HASH, struct text, u32, 8) known SEC(".maps");
 
-inlined u32 most(u32 turns)
+inlined u32 most(u32 count)
 {
-	return turns > MOST_TURNS ? MOST_TURNS : turns;
+	return count > MAX_ITERATIONS ? MAX_ITERATIONS : count;
 }
 
 inlined int is_prime(u32 n)
 {
-	struct turns it;
-	int *turn, result = 1;
+	struct num_iter it;
+	int *item, result = 1;
 
 	if (n < 2)
 		return 0;
 	bpf_iter_num_new(&it, 0, most(n > 2 ? n - 2 : 0));
-	while ((turn = bpf_iter_num_next(&it))) {
-		if (n % (*turn + 2) == 0) {
+	while ((item = bpf_iter_num_next(&it))) {
+		if (n % (*item + 2) == 0) {
 			result = 0;
 			break;
 		}
@@ -43,10 +43,10 @@ inlined int is_prime(u32 n)
 
 called u32 length(const struct text *s)
 {
-	struct turns it;
+	struct num_iter it;
 	u32 n = 0;
 
-	bpf_iter_num_new(&it, 0, MOST_TURNS);
+	bpf_iter_num_new(&it, 0, MAX_ITERATIONS);
 	while (bpf_iter_num_next(&it)) {
 		if (n >= 8 || s->bytes[n] == 0)
 			break;
@@ -65,23 +65,23 @@ SEC("perf_event")
 int watch(struct bpf_perf_event_data *ctx)
 {
 	struct text name = { "row" }, other = {};
-	struct turns it, inner;
+	struct num_iter it, inner;
 	struct row made = {}, *r;
 	u32 a[10], one = 1, turn_count, i, j;
-	int *turn;
+	int *item;
 
 	bpf_iter_num_new(&it, 0, most(limit));
-	while ((turn = bpf_iter_num_next(&it)))
-		if (is_prime(*turn))
+	while ((item = bpf_iter_num_next(&it)))
+		if (is_prime(*item))
 			__sync_fetch_and_add(&primes, 1);
 	bpf_iter_num_destroy(&it);
 
 	__builtin_memcpy(a, data, sizeof(a));
 	bpf_iter_num_new(&it, 0, 10);
-	while ((turn = bpf_iter_num_next(&it))) {
+	while ((item = bpf_iter_num_next(&it))) {
 		bpf_iter_num_new(&inner, 0, 9);
-		while ((turn = bpf_iter_num_next(&inner))) {
-			j = *turn;
+		while ((item = bpf_iter_num_next(&inner))) {
+			j = *item;
 			if (j < 9 && a[j] > a[j + 1]) {
 				u32 t = a[j];
 
@@ -94,8 +94,8 @@ int watch(struct bpf_perf_event_data *ctx)
 	bpf_iter_num_destroy(&it);
 	sorted = 1;
 	bpf_iter_num_new(&it, 0, 10);
-	while ((turn = bpf_iter_num_next(&it))) {
-		i = *turn;
+	while ((item = bpf_iter_num_next(&it))) {
+		i = *item;
 		if (i < 10 && a[i] != i)
 			sorted = 0;
 	}
@@ -105,10 +105,10 @@ int watch(struct bpf_perf_event_data *ctx)
 	made.name = name;
 	bpf_map_update_elem(&rows, &one, &made, BPF_ANY);
 	bpf_iter_num_new(&it, 0, 10);
-	while ((turn = bpf_iter_num_next(&it))) {
+	while ((item = bpf_iter_num_next(&it))) {
 		u32 cell = 0;
 
-		i = *turn;
+		i = *item;
 		r = row_of(1);
 		if (r && i < 10)
 			cell = r->cells[i];
@@ -122,7 +122,7 @@ int watch(struct bpf_perf_event_data *ctx)
 
 	bpf_map_update_elem(&known, &name, &one, BPF_ANY);
 	turn_count = 0;
-	bpf_iter_num_new(&it, 0, MOST_TURNS);
+	bpf_iter_num_new(&it, 0, MAX_ITERATIONS);
 	while (bpf_iter_num_next(&it) && turn_count < 3) {
 		r = row_of(1);
 		if (r && *(u64 *)&r->name == *(u64 *)&name) {

@@ -28,9 +28,9 @@ int watch(struct bpf_perf_event_data *ctx)
 {
 	struct table made = { { 1, 2, 3, 4, 5, 3 } }, *t;
 	struct row rows[3] = {};
-	struct turns it;
+	struct num_iter it;
 	u32 one = 1, i;
-	int *turn;
+	int *item;
 
 #pragma clang loop unroll(disable)
 	for (i = 0; i < 5; i++) {
@@ -68,15 +68,15 @@ int watch(struct bpf_perf_event_data *ctx)
 		}
 	}
 	bpf_iter_num_new(&it, 0, 100);
-	while ((turn = bpf_iter_num_next(&it))) {
-		i = *turn;
+	while ((item = bpf_iter_num_next(&it))) {
+		i = *item;
 		if (i < 100)
 			many[i] = i;
 	}
 	bpf_iter_num_destroy(&it);
 	bpf_iter_num_new(&it, 0, 100);
-	while ((turn = bpf_iter_num_next(&it))) {
-		i = *turn;
+	while ((item = bpf_iter_num_next(&it))) {
+		i = *item;
 		__sync_fetch_and_add(&big, i < 100 ? many[i] : 0);
 	}
 	bpf_iter_num_destroy(&it);
