@@ -303,7 +303,7 @@ impl Checker<'_> {
                     .help("give the kernel's types with `--btf FILE`")
             }
             KernelLookupError::Unreadable => {
-                Diagnostic::warning(806, span, format!("{what} could not be checked: its BTF makes no sense"))
+                Diagnostic::warning(806, span, format!("{what} could not be checked: its BTF is malformed"))
             }
         };
         self.report(diagnostic);

@@ -46,8 +46,7 @@ impl Body<'_, '_> {
             Half::User => Diagnostic::error(306, span, format!("`{name}` belongs to the kernel half")),
             Half::Kernel => Diagnostic::error(305, span, format!("no function `{name}`"))
                 .note(
-                    "the kernel has a helper of this name, which takes what a script cannot give without \
-                       declaring it",
+                    "the kernel has a helper of this name, whose parameters and result a script must declare",
                 )
                 .help(format!("declare it: `extern {name}(..) -> ..`")),
         };

@@ -101,7 +101,7 @@ impl InitError {
         match why {
             KernelLookupError::Missing { near } => InitError::Missing { what, name, near },
             KernelLookupError::NoBtf => InitError::NeedsBtf(name),
-            KernelLookupError::Unreadable => InitError::Unusable { name, why: "its BTF makes no sense" },
+            KernelLookupError::Unreadable => InitError::Unusable { name, why: "its BTF is malformed" },
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum KernelLookupError {
     #[error("without BTF this cannot be verified")]
     NoBtf,
     /// The function exists, but its type cannot be read.
-    #[error("the BTF of this function makes no sense")]
+    #[error("the BTF of this function is malformed")]
     Unreadable,
 }
 

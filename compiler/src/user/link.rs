@@ -148,7 +148,7 @@ fn warn_null(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [
     append_vars(cx, code, location[0], location[1]);
     append_text(cx, code, "cannot attach to `");
     append_vars(cx, code, target[0], target[1]);
-    append_text(cx, code, "`: the program is not loaded: test the handle that `load` gave for null");
+    append_text(cx, code, "`: the program is not loaded: test the handle that `load` returned for null");
     end_message(code, start);
     code.call(warn);
 }

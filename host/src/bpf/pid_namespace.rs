@@ -126,5 +126,9 @@ fn level(offsets: &TaskOffsets) -> Result<u64, String> {
     let (slots, _) = bytes.as_chunks::<8>();
     let level = feature::run_once(slots).map_err(|(call, errno)| format!("{call}: {errno}"))?;
     // The initial namespace has level 0; the kernel's limit is 32 (`MAX_PID_NS_LEVEL`).
-    if (1..=32).contains(&level) { Ok(level.into()) } else { Err(format!("level {level} makes no sense")) }
+    if (1..=32).contains(&level) {
+        Ok(level.into())
+    } else {
+        Err(format!("PID namespaces have no level {level}"))
+    }
 }

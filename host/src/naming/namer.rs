@@ -416,7 +416,7 @@ impl std::fmt::Display for Lost {
         match self {
             Lost::Ended => out.write_str("the naming process did not survive the file"),
             Lost::Late => write!(out, "the naming process took longer than {} s", FILE_TIME.as_secs()),
-            Lost::Unsound => out.write_str("the naming process gave an answer that makes no sense"),
+            Lost::Unsound => out.write_str("the naming process sent a malformed answer"),
         }
     }
 }

@@ -89,7 +89,7 @@ pub enum PerfError {
     )]
     EndOfFile(Box<Attempt>),
     /// The result of a read is malformed, or lacks the event that was read.
-    #[error("{0}\n  kernel: read: an answer without this event's id")]
+    #[error("{0}\n  kernel: read: a result without this event's id")]
     Answer(Box<Attempt>),
 }
 
@@ -129,11 +129,11 @@ pub enum Refusal {
         shortest: u64,
     },
     /// `precise` is above 3.
-    #[error("precise {0} is no step: 0 is the loosest, 3 the strictest")]
+    #[error("precise {0} is not a level: 0 allows any skid, 3 allows none")]
     Precise(u32),
     /// Several options select the observed tasks.
     #[error(
-        "`{first}` and `{second}` both say whom to count\n  do: give one of pid, process, command and cgroup"
+        "`{first}` and `{second}` both select the tasks to count\n  do: give one of pid, process, command and cgroup"
     )]
     TwoTasks {
         /// The first of the conflicting options.
@@ -167,7 +167,7 @@ pub enum Refusal {
     #[error("a cgroup is counted on one CPU or on all\n  do: give `cpu: all`, or the number of a CPU")]
     CgroupNeedsCpu,
     /// `command` although the host starts no command.
-    #[error("the host starts no command\n  do: run `ks-host PLUGIN --exec COMMAND WORDS..`")]
+    #[error("the host starts no command\n  do: run `ks-host PLUGIN --exec COMMAND ARGUMENTS..`")]
     NoCommand,
     /// procfs shows another PID namespace, so threads and processes cannot be listed.
     #[error(

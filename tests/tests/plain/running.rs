@@ -197,5 +197,5 @@ fn arguments_are_for_one_plugin() {
     let one = folder.write("one.ks", ends("one", 0));
     let ran = finish(command("ks-host").args([&one, &one]).args(["--", "--level", "3"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (125, ""), "{ran:#?}");
-    assert!(ran.stderr.contains("words after `--` are for one plugin"), "{ran:#?}");
+    assert!(ran.stderr.contains("arguments after `--` are for one plugin"), "{ran:#?}");
 }

@@ -235,7 +235,7 @@ const fn ring(kind: MapKind, name: &'static str) -> MapRow {
 
 /// Rows of the kinds, indexed by kind number.
 const ROWS: [MapRow; 35] = [
-    refused("UNSPEC", "it is no kind"),
+    refused("UNSPEC", "it is not a map kind"),
     row(MapKind::Hash, "HASH", NO_PREALLOC | NUMA_NODE | ACCESS, KEY, VALUE),
     row(MapKind::Array, "ARRAY", NUMA_NODE | ACCESS | MMAPABLE | INNER_MAP, INDEX, VALUE),
     row(MapKind::ProgArray, "PROG_ARRAY", 0, INDEX, DESCRIPTOR),
@@ -257,17 +257,17 @@ const ROWS: [MapRow; 35] = [
     redirect(MapKind::CpuMap, "CPUMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
     redirect(MapKind::XskMap, "XSKMAP", NUMA_NODE, INDEX, DESCRIPTOR),
     redirect(MapKind::SockHash, "SOCKHASH", NUMA_NODE, KEY, SideRule::Either(4, 8)),
-    refused("CGROUP_STORAGE", "the kernel replaced it by CGRP_STORAGE"),
+    refused("CGROUP_STORAGE", "the kernel replaced it with CGRP_STORAGE"),
     refused(
         "REUSEPORT_SOCKARRAY",
         "it chooses among the sockets of other processes, and no program of a plugin uses it",
     ),
-    refused("PERCPU_CGROUP_STORAGE", "the kernel replaced it by CGRP_STORAGE"),
+    refused("PERCPU_CGROUP_STORAGE", "the kernel replaced it with CGRP_STORAGE"),
     row(MapKind::Queue, "QUEUE", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
     row(MapKind::Stack, "STACK", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
     entries(row(MapKind::SkStorage, "SK_STORAGE", NO_PREALLOC | CLONE, INDEX, VALUE), EntriesRule::Nothing),
     redirect(MapKind::DevMapHash, "DEVMAP_HASH", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
-    refused("STRUCT_OPS", "the loader makes it of a variable in `.struct_ops.link`"),
+    refused("STRUCT_OPS", "the loader creates it from a variable in `.struct_ops.link`"),
     ring(MapKind::RingBuf, "RINGBUF"),
     entries(row(MapKind::InodeStorage, "INODE_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
     entries(row(MapKind::TaskStorage, "TASK_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),

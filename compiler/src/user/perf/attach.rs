@@ -155,7 +155,13 @@ fn check(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, refused:
     refuse(cx, code, event, "stale or invalid leader: attach the leader first and test it for null", refused);
     code.end();
     code.get(HAS_PROGRAM).get(PROGRAM).ops_of([I::I32Eqz, I::I32And]).if_();
-    refuse(cx, code, event, "its program is not loaded: test the handle that `load` gave for null", refused);
+    refuse(
+        cx,
+        code,
+        event,
+        "its program is not loaded: test the handle that `load` returned for null",
+        refused,
+    );
     code.end();
     code.get(FLAGS).ops_of([I::I64Eqz, I::I32Eqz]).if_();
     refuse(cx, code, event, "the flags of a perf event must be 0", refused);

@@ -42,7 +42,7 @@ fn a_refused_attach_returns_an_errno_and_prints_a_line() {
     assert_eq!(lines(&outcome), ["2 17 22"]);
     assert_eq!(outcome.calls, ["load first", "attach 5 gone 0", &format!("attach 5 taken {}", u32::MAX)]);
     let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` \
-                gave for null";
+                returned for null";
     assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", null]);
 }
 

@@ -47,7 +47,7 @@ const ENDED: u8 = 130;
 /// Exit code for a file that is neither a plugin nor a script that compiles to one.
 const NOT_A_PLUGIN: u8 = 127;
 
-/// Runs KernelScript plugins in a sandbox: `ks-host PLUGIN -- WORDS`.
+/// Runs KernelScript plugins in a sandbox: `ks-host PLUGIN -- ARGUMENTS`.
 ///
 /// A file with the ending `.ks` is a script, which is compiled first.
 #[derive(Debug, Parser)]
@@ -70,20 +70,15 @@ struct Cli {
 
 const MORE_HELP: &str = "\
 Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin \
-files again; \
-what they pinned stays.
+files again; what they pinned stays.
 
-Policy: plugins may observe (events, tracepoints, probes that read). What steers needs --allow or a \
---policy file: \
-xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, pin, other. `ks-host inspect --policy` \
-writes the policy \
-that a plugin needs.
+Policy: by default plugins may only observe (events, tracepoints, probes that read). Anything that changes \
+the system needs --allow or a --policy file: xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, \
+pin, other. `ks-host inspect --policy` writes the policy that a plugin needs.
 
-Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host \
-failed; 126 if \
-the policy denied it the start; 127 if a file is not a plugin, or a script with errors; 130 if it had to be \
-ended. Of \
-several plugins, the code of the first that is not 0.
+Exit codes: the plugin's own (low 8 bits); 124 after --timeout; 125 if it trapped or the host failed; 126 if \
+the policy did not let it start; 127 if a file is not a plugin, or is a script with errors; 130 if it did \
+not stop when asked and was ended. For several plugins, the first code that is not 0.
 
 Examples:
   ks-host examples/perf/group.ks

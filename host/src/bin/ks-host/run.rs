@@ -114,7 +114,7 @@ pub(crate) struct Args {
     #[arg(long)]
     unconfined: bool,
     /// The plugin's arguments; for a single plugin only.
-    #[arg(last = true, value_name = "WORDS")]
+    #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
     for (given, what) in [
-        (!args.arguments.is_empty(), "words after `--` are"),
+        (!args.arguments.is_empty(), "arguments after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
         (args.exec_code, "`--exec-code` is"),
         (!args.stacks.is_empty(), "`--stacks` is"),
