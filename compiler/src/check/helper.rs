@@ -20,9 +20,9 @@ impl Body<'_, '_> {
         }
         let number = helper_number(name)?;
         let signature = helper::numbered(number)?.signature?;
-        let known = self.checker.externs.iter_enumerated();
-        let known = known.filter(|(_, one)| one.span.is_none() && one.helper == Some(number));
-        if let Some((id, _)) = { known }.next() {
+        let is_this = |one: &Extern| one.span.is_none() && one.helper == Some(number);
+        let declared = self.checker.externs.iter_enumerated().find(|(_, one)| is_this(one));
+        if let Some((id, _)) = declared {
             return Some(id);
         }
         let params = signature.params.iter().map(|param| self.helper_type(*param)).collect();

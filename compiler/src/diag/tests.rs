@@ -10,7 +10,7 @@ fn some_spans(count: u32) -> Vec<Span> {
 }
 
 #[test]
-fn what_is_not_kept_is_counted() {
+fn dropped_diagnostics_are_counted() {
     let mut diagnostics = Diagnostics::default();
     for span in some_spans(MAX_KEPT as u32 + 7) {
         diagnostics.report(Diagnostic::error(301, span, "no name `x` here"));

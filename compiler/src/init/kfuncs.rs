@@ -11,7 +11,7 @@ use super::script::Script;
 use crate::kernel_types::{KernelType, KernelTypes, Proto};
 
 /// Maximum number of parameters of a call.
-const MOST_PARAMS: usize = 5;
+const MAX_PARAMS: usize = 5;
 
 /// Returns the prefixes of the names for a kind of program.
 fn prefixes(kind: &ScriptKind) -> &'static [&'static str] {
@@ -58,7 +58,7 @@ fn declares(script: &Script, name: &str) -> bool {
 }
 
 fn extern_text(name: &str, proto: &Proto) -> Option<String> {
-    let (params, left_out) = params_text(&proto.params, MOST_PARAMS);
+    let (params, left_out) = params_text(&proto.params, MAX_PARAMS);
     if left_out.is_some() || proto.variadic || !is_name(name) {
         return None;
     }

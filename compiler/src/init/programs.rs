@@ -10,7 +10,7 @@ use crate::headers;
 use crate::kernel_types::{ArgumentPassing, KernelType, KernelTypes, Param};
 
 /// Maximum number of parameters of a program (4.5).
-const MOST_PARAMS: usize = 6;
+const MAX_PARAMS: usize = 6;
 
 /// Returns the script for a kind; `name` is the script's own.
 pub(super) fn script(kind: &ScriptKind, name: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
@@ -78,7 +78,7 @@ fn packets(about: &str, program: &str, header: &str) -> Script {
 fn probe(function: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     let found = kernel.function(function).map_err(|why| InitError::unfound(why, "function", function))?;
     let known = found.proto.params.get(..found.agreed).unwrap_or_default();
-    let (params, left_out) = params_text(known, MOST_PARAMS);
+    let (params, left_out) = params_text(known, MAX_PARAMS);
     let left_out = left_out.or((found.agreed < found.proto.params.len())
         .then_some("the kernel has several functions of this name, and they differ in the next"));
     let note = match (left_out, found.entry) {
@@ -130,7 +130,7 @@ fn retprobe(function: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     if found.proto.result != KernelType::Void {
         params.push(Param { name: free_name("result", &params), ty: found.proto.result });
     }
-    let (text, left_out) = params_text(&params, MOST_PARAMS + 1);
+    let (text, left_out) = params_text(&params, MAX_PARAMS + 1);
     if left_out.is_some() {
         return unusable("it takes or returns a struct by value, or has too many parameters");
     }
@@ -192,7 +192,7 @@ fn raw_tracepoint(event: &str, kernel: &KernelTypes) -> Result<Script, InitError
 
 fn syscall_enter(call: &str, kernel: &KernelTypes) -> Result<Script, InitError> {
     let known = known_syscall(call, kernel)?.unwrap_or_default();
-    let (params, _) = params_text(&known, MOST_PARAMS);
+    let (params, _) = params_text(&known, MAX_PARAMS);
     let calls = free_name("calls", &known);
     let program = Program {
         note: None,

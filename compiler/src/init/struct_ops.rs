@@ -11,7 +11,7 @@ use crate::headers;
 use crate::kernel_types::{KernelType, KernelTypes, OpsMember, OpsMemberKind, Proto, StructOps};
 
 /// Maximum number of parameters of a method (4.9).
-const MOST_PARAMS: usize = 5;
+const MAX_PARAMS: usize = 5;
 
 /// Facts about a struct_ops type beyond its BTF: the methods that it needs, and their bodies.
 struct OpsTemplate {
@@ -25,7 +25,7 @@ struct OpsTemplate {
     bodies: &'static [(&'static str, &'static str)],
 }
 
-/// Names that a script must not declare (3.1), or that this one uses for something else.
+/// Names that a script must not declare (3.1), or that the generated script already uses.
 const PREDECLARED: [&str; 13] = [
     "main",
     "refused",
@@ -118,7 +118,7 @@ fn impl_block(ops: &StructOps, known: Option<&OpsTemplate>, own: &str) -> String
     }
     fields.push_str(known.map_or("", |known| known.fields));
     let mut parts: Vec<String> = if fields.is_empty() { Vec::new() } else { vec![fields] };
-    let mut left = Vec::new();
+    let mut omitted = Vec::new();
     for member in &ops.members {
         let OpsMemberKind::Function(proto) = &member.kind else { continue };
         let body = match known {
@@ -129,11 +129,11 @@ fn impl_block(ops: &StructOps, known: Option<&OpsTemplate>, own: &str) -> String
         };
         match body.and_then(|body| method(member, proto, &body)) {
             Some(method) => parts.push(method),
-            None => left.push(member.name.as_str()),
+            None => omitted.push(member.name.as_str()),
         }
     }
-    if !left.is_empty() {
-        parts.push(comment("Also possible: ", &left));
+    if !omitted.is_empty() {
+        parts.push(comment("Also possible: ", &omitted));
     }
     format!("@struct_ops(\"{}\")\nimpl {own} {{\n{}}}", ops.name, parts.join("\n"))
 }
@@ -148,7 +148,7 @@ fn method(member: &OpsMember, proto: &Proto, body: &str) -> Option<String> {
         KernelType::Void => "void".to_owned(),
         ref result => type_text(result)?,
     };
-    let (params, left_out) = params_text(&proto.params, MOST_PARAMS);
+    let (params, left_out) = params_text(&proto.params, MAX_PARAMS);
     if left_out.is_some() || !is_name(&member.name) {
         return None;
     }
@@ -156,10 +156,10 @@ fn method(member: &OpsMember, proto: &Proto, body: &str) -> Option<String> {
     Some(format!("    fn {}({params}) -> {result} {body}\n", member.name))
 }
 
-/// Formats names as comment lines of at most 100 bytes.
-fn comment(front: &str, names: &[&str]) -> String {
+/// Formats names as comment lines of at most 100 bytes, the first of which starts with `prefix`.
+fn comment(prefix: &str, names: &[&str]) -> String {
     let mut text = String::new();
-    let mut line = format!("    // {front}");
+    let mut line = format!("    // {prefix}");
     for (index, name) in names.iter().enumerate() {
         let end = if index + 1 == names.len() { "." } else { ", " };
         if line.len() + name.len() + end.len() > 100 {

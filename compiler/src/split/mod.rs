@@ -1,6 +1,6 @@
 //! Assigns functions to the halves, and finds the data that both share.
 //!
-//! In: a checked program. Out: lists of ids for the two back ends. Not here: any code, any layout.
+//! In: a checked program. Out: lists of ids for the two back ends. Code and layout are left to the back ends.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! `defer`: one list of pending calls for the whole plugin, newest first.
 //!
 //! ```text
-//! record: 0 the record before | 4 table position of the caller function | 8 the arguments ..
+//! record: 0 the previous record | 4 table position of the caller function | 8 the arguments ..
 //! ```
 //!
 //! A record is in the stack frame of its function, or, if the `defer` is in a loop, on the heap. A function
@@ -57,11 +57,11 @@ impl FnCx<'_, '_> {
     /// Lowers `defer call`: evaluates the arguments and links a record.
     pub fn defer(&mut self, call: &Expr) -> Lower<()> {
         let deferred = self.deferred(call)?;
-        let looping = !self.loops.is_empty();
+        let in_loop = !self.loops.is_empty();
         let record = self.temp(ValType::I32);
         // The arguments are evaluated before the record is linked: they may defer too.
         let values = deferred.values.iter().map(|value| self.hold(value)).collect::<Lower<Vec<_>>>()?;
-        if looping {
+        if in_loop {
             self.allocate(deferred.size, call.span);
         } else {
             let addr = self.kept_slot(deferred.size);
@@ -72,7 +72,7 @@ impl FnCx<'_, '_> {
             let size = self.cx.hir.types.size(value.ty);
             self.copy(Addr::of(record).plus(*offset), from, size);
         }
-        let caller = self.caller(deferred, looping)?;
+        let caller = self.caller(deferred, in_loop)?;
         let list = self.cx.kept(KeptGlobal::Deferred, 0);
         self.code.get(record).get_global(list).op(I::I32Store(mem(0)));
         self.code.get(record).u32(caller).op(I::I32Store(mem(CALLER)));
@@ -111,7 +111,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Defines a function that takes a record and performs its call; returns its table position.
-    fn caller(&mut self, deferred: Deferred, looping: bool) -> Lower<u32> {
+    fn caller(&mut self, deferred: Deferred, in_loop: bool) -> Lower<u32> {
         let Deferred { call, locals, offsets, .. } = deferred;
         let span = call.span;
         let function = HirFunction {
@@ -131,7 +131,7 @@ impl FnCx<'_, '_> {
         let homes = offsets.iter().map(|offset| Home::Memory(Addr::of(Var(0)).plus(*offset))).collect();
         let mut fcx = FnCx::of_record(self.cx, &function, homes);
         fcx.block(&function.body)?;
-        if looping {
+        if in_loop {
             let free = fcx.cx.routine(Routine::Free);
             fcx.code.get(Var(0)).op(I::I64ExtendI32U).i32(0).i32(0).call(free);
         }
@@ -171,7 +171,7 @@ fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
         ExprKind::Shared(builtin) => builtin.operands_mut(),
         // Calls without arguments to store: `pop` and `peek`, and constants.
         ExprKind::Take { .. } | ExprKind::Const(_) => Vec::new(),
-        _ => return Err(mistake(span, "what is deferred is no call")),
+        _ => return Err(mistake(span, "the deferred expression is not a call")),
     })
 }
 

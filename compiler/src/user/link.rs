@@ -75,10 +75,10 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let errno = cx.routine(Routine::Errno);
     let is_utf8 = cx.routine(Routine::IsUtf8);
     code.get(target).get(target_len).call(is_utf8).op(I::I32Eqz).if_();
-    warn_wrong(cx, code, [location, location_len]);
+    warn_not_utf8(cx, code, [location, location_len]);
     code.i32(EINVAL).op(I::Return).end();
     code.get(program).op(I::I32Eqz).if_();
-    warn_null(cx, code, [location, location_len], [target, target_len]);
+    warn_not_loaded(cx, code, [location, location_len], [target, target_len]);
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
     code.get(program).get(target).get(target_len);
@@ -114,7 +114,7 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let links = cx.kept(KeptGlobal::Links, 0);
     let drop = cx.drop_handle(import::bpf::LINK);
     let free = cx.routine(Routine::Free);
-    let [at, before, next] = [(); 3].map(|()| code.local(ValType::I32));
+    let [at, previous, next] = [(); 3].map(|()| code.local(ValType::I32));
     code.get_global(links).set(at);
     let done = code.block();
     let again = code.loop_();
@@ -122,16 +122,16 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(at).op(I::I32Load(mem(NEXT))).set(next);
     code.get(at).op(I::I32Load(mem(PROGRAM))).get(program).op(I::I32Eq).if_();
     code.get(at).op(I::I32Load(mem(LINK))).call(drop);
-    code.get(before).if_();
-    code.get(before).get(next).op(I::I32Store(mem(NEXT))).else_();
+    code.get(previous).if_();
+    code.get(previous).get(next).op(I::I32Store(mem(NEXT))).else_();
     code.get(next).set_global(links).end();
     code.get(at).op(I::I64ExtendI32U).i32(0).i32(0).call(free).else_();
-    code.get(at).set(before).end();
+    code.get(at).set(previous).end();
     code.get(next).set(at).br(again).end().end();
 }
 
-/// Warns about a target that is not UTF-8, so that it can be neither passed to the host nor printed.
-fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
+/// Warns about a target that is not UTF-8, which can be neither passed to the host nor printed.
+fn warn_not_utf8(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
     let warn = cx.host(import::console::WARN);
     let start = begin_message(code);
     append_vars(cx, code, location[0], location[1]);
@@ -141,7 +141,7 @@ fn warn_wrong(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
 }
 
 /// Warns that the program is not loaded.
-fn warn_null(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [Var; 2]) {
+fn warn_not_loaded(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2], target: [Var; 2]) {
     let warn = cx.host(import::console::WARN);
     reset_arena(code);
     let start = begin_message(code);

@@ -1,5 +1,5 @@
-//! Detection of functions that may be entered again before they return. A function value may refer to every
-//! function that is used as one.
+//! Detects recursion: functions that may be entered again before they return. A function value may refer to
+//! every function that is used as a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -90,7 +90,7 @@ pub enum PerfError {
     EndOfFile(Box<Attempt>),
     /// The result of a read is malformed, or lacks the event that was read.
     #[error("{0}\n  kernel: read: a result without this event's id")]
-    Answer(Box<Attempt>),
+    MalformedRead(Box<Attempt>),
 }
 
 /// A rule that the host checks before it asks the kernel.
@@ -133,7 +133,8 @@ pub enum Refusal {
     Precise(u32),
     /// Several options select the observed tasks.
     #[error(
-        "`{first}` and `{second}` both select the tasks to count\n  do: give one of pid, process, command and cgroup"
+        "`{first}` and `{second}` both select the tasks to count\n  do: give one of pid, process, command \
+         and cgroup"
     )]
     TwoTasks {
         /// The first of the conflicting options.
@@ -143,7 +144,7 @@ pub enum Refusal {
     },
     /// `follow` without a task.
     #[error("`follow` needs a task whose threads are counted: give `pid`, `process` or `command`")]
-    FollowsNobody,
+    FollowWithoutTask,
     /// A probe event is to be inherited by children or threads. The kernel opens the event anew for each of
     /// them, and reads the name of the file or function at the address that the opener passed, but in the
     /// memory of the task that starts the new one: fork(2) and pthread_create(3) fail there
@@ -305,7 +306,7 @@ impl PerfError {
             }
             PerfError::Refused { .. } | PerfError::NotOnCpu { .. } => ErrorKind::Invalid,
             PerfError::Kernel(failure) => explain(failure).kind,
-            PerfError::EndOfFile(_) | PerfError::Answer(_) => ErrorKind::Kernel,
+            PerfError::EndOfFile(_) | PerfError::MalformedRead(_) => ErrorKind::Kernel,
         }
     }
 

@@ -130,7 +130,7 @@ impl Counter {
     }
 
     fn answer_error(&self, action: Action) -> PerfError {
-        PerfError::Answer(Box::new(Attempt { action, ..self.attempt.clone() }))
+        PerfError::MalformedRead(Box::new(Attempt { action, ..self.attempt.clone() }))
     }
 
     /// Returns the leader's times as they apply to this counter: they stand still while it is stopped on its
@@ -403,7 +403,7 @@ impl Group {
 
     /// Whether the kernel took the group apart: a read of it lacks events.
     pub(super) fn is_apart(&mut self) -> bool {
-        matches!(self.read_all(|_, _| ()), Err(PerfError::Answer(_)))
+        matches!(self.read_all(|_, _| ()), Err(PerfError::MalformedRead(_)))
     }
 
     /// Returns the count of each event after the kernel took the group apart because its CPU went offline.

@@ -124,8 +124,8 @@ pub(super) fn check(event: &Event, options: &Options) -> Result<(), Refusal> {
     }
     let any_cpu = cpu == -1 && !every_cpu;
     match task {
-        None if options.follow => return Err(Refusal::FollowsNobody),
-        Some("cgroup") if options.follow => return Err(Refusal::FollowsNobody),
+        None if options.follow => return Err(Refusal::FollowWithoutTask),
+        Some("cgroup") if options.follow => return Err(Refusal::FollowWithoutTask),
         None if any_cpu => return Err(Refusal::EveryTaskOnEveryCpu),
         Some("cgroup") if any_cpu => return Err(Refusal::CgroupNeedsCpu),
         _ => {}
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(checked("page_faults", cgroup.clone()), Err(Refusal::CgroupNeedsCpu));
         assert_eq!(checked("page_faults", Options { every_cpu: true, ..cgroup }), Ok(()));
         let nobody = Options { follow: true, ..Options::default() };
-        assert_eq!(checked("page_faults", nobody), Err(Refusal::FollowsNobody));
+        assert_eq!(checked("page_faults", nobody), Err(Refusal::FollowWithoutTask));
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub struct FunctionNames {
     /// Failed lookups, as messages.
     warnings: BTreeSet<String>,
     /// Number of further warnings that were not stored.
-    unsaid: usize,
+    omitted_warnings: usize,
 }
 
 impl FunctionNames {
@@ -91,7 +91,8 @@ impl FunctionNames {
 
     /// Returns the failed lookups with their remedies, each once.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let more = (self.unsaid > 0).then(|| format!("{} more files or tasks without names", self.unsaid));
+        let omitted = self.omitted_warnings;
+        let more = (omitted > 0).then(|| format!("{omitted} more files or tasks without names"));
         self.warnings.iter().cloned().chain(more)
     }
 
@@ -99,7 +100,7 @@ impl FunctionNames {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.insert(warning);
         } else if !self.warnings.contains(&warning) {
-            self.unsaid += 1;
+            self.omitted_warnings += 1;
         }
     }
 
@@ -333,7 +334,7 @@ mod tests {
         std::hint::black_box(7)
     }
 
-    fn own(user: StackAddresses, kernel: StackAddresses) -> Vec<String> {
+    fn frames_of_this_process(user: StackAddresses, kernel: StackAddresses) -> Vec<String> {
         let process = i32::try_from(std::process::id()).ok();
         let task = Task { process, ..Task::default() };
         let stacks = vec![CountedStack { task, kernel, user, weight: 1 }];
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn the_outermost_function_comes_first() {
         let start = marker as fn() -> u64 as usize as u64;
-        let frames = own(StackAddresses::Known(vec![start, 1]), StackAddresses::None);
+        let frames = frames_of_this_process(StackAddresses::Known(vec![start, 1]), StackAddresses::None);
         assert!(frames[0] == UNKNOWN && frames[1].contains("marker"), "{frames:?}");
         assert_eq!(marker(), 7);
     }
@@ -353,14 +354,14 @@ mod tests {
     #[test]
     fn a_return_address_belongs_to_the_call_before_it() {
         let start = marker as fn() -> u64 as usize as u64;
-        let frames = own(StackAddresses::Known(vec![1, start]), StackAddresses::None);
+        let frames = frames_of_this_process(StackAddresses::Known(vec![1, start]), StackAddresses::None);
         assert!(!frames[0].contains("marker"), "{frames:?}");
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
-        assert_eq!(own(StackAddresses::None, StackAddresses::None), [NO_STACK]);
-        assert_eq!(own(StackAddresses::Lost, StackAddresses::None), [LOST]);
-        assert_eq!(own(StackAddresses::None, StackAddresses::Known(vec![1])), [UNKNOWN]);
+    fn missing_stacks_and_names_have_labels() {
+        assert_eq!(frames_of_this_process(StackAddresses::None, StackAddresses::None), [NO_STACK]);
+        assert_eq!(frames_of_this_process(StackAddresses::Lost, StackAddresses::None), [LOST]);
+        assert_eq!(frames_of_this_process(StackAddresses::None, StackAddresses::Known(vec![1])), [UNKNOWN]);
     }
 }

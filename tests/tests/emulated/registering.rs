@@ -29,19 +29,19 @@ fn unique(name: &str) -> String {
     format!("{name}{}", std::process::id())
 }
 
-fn controls(which: &str) -> Vec<String> {
+fn algorithms(which: &str) -> Vec<String> {
     let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
     let text = std::fs::read_to_string(path).expect("the kernel has TCP");
     text.split_whitespace().map(str::to_owned).collect()
 }
 
 fn is_registered(name: &str) -> bool {
-    controls("available").iter().any(|one| one == name)
+    algorithms("available").iter().any(|one| one == name)
 }
 
-/// Uses a congestion control for a connection of this process: sends this many bytes, each of which is
-/// answered.
-fn use_it(name: &str, bytes: usize) {
+/// Opens a connection with a congestion control in this process and sends this many bytes, each of which the
+/// peer answers.
+fn transfer_with(name: &str, bytes: usize) {
     if inside().is_some() {
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.is_ok_and(|status| status.success()), "busybox has ip");
@@ -74,8 +74,8 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     let script = include_str!("../../../examples/net/congestion.ks").replace("ks_modest", &name);
     let arguments = ["--seconds", "60"];
     let running = Running::begin(allowed(), "congestion", &script, &arguments, "registered");
-    assert!(is_registered(&name), "{:?}", controls("available"));
-    use_it(&name, 20);
+    assert!(is_registered(&name), "{:?}", algorithms("available"));
+    transfer_with(&name, 20);
     let output = finish(command("ks-host").args(["ps", "--json", "--seconds", "0.01"]));
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -84,7 +84,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     assert!(outcome.row("acknowledged")[1].parse::<u64>().expect("a number") >= 20, "{outcome:#?}");
     let window: u64 = outcome.row("window")[1].parse().expect("a number");
     assert!((1..=10).contains(&window), "it starts with 10 and does not grow: {outcome:#?}");
-    assert!(!is_registered(&name), "{:?}", controls("available"));
+    assert!(!is_registered(&name), "{:?}", algorithms("available"));
     let processes: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
     let registered = format!("{name} (tcp_congestion_ops)");
     let lists = processes.as_array().expect("a list").iter().map(|process| &process["registered"]);
@@ -95,12 +95,12 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
 const METHODS: &str = include_str!("scripts/registering_methods.ks");
 
 #[test]
-fn root_methods_call_each_other_and_read_what_they_are_given() {
+fn root_methods_call_each_other_and_read_their_arguments() {
     let name = unique("ksc");
     let running = started(METHODS, &name);
     within(5, "it is registered", || is_registered(&name));
     assert!(!is_registered(&format!("{name}_other")), "nobody registered it");
-    use_it(&name, 10);
+    transfer_with(&name, 10);
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let row = outcome.row("starts");
@@ -141,13 +141,13 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let running = Running::start("stays", &script, &[] as &[&str]);
     within(5, "both are registered", || is_registered(&long[..15]) && is_registered(&given));
     // TCP_CONG_NON_RESTRICTED: every user may use it.
-    assert!(controls("allowed").contains(&given), "{:?}", controls("allowed"));
-    assert!(!controls("allowed").contains(&long[..15].to_owned()), "{:?}", controls("allowed"));
+    assert!(algorithms("allowed").contains(&given), "{:?}", algorithms("allowed"));
+    assert!(!algorithms("allowed").contains(&long[..15].to_owned()), "{:?}", algorithms("allowed"));
     let outcome = running.stop();
     let waits = format!("stays.wasm: waiting, with `{long}`, `second` registered, until this is stopped");
     assert!(outcome.code == 0 && outcome.stderr.starts_with(&waits), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-    assert!(!is_registered(&long[..15]) && !is_registered(&given), "{:?}", controls("available"));
+    assert!(!is_registered(&long[..15]) && !is_registered(&given), "{:?}", algorithms("available"));
     let run = |flags: &[&str]| {
         let folder = Folder::new();
         let file = folder.write("stays.wasm", compile("stays", &script).plugin);
@@ -155,7 +155,7 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     };
     let ends = |flags: &[&str]| {
         let outcome = run(flags);
-        assert!(outcome.code == 0 && !is_registered(&given), "{outcome:#?} {:?}", controls("available"));
+        assert!(outcome.code == 0 && !is_registered(&given), "{outcome:#?} {:?}", algorithms("available"));
         outcome.stderr.contains("registered, until this is stopped")
     };
     assert!(!ends(&["--no-wait"]));
@@ -184,7 +184,7 @@ fn result_of(script: &str) -> (Outcome, i64) {
 }
 
 #[test]
-fn root_what_the_kernel_refuses_is_its_errno_and_a_line() {
+fn root_a_refused_registration_returns_the_errno_and_prints_a_line() {
     let name = unique("ksr");
     let twice = block(&name, "")
         + &format!(
@@ -246,7 +246,7 @@ fn root_links_of_structs_came_with_6_4() {
     assert!(!is_registered("ksold"));
 }
 
-/// Moments at which the host is killed; `KS_MOMENTS` overrides the number.
+/// How many times the host is killed, each after another delay; `KS_MOMENTS` overrides it.
 const MOMENTS: u64 = 20;
 
 #[test]

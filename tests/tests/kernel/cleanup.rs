@@ -1,4 +1,4 @@
-//! However `ks-host` ends, the kernel holds nothing of its plugin afterwards. These tests need root.
+//! The kernel frees everything that a plugin created, however `ks-host` ends. These tests need root.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -20,7 +20,7 @@ fn start(name: &str, folder: &Folder) -> Child {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("piped"))
         .read_line(&mut line)
-        .expect("ks-host says something");
+        .expect("ks-host prints a line");
     assert_eq!(line, "ready\n");
     let held = kernel_objects(name).expect("root may list what the kernel holds");
     assert!(held.len() >= 2, "the program and its map are in the kernel: {held:?}");
@@ -62,7 +62,7 @@ fn root_sigkill_leaks_nothing() {
 }
 
 #[test]
-fn root_the_first_ctrl_c_asks_and_keeps_the_plugins_code() {
+fn root_the_first_ctrl_c_requests_a_stop_and_keeps_the_plugins_code() {
     let folder = Folder::new();
     let child = start("sigi", &folder);
     signal(&child, Signal::SIGINT);
@@ -71,7 +71,7 @@ fn root_the_first_ctrl_c_asks_and_keeps_the_plugins_code() {
 }
 
 #[test]
-fn root_sigterm_asks_like_ctrl_c() {
+fn root_sigterm_requests_a_stop_like_ctrl_c() {
     let folder = Folder::new();
     let child = start("sigt", &folder);
     signal(&child, Signal::SIGTERM);

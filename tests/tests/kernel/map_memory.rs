@@ -16,13 +16,13 @@ fn kinds() -> impl Iterator<Item = MapKind> {
         MapUse::Allowed(kind) | MapUse::NeedsClass(kind, _) => Some(kind),
         MapUse::Refused(_) => None,
     });
-    rows.filter(|kind| kind.row().entries != EntriesRule::Nothing)
+    rows.filter(|kind| kind.row().entries != EntriesRule::Zero)
 }
 
 /// Returns a shape of a kind with these entries and sizes, as far as the kind lets them vary.
 fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
     let row = kind.row();
-    let side = |rule: ks_compiler::object::table::SideRule, wanted: u32| {
+    let side = |rule: ks_compiler::object::table::SizeRule, wanted: u32| {
         let fits = (0..=8).map(|off| wanted + off).chain([4, 8]).find(|bytes| rule.allows(*bytes));
         match fits {
             Some(0) | None => Side::Nothing,
@@ -30,11 +30,11 @@ fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
         }
     };
     let entries = match row.entries {
-        EntriesRule::Nothing => 0,
+        EntriesRule::Zero => 0,
         EntriesRule::RingBytes => 4096 * entries.next_power_of_two(),
         // The kernel limits the entries to NR_CPUS.
-        EntriesRule::Some if kind == MapKind::CpuMap => entries.min(64),
-        EntriesRule::Some | EntriesRule::OrOnePerCpu => entries,
+        EntriesRule::AtLeastOne if kind == MapKind::CpuMap => entries.min(64),
+        EntriesRule::AtLeastOne | EntriesRule::OrOnePerCpu => entries,
     };
     let grows = kind == MapKind::LpmTrie;
     let flags = if grows { flag::NO_PREALLOC } else { 0 };

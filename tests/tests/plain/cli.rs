@@ -115,7 +115,7 @@ fn the_time_limit_ends_with_124() {
 }
 
 #[test]
-fn the_first_ctrl_c_asks_and_the_plugin_keeps_its_code() {
+fn the_first_ctrl_c_requests_a_stop_and_the_plugin_keeps_its_code() {
     let sleeps = TempFile::new(
         "ask",
         &ready_then("(call $sleep (i64.const 3600000000000) (i32.const 1024)) (i32.const 9)"),

@@ -18,14 +18,15 @@ fn root_output_clocks_random_numbers_and_arguments_are_served() {
     let [first, second] = [run(&["one", "two"]), run(&["one", "two"])];
     assert_eq!(first.code, 0, "{first:#?}");
     let lines: Vec<&str> = first.stdout.lines().take(7).collect();
-    let expected = ["words [\"one\", \"two\"]", "bytes", "slept true", "dated true", "map 2", "counted true"];
+    let expected =
+        ["arguments [\"one\", \"two\"]", "bytes", "slept true", "dated true", "map 2", "counted true"];
     assert_eq!((&lines[..4], &lines[5..]), (&expected[..4], &expected[4..]), "{first:#?}");
     assert_ne!(first.row("random"), second.row("random"), "{first:#?}");
     assert!(first.stderr.starts_with("guest_std.wasm: to standard error\n"), "{first:#?}");
 }
 
 #[test]
-fn root_what_a_plugin_has_not_is_refused_in_types_of_the_library() {
+fn root_missing_interfaces_are_refused_with_errors_of_the_library() {
     let outcome = run(&[]);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     // The error depends on the C library, of which there are several.

@@ -29,6 +29,7 @@ use crate::source::SourceMap;
 /// Bytes of the kernel's timer; the time of the next expiry follows it. Source: include/uapi/linux/bpf.h,
 /// `struct bpf_timer`, v6.12.
 const TIMER_BYTES: u32 = 16;
+/// Offset of the time of the next expiry in the map's value.
 const DUE: i16 = TIMER_BYTES as i16;
 const VALUE_BYTES: u32 = TIMER_BYTES + 8;
 /// The clock that `bpf_ktime_get_ns` reads, too. Source: include/uapi/linux/time.h, v6.12.
@@ -95,7 +96,7 @@ impl Assembly<'_> {
     /// Adds the bodies of the functions around a timer's body.
     ///
     /// # Errors
-    /// Reports a bug of this file.
+    /// A wrong use of a label, which is a bug of this module.
     pub(super) fn define_timer(
         &mut self,
         id: FuncId,
@@ -152,7 +153,7 @@ fn entry(timer: Timer) -> Result<Vec<Insn>, LabelError> {
 /// The instructions that arm the timer again and call the body.
 fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     let mut asm = Assembler::new();
-    let late = asm.label();
+    let is_late = asm.label();
     let (now, due) = (Reg::R7, Reg::R8);
     asm.push(Insn::mov(Reg::R6, Reg::R3));
     call(&mut asm, "bpf_ktime_get_ns");
@@ -161,9 +162,9 @@ fn tick(timer: Timer, body: FunctionRef) -> Result<Vec<Insn>, LabelError> {
     // The number of expiries that were missed, without this one.
     asm.push(Insn::mov(Reg::R1, now));
     asm.push(Insn::alu(AluOp::Sub, Reg::R1, due));
-    asm.jump_if(JmpOp::Sge, Width::W64, Reg::R1, 0, late);
+    asm.jump_if(JmpOp::Sge, Width::W64, Reg::R1, 0, is_late);
     asm.push(Insn::mov(Reg::R1, 0));
-    asm.bind(late);
+    asm.bind(is_late);
     asm.push(Insn::load_imm64(Reg::R2, Imm64::Value(timer.nanoseconds)));
     asm.push(Insn::alu(AluOp::Div, Reg::R1, Reg::R2));
     asm.push(Insn::alu(AluOp::Add, Reg::R1, 1));

@@ -77,11 +77,11 @@ pub enum MapUse {
     Refused(&'static str),
 }
 
-/// Accepted sizes of a kind's keys, or of its values.
+/// Accepted sizes of the keys of a map kind, or of its values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SideRule {
+pub enum SizeRule {
     /// The kind has no keys or no values.
-    Nothing,
+    Absent,
     /// An exact size in bytes.
     Exactly(u32),
     /// An inclusive range of sizes in bytes.
@@ -92,27 +92,27 @@ pub enum SideRule {
     MultipleOf(u32, u32),
 }
 
-impl SideRule {
+impl SizeRule {
     /// Returns whether a size is accepted; 0 bytes for a side that does not exist.
     #[must_use]
     pub fn allows(self, bytes: u32) -> bool {
         match self {
-            SideRule::Nothing => bytes == 0,
-            SideRule::Exactly(exact) => bytes == exact,
-            SideRule::Between(least, most) => (least..=most).contains(&bytes),
-            SideRule::Either(one, other) => bytes == one || bytes == other,
-            SideRule::MultipleOf(unit, most) => bytes != 0 && bytes <= most && bytes.is_multiple_of(unit),
+            SizeRule::Absent => bytes == 0,
+            SizeRule::Exactly(exact) => bytes == exact,
+            SizeRule::Between(least, most) => (least..=most).contains(&bytes),
+            SizeRule::Either(one, other) => bytes == one || bytes == other,
+            SizeRule::MultipleOf(unit, most) => bytes != 0 && bytes <= most && bytes.is_multiple_of(unit),
         }
     }
 }
 
-/// Accepted numbers of a kind's entries.
+/// Accepted values of `max_entries`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntriesRule {
-    /// At least one entry.
-    Some,
+    /// From 1 to 2^30.
+    AtLeastOne,
     /// Zero: entries are created and deleted with objects of the kernel.
-    Nothing,
+    Zero,
     /// Any number; for 0 the loader uses the number of CPUs.
     OrOnePerCpu,
     /// A size in bytes: a power of two, and a multiple of the page size.
@@ -124,8 +124,8 @@ impl EntriesRule {
     #[must_use]
     pub fn allows(self, entries: u32) -> bool {
         match self {
-            EntriesRule::Some => (1..=MAX_ENTRIES).contains(&entries),
-            EntriesRule::Nothing => entries == 0,
+            EntriesRule::AtLeastOne => (1..=MAX_ENTRIES).contains(&entries),
+            EntriesRule::Zero => entries == 0,
             EntriesRule::OrOnePerCpu => entries <= MAX_ENTRIES,
             // libbpf rounds up to a power of two of pages; sizes that the kernel accepts stay unchanged.
             EntriesRule::RingBytes => (1..=MAX_ENTRIES).contains(&entries),
@@ -133,8 +133,8 @@ impl EntriesRule {
     }
 }
 
-/// Maximum number of entries. More overflow the kernel's sums of some kinds on some versions; policy limits
-/// are far lower.
+/// Maximum number of entries. Some kernel versions compute the size of some kinds with overflow beyond it;
+/// policy limits are far lower.
 const MAX_ENTRIES: u32 = 1 << 30;
 
 /// A row of the table: the properties of a kind, except its number.
@@ -147,9 +147,9 @@ pub struct MapRow {
     /// Accepted creation flags.
     pub flags: u32,
     /// Accepted key sizes.
-    pub key: SideRule,
+    pub key: SizeRule,
     /// Accepted value sizes.
-    pub value: SideRule,
+    pub value: SizeRule,
     /// Accepted numbers of entries.
     pub entries: EntriesRule,
 }
@@ -192,20 +192,20 @@ const MAX_KEY: u32 = 512;
 /// Maximum value size in bytes.
 const MAX_VALUE: u32 = super::super::limits::MAX_VALUE_BYTES;
 /// A 32-bit index as key.
-const INDEX: SideRule = SideRule::Exactly(4);
+const INDEX: SizeRule = SizeRule::Exactly(4);
 /// A 32-bit file descriptor as value.
-const DESCRIPTOR: SideRule = SideRule::Exactly(4);
+const DESCRIPTOR: SizeRule = SizeRule::Exactly(4);
 /// A key of any accepted size.
-const KEY: SideRule = SideRule::Between(1, MAX_KEY);
+const KEY: SizeRule = SizeRule::Between(1, MAX_KEY);
 /// A prefix length followed by up to 256 bytes (kernel/bpf/lpm_trie.c, `LPM_KEY_SIZE_MAX`, v6.18).
-const PREFIX: SideRule = SideRule::Between(5, 260);
+const PREFIX: SizeRule = SizeRule::Between(5, 260);
 /// Addresses, or build ids with offsets; the kernel's limit of stack frames is a sysctl.
-const STACK: SideRule = SideRule::MultipleOf(8, 1 << 16);
+const STACK: SizeRule = SizeRule::MultipleOf(8, 1 << 16);
 /// A value of any accepted size.
-const VALUE: SideRule = SideRule::Between(1, MAX_VALUE);
+const VALUE: SizeRule = SizeRule::Between(1, MAX_VALUE);
 
-const fn row(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
-    MapRow { name, usage: MapUse::Allowed(kind), flags, key, value, entries: EntriesRule::Some }
+const fn row(kind: MapKind, name: &'static str, flags: u32, key: SizeRule, value: SizeRule) -> MapRow {
+    MapRow { name, usage: MapUse::Allowed(kind), flags, key, value, entries: EntriesRule::AtLeastOne }
 }
 
 const fn entries(row: MapRow, entries: EntriesRule) -> MapRow {
@@ -214,7 +214,7 @@ const fn entries(row: MapRow, entries: EntriesRule) -> MapRow {
 
 /// Row of a kind that forwards packets and messages to other interfaces, CPUs and sockets. `redirect_map` and
 /// similar helpers are not checked further.
-const fn redirect(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
+const fn redirect(kind: MapKind, name: &'static str, flags: u32, key: SizeRule, value: SizeRule) -> MapRow {
     MapRow { usage: MapUse::NeedsClass(kind, Class::Redirect), ..row(kind, name, flags, key, value) }
 }
 
@@ -223,14 +223,14 @@ const fn refused(name: &'static str, reason: &'static str) -> MapRow {
         name,
         usage: MapUse::Refused(reason),
         flags: 0,
-        key: SideRule::Nothing,
-        value: SideRule::Nothing,
-        entries: EntriesRule::Nothing,
+        key: SizeRule::Absent,
+        value: SizeRule::Absent,
+        entries: EntriesRule::Zero,
     }
 }
 
 const fn ring(kind: MapKind, name: &'static str) -> MapRow {
-    entries(row(kind, name, NUMA_NODE, SideRule::Nothing, SideRule::Nothing), EntriesRule::RingBytes)
+    entries(row(kind, name, NUMA_NODE, SizeRule::Absent, SizeRule::Absent), EntriesRule::RingBytes)
 }
 
 /// Rows of the kinds, indexed by kind number.
@@ -252,28 +252,28 @@ const ROWS: [MapRow; 35] = [
     row(MapKind::LpmTrie, "LPM_TRIE", NO_PREALLOC | NUMA_NODE | ACCESS, PREFIX, VALUE),
     row(MapKind::ArrayOfMaps, "ARRAY_OF_MAPS", NUMA_NODE, INDEX, DESCRIPTOR),
     row(MapKind::HashOfMaps, "HASH_OF_MAPS", NO_PREALLOC | NUMA_NODE | ACCESS, KEY, DESCRIPTOR),
-    redirect(MapKind::DevMap, "DEVMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
-    redirect(MapKind::SockMap, "SOCKMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
-    redirect(MapKind::CpuMap, "CPUMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    redirect(MapKind::DevMap, "DEVMAP", NUMA_NODE, INDEX, SizeRule::Either(4, 8)),
+    redirect(MapKind::SockMap, "SOCKMAP", NUMA_NODE, INDEX, SizeRule::Either(4, 8)),
+    redirect(MapKind::CpuMap, "CPUMAP", NUMA_NODE, INDEX, SizeRule::Either(4, 8)),
     redirect(MapKind::XskMap, "XSKMAP", NUMA_NODE, INDEX, DESCRIPTOR),
-    redirect(MapKind::SockHash, "SOCKHASH", NUMA_NODE, KEY, SideRule::Either(4, 8)),
+    redirect(MapKind::SockHash, "SOCKHASH", NUMA_NODE, KEY, SizeRule::Either(4, 8)),
     refused("CGROUP_STORAGE", "the kernel replaced it with CGRP_STORAGE"),
     refused(
         "REUSEPORT_SOCKARRAY",
         "it chooses among the sockets of other processes, and no program of a plugin uses it",
     ),
     refused("PERCPU_CGROUP_STORAGE", "the kernel replaced it with CGRP_STORAGE"),
-    row(MapKind::Queue, "QUEUE", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
-    row(MapKind::Stack, "STACK", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
-    entries(row(MapKind::SkStorage, "SK_STORAGE", NO_PREALLOC | CLONE, INDEX, VALUE), EntriesRule::Nothing),
-    redirect(MapKind::DevMapHash, "DEVMAP_HASH", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    row(MapKind::Queue, "QUEUE", NUMA_NODE | ACCESS, SizeRule::Absent, VALUE),
+    row(MapKind::Stack, "STACK", NUMA_NODE | ACCESS, SizeRule::Absent, VALUE),
+    entries(row(MapKind::SkStorage, "SK_STORAGE", NO_PREALLOC | CLONE, INDEX, VALUE), EntriesRule::Zero),
+    redirect(MapKind::DevMapHash, "DEVMAP_HASH", NUMA_NODE, INDEX, SizeRule::Either(4, 8)),
     refused("STRUCT_OPS", "the loader creates it from a variable in `.struct_ops.link`"),
     ring(MapKind::RingBuf, "RINGBUF"),
-    entries(row(MapKind::InodeStorage, "INODE_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
-    entries(row(MapKind::TaskStorage, "TASK_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
-    row(MapKind::BloomFilter, "BLOOM_FILTER", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
+    entries(row(MapKind::InodeStorage, "INODE_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Zero),
+    entries(row(MapKind::TaskStorage, "TASK_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Zero),
+    row(MapKind::BloomFilter, "BLOOM_FILTER", NUMA_NODE | ACCESS, SizeRule::Absent, VALUE),
     ring(MapKind::UserRingBuf, "USER_RINGBUF"),
-    entries(row(MapKind::CgrpStorage, "CGRP_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
+    entries(row(MapKind::CgrpStorage, "CGRP_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Zero),
     refused("ARENA", "its pages are mapped into the host at an address that the object chooses"),
     refused("INSN_ARRAY", "it is the jump table of a program, and indirect jumps are refused"),
 ];

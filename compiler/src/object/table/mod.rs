@@ -6,7 +6,7 @@ mod program_kind;
 mod target;
 
 pub use attribute::Attribute;
-pub use map_kind::{EntriesRule, MapKind, MapRow, MapUse, SideRule, flag, map_row};
+pub use map_kind::{EntriesRule, MapKind, MapRow, MapUse, SizeRule, flag, map_row};
 pub use program_kind::{AttachType, ProgramRow, ProgramType, program_row};
 pub use target::{Target, TargetForm};
 

@@ -1,4 +1,4 @@
-//! Emulated counters: every reading of each is the same.
+//! Emulated counters, which always return the same reading.
 
 use ks_compiler::plugin::contract::import;
 use wasmi::{Caller, Linker};
@@ -12,7 +12,7 @@ pub struct Reading {
     pub scaled: Option<u64>,
 }
 
-/// The single handle of events, options and attachments: no script here has two.
+/// The handle of every event, all options and every attachment: scripts of these tests have one of each.
 const HANDLE: u32 = 1;
 
 pub(super) fn define(linker: &mut Linker<Machine>) {

@@ -1,4 +1,4 @@
-//! Programs and their targets, tasks, and decisions of the host: the calls that a script makes for them.
+//! Calls of the host: attaching programs to targets, names of tasks and addresses, and refusals.
 
 use crate::user::programs::lines;
 use ks_compiler_testing::machine::{Outcome, run};
@@ -63,7 +63,7 @@ fn addresses_have_names() {
 }
 
 #[test]
-fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
+fn a_refused_exec_prints_a_line_and_the_script_continues() {
     let text = "import util from \"dir/util.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
                 var word: str(4) = \"ab\"\n    print(\"%u %u\", util.f(), util.allowed(-3, word))\n    \
                 return 0\n}\n";

@@ -24,7 +24,7 @@ use crate::{output, progress, run};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ks-host ps\n  ks-host ps --json --seconds 0.2")]
 pub(crate) struct Args {
-    /// Counts the programs' runs for so long: the kernel does not count them all the time.
+    /// For how long to count the programs' runs; the kernel does not count them by default.
     #[arg(long, value_name = "TIME", value_parser = run::time, default_value = "1")]
     seconds: Duration,
     /// Writes JSON, for tools.
@@ -88,8 +88,8 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Counts the runs of these programs for this time. Programs that cannot be counted are left out, with one
-/// line that says why.
+/// Counts the runs of these programs for this time. Programs that cannot be counted are left out; a line on
+/// standard error gives the reason.
 fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (CountedRuns, CountedRuns)> {
     if ids.is_empty() {
         return BTreeMap::new();

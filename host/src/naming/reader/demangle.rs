@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
-/// Longest name that is demangled, in bytes: the result may double with every few letters.
+/// Longest name that is demangled, in bytes: the length of the result may double with every few bytes.
 const MAX_MANGLED_BYTES: usize = 1 << 10;
 
 /// Limit of a demangled name, in bytes.
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_their_authors_wrote() {
+    fn demangled_names_are_those_of_the_source() {
         assert_eq!(demangled("_ZN3foo3barEi").as_deref(), Some("foo::bar(int)"));
         assert_eq!(
             demangled("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE").as_deref(),
@@ -77,7 +77,7 @@ mod tests {
 
     /// Each level refers to the one before it twice.
     #[test]
-    fn a_name_that_doubles_stays_as_it_is() {
+    fn a_name_of_exponential_length_stays_mangled() {
         let digits = |number: u32| char::from_digit(number, 36).expect("small").to_ascii_uppercase();
         for levels in 14..30 {
             let parts: String = (0..levels).map(|level| format!("S_IS{0}_S{0}_E", digits(level))).collect();

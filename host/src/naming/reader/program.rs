@@ -45,9 +45,9 @@ enum DebugState {
 
 /// The data that is needed once the requested debug file arrives.
 enum Waiting {
-    /// The program's own debug file, and its checksum.
+    /// The program's own debug file, and the checksum in its `.gnu_debuglink`.
     Separate(DebugFile, Option<u32>),
-    /// A file that several debug files share; the debug information is in this ELF file.
+    /// The supplementary file of dwz (`.gnu_debugaltlink`) for the debug information in this ELF file.
     Shared(Box<Elf>, DebugFile),
 }
 
@@ -159,7 +159,7 @@ fn debug_state(elf: &Elf) -> DebugState {
 }
 
 /// Whether a file has the debug information of a program: it has the same build id or, if the program has
-/// none, the checksum that the program's link demands.
+/// none, the checksum in the program's `.gnu_debuglink`.
 fn is_debug_of(file: &Elf, build_id: &[u8], crc: Option<u32>) -> bool {
     match build_id {
         [] => crc.is_some_and(|crc| file.checksum() == Some(crc)),

@@ -95,7 +95,7 @@ impl FanOut {
         let mut apart = Vec::new();
         for Branch { location, group, .. } in &mut self.branches {
             match what(group) {
-                Err(PerfError::Answer(_)) if follows => apart.push(location.cpu),
+                Err(PerfError::MalformedRead(_)) if follows => apart.push(location.cpu),
                 done => done?,
             }
         }

@@ -49,7 +49,7 @@ fn an_answer_that_lacks_one_gives_no_entries() {
     for answer in
         [&[2, 9, 9, 1, 101, 2, 102][..], &[2, 9, 9, 2, 102, 3, 103], &[3, 9, 9, 1, 101, 2, 102, 3, 107]]
     {
-        assert!(matches!(read_counts(answer), Err(PerfError::Answer(_))), "{answer:?}");
+        assert!(matches!(read_counts(answer), Err(PerfError::MalformedRead(_))), "{answer:?}");
     }
 }
 

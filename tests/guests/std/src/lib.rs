@@ -15,7 +15,7 @@ fn main() -> Result<i32, Box<dyn std::error::Error>> {
     if std::env::args().any(|argument| argument == "exit") {
         std::process::exit(1);
     }
-    println!("words {:?}", std::env::args().skip(1).collect::<Vec<_>>());
+    println!("arguments {:?}", std::env::args().skip(1).collect::<Vec<_>>());
     std::io::stdout().write_all(b"bytes\n")?;
     eprintln!("to standard error");
 
@@ -39,7 +39,10 @@ fn main() -> Result<i32, Box<dyn std::error::Error>> {
     println!("variables {} {:?}", std::env::vars().count(), std::env::var("HOME"));
     let mut input = Vec::new();
     println!("input {:?} {input:?}", std::io::stdin().read_to_end(&mut input).map_err(|error| error.kind()));
-    println!("process {:?}", std::process::Command::new("true").status().map_err(|error| error.kind()).map(drop));
+    println!(
+        "process {:?}",
+        std::process::Command::new("true").status().map_err(|error| error.kind()).map(drop)
+    );
     println!("thread {:?}", std::thread::Builder::new().spawn(|| ()).map_err(|error| error.kind()).map(drop));
     Ok(0)
 }
