@@ -48,7 +48,12 @@ extern "C" fn setsockopt(_: c_int, _level: c_int, _name: c_int, _value: *const c
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn getaddrinfo(_: *const c_char, _: *const c_char, _: *const c_void, _: *mut *mut c_void) -> c_int {
+extern "C" fn getaddrinfo(
+    _: *const c_char,
+    _: *const c_char,
+    _: *const c_void,
+    _: *mut *mut c_void,
+) -> c_int {
     EAI_FAIL
 }
 

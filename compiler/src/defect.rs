@@ -37,8 +37,8 @@ pub(crate) fn contain<T>(stage: &str, script: Span, run: impl FnOnce() -> T) -> 
     })
 }
 
-/// For a panic hook: notes where a panic began if a stage of this thread contains it. Returns whether it does;
-/// then the hook has nothing to print.
+/// For a panic hook: records where a panic began if a stage of this thread contains it. Returns whether it
+/// does; then the hook has nothing to print.
 pub fn is_contained(panic: &PanicHookInfo<'_>) -> bool {
     let contained = COMPILING.get().is_some();
     if contained {

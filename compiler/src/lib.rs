@@ -1,8 +1,9 @@
 //! The KernelScript compiler: text in, plugin bytes out.
 //!
 //! ```text
-//! text -> tokens -> AST -> typed HIR -> split -> kernel MIR -> BPF instructions + BTF -> ELF object  \
-//!                                             \-> core module -> component  --------------------------- plugin file
+//! text -> tokens -> AST -> typed HIR -> split
+//!     |-> kernel MIR -> BPF instructions + BTF -> ELF object -\
+//!     \-> core module -> component -----------------------------> plugin file
 //! ```
 //!
 //! Pure: no files, no clock, no environment, no kernel, no unsafe code. Same source, same bytes.

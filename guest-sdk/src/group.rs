@@ -29,7 +29,8 @@ use crate::sys::perf;
 /// ```
 ///
 /// ```compile_fail,E0505
-/// # fn misuse(group: ks_guest::Group, event: ks_guest::Event, options: ks_guest::PerfOptions) -> ks_guest::Result<()> {
+/// # use ks_guest::{Event, Group, PerfOptions, Result};
+/// # fn misuse(group: Group, event: Event, options: PerfOptions) -> Result<()> {
 /// let member = group.join(&event, &options)?;
 /// drop(group);
 /// member.read()?;

@@ -294,7 +294,8 @@ mod tests {
         let expected = "a value of map `flows`: the object has `points.x: u16 (3 times, every 4 bytes)` at \
                         byte 20 where `Flow` has `points.x: u16 (2 times, every 4 bytes)` at byte 20\n  \
                         object: struct flow, 30 bytes\n  \
-                        do: give its struct these members, in this order: from.x: u16, from.y: i16, _: [u8; 16], ";
+                        do: give its struct these members, in this order: from.x: u16, from.y: i16, \
+                        _: [u8; 16], ";
         assert!(text.starts_with(expected), "{text}");
         let text = with(|object| object.members[1].kind = Scalar::Unsigned);
         assert!(text.contains("`from.y: u16` at byte 2 where `Flow` has `from.y: i16` at byte 2"), "{text}");

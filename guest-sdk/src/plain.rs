@@ -31,7 +31,7 @@
 //! | `char` | `u8` or `i8` |
 //! | an enumeration | an integer of its size, of either sign |
 //! | a pointer | `u64` |
-//! | a union, neighbouring bit-fields, a float, an integer of 16 bytes | `[u8; N]`, or an unsigned integer of its size |
+//! | a union, adjacent bit-fields, a float, a 16-byte integer | `[u8; N]` or an unsigned integer of its size |
 //! | an array, a struct | the same of these |
 //!
 //! Bit-fields have the name of the first one, a nameless union matches any name. Names of structs are not

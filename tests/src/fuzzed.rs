@@ -227,7 +227,8 @@ pub fn record(bytes: &[u8]) {
 
 fn records() -> Vec<Vec<u8>> {
     let header = format!("{{\"ks-record\":1,\"contract\":\"{}\",\"plugin\":\"x.wasm\"}}\n", ks_wit::CONTRACT);
-    let calls = "{\"call\":\"console.print\",\"args\":[\"a\"]}\n{\"host\":\"stderr\",\"text\":{\"hex\":\"00ff\"}}\n\
+    let calls = "{\"call\":\"console.print\",\"args\":[\"a\"]}\n\
+                 {\"host\":\"stderr\",\"text\":{\"hex\":\"00ff\"}}\n\
                  {\"call\":\"clock.now\",\"args\":[],\"answer\":7}\n";
     let ends = [
         "{\"end\":\"returned\",\"code\":-1}\n",

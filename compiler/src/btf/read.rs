@@ -33,7 +33,9 @@ pub enum BtfReadError {
     /// A type record of a kind that is neither known nor has a layout, so that those after it cannot be
     /// found.
     #[error(
-        "type {} is of kind {kind}, which is not known here, and no layout in the header tells how long it is", id.0
+        "type {} is of kind {kind}, which is not known here, and no layout in the header tells how long it \
+         is",
+        id.0
     )]
     NoLayout {
         /// Id of the type.

@@ -176,7 +176,10 @@ mod tests {
         }
 
         #[test]
-        fn a_suggestion_is_never_farther_than_allowed(wanted in "[a-d_]{0,9}", names in prop::collection::vec("[a-d_]{0,9}", 0..9)) {
+        fn a_suggestion_is_never_farther_than_allowed(
+            wanted in "[a-d_]{0,9}",
+            names in prop::collection::vec("[a-d_]{0,9}", 0..9),
+        ) {
             let found = nears(&wanted, names.iter().map(String::as_str));
             prop_assert!(found.len() <= 3);
             for name in found {

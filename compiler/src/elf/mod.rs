@@ -1,7 +1,8 @@
 //! Relocatable BPF objects: maps, global variables and functions in, the bytes of an ELF file out.
 //!
 //! ```text
-//! MapDef, GlobalDef, kfuncs, functions -> ObjectBuilder -> sections, symbols, relocations, .BTF, .BTF.ext -> bytes
+//! MapDef, GlobalDef, kfuncs, functions -> ObjectBuilder
+//!     -> sections, symbols, relocations, .BTF, .BTF.ext -> bytes
 //! ```
 //!
 //! Callers refer to maps, variables and functions by the references that the builder returns; only this

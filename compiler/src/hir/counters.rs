@@ -3,14 +3,17 @@
 //! The checker's nodes are rewritten into the attachments that the back end knows:
 //!
 //! ```text
-//! counter cycles : cpu_cycles              a variable of type perf_attachment, and in a function that runs before `main`:
+//! counter cycles : cpu_cycles
 //! counter misses : cache_misses group cycles
-//!                                          cycles = attach(perf_options { event: cpu_cycles, cpu: all })
-//!                                          show cycles to programs
-//!                                          misses = attach(perf_options { event: cache_misses, cpu: all, group: cycles })
-//!                                          show misses to programs
-//! read(cycles)         -> read(the variable)
-//! read_cpu(cycles, n)  -> read_cpu(the variable, n)
+//!     -> variables of type perf_attachment, and a function that runs before `main`:
+//!        cycles = attach(perf_options { event: cpu_cycles, cpu: all })
+//!        expose cycles to programs
+//!        misses = attach(perf_options { event: cache_misses, cpu: all, group: cycles })
+//!        expose misses to programs
+//! read(cycles)
+//!     -> read(the variable)
+//! read_cpu(cycles, n)
+//!     -> read_cpu(the variable, n)
 //! ```
 //!
 //! The kernel half reads a counter directly ([`super::KernelBuiltin::ReadCounter`]).

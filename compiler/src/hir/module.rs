@@ -2,8 +2,9 @@
 //! to its own.
 //!
 //! ```text
-//! @kfunc fn f(a: u32) -> u32 { .. }  ->  extern f(a: u32) -> u32          weak: the kernel may not have it
-//!                                        fn f(a: u32) -> u32 { if (the module is loaded) { return extern f(a) } .. }
+//! @kfunc fn f(a: u32) -> u32 { .. }
+//!     -> extern f(a: u32) -> u32          weak: the kernel may not have it
+//!        fn f(a: u32) -> u32 { if (the module is loaded) { return extern f(a) } .. }
 //! ```
 //!
 //! Whether the module is loaded is a variable that the host sets before the object is loaded and that never

@@ -6,8 +6,9 @@
 //! ```text
 //! m[k] as a value     -> &m[k]                     m[k]->f      -> m[k].f
 //! var q = m[k]        -> q = &m[k]                 if (var q..) -> q is not null
-//! m[k] = p            -> if (p == null) { delete m[k] } else { m[k] = *p; release p; p = &m[k] }   (kernel)
-//!                        if (p == null) { delete m[k] } else { m[k] = *p; give p to m[k] }         (userspace)
+//! m[k] = p            -> if (p == null) { delete m[k] } else { m[k] = *p; .. }, where the last step is
+//!                        release p; p = &m[k]      (kernel)
+//!                        transfer p to m[k]        (userspace)
 //! for (k, q in m)     -> for (k, _ in m) { q = &m[k] .. }
 //! delete q (kernel)   -> release q; if q came from m: delete m[the key it came with]
 //! ```

@@ -90,11 +90,12 @@ spellings! {
     /// The 45 reserved words of the language.
     Keyword {
         Fn "fn", Extern "extern", Include "include", Import "import", From "from", Pin "pin", Local "local",
-        Config "config", Type "type", Struct "struct", Enum "enum", Impl "impl", Var "var", Const "const", If "if",
-        Else "else", For "for", While "while", Return "return", Break "break", Continue "continue", In "in", New "new",
-        Delete "delete", Try "try", Catch "catch", Throw "throw", Defer "defer", Match "match", Default "default",
-        U8 "u8", U16 "u16", U32 "u32", U64 "u64", I8 "i8", I16 "i16", I32 "i32", I64 "i64", Bool "bool", Char "char",
-        Void "void", Str "str", True "true", False "false", Null "null",
+        Config "config", Type "type", Struct "struct", Enum "enum", Impl "impl", Var "var", Const "const",
+        If "if", Else "else", For "for", While "while", Return "return", Break "break", Continue "continue",
+        In "in", New "new", Delete "delete", Try "try", Catch "catch", Throw "throw", Defer "defer",
+        Match "match", Default "default", U8 "u8", U16 "u16", U32 "u32", U64 "u64", I8 "i8", I16 "i16",
+        I32 "i32", I64 "i64", Bool "bool", Char "char", Void "void", Str "str", True "true", False "false",
+        Null "null",
     }
 }
 
@@ -120,9 +121,9 @@ spellings! {
     Punct {
         Arrow "->", EqEq "==", NotEq "!=", LessEq "<=", GreaterEq ">=", AndAnd "&&", OrOr "||", PlusEq "+=",
         MinusEq "-=", StarEq "*=", SlashEq "/=", PercentEq "%=",
-        Eq "=", Plus "+", Minus "-", Star "*", Slash "/", Percent "%", Less "<", Greater ">", Not "!", And "&", At "@",
-        Or "|", Caret "^", Tilde "~", OpenBrace "{", CloseBrace "}", OpenParen "(", CloseParen ")", OpenBracket "[",
-        CloseBracket "]", Comma ",", Dot ".", Colon ":", Semicolon ";",
+        Eq "=", Plus "+", Minus "-", Star "*", Slash "/", Percent "%", Less "<", Greater ">", Not "!",
+        And "&", At "@", Or "|", Caret "^", Tilde "~", OpenBrace "{", CloseBrace "}", OpenParen "(",
+        CloseParen ")", OpenBracket "[", CloseBracket "]", Comma ",", Dot ".", Colon ":", Semicolon ";",
     }
 }
 

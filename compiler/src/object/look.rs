@@ -2,7 +2,8 @@
 //! object.
 //!
 //! ```text
-//! Object -> write -> ELF -> loader (relocates) -> instructions -> last_look (compared with the Object) -> kernel
+//! Object -> write -> ELF -> loader (relocates) -> instructions
+//!     -> last_look (compared with the Object) -> kernel
 //! ```
 //!
 //! The loader and [`super::read`] read different files; this module compares their results. Each instruction

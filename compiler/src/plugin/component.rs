@@ -1,7 +1,8 @@
 //! The component around a core module: imports of the contract, lowered and lifted functions.
 //!
 //! ```text
-//! types and imports of the interfaces | main, shim, fixup | instances, lowered functions | run, lifted | names
+//! types and imports of the interfaces | main, shim, fixup | instances, lowered functions
+//!     | run, lifted | names
 //! ```
 //!
 //! A function that needs the plugin's memory can be lowered only when the plugin has an instance, and the

@@ -69,7 +69,8 @@ fn contexts_of_two_kinds(program: &Program<'_>, reached: &Reached, diagnostics: 
 fn takes_context(types: &Types, function: &HirFunction) -> bool {
     function.params.iter().any(|param| {
         let TypeKind::Ptr(to) = types.kind(function.locals[*param].ty) else { return false };
-        matches!(types.kind(*to), TypeKind::Struct(id) if types.struct_def(*id).origin == StructOrigin::Context)
+        let TypeKind::Struct(id) = types.kind(*to) else { return false };
+        types.struct_def(*id).origin == StructOrigin::Context
     })
 }
 

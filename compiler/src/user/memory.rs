@@ -1,8 +1,11 @@
 //! The plugin's linear memory.
 //!
 //! ```text
-//! 0      16            stack          STACK_TOP   statics            heap             arena
-//! | null | grows down from STACK_TOP  | constants, variables ... | objects of `new` | answers cabi_realloc, grows up ...
+//! 0       null
+//! 16      stack, grows down from STACK_TOP
+//! ..      statics: constants, variables
+//! ..      heap: objects of `new`
+//! ..      arena: results of host calls (cabi_realloc), grows up
 //! ```
 //!
 //! The stack holds values that do not fit a Wasm local: structs, arrays, strings, and variables whose address

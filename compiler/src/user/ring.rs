@@ -3,8 +3,9 @@
 //! The state of each ring is in linear memory, where a dispatch over any rings finds it:
 //!
 //! ```text
-//! 0 handle (-1 before the first use)   4 handler (position in the table, 0: none)   8 1 while it is dispatched
-//! 12 bytes of a record   16 address and 20 length of its name
+//! 0 handle (-1 before the first use)   4 handler (position in the table, 0: none)
+//! 8 whether it is being dispatched     12 bytes of a record
+//! 16 address of its name               20 length of its name
 //! ```
 //!
 //! A batch is in a heap block while its handlers run, because handlers make host calls, which reset the

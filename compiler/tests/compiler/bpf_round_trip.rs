@@ -151,7 +151,11 @@ proptest! {
 
     /// Few random opcodes are valid, so the bytes are valid ones with one byte changed.
     #[test]
-    fn encoding_undoes_decoding_of_damaged_bytes(insns in sequence(), at in any::<prop::sample::Index>(), value: u8) {
+    fn encoding_undoes_decoding_of_damaged_bytes(
+        insns in sequence(),
+        at in any::<prop::sample::Index>(),
+        value: u8,
+    ) {
         let mut bytes = encode(&insns).expect("the sequence has an encoding");
         let at = at.index(bytes.len());
         bytes[at] = value;

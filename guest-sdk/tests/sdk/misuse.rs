@@ -14,7 +14,11 @@ fn misuse_does_not_compile() {
         entries.filter(|path| path.extension().is_some_and(|end| end == "rs")).collect();
     programs.sort();
     assert!(!programs.is_empty());
-    insta::with_settings!({ prepend_module_to_snapshot => false, snapshot_path => "../misuse", omit_expression => true }, {
+    insta::with_settings!({
+        prepend_module_to_snapshot => false,
+        snapshot_path => "../misuse",
+        omit_expression => true,
+    }, {
         for program in programs {
             let name = program.file_stem().expect("a file has a name").to_string_lossy().into_owned();
             insta::assert_snapshot!(name, refused(&program));

@@ -30,7 +30,9 @@ fn expand(item: TokenStream) -> Result<TokenStream> {
                 #write
             }
 
-            fn read(value: &::serde_json::Value) -> ::core::result::Result<Self, crate::world::value::Misfit> {
+            fn read(
+                value: &::serde_json::Value,
+            ) -> ::core::result::Result<Self, crate::world::value::Misfit> {
                 use crate::world::value;
                 #read
             }

@@ -8,9 +8,9 @@ use crate::tracefs::{self, TracefsError};
 /// Returns the id of the tracepoint `category/name`, which is the config of its perf event.
 ///
 /// # Errors
-/// [`BpfError::Target`] if the name is malformed; [`BpfError::Kernel`]: ENOENT if the tracepoint does not exist;
-/// [`BpfError::TracefsClosed`] without the permission to read tracefs; [`BpfError::NoTracefs`] if it is not
-/// mounted and this process cannot mount it.
+/// [`BpfError::Target`] if the name is malformed; [`BpfError::Kernel`] with ENOENT if the tracepoint does not
+/// exist; [`BpfError::TracefsClosed`] without the permission to read tracefs; [`BpfError::NoTracefs`] if it
+/// is not mounted and this process cannot mount it.
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! admitted object, imported functions, policy -> Confinement -> enter, on the plugin's own thread
-//!                                          |- capabilities that no later action of this plugin needs are dropped
-//!                                          |- no_new_privs
-//!                                          \- a filter of system calls (seccomp): only the calls that the host makes for plugins
+//!     |- drops the capabilities that no later action of this plugin needs
+//!     |- sets no_new_privs
+//!     \- installs a filter of system calls (seccomp): only those that the host makes for plugins
 //! ```
 //!
 //! A second line of defence after the engine's sandbox and the policy. An attacker who breaks out of both is

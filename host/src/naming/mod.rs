@@ -5,15 +5,17 @@
 //!
 //! ```text
 //! stacks, world::symbols
-//!   |  pid, addresses, recorded mappings                                   (the plugin's or the viewer's thread)
+//!   |  pid, addresses, recorded mappings               (on the plugin's or the viewer's thread)
 //!   v
 //! Naming -- a thread of the host, `namer`: /proc/PID -> mappings -> files
 //!   |         process: one descriptor of /proc/PID, texts up to a limit
-//!   |         open: in the process's root, O_PATH and fstat first, regular files of bounded length, no blocking
+//!   |         open: in the process's root, O_PATH and fstat first; regular files of bounded length;
+//!   |               never blocks
 //!   |         debug_files: below /usr/lib/debug only
-//!   |  descriptors and offsets, over a socket (channel, protocol)          bounded, parsed strictly on both sides
+//!   |  descriptors and offsets over a socket (channel, protocol): bounded, parsed strictly on both sides
 //!   v
-//! the naming process (reader): ELF, DWARF, perf maps, demangling          no rights, no files, limits of memory and time
+//! the naming process (reader): ELF, DWARF, perf maps, demangling
+//!   |         no rights, no files, limits of memory and time
 //!   |  names of at most 4 KiB
 //!   v
 //! namer: one line for each location, hidden characters made visible

@@ -88,7 +88,10 @@ pub enum PluginError {
         found: u32,
     },
     /// Several objects are for this machine.
-    #[error("the file holds several BPF objects for this machine ({}); one plugin has one", .names.join(", "))]
+    #[error(
+        "the file holds several BPF objects for this machine ({}); one plugin has one",
+        .names.join(", ")
+    )]
     SeveralObjects {
         /// Names of the objects.
         names: Vec<String>,

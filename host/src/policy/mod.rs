@@ -1,9 +1,10 @@
 //! Policy: the actions that a plugin is allowed.
 //!
 //! ```text
-//! plugin file -> ObjectSet (strictly read) -> Request (its needs) --> admit -> Admitted (all that is loaded), or 126
-//! --policy FILE, --allow, --limit -> Policy --------------------------/
-//!                                        \-> checked again by the world for each action whose target is known only then
+//! plugin file -> ObjectSet (strictly read) -> Request (its needs) -\
+//! --policy FILE, --allow, --limit -> Policy -----------------------+-> admit -> Admitted (what is loaded)
+//!                                      |                                    or exit code 126
+//!                                      \-> the world checks each action whose target is known only later
 //! ```
 //!
 //! A pure function: nothing here queries the kernel, and the plugin's manifest has no influence. A denied

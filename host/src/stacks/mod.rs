@@ -132,7 +132,10 @@ impl CountedStacks {
     /// Returns the weight of the stacks that reach the kernel's depth limit: their outermost callers may be
     /// missing.
     pub fn cut(&self) -> u64 {
-        let is_full = |addresses: &StackAddresses| matches!(addresses, StackAddresses::Known(known) if known.len() >= MAX_DEPTH);
+        let is_full = |addresses: &StackAddresses| match addresses {
+            StackAddresses::Known(known) => known.len() >= MAX_DEPTH,
+            _ => false,
+        };
         let cut = self.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
         cut.fold(0, |total, stack| total.saturating_add(stack.weight))
     }

@@ -91,7 +91,8 @@ macro_rules! integers {
             fn read(value: &Value) -> Result<$ty, Misfit> {
                 let number = value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from));
                 let fits = number.and_then(|number| $ty::try_from(number).ok());
-                fits.ok_or_else(|| Misfit::wanted(&format!("a whole number from {} to {}", $ty::MIN, $ty::MAX)))
+                let wanted = || format!("a whole number from {} to {}", $ty::MIN, $ty::MAX);
+                fits.ok_or_else(|| Misfit::wanted(&wanted()))
             }
         })*
     };

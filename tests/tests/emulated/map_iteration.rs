@@ -88,8 +88,8 @@ fn root_values_are_bound_to_their_entries() {
         out[0] = s[Pair { port: 1, peer: 7 }].hits\nout[1] = s[Pair { port: 2, peer: 8 }].hits\n\
         out[2] = s[Pair { port: 1, peer: 7 }].bytes + 10 * s[Pair { port: 2, peer: 8 }].bytes\n\
         m[4] = 4\nfor (k, v in m) {\n  v += 1\n  out[3] = v\n}\nout[4] = m[4]\n\
-        lp[3] = Stat { hits: n, bytes: 0, flags: 0 }\nfor (k, v in lp) {\n  v.hits += k\n}\nout[5] = \
-        lp[3].hits\n\
+        lp[3] = Stat { hits: n, bytes: 0, flags: 0 }\nfor (k, v in lp) {\n  v.hits += k\n}\n\
+        out[5] = lp[3].hits\n\
         p[1] = n\nfor (k, v in p) { out[6] += v }\n\
         for (k, v in s) {\n  var q = v\n  q.hits = 0\n  out[7] += v.hits\n}";
     assert_eq!(results("", body, 100), [11, 12, 21, 5, 4, 103, 100, 23]);
@@ -98,18 +98,18 @@ fn root_values_are_bound_to_their_entries() {
 #[test]
 fn root_iterations_share_variables_and_memory_of_the_function() {
     let body = "m[1] = 10\nm[2] = 20\nm[3] = 30\nm[4] = 40\n\
-        var list: u32[4] = [0, 0, 0, 0]\nvar sums = Stat { hits: 0, bytes: 9, flags: 0 }\nvar count: u32 = \
-        0\nvar last: u8 = 0\n\
+        var list: u32[4] = [0, 0, 0, 0]\nvar sums = Stat { hits: 0, bytes: 9, flags: 0 }\n\
+        var count: u32 = 0\nvar last: u8 = 0\n\
         for (k, v in m) {\n  list[k & 3] = k\n  sums.hits += v\n  \
-        if (sums.hits == 100) { sums.bytes = 8 }\n  \
-        count += 1\n  last = 3\n}\n\
+        if (sums.hits == 100) { sums.bytes = 8 }\n  count += 1\n  last = 3\n}\n\
         if (count == 4) { out[0] = 1 }\nif (count == 0) { out[1] = 1 }\nif (sums.bytes == 8) { out[2] = 1 }\n\
         out[3] = list[0] + 10 * list[1] + 100 * list[2] + 1000 * list[3]\nout[4] = sums.hits + last\n\
         var rounds: u64 = 0\n\
         for (k, v in m) {\n  for (k2, v2 in m) {\n    if (k2 > k) { continue }\n    \
         for (i in 0..n) { rounds += 1 }\n  }\n}\n\
         out[5] = rounds\n\
-        for (k, v in m) {\n  var left = v\n  while (left > 0) {\n    left = left / 2\n    out[6] += 1\n  }\n}";
+        for (k, v in m) {\n  var left = v\n  while (left > 0) {\n    left = left / 2\n    \
+        out[6] += 1\n  }\n}";
     assert_eq!(results("", body, 7), [1, 0, 1, 3214, 103, 70, 20, 0]);
     let without_loops = body.split("var rounds").next().expect("the first part");
     assert_eq!(results("", without_loops, 7), [1, 0, 1, 3214, 103, 0, 0, 0]);

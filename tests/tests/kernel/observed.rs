@@ -616,7 +616,8 @@ fn root_output_files_follow_no_links_and_are_for_this_user() {
 fn root_ps_shows_no_process_that_only_calls_itself_a_plugin() {
     let folder = Folder::new();
     let text = "#include <sys/prctl.h>\n#include <stdio.h>\n#include <unistd.h>\n\
-                int main(void) { prctl(PR_SET_NAME, \"ks:evil\\033[31m\"); puts(\"ready\"); fflush(stdout); pause(); }";
+                int main(void) { prctl(PR_SET_NAME, \"ks:evil\\033[31m\"); puts(\"ready\"); \
+                fflush(stdout); pause(); }";
     let victim = Victim::ready(&c_program(&folder, "named", text, &[]), &[]);
     let outcome = finish(command("ks-host").args(["ps", "--seconds", "0.01"]));
     let own = format!("process {}", victim.id());

@@ -316,8 +316,8 @@ fn emit_module(emit: &Emit, built: &Built) -> Result<()> {
     Ok(())
 }
 
-/// Writes the requested listings of passes. Returns whether the passes ran to their end; the error of one that
-/// did not was reported by the build.
+/// Writes the requested listings of passes. Returns whether all passes succeeded; the build has reported the
+/// error of one that did not.
 fn emit_passes(args: &Args, checked: &Checked, archs: impl Iterator<Item = Arch> + Clone) -> Result<bool> {
     let Some(hir) = &checked.hir else { return Ok(true) };
     let mut complete = true;

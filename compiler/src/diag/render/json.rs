@@ -20,7 +20,7 @@ use crate::source::{SourceMap, Span};
 /// | `labels` | the other ranges: objects with `file` ... `label` as above |
 /// | `notes` | rules and reasons, an array of lines |
 /// | `help` | advice, an array of lines |
-/// | `suggestions` | changes of the text, each enough alone: `file`, `start`, `end`, `replacement`, `message` |
+/// | `suggestions` | alternative changes of the text: `file`, `start`, `end`, `replacement`, `message` |
 ///
 /// Members may be added; those above stay.
 pub fn json(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {

@@ -119,7 +119,8 @@ proptest! {
         let mut spans = ranges.into_iter().map(|(which, start, end)| {
             Span { file: if which { first } else { second }, start, end: end.max(start) }
         });
-        let mut diagnostic = Diagnostic::error(1, spans.next().expect("at least one"), "headline").label("here");
+        let primary = spans.next().expect("at least one");
+        let mut diagnostic = Diagnostic::error(1, primary, "headline").label("here");
         for span in spans {
             diagnostic = diagnostic.also(span, "there").suggest(span, "x", "write x");
         }

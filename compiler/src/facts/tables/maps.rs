@@ -83,7 +83,8 @@ pub const KINDS: &[MapKind] = &[
     MapKind {
         name: "cgroup_storage",
         form: "cgroup_storage<V>",
-        docs: "A value for each cgroup, by a pointer to it, in the kernel half: `m[task->cgroups->dfl_cgrp]`.",
+        docs: "A value for each cgroup, by a pointer to it, in the kernel half: \
+               `m[task->cgroups->dfl_cgrp]`.",
         snippet: "<${1:u64}>",
     },
 ];

@@ -1,9 +1,9 @@
 //! The strict reader.
 //!
 //! ```text
-//! bytes -> elf (sections, symbols, relocations) -> functions -> ext (lines, CO-RE) -\
-//!                                      \-> btf (types) ------------------------------> maps, data, struct_ops, externs
-//!                                                                                       -> code -> Object
+//! bytes -> elf (sections, symbols, relocations)
+//!     |-> functions -> ext (lines, CO-RE) -\
+//!     \-> btf (types) ----------------------> maps, data, struct_ops, externs -> code -> Object
 //! ```
 //!
 //! Each step takes the checked output of the previous one. Content that a loader does not read is dropped:

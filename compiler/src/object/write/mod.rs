@@ -1,7 +1,8 @@
 //! The canonical writer: an object in, the bytes of an ELF file out.
 //!
 //! ```text
-//! Object -> types (.BTF) -> parts (.maps, variables, structs, externs) -> code (programs, .text) -> ext (.BTF.ext) -> elf
+//! Object -> types (.BTF) -> parts (.maps, variables, structs, externs)
+//!     -> code (programs, .text) -> ext (.BTF.ext) -> elf
 //! ```
 //!
 //! It computes every offset, size, index, count, flag, type id and section name. The same object gives the

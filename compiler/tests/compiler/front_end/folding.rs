@@ -123,7 +123,14 @@ proptest! {
     #[test]
     fn comparisons_of_literals_are_those_of_whole_numbers(left in node(), right in node()) {
         let (Some(a), Some(b)) = (left.value(), right.value()) else { return Ok(()) };
-        for (op, holds) in [("<", a < b), ("<=", a <= b), ("==", a == b), ("!=", a != b), (">", a > b), (">=", a >= b)] {
+        for (op, holds) in [
+            ("<", a < b),
+            ("<=", a <= b),
+            ("==", a == b),
+            ("!=", a != b),
+            (">", a > b),
+            (">=", a >= b),
+        ] {
             let text = format!("({} {op} {}) as u64", left.text(), right.text());
             prop_assert_eq!(compiled("u64", &text), Ok(i128::from(holds)), "{}", text);
         }

@@ -147,7 +147,8 @@ proptest! {
         let text = fmt::print(&file);
         let again = tree(&text);
         prop_assert!(again.is_some(), "{}", lossy(&text));
-        let same = again.is_some_and(|again| without_spans::same(&file, &again) && docs(&file) == docs(&again));
+        let is_same = |again| without_spans::same(&file, &again) && docs(&file) == docs(&again);
+        let same = again.is_some_and(is_same);
         prop_assert!(same, "{}", lossy(&text));
         prop_assert_eq!(lossy(&formatted(&text)), lossy(&text));
     }
@@ -175,15 +176,17 @@ proptest! {
     #[test]
     fn changed_scripts_end_in_diagnostics(
         script in any::<prop::sample::Index>(),
-        changes in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..6),
+        changes in vec(any::<[prop::sample::Index; 3]>(), 1..6),
     ) {
         let mut text = script.get(&SCRIPTS).clone();
-        for (at, token, other) in changes {
+        for [at, token, other] in changes {
             let file = SourceMap::default().add("t.ks", text.as_slice()).expect("short");
             let tokens = lex::scan(file, &text);
             let (old, new) = (at.get(&tokens).span, token.get(TOKENS));
-            let new = if other.index(2) == 0 { new.as_bytes() } else { &text[other.get(&tokens).span.range()] };
-            let new = new.to_vec();
+            let new = match other.index(2) {
+                0 => new.as_bytes().to_vec(),
+                _ => text[other.get(&tokens).span.range()].to_vec(),
+            };
             text.splice(old.range(), new);
         }
         check(&text);

@@ -227,7 +227,9 @@ fn mixed() -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn damaged_types_never_end_the_compiler(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn damaged_types_never_end_the_compiler(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
         let mut bytes = mixed();
         // The header stays: without it nothing is read at all.
         let (_, body) = bytes.split_at_mut(24);

@@ -152,9 +152,8 @@ fn hooks_tables_and_functions_for_programs() {
     let open = KERNEL.lsm_hook("file_open").expect("a kernel with BPF LSM has it");
     assert_eq!(open.params[0].ty, pointer("file"));
     assert_eq!(open.result, KernelType::signed_int(4));
-    assert!(
-        matches!(KERNEL.lsm_hook("file_opne"), Err(KernelLookupError::Missing { near }) if near[0] == "file_open")
-    );
+    let misspelled = KERNEL.lsm_hook("file_opne");
+    assert!(matches!(misspelled, Err(KernelLookupError::Missing { near }) if near[0] == "file_open"));
 
     let tcp = KERNEL.struct_ops("tcp_congestion_ops").expect("every kernel has it");
     assert!(tcp.registrable && tcp.from_btf);

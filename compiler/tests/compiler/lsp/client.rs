@@ -139,7 +139,10 @@ impl Client {
         self.version += 1;
         let uri = self.uri(name);
         let item = json!({
-            "uri": uri, "languageId": "kernelscript", "version": self.version, "text": format!("{before}{after}"),
+            "uri": uri,
+            "languageId": "kernelscript",
+            "version": self.version,
+            "text": format!("{before}{after}"),
         });
         self.notify("textDocument/didOpen", json!({ "textDocument": item }));
         let line = before.matches('\n').count() as u32;

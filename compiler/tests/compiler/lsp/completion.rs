@@ -150,7 +150,8 @@ fn nothing_is_offered_where_a_new_name_or_a_text_stands() {
 
 #[test]
 fn a_text_that_is_broken_elsewhere_does_not_matter() {
-    let before = "fn broken( {\n    var x = = 1\n\nfn f(param: u32) {\n    var mine = param\n    pr<|>\n\nfn later() { }\n";
+    let before = "fn broken( {\n    var x = = 1\n\nfn f(param: u32) {\n    var mine = param\n    pr<|>\n\n\
+                  fn later() { }\n";
     offers(before, &["param", "mine", "later", "print"], &["x"]);
     offers(
         "struct S { a: u32 }\nfn f(s: S) {\n    while (s.<|>\n\n@helper\nfn g() { }\n",

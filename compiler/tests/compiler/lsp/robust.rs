@@ -77,7 +77,8 @@ fn columns_count_in_the_negotiated_encoding() {
 fn a_text_that_is_no_file_is_a_text_too() {
     let mut client = Client::new();
     let uri = "untitled:Untitled-1";
-    let item = json!({ "uri": uri, "languageId": "kernelscript", "version": 1, "text": "include \"x.kh\"\nfn f() { f() }\n" });
+    let text = "include \"x.kh\"\nfn f() { f() }\n";
+    let item = json!({ "uri": uri, "languageId": "kernelscript", "version": 1, "text": text });
     client.notify("textDocument/didOpen", json!({ "textDocument": item }));
     client.diagnostics(uri, 1);
     let spot = Spot { uri: uri.into(), line: 1, character: 9 };
@@ -162,8 +163,10 @@ proptest! {
             server.handle(message.to_string().as_bytes()).remove(0)
         };
         ask("initialize", json!({ "capabilities": {} }));
-        let item = json!({ "uri": "file:///a.ks", "languageId": "kernelscript", "version": 1, "text": pieces.concat() });
-        let open = json!({ "jsonrpc": "2.0", "method": "textDocument/didOpen", "params": { "textDocument": item } });
+        let (uri, text) = ("file:///a.ks", pieces.concat());
+        let item = json!({ "uri": uri, "languageId": "kernelscript", "version": 1, "text": text });
+        let params = json!({ "textDocument": item });
+        let open = json!({ "jsonrpc": "2.0", "method": "textDocument/didOpen", "params": params });
         server.handle(open.to_string().as_bytes());
         let spot = Spot { uri: "file:///a.ks".into(), line, character };
         for question in QUESTIONS.iter().chain(&["textDocument/documentSymbol", "textDocument/formatting"]) {

@@ -80,9 +80,10 @@ macro_rules! setters {
 
 setters! {
     set_pid: i32, set_cpu: i32, set_period: u64, set_wakeup: u32, set_inherit: bool, set_exclude_kernel: bool,
-    set_exclude_user: bool, set_freq: u64, set_exclude_idle: bool, set_exclude_hv: bool, set_exclude_host: bool,
-    set_exclude_guest: bool, set_every_cpu: bool, set_process: &str, set_command: bool, set_cgroup: &str,
-    set_pinned: bool, set_exclusive: bool, set_precise: u32, set_follow: bool, set_weak: bool,
+    set_exclude_user: bool, set_freq: u64, set_exclude_idle: bool, set_exclude_hv: bool,
+    set_exclude_host: bool, set_exclude_guest: bool, set_every_cpu: bool, set_process: &str,
+    set_command: bool, set_cgroup: &str, set_pinned: bool, set_exclusive: bool, set_precise: u32,
+    set_follow: bool, set_weak: bool,
 }
 
 #[derive(Debug)]

@@ -101,7 +101,10 @@ macro_rules! event_counter {
 #[cfg(target_arch = "aarch64")]
 impl Registers for Cpu {
     fn counter(&self, number: u32) -> Option<u64> {
-        event_counter!(number, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30)
+        event_counter!(
+            number,
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
+        )
     }
 
     fn clock(&self) -> u64 {

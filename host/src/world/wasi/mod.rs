@@ -1,8 +1,8 @@
 //! The part of WASI 0.2 that standard libraries import, so that programs built with one can be plugins.
 //!
 //! ```text
-//! random, clocks, standard output and error, arguments, exit   served by what the contract has for them
-//! files, network, environment, standard input, anything else   refused in the type of the function (`refusal`)
+//! random, clocks, standard output and error, arguments, exit   served by equivalents of the contract
+//! files, network, environment, standard input, anything else   refused with the function's error (`refusal`)
 //! ```
 //!
 //! A plugin gains no authority by it: the contract has equivalents for everything that is served. In: the

@@ -187,7 +187,7 @@ fn manifests_that_are_none_are_refused() {
 
 fn manifest_with(members: &str) -> Vec<u8> {
     let json = format!(
-        "{{\"format\":1,\"compiler\":\"x\",\"project\":\"x\",\"source\":{{\"file\":\"x\",\"sha256\":\"\"}}{members}}}"
+        r#"{{"format":1,"compiler":"x","project":"x","source":{{"file":"x","sha256":""}}{members}}}"#
     );
     let text = core_module(2, &function(CONFIG));
     let file = component("hostile", &text, &[]).expect("it fits the world");
@@ -224,9 +224,10 @@ fn config_blocks_of_a_manifest_that_lies_are_contained() {
 /// The host uses a manifest's maps of stacks after the plugin has ended.
 #[test]
 fn stacks_of_a_manifest_that_lies_are_contained() {
-    let parts = "[{\"name\":\"s\",\"offset\":4294967295,\"bytes\":4294967295,\"holds\":{\"kernel_stack\":{\"map\":\"m\"}}}]";
+    let stack = r#"{"kernel_stack":{"map":"m"}}"#;
+    let parts = format!(r#"[{{"name":"s","offset":4294967295,"bytes":4294967295,"holds":{stack}}}]"#);
     let map = format!(
-        "[{{\"name\":\"m\",\"kind\":\"hash\",\"key\":\"u64\",\"value\":\"u64\",\"max_entries\":1,\"key_parts\":{parts}}}]"
+        r#"[{{"name":"m","kind":"hash","key":"u64","value":"u64","max_entries":1,"key_parts":{parts}}}]"#
     );
     let outcome = run_file(&manifest_with(&format!(",\"maps\":{map}")), &["--stacks", "tree"]);
     assert!(matches!(outcome.code, 0 | 125 | 127), "{outcome:#?}");

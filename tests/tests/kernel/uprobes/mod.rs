@@ -488,7 +488,8 @@ fn root_no_program_is_attached_inside_an_instruction() {
     for attach_point in ["immediate", "limit+1", "inner", "case_one"] {
         let script = format!(
             "@uprobe(\"{}:{attach_point}\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
-             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) == 0) {{ print(\"attached\") }}\n return 0 }}",
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) == 0) {{ print(\"attached\") }}\n \
+             return 0 }}",
             program.display()
         );
         let file = folder.write("inside.wasm", compile("inside", &script).plugin);
