@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! - `native`: the bare system call on the leader's descriptor;
-//! - `perf-event2`: the crate, which finds and checks entries, in a program that is no plugin;
+//! - `perf-event2`: the crate, which finds and checks entries, in a program that is not a plugin;
 //! - `plugin-scalar`: `read(leader).raw` in a script: one counter;
 //! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members;
 //! - `sdk-scalar`, `sdk-snapshot`: the same in a plugin in Rust, with `ks-guest`.

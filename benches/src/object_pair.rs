@@ -68,7 +68,7 @@ impl ObjectPair<'_> {
     /// Returns the number of 8-byte instructions of each.
     ///
     /// # Errors
-    /// If one is no object file.
+    /// If one is not an object file.
     pub fn instructions(&self) -> Result<(u32, u32)> {
         Ok((instructions(self.elf)?, instructions(self.clang)?))
     }

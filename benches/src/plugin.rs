@@ -39,7 +39,7 @@ impl Subject {
     /// Compiles the component of a finished plugin to machine code.
     ///
     /// # Errors
-    /// If the bytes are no plugin, or the engine does not start.
+    /// If the bytes are not a plugin, or the engine does not start.
     pub fn of_plugin(name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
         Ok(Subject { name, prepared: Host::new()?.prepare(&Plugin::from_bytes(bytes)?)? })
     }

@@ -50,7 +50,7 @@ impl<T: Plain> Global<T> {
     /// may be changed.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it is no `T` in the object
+    /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it is not a `T` in the object
     /// ([`plain`](crate::plain#checks)); for a pinned one those of [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Global<T>> {
         let raw = globals::Variable::open(name)?;

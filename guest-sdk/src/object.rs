@@ -23,7 +23,7 @@ pub const fn record_len(name: &str, elf: &[u8]) -> usize {
 /// length, the ELF file.
 ///
 /// # Panics
-/// At compile time, if the file is no BPF object.
+/// At compile time, if the file is not a BPF object.
 #[doc(hidden)]
 pub const fn record<const N: usize>(arch: Arch, name: &str, elf: &[u8]) -> [u8; N] {
     assert!(N == record_len(name, elf), "the record has the length of its parts");
@@ -37,7 +37,7 @@ pub const fn record<const N: usize>(arch: Arch, name: &str, elf: &[u8]) -> [u8; 
         Some(true) => {}
     }
     let mut bytes = [0; N];
-    // A file of 4 GiB is no BPF object.
+    // A file of 4 GiB is not a BPF object.
     put(&mut bytes, 0, &((N - 4) as u32).to_le_bytes());
     bytes[4] = arch as u8;
     put(&mut bytes, 5, &(name.len() as u32).to_le_bytes());
@@ -157,8 +157,8 @@ macro_rules! manifest_section {
 /// KernelScript there is [`kernel!`](crate::kernel!), which knows the types.
 ///
 /// The path is resolved as `include_bytes!` does it: relative to the source file of the call, or absolute,
-/// for example `concat!(env!("OUT_DIR"), "/probe.bpf.o")`. A file that is no BPF object, or has no BTF, is an
-/// error when the plugin is compiled; the host reports other defects when it loads the object.
+/// for example `concat!(env!("OUT_DIR"), "/probe.bpf.o")`. A file that is not a BPF object, or has no BTF, is
+/// an error when the plugin is compiled; the host reports other defects when it loads the object.
 ///
 /// ```ignore
 /// ks_guest::include_bpf_object!("probe.bpf.o");

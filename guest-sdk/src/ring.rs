@@ -57,9 +57,10 @@ impl<T: Plain> Ring<T> {
     /// variable or function uses: `struct opened *unused __attribute__((unused));` keeps it.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if the type of the object is no `T` ([`plain`](crate::plain#checks)),
-    /// or the type that `#[plain(name = ..)]` names does not exist; [`NotFound`](ErrorKind::NotFound) (no map
-    /// of this name, or it is no ring buffer), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
+    /// [`Invalid`](ErrorKind::Invalid) if the type of the object is not a `T`
+    /// ([`plain`](crate::plain#checks)), or the type that `#[plain(name = ..)]` names does not exist;
+    /// [`NotFound`](ErrorKind::NotFound) (no map of this name, or it is not a ring buffer),
+    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
     /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Ring<T>> {
         let raw = ring::Ring::open(name)?;
@@ -74,7 +75,7 @@ impl<T: Plain> Ring<T> {
     ///
     /// # Errors
     /// [`Interrupted`](ErrorKind::Interrupted) (the host asks the plugin to stop),
-    /// [`Invalid`](ErrorKind::Invalid) (the records of this ring are no `T`; they stay in the ring),
+    /// [`Invalid`](ErrorKind::Invalid) (the records of this ring are not `T`; they stay in the ring),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn poll(&mut self, timeout: Option<Duration>) -> Result<Records<'_, T>> {
         // Saturates beyond the range of the clock.

@@ -22,7 +22,7 @@ pub fn pid_of(name: &[u8]) -> Option<i32> {
 
 /// Returns the command name of a process or thread; none if no task has this id.
 pub fn comm_of(pid: i32) -> Option<Vec<u8>> {
-    // 0 is no task of its own, and a negative number would form no valid path.
+    // 0 is not a task of its own, and a negative number would form no valid path.
     if pid <= 0 || !procfs::is_own() {
         return None;
     }

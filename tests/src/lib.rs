@@ -260,7 +260,7 @@ pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], arguments: &[S]
 /// Builds a plugin from the text of a core module, which imports and exports by the canonical ABI.
 ///
 /// # Errors
-/// If the text is no module, or the module does not fit the world.
+/// If the text is not a module, or the module does not fit the world.
 pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<u8>> {
     component_of(project, &wat::parse_str(wat)?, objects)
 }

@@ -31,7 +31,7 @@ pub struct Manifest {
     /// Global variables that the kernel half and the userspace half share, in source order.
     #[serde(default)]
     pub globals: Vec<Global>,
-    /// Every `attach` of a perf event in the source, in source order. Arguments that are no constants are
+    /// Every `attach` of a perf event in the source, in source order. Arguments that are not constants are
     /// missing.
     #[serde(default)]
     pub events: Vec<Event>,

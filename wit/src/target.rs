@@ -48,7 +48,7 @@ pub enum Spot<'a> {
     },
 }
 
-/// The reason why a text is no probe target.
+/// The reason why a text is not a probe target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UprobeTargetError {
     /// The text has no colon, or no path before it.

@@ -261,7 +261,7 @@ impl InsnEncoder<'_> {
     /// Returns the slots from the one after this instruction's first slot to the target.
     fn distance(&self, target: InsnIndex) -> Result<i64, EncodeError> {
         let missing = EncodeError::NoSuchTarget { at: self.index, target };
-        // The last entry is the end of the code, which is no valid target.
+        // The last entry is the end of the code, which is not a valid target.
         let starts = self.slots.split_last().map_or(&[][..], |(_, starts)| starts);
         let from = starts.get(self.index.0 as usize).ok_or(missing)?;
         let to = starts.get(target.0 as usize).ok_or(missing)?;

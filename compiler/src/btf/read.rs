@@ -543,7 +543,7 @@ impl Layouts {
         Ok(layouts)
     }
 
-    /// Returns the bytes after `struct btf_type` of a record of an unknown kind. Zero is no kind.
+    /// Returns the bytes after `struct btf_type` of a record of an unknown kind. Zero is not a kind.
     fn tail_bytes(&self, kind: u32, len: usize) -> Option<usize> {
         let layout = self.0.get(usize::try_from(kind).ok()?).filter(|_| kind != 0)?;
         usize::from(layout.each).checked_mul(len)?.checked_add(layout.bytes.into())

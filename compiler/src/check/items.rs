@@ -79,7 +79,8 @@ impl<'a> Checker<'a> {
                 Diagnostic::error(310, name.span, format!("`{}` is predeclared", name.name))
                     .help("choose another name"),
             ),
-            // Generated headers repeat each other: repeating a declaration with the same meaning is no error.
+            // Generated headers repeat each other: repeating a declaration with the same meaning is not an
+            // error.
             Err(Taken::At(first))
                 if self.names.own(&name.name) == Some(symbol)
                     && (self.in_header(name.span) || self.in_header(first)) => {}

@@ -29,7 +29,8 @@ impl Body<'_, '_> {
         self.make(ExprKind::Load(lvalue), ty, expr.span)
     }
 
-    /// Returns the meaning of a name at top level; none if a variable hides it or the expression is no name.
+    /// Returns the meaning of a name at top level; none if a variable hides it or the expression is not a
+    /// name.
     pub(super) fn named_symbol(&self, expr: &ast::Expr) -> Option<Symbol> {
         let ast::ExprKind::Name(name) = &strip(expr).kind else { return None };
         if self.lookup(name).is_some() { None } else { self.checker.names.get(name) }

@@ -31,13 +31,13 @@ pub enum TokenKind {
     Char,
     /// An operator or punctuation mark.
     Punct(Punct),
-    /// Bytes that are no valid token.
+    /// Bytes that are not a valid token.
     Error(LexError),
     /// The end of the file; empty.
     End,
 }
 
-/// The reason why bytes are no valid token.
+/// The reason why bytes are not a valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LexError {
     /// A byte that starts no token.

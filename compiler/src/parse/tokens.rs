@@ -47,7 +47,7 @@ pub(super) fn meaningful(tokens: &[Token], text: &[u8], options: Options) -> Tok
                 docs.comment(&text[token.span.range()], starts_line);
                 (joined, flush) = (false, false);
             }
-            // A byte order mark is no blank: the first token stays in the first column.
+            // A byte order mark is not a blank: the first token stays in the first column.
             TokenKind::Blank if token.span.start == 0 && text[0] == 0xef => {}
             TokenKind::Blank => (joined, flush) = (false, false),
             TokenKind::Error(LexError::Stray) => (joined, flush, suspect) = (false, false, true),

@@ -279,7 +279,7 @@ impl EntryPoint<'_> {
     }
 }
 
-/// In 0.1.1 this is no error: the code is the program's result.
+/// In 0.1.1 this is not an error: the code is the program's result.
 fn softened(error: Diagnostic) -> Diagnostic {
     Diagnostic { severity: crate::diag::Severity::Warning, ..error }
         .note("KernelScript 0.1.1 makes the code the program's result")

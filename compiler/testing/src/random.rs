@@ -12,7 +12,7 @@ use ks_wit::section::Arch;
 
 use crate::kernel_half::configs_of;
 
-/// Codes of errors that are no defect of the compiler.
+/// Codes of errors that are not defects of the compiler.
 const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
 
 /// Why a script failed: reasons of the same kind count as the same defect while a script is shrunk.
@@ -94,7 +94,7 @@ fn errors(checked: &Checked) -> Vec<Diagnostic> {
     checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect()
 }
 
-/// Returns the code if all errors are no defect of the compiler.
+/// Returns the code if all errors are not defects of the compiler.
 fn refusal(errors: &[Diagnostic]) -> Option<String> {
     let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
     let is_refusal = codes.iter().all(|code| REFUSALS.contains(&code.as_str()));

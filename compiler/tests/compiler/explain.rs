@@ -56,7 +56,7 @@ fn used(folder: &Path, codes: &mut BTreeSet<DiagnosticCode>) {
         let path = entry.expect("readable").path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.ends_with("src/object") {
-            // The host also reads objects: errors of that reader are no diagnostics.
+            // The host also reads objects: errors of that reader are not diagnostics.
             continue;
         }
         if path.is_dir() {

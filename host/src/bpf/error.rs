@@ -170,7 +170,7 @@ pub enum BpfError {
         /// Name of the map.
         name: String,
     },
-    /// A map that is no perf event array.
+    /// A map that is not a perf event array.
     #[error("`{name}` is no array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
     NotOfEvents {
         /// Name of the map.

@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// A program that cannot be started, and one that is no naming process.
+    /// A program that cannot be started, and one that is not a naming process.
     #[test]
     fn without_a_process_that_names_there_are_offsets_and_a_warning() {
         for program in ["/no/such/program", "/bin/true", "/bin/false"] {

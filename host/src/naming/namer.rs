@@ -58,7 +58,7 @@ enum NoNames {
     Refused(OpenRefusal),
     /// The file is not the one that was mapped.
     OtherFile,
-    /// The file is no ELF file that can be parsed.
+    /// The file is not an ELF file that can be parsed.
     NoProgram,
     /// The naming process failed on the file.
     Lost(Lost),

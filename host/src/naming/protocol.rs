@@ -47,7 +47,7 @@ pub(super) enum Answer {
     Frames(Vec<Vec<NamedFrame>>),
     /// The file has another build id than required.
     OtherFile,
-    /// The file is no ELF file, or cannot be parsed.
+    /// The file is not an ELF file, or cannot be parsed.
     NoProgram,
     /// Debug information is in another file. The host sends [`Request::Debug`], then repeats the request.
     Needs(DebugFile),

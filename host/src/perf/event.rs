@@ -152,7 +152,7 @@ pub enum InvalidEvent {
         /// Similar terms, the most similar first.
         near: Vec<String>,
     },
-    /// The value of a term is no number, or does not fit into the bits of the term.
+    /// The value of a term is not a number, or does not fit into the bits of the term.
     #[error("`{term}={value}` of the PMU `{pmu}` is not a number up to {largest:#x}")]
     TermValue {
         /// The PMU's name in sysfs.
@@ -256,7 +256,7 @@ impl Event {
         self.encodings.len() > 1 && !self.is_probe()
     }
 
-    /// Number of instructions that the event probes; 1 for an event that is no probe.
+    /// Number of instructions that the event probes; 1 for an event that is not a probe.
     pub(super) fn points(&self) -> usize {
         if self.is_probe() { self.encodings.len() } else { 1 }
     }
@@ -376,7 +376,7 @@ impl Event {
         matches!(self.kind(), EventKind::Probe { .. })
     }
 
-    /// Returns the probed file, which the event holds open; None if the event is no uprobe.
+    /// Returns the probed file, which the event holds open; None if the event is not a uprobe.
     #[cfg(feature = "plugins")]
     pub(crate) fn probed_file(&self) -> Option<Weak<RegularFile>> {
         match self.kind() {

@@ -122,8 +122,8 @@ pub(super) struct Pmu {
 enum Reach {
     /// From terms and numbers; holds the family that policies use.
     Terms(&'static str),
-    /// By another function, which it names: the kernel takes the numbers for addresses, or they are no
-    /// numbers of a PMU.
+    /// By another function, which it names: the kernel takes the numbers for addresses, or they do
+    /// not belong to a PMU.
     Call(&'static str),
 }
 

@@ -29,7 +29,7 @@ pub(super) struct TableEvent {
     pub(super) description: String,
 }
 
-/// The reason why a file is no event table.
+/// The reason why a file is not an event table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The file is not a JSON list of objects with text fields.
@@ -42,7 +42,7 @@ pub enum TableError {
         event: String,
         /// The name of the field.
         field: &'static str,
-        /// The field's text, which is no number.
+        /// The field's text, which is not a number.
         value: String,
     },
     /// The file names no event.

@@ -277,7 +277,7 @@ fn make_key(folder: &OwnedFd) -> io::Result<[u8; KEY_BYTES]> {
         // Either this process created it, or another process did.
         _ => match read_key(folder) {
             Some(key) => Ok(key),
-            // The file is no valid key: entries that it authenticated are worthless, too.
+            // The file is not a valid key: entries that it authenticated are worthless, too.
             None => write_file(folder, KEY, &[&key], Replace::Yes).map(|()| key),
         },
     }

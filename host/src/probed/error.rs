@@ -12,7 +12,7 @@ pub enum ProbePointError {
     /// The file cannot be opened or read.
     #[error("{0}")]
     File(#[from] FileError),
-    /// The file is no program or library, for the given reason.
+    /// The file is not a program or library, for the given reason.
     #[error("{0}")]
     NoProgram(&'static str),
     /// The file is for another machine.

@@ -33,7 +33,7 @@ pub(super) struct RecordedCall {
     pub(super) texts: Vec<(Stream, Vec<u8>)>,
 }
 
-/// Why a file is no valid recording.
+/// Why a file is not a valid recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file could not be read.

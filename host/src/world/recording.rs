@@ -14,7 +14,7 @@ pub enum Calls {
     /// The host's functions, directly.
     Answered,
     /// The host's functions; each call is recorded with its answer. Shared memory is not mapped: its accesses
-    /// are no calls.
+    /// are not calls.
     Recorded(Recording),
     /// A recording of an earlier run. The host queries nothing of this machine, consults no policy and does
     /// not use the plugin's BPF object.

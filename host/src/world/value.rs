@@ -229,7 +229,7 @@ impl<'a> Members<'a> {
     /// Starts reading an object.
     ///
     /// # Errors
-    /// If the value is no object.
+    /// If the value is not an object.
     pub(crate) fn of(value: &'a Value) -> Result<Members<'a>, Misfit> {
         let members = value.as_object().ok_or_else(|| Misfit::wanted("an object"))?;
         Ok(Members { members, taken: 0 })

@@ -80,8 +80,8 @@ pub struct MapDef<'a> {
 }
 
 impl MapDef<'_> {
-    /// A map `m` with 2 entries, a key of 4 bytes, and a value of 12, which is no multiple of any machine's
-    /// word size.
+    /// A map `m` with 2 entries, a key of 4 bytes, and a value of 12, which is not a multiple of any
+    /// machine's word size.
     pub const SMALL: MapDef<'static> = MapDef { name: "m", ty: 2, entries: 2, value_words: 3, pinned: false };
 }
 

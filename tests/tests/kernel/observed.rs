@@ -403,13 +403,13 @@ fn root_a_perf_map_names_generated_code() {
     let folder = Folder::new();
     let outcome = profile("folded", &jit(&folder, &["name", "made up"]));
     assert!(outcome.stdout.contains(";made up ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
-    // The same in shared memory, whose path is no file (F20).
+    // The same in shared memory, whose path is not a file (F20).
     let outcome = profile("folded", &jit(&folder, &["shared", "in shared memory"]));
     assert!(outcome.stdout.contains(";in shared memory "), "{outcome:#?}");
     assert!(outcome.stdout.contains("main"), "the rest of the process has its names: {outcome:#?}");
 }
 
-/// F2, F16 and the cases of the review: files that are no perf map of the process, or are replaced.
+/// F2, F16 and the cases of the review: files that are not a perf map of the process, or are replaced.
 #[test]
 fn root_what_is_no_perf_map_of_the_process_is_not_read() {
     let folder = Folder::new();

@@ -283,7 +283,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
     }
 }
 
-/// Exports that are no access functions are not taken for some.
+/// Exports that are not access functions are not taken for some.
 #[test]
 fn what_cannot_get_a_memory_is_refused() {
     let export = |name: &str, rest: &str| format!("(func (export \"kernelscript:shared/{name}\") {rest})");

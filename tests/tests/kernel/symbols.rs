@@ -145,7 +145,8 @@ fn root_what_may_not_be_named_is_said_once() {
     }
 }
 
-/// A user without rights can read its own tasks. This task's file may have no symbols, which is no failure.
+/// A user without rights can read its own tasks. This task's file may have no symbols, which is not a
+/// failure.
 #[test]
 fn root_own_tasks_need_no_rights() {
     let own = Sleeper::new(NOBODY);

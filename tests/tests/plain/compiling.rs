@@ -11,7 +11,8 @@ use ks_tests::{Folder, command, finish, is_within, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Returns a component with this many functions, which is no plugin; it occupies the compiler for a second.
+/// Returns a component with this many functions, which is not a plugin; it occupies the compiler for a
+/// second.
 pub fn large(functions: usize) -> Vec<u8> {
     let function = |number| {
         format!(

@@ -80,8 +80,8 @@ fn a_signature_does_not_change_what_is_signed() {
     assert_eq!(PublicKey::read(&key(PUBLIC).to_string()).expect("as policies have it"), key(PUBLIC));
 }
 
-/// Changes every byte of the signature and some of the rest: either the file is no plugin any more, or it has
-/// no valid signature.
+/// Changes every byte of the signature and some of the rest: either the file is not a plugin any more, or it
+/// has no valid signature.
 #[test]
 fn no_changed_byte_is_vouched_for() {
     let (plugin, signed) = (plugin(), sign(&plugin(), "alice", KEY).expect("it is signed"));

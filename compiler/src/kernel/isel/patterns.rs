@@ -152,8 +152,8 @@ impl Patterns {
     fn binary(&self, op: BinaryOp, a: (Value, Option<u64>), b: (Value, Option<u64>)) -> KnownBits {
         let either = self.operand(a.0) | self.operand(b.0);
         match op {
-            // A number that is no constant here may be one on some path. The result is at least as large as
-            // either operand.
+            // A number that is not a constant here may be one on some path. The result is at least as large
+            // as either operand.
             BinaryOp::Or => KnownBits {
                 known: either.known | a.1.or(b.1).unwrap_or(u64::MAX),
                 cut: either.cut || either.raised,

@@ -69,7 +69,7 @@ fn shift_amount(builder: &mut Builder, int: IntType, amount: Value) -> Value {
     if int.bits >= 32 { amount } else { builder.binary_const(BinaryOp::And, amount, u64::from(int.bits) - 1) }
 }
 
-/// The condition of a comparison of integers of a type; equality if the operator is no comparison.
+/// The condition of a comparison of integers of a type; equality if the operator is not a comparison.
 fn condition(op: hir::BinaryOp, int: IntType) -> Condition {
     match (op, int.signed) {
         (hir::BinaryOp::Ne, _) => Condition::Ne,

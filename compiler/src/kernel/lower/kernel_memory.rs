@@ -252,7 +252,7 @@ impl Lowerer<'_> {
         Ok(arithmetic::convert(&mut self.builder, wide, int, word))
     }
 
-    /// Copies a part that is no scalar to memory of the part's size.
+    /// Copies a part that is not a scalar to memory of the part's size.
     pub(super) fn read_kernel_bytes(&mut self, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let base = self.scalar(part.pointer)?;
         self.copy_part(base, part, to, span)

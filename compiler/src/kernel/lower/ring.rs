@@ -7,8 +7,8 @@
 //! variable that ever holds the record. It is known only after the whole function was lowered, as with the
 //! kinds of pointers.
 //!
-//! Objects of `new` are handled the same way. Each site that creates one has memory of the frame, which is no
-//! longer held once the object is deleted; nothing needs to be released.
+//! Objects of `new` are handled the same way. Each site that creates one has memory of the stack frame, which
+//! is no longer held once the object is deleted; nothing needs to be released.
 //!
 //! Whether a record is held is never derived from its address: verifiers before Linux 6.4 would also track a
 //! null record.

@@ -96,7 +96,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// The owner of the values of a map kind; `None` if it is no local storage.
+    /// The owner of the values of a map kind; `None` if it is not local storage.
     pub fn of(kind: MapKind) -> Option<Storage> {
         match kind {
             MapKind::TaskStorage => Some(Storage::Task),

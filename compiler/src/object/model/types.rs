@@ -1,4 +1,5 @@
-//! Types of an object. Unlike in BTF, variables, functions and sections are no types but parts of the object.
+//! Types of an object. Unlike in BTF, variables, functions and sections are not types but parts of the
+//! object.
 
 use super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
 use super::super::name::Name;

@@ -181,7 +181,7 @@ fn binary(text: &str) -> Option<Target> {
             let is_written = offset != 0 || text.ends_with("+0");
             (Some(format!("{name}{of}")), is_written.then_some(offset))
         }
-        // A source line is no valid attach point here.
+        // A source line is not a valid attach point here.
         Spot::Line { .. } => return None,
     };
     let is_sound = offset.is_none_or(|offset| offset <= MAX_OFFSET);

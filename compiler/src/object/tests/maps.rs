@@ -216,7 +216,7 @@ fn arrays_of_programs_and_maps_of_maps_are_filled_with_theirs() {
     assert!(matches!(object.maps[0].slots.get(&0), Some(MapInitSlot::Map(_))), "{object:#?}");
     assert_eq!(object.maps[0].inner.as_ref().map(|inner| inner.kind), Some(MapKind::Array));
     assert_eq!(object.memory(2).maps, 3);
-    // A map in an array of programs, a program in a map of maps, the map itself, offsets that are no values.
+    // A map in an array of programs, a program in a map of maps, the map itself, offsets that are not values.
     for (mut file, symbol, offset) in [
         (programs(), inner, 24),
         (maps(), watch, 24),

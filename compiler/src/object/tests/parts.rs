@@ -195,7 +195,8 @@ fn structs_of_the_kernel_have_programs_and_data() {
     assert_eq!((one.name.as_str(), one.ops.as_str(), one.by_link), ("mine", "tcp_congestion_ops", true));
     assert!(matches!(one.members[0].value, StructOpsValue::Program(_)));
     assert_eq!(one.members[1].value, StructOpsValue::Bytes(vec![7, 0, 0, 0]));
-    // A program of another kind, a member that is no function, a pointer with a value, bytes between members.
+    // A program of another kind, a member that is not a function, a pointer with a value, bytes between
+    // members.
     for (name, offset) in [("watch", 0), ("half", 8)] {
         let mut file = filled_in([0; 4]);
         let symbol = file.symbol_of(name);

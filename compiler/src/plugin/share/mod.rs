@@ -87,7 +87,7 @@ pub fn share(plugin: &[u8], bytes: u64) -> Result<Vec<u8>, ShareError> {
 /// Returns whether a plugin requests a shared memory that it does not have yet.
 ///
 /// # Errors
-/// As [`share`], for files that are no component.
+/// As [`share`], for files that are not components.
 pub fn asks(plugin: &[u8]) -> Result<bool, ShareError> {
     if !Parser::is_component(plugin) {
         return Err(ShareError::NotAComponent);

@@ -123,7 +123,7 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 }
 
 /// Emits the body of [`Routine::MapStore`]. In the mode that replaces existing entries only, a missing entry
-/// is no failure.
+/// is not a failure.
 pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, value, mode, location, location_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let handle = code.local(ValType::I32);

@@ -27,8 +27,8 @@ fn attachment_field(cx: &Cx<'_>, position: usize) -> u32 {
     field(cx, cx.hir.known.perf_attachment, position)
 }
 
-/// Pushes the handle of an attachment and stores it in `handle`. A handle of 0 or below is no attachment; a
-/// variable that was never set has 0.
+/// Pushes the handle of an attachment and stores it in `handle`. A handle of 0 or below is not an attachment;
+/// a variable that was never set has 0.
 pub fn push_handle(cx: &Cx<'_>, code: &mut WasmCode, attachment: Var, handle: Var) {
     let offset = attachment_field(cx, attachment::PERF_FD);
     code.get(attachment).op(I::I32Load(mem(offset))).tee(handle);

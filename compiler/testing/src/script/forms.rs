@@ -82,7 +82,7 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let from = generator.any_pointer().filter(|from| !from.owns)?;
-    // A pointer that is stored in memory already is no plain identifier.
+    // A pointer that is stored in memory already is not a plain identifier.
     let is_name = from.name.chars().all(char::is_alphanumeric);
     if !is_name || !generator.claim_bytes(24) {
         return None;

@@ -46,7 +46,7 @@ pub(crate) struct PrecompileArgs {
 }
 
 /// Compiles plugins into the cache, so that the first run starts as fast as later ones. There is no time
-/// limit. The exit code is 127 if a file is no plugin.
+/// limit. The exit code is 127 if a file is not a plugin.
 pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = open(args.cache.as_deref());
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;

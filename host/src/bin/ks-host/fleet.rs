@@ -324,7 +324,7 @@ impl Fleet {
     }
 }
 
-/// Whether an outcome counts for `--restart on-failure`. A time limit is no failure, and a denied plugin
+/// Whether an outcome counts for `--restart on-failure`. A time limit is not a failure, and a denied plugin
 /// would be denied again.
 fn failed(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::TimedOut | Outcome::Denied(_)) && outcome.exit_code() != 0

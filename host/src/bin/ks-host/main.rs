@@ -283,7 +283,7 @@ fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
     NOT_A_PLUGIN
 }
 
-/// Suggests the subcommand that a path, which is no file, may be a misspelling of.
+/// Suggests the subcommand that a path, which is not a file, may be a misspelling of.
 fn meant(path: &Path) -> String {
     let commands = Cli::command();
     let names = commands.get_subcommands().map(|command| command.get_name().to_owned());

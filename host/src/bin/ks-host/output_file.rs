@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 16;
 /// read. A link, a device or a FIFO of that name stays as it is.
 ///
 /// # Errors
-/// Of the system calls; `InvalidInput` if something of that name is no regular file.
+/// Of the system calls; `InvalidInput` if something of that name is not a regular file.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => return Err(not_a_file()),

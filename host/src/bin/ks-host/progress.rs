@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Does the work. After one second the terminal shows `what` and the elapsed seconds, until the work is done.
-/// Nothing is written if standard error is no terminal.
+/// Nothing is written if standard error is not a terminal.
 pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();

@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
     /// Records every call of the plugin and its answer in this file, one JSON object a line, for `ks-host
-    /// replay`. Shared memory is not mapped then, since accesses to it are no calls. If the plugin is
+    /// replay`. Shared memory is not mapped then, since accesses to it are not calls. If the plugin is
     /// restarted, the last run is kept.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,

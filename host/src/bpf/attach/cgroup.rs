@@ -68,7 +68,7 @@ impl Program<'_> {
     /// Attaches the program to a cgroup and all its descendants.
     ///
     /// # Errors
-    /// [`BpfError::Target`] if the directory is no cgroup; [`BpfError::Kernel`].
+    /// [`BpfError::Target`] if the directory is not a cgroup; [`BpfError::Kernel`].
     pub fn attach_to_group(&self, group: &ControlGroup) -> Result<Link, BpfError> {
         match self.create_link(group.folder.as_raw_fd(), 0) {
             // The kernel's answer for a directory outside of cgroupfs.

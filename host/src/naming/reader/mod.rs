@@ -34,7 +34,7 @@ pub(super) fn serve(socket: BorrowedFd<'_>) {
 /// The files that were read so far.
 #[derive(Default)]
 struct Reader {
-    /// Keyed by the host's id; None if the file is no program.
+    /// Keyed by the host's id; None if the file is not a program.
     programs: HashMap<u32, Option<Program>>,
     demangled: Demangled,
 }

@@ -6,7 +6,7 @@ use super::super::read::parse;
 use super::*;
 use crate::explain::perf::EventClass;
 
-/// Returns a counter with this kernel id. Its descriptor is no perf event.
+/// Returns a counter with this kernel id. Its descriptor is not a perf event.
 fn counter(kernel_id: u64) -> Counter {
     let attempt = Attempt {
         action: Action::Open,

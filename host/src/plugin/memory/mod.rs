@@ -1,7 +1,7 @@
 //! Linear memories of guests, and BPF map pages that the host maps into one of them.
 //!
 //! ```text
-//! shared memory:  | nothing: address 0 is no place | pages of one map | pages of the next | ...
+//! shared memory:  | unmapped, as address 0 is null | pages of one map | pages of the next | ...
 //!                                                  each from a multiple of 64 KiB on
 //! ```
 //!

@@ -6,7 +6,7 @@ use ks_tests::guest::{Role, imports};
 
 use super::{ended, function, run, run_here, trapped};
 
-/// Calls every function that takes a handle with numbers that are no handles: all trap, none has an effect.
+/// Calls every function that takes a handle with numbers that are not handles: all trap, none has an effect.
 #[test]
 fn guessed_handles_trap_in_every_function() {
     for import in imports() {

@@ -92,8 +92,8 @@ fn names_of_a_megabyte_are_refused() {
     );
 }
 
-/// libbpf's messages contain the names of an object, and the host prints these messages: bytes that are no
-/// text do no harm.
+/// libbpf's messages contain the names of an object, and the host prints these messages: bytes that are
+/// not UTF-8 do no harm.
 #[test]
 fn names_that_are_no_text_are_contained() {
     let mut object = elf::with_map(MapDef { name: "mapname", ..MapDef::SMALL });

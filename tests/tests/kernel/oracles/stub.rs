@@ -87,7 +87,7 @@ pub fn replace_unknown(code: &mut Vec<InsnSlot>, first: usize) {
             code[at] = jump(at, stub);
             if is_unknown(&slot) { operation(code, &slot, at) } else { comparison(code, &slot, at) }
         }
-        // The second half of a 64-bit constant is no operation.
+        // The second half of a 64-bit constant is not an operation.
         at += if slot[0] == 0x18 { 2 } else { 1 };
     }
 }

@@ -201,7 +201,7 @@ fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
     assert!(refused("worker+1").contains("inside an instruction"));
 }
 
-/// Calls of a clone for one caller are no calls of the function, and a warning says so.
+/// Calls of a clone for one caller are not calls of the function, and a warning says so.
 #[test]
 fn root_clones_of_a_function_are_named() {
     let folder = Folder::new();

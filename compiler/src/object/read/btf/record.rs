@@ -303,7 +303,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
         if self.head.name == 0 { Ok(ty) } else { Err(TypeFault::Name.into()) }
     }
 
-    /// Returns the name as text, for kinds whose names are no identifiers.
+    /// Returns the name as text, for kinds whose names are not identifiers.
     fn text(&self) -> Result<&str, Fault> {
         let bytes = self.strings.bytes(self.head.name)?;
         Ok(std::str::from_utf8(bytes).map_err(|_| TypeFault::Name)?)

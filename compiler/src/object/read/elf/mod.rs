@@ -28,7 +28,7 @@ const SECTION_BYTES: u64 = 64;
 const RELOCATABLE: u16 = 1;
 /// `EM_BPF`
 const BPF: u16 = 247;
-/// `SHN_LORESERVE`: larger numbers are no section indices.
+/// `SHN_LORESERVE`: larger numbers are not section indices.
 const FIRST_RESERVED: u16 = 0xff00;
 
 /// A checked ELF file.

@@ -46,7 +46,7 @@ struct Program {
     helpers: Vec<&'static str>,
     /// Kernel functions that the program calls, directly or through its functions.
     kfuncs: Vec<String>,
-    /// Offsets of its probes in the probed file, or why there are none; null if it is no probe of a file.
+    /// Offsets of its probes in the probed file, or why there are none; null if it is not a probe of a file.
     places: Option<String>,
     /// Whether it may hide hits of its tracepoint from other counters.
     filters_events: bool,
