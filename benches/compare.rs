@@ -64,7 +64,7 @@ fn main() -> Result<ExitCode> {
 
 /// Runs a bench once and returns its figures by name.
 fn run(build: &str, bench: &str) -> Result<BTreeMap<String, f64>> {
-    let folder = Path::new(build).canonicalize().with_context(|| format!("{build} is no build"))?;
+    let folder = Path::new(build).canonicalize().with_context(|| format!("{build} is not a build"))?;
     let program: PathBuf = folder.join("release/deps").join(bench);
     let output = Command::new(&program)
         .arg("--bench")

@@ -29,7 +29,7 @@ pub const fn record<const N: usize>(arch: Arch, name: &str, elf: &[u8]) -> [u8; 
     assert!(N == record_len(name, elf), "the record has the length of its parts");
     assert!(
         is_bpf(elf),
-        "the file is no BPF object: a 64-bit little-endian ELF file, as `clang --target=bpf` makes it"
+        "the file is not a BPF object: a 64-bit little-endian ELF file, as `clang --target=bpf` makes it"
     );
     match has_section(elf, b".BTF\0") {
         None => panic!("the BPF object is cut off: its section headers lie beyond its end"),

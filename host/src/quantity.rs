@@ -20,7 +20,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     };
     let number: Option<u64> = digits.parse().ok();
     let bytes = number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-    bytes.ok_or_else(|| format!("`{text}` is no size: write a number of bytes, or 64K, 16M, 1G"))
+    bytes.ok_or_else(|| format!("`{text}` is not a size: write a number of bytes, or 64K, 16M, 1G"))
 }
 
 /// Parses a time: a number of seconds with or without a fraction, or numbers with units, `300ms`, `2m`, `1h
@@ -34,7 +34,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         None => humantime::parse_duration(text).ok(),
     };
-    found.ok_or_else(|| format!("`{text}` is no time: write a number of seconds, or 300ms, 10s, 2m, 1h"))
+    found.ok_or_else(|| format!("`{text}` is not a time: write a number of seconds, or 300ms, 10s, 2m, 1h"))
 }
 
 #[cfg(test)]

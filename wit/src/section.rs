@@ -54,7 +54,7 @@ pub enum SectionError {
         len: usize,
     },
     /// The name of a BPF record is not UTF-8, or is empty.
-    #[error("a BPF record has a name that is no text")]
+    #[error("a BPF record has a name that is not text")]
     BadName,
     /// The functions or offsets of a line record do not ascend, or bytes follow it.
     #[error("a record of lines is out of order at offset {offset}")]

@@ -58,7 +58,7 @@ pub enum UprobeTargetError {
     #[error("the function is missing: a place in a program is `path:function`")]
     NoFunction,
     /// The `+` is not followed by a number.
-    #[error("the offset into the file is no number: `path:+0x1040`")]
+    #[error("the offset into the file is not a number: `path:+0x1040`")]
     Offset,
     /// A line number without a source file.
     #[error(

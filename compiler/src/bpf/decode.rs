@@ -22,7 +22,7 @@ pub enum DecodeError {
         opcode: u8,
     },
     /// A register above r10.
-    #[error("slot {slot}: r{number} is no register")]
+    #[error("slot {slot}: r{number} is not a register")]
     Register {
         /// Index of the slot.
         slot: u32,

@@ -24,7 +24,7 @@ pub enum LookupError {
     #[error("type {} has no size", _0.0)]
     NoSize(TypeId),
     /// A type without members, where a struct or union is required.
-    #[error("type {} is no struct or union", _0.0)]
+    #[error("type {} is not a struct or union", _0.0)]
     NotComposite(TypeId),
 }
 

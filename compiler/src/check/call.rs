@@ -281,7 +281,9 @@ impl Body<'_, '_> {
             error = error.suggest(name_span, one, text);
         }
         self.report(
-            error.note("an `extern` that is no numbered helper is found by name when the program is loaded"),
+            error.note(
+                "an `extern` that is not a numbered helper is found by name when the program is loaded",
+            ),
         );
     }
 

@@ -196,7 +196,7 @@ impl Body<'_, '_> {
         };
         if let Some(constructor) = constructor {
             self.report(
-                Diagnostic::error(417, span, "an event of this type is no raw event")
+                Diagnostic::error(417, span, "a raw event cannot have this type")
                     .note(
                         "2 is the type of tracepoints, 5 that of breakpoints: the host checks what they name",
                     )

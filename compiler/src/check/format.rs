@@ -64,7 +64,7 @@ impl Body<'_, '_> {
                         Diagnostic::warning(
                             425,
                             format_span,
-                            format!("`{conversion_text}` is no conversion and is printed as it is"),
+                            format!("`{conversion_text}` is not a conversion and is printed as it is"),
                         )
                         .help("write `%%` for a percent sign"),
                     );

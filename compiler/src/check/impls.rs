@@ -416,7 +416,8 @@ impl Checker<'_> {
                 let called = || self.impls[id].methods.iter().any(|other| calls(&functions[*other], method));
                 if !member && !called() {
                     let text = format!("unused method `{own_name}`");
-                    let note = format!("it is no member of `{}`, and no other method calls it", table.name);
+                    let note =
+                        format!("it is not a member of `{}`, and no other method calls it", table.name);
                     let warning = Diagnostic::warning(312, function.span, text).note(note);
                     let members = table.members.iter().map(|member| member.name.as_str());
                     let warning = warning.suggest_near(function.span, "member", own_name, members);

@@ -72,7 +72,7 @@ fn check(global: &GlobalDef) -> Result<(), ElfError> {
     let reason = if global.bytes == 0 {
         "has no bytes"
     } else if !global.align.is_power_of_two() {
-        "has an alignment that is no power of two"
+        "has an alignment that is not a power of two"
     } else if initial > global.bytes {
         "has more initial bytes than bytes"
     } else if global.section == DataSection::Bss && initial != 0 {

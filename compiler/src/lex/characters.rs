@@ -98,7 +98,7 @@ pub(super) fn stray(span: Span, bytes: &[u8]) -> Diagnostic {
     let printable = String::from_utf8_lossy(bytes);
     let known = std::str::from_utf8(bytes).ok().and_then(|text| text.chars().next());
     let Some(known) = known else {
-        let text = "this byte has no meaning here, and is no UTF-8";
+        let text = "this byte has no meaning here, and is not UTF-8";
         let printable: Vec<_> = bytes.iter().map(|byte| format!("{byte:#04x}")).collect();
         return Diagnostic::error(101, span, text).label(printable.join(" "));
     };

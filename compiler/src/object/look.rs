@@ -203,7 +203,7 @@ impl Look<'_> {
             return Ok(());
         }
         if second.head != (0, 0, 0) {
-            return Err("its second half is no part of it");
+            return Err("its second half is not part of it");
         }
         let loads = |source: u8| first.head == (op::LOAD_WIDE, source << 4 | dst, 0);
         let number = u64::from(second.constant) << 32 | u64::from(first.constant);

@@ -69,7 +69,7 @@ impl FnCx<'_, '_> {
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;
             }
-            _ => return Err(mistake(expr.span, "a value that is no scalar is made of this")),
+            _ => return Err(mistake(expr.span, "a value that is not a scalar is made of this")),
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl FnCx<'_, '_> {
     fn convert_text(&mut self, expr: &Expr, operand: &Expr, to: Addr) -> Lower<()> {
         let types = &self.cx.hir.types;
         if !matches!(types.kind(expr.ty), TypeKind::Str(_)) {
-            return Err(mistake(expr.span, "a value that is no string is made of another type"));
+            return Err(mistake(expr.span, "a value that is not a string is made of another type"));
         }
         let (to_size, from_size) = (types.size(expr.ty) as u32, types.size(operand.ty) as u32);
         let copy = self.cx.routine(Routine::TextCopy);

@@ -100,7 +100,7 @@ fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape, field: &Field, 
         put(spec, payload.offset + LIST_LEN, &text.len.to_le_bytes());
         return;
     }
-    let int = cx.hir.types.scalar(field.ty).expect("an option that is no text is a number");
+    let int = cx.hir.types.scalar(field.ty).expect("an option that is not text is a number");
     let bits = default.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
     // The host reads a number as 64 bits and a boolean as one byte.
     let value = (int.value(bits) as u64).to_le_bytes();
@@ -146,7 +146,7 @@ fn store_number(
     list: super::code::Var,
     (from, kind): (u32, &OptionKind),
 ) {
-    let int = cx.hir.types.scalar(ty).expect("an option that is no text is a number");
+    let int = cx.hir.types.scalar(ty).expect("an option that is not text is a number");
     code.u32(to).get(list);
     if kind.case == "boolean" {
         code.op(I::I32Load8U(mem(from)));

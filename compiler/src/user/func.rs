@@ -324,7 +324,9 @@ impl<'c, 'a> FnCx<'c, 'a> {
 
     /// Sets an aggregate local of the script to the value at an address.
     pub fn put_aggregate(&mut self, local: LocalId, from: Addr) {
-        let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
+        let Home::Memory(addr) = self.homes[local] else {
+            panic!("a local that is not a scalar is in memory")
+        };
         let size = self.cx.hir.types.size(self.function.locals[local].ty);
         self.copy(addr, from, size);
         self.unbind(local);

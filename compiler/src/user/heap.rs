@@ -102,7 +102,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(CLASSES).op(I::I32LeU).br_if(known).end();
     let message = begin_message(code);
     append_vars(cx, code, location, location_len);
-    append_text(cx, code, "KS-TRAP delete: this is no object of `new`, or it was deleted before");
+    append_text(cx, code, "KS-TRAP delete: this is not an object of `new`, or it was deleted before");
     end_message(code, message);
     let abort = cx.host(import::console::ABORT);
     code.call(abort).op(I::Unreachable).end();

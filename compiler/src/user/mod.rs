@@ -216,7 +216,7 @@ fn push_exit_code(cx: &Cx<'_>, code: &mut WasmCode, entry: FuncId) -> Lower<()> 
     }
     let int = types
         .scalar(function.ret)
-        .ok_or_else(|| mistake(function.span, "the result of an entry is no number"))?;
+        .ok_or_else(|| mistake(function.span, "the result of an entry is not a number"))?;
     convert(code, int, IntType { bits: 32, signed: true });
     Ok(())
 }

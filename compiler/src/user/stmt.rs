@@ -65,7 +65,9 @@ impl FnCx<'_, '_> {
                 }
             });
         }
-        let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
+        let Home::Memory(addr) = self.homes[local] else {
+            panic!("a local that is not a scalar is in memory")
+        };
         match init {
             // A pointer from an earlier iteration may refer to the variable.
             Some(init) if self.addressed.contains(&local) => {

@@ -116,7 +116,7 @@ fn all_files_of_an_example_are_printed() {
 fn an_unknown_code_is_an_error_with_near_ones() {
     let unknown = ks(&["explain", "KS0310x"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(text(&unknown.stderr).contains("`KS0310x` is no code"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("`KS0310x` is not a code"), "{}", text(&unknown.stderr));
     let unused = ks(&["explain", "KS0313"]);
     assert_eq!(unused.status.code(), Some(1));
     assert!(text(&unused.stderr).contains("there is no code KS0313; near: KS0"), "{}", text(&unused.stderr));

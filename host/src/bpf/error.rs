@@ -72,7 +72,7 @@ pub enum BpfError {
         flags: u32,
     },
     /// A target that does not exist or suit the program.
-    #[error("`{target}` is no target for `{program}`: {expected}")]
+    #[error("`{target}` is not a target for `{program}`: {expected}")]
     Target {
         /// Name of the program.
         program: String,
@@ -171,13 +171,13 @@ pub enum BpfError {
         name: String,
     },
     /// A map that is not a perf event array.
-    #[error("`{name}` is no array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
+    #[error("`{name}` is not an array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
     NotOfEvents {
         /// Name of the map.
         name: String,
     },
     /// Data put back into a ring buffer that is not from its last batch.
-    #[error("these are no records of the last batch")]
+    #[error("these are not records of the last batch")]
     Batch,
     /// A write to a constant after the programs have been verified with it.
     #[error("`{name}` is a constant: it can be written before the object is loaded only")]

@@ -146,7 +146,7 @@ pub fn member(path: &MemberPath) -> Answer {
                 return Answer::No(format!("the kernel has no member `{name}` in `{owner}`"));
             }
             (None, MemberStep::Element) => {
-                return Answer::No(format!("in this kernel `{owner}` is no array"));
+                return Answer::No(format!("in this kernel `{owner}` is not an array"));
             }
         }
         owner = match (btf.resolve(current).ok().and_then(|id| btf.get(id).ok()), step) {

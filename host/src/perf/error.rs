@@ -97,10 +97,10 @@ pub enum PerfError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The pid is below -1.
-    #[error("pid {0} is no task: -1 is every task, 0 the calling thread")]
+    #[error("pid {0} is not a task: -1 is every task, 0 the calling thread")]
     Pid(i32),
     /// The cpu is below -1.
-    #[error("cpu {0} is no CPU: -1 is any CPU")]
+    #[error("cpu {0} is not a CPU: -1 is any CPU")]
     Cpu(i32),
     /// Both pid and cpu are -1.
     #[error("every task on every CPU (pid -1, cpu -1) cannot be one event\n  do: name a task or a CPU")]

@@ -133,7 +133,7 @@ pub enum InvalidEvent {
     ExecuteLength(u32),
     /// An event modifier is unknown, or repeated too often.
     #[error(
-        "`{letter}` in `:{letters}` is no modifier: the letters are u, k, h, G, H, I, p (up to three), D, \
+        "`{letter}` in `:{letters}` is not a modifier: the letters are u, k, h, G, H, I, p (up to three), D, \
          e, W"
     )]
     Modifier {
@@ -165,7 +165,7 @@ pub enum InvalidEvent {
         largest: u64,
     },
     /// The text does not describe a location in a file.
-    #[error("`{text}` is no place: {reason}")]
+    #[error("`{text}` is not a probe location: {reason}")]
     ProbeLocation {
         /// The text, as it was written.
         text: String,

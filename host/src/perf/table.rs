@@ -36,7 +36,7 @@ pub enum TableError {
     #[error("not an event table: {0}")]
     Json(String),
     /// A numeric field contains no number.
-    #[error("event `{event}`: `{field}` is `{value}`, which is no number")]
+    #[error("event `{event}`: `{field}` is `{value}`, which is not a number")]
     Number {
         /// The name of the event.
         event: String,

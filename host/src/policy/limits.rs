@@ -132,7 +132,7 @@ impl Limit {
                 let time = quantity::duration(text)?;
                 u64::try_from(time.as_millis()).map_err(|error| error.to_string())
             }
-            Err(_) => Err(format!("`{text}` is no number")),
+            Err(_) => Err(format!("`{text}` is not a number")),
         }
     }
 

@@ -179,13 +179,13 @@ impl<'file> Image<'file> {
 
     fn parse(source: Source<'_>) -> Result<Image<'_>, ProbePointError> {
         if source.bytes() < HEADER_BYTES as u64 {
-            return Err(ProbePointError::NoProgram("it is no ELF file"));
+            return Err(ProbePointError::NoProgram("it is not an ELF file"));
         }
         let mut header = [0; HEADER_BYTES];
         source.read_at(0, &mut header)?;
         let (wide, is_little) = match header {
             [0x7f, b'E', b'L', b'F', class @ 1..=2, order, 1, ..] => (class == 2, order == 1),
-            _ => return Err(ProbePointError::NoProgram("it is no ELF file")),
+            _ => return Err(ProbePointError::NoProgram("it is not an ELF file")),
         };
         let fields = Fields { bytes: &header, wide };
         let machine = fields.u16(18);

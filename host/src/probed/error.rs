@@ -81,8 +81,8 @@ pub enum ProbePointError {
     InsideInstruction(u64),
     /// It is unproven that an instruction begins at the offset in the file.
     #[error(
-        "nothing proves that an instruction begins at offset {0:#x} of the file: it is no function's start, \
-         and no direct jump leads there from one"
+        "nothing proves that an instruction begins at offset {0:#x} of the file: it is not the start of a \
+         function, and no direct jump reaches it from one"
     )]
     Unproven(u64),
     /// The offset in the file lies in a function that is too long to be decoded.

@@ -63,7 +63,7 @@ pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
         ErrorKind::NotFound => unknown(),
         _ => refused(&error),
     })?;
-    text.trim().parse().map_err(|_| TracefsError::Unreadable(format!("{name}/id is no number")))
+    text.trim().parse().map_err(|_| TracefsError::Unreadable(format!("{name}/id is not a number")))
 }
 
 /// Returns the names of all tracepoints, `category/event`, sorted alphabetically.

@@ -134,5 +134,5 @@ fn root_a_weak_member_counts_alone_and_says_so() {
     assert_eq!(attachments.snapshot(id).unwrap().entries.len(), 1);
     assert_eq!(attachments.snapshot(leader).unwrap().entries.len(), full);
     attachments.detach(leader);
-    assert!(attachments.read(id).unwrap().raw > 0, "it is no member");
+    assert!(attachments.read(id).unwrap().raw > 0, "it is not a member");
 }

@@ -289,11 +289,11 @@ fn what_cannot_get_a_memory_is_refused() {
     let export = |name: &str, rest: &str| format!("(func (export \"kernelscript:shared/{name}\") {rest})");
     let cases = [
         (String::new(), "no core module of it exports"),
-        (export("load-128", ""), "no access that this version knows"),
+        (export("load-128", ""), "not an access that this version knows"),
         (export("load-64", "(param i32) (result i32) unreachable"), "another type"),
         (export("store-8", "(param i32 i64)"), "another type"),
         ("(export \"kernelscript:shared/load-8\" (func $drop))".to_owned(), "is an import"),
-        ("(export \"kernelscript:shared/load-8\" (memory 0))".to_owned(), "no access"),
+        ("(export \"kernelscript:shared/load-8\" (memory 0))".to_owned(), "not an access"),
         (
             format!("{ACCESSES} (export \"kernelscript:shared/load-16\" (func $load_8))"),
             "two accesses are one function",

@@ -89,7 +89,11 @@ fn cargo_fuzz_has_each_target_of_a_reader() {
     let manifest = std::fs::read_to_string(repository().join("fuzz/Cargo.toml")).expect("readable");
     // The bytes of `calls` are calls, which need the privileges of the host.
     for target in TARGETS.iter().filter(|target| target.name != "calls") {
-        assert!(folder.join(format!("{}.rs", target.name)).exists(), "{} is no target of fuzz/", target.name);
+        assert!(
+            folder.join(format!("{}.rs", target.name)).exists(),
+            "{} is not a target of fuzz/",
+            target.name
+        );
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
     }
 }

@@ -36,7 +36,7 @@ fn a_trap_names_the_functions_that_were_running() {
         (
             "struct S { a: u32 }",
             "var s: S   delete &s",
-            "4:23: KS-TRAP delete: this is no object of `new`, or it was deleted before",
+            "4:23: KS-TRAP delete: this is not an object of `new`, or it was deleted before",
         ),
         (
             "type F = fn(i32) -> u32",

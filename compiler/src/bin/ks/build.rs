@@ -236,7 +236,7 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
         }
         if std::io::stdout().is_terminal() {
             bail!(
-                "a plugin is no text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a \
+                "a plugin is not text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a \
                  file (-o FILE)"
             );
         }

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn find(text: &str) -> Result<&'static Page> {
     let Some(code) = codes::parse(text) else {
-        bail!("`{text}` is no code: write KS and four digits, such as KS0301; `ks explain` lists all")
+        bail!("`{text}` is not a code: write KS and four digits, such as KS0301; `ks explain` lists all")
     };
     if let Some(page) = codes::page(code) {
         return Ok(page);

@@ -106,7 +106,7 @@ impl ScriptOptions {
 /// Returns the absolute path of a folder, which is relative to the current folder, not to the script.
 pub fn whole(folder: &Path) -> Result<String> {
     let path = std::path::absolute(folder).with_context(|| format!("cannot use {}", folder.display()))?;
-    path.into_os_string().into_string().map_err(|path| anyhow!("{} is no text", path.display()))
+    path.into_os_string().into_string().map_err(|path| anyhow!("{} is not text", path.display()))
 }
 
 /// The kernel that scripts are compiled for.

@@ -77,7 +77,7 @@ fn sdk(named: Option<&Path>) -> Result<String> {
         bail!("the crate ks-guest is not in {}: name its folder with --sdk", folder.display());
     };
     found.into_os_string().into_string().map_err(|found| {
-        anyhow!("a manifest cannot name the folder {}: its path is no text", found.to_string_lossy())
+        anyhow!("a manifest cannot name the folder {}: its path is not text", found.to_string_lossy())
     })
 }
 

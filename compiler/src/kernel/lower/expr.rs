@@ -230,7 +230,7 @@ impl Lowerer<'_> {
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
-            _ => return impossible(expr.span, "a value that is no number"),
+            _ => return impossible(expr.span, "a value that is not a number"),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
         let ty = int_type(self.int(expr.ty, expr.span)?);

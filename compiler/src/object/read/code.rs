@@ -208,7 +208,7 @@ impl SymbolResolver<'_, '_> {
             SymbolSection::Undefined => match (self.external)(index).ok_or(UNKNOWN_EXTERN)? {
                 External::Ksym(id, KsymKind::Function(_)) => Ok(Callee::Kfunc(id)),
                 External::Ksym(..) | External::Kconfig(_) => {
-                    Err(Reason::Instruction("a call of something of the kernel that is no function"))
+                    Err(Reason::Instruction("a call of something of the kernel that is not a function"))
                 }
             },
             SymbolSection::Section(section) => {

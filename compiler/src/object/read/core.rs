@@ -41,7 +41,7 @@ fn subject(kind: CoreReloKind) -> Subject {
 /// Checks the root and path of a record.
 pub(super) fn check(types: &RawTypes<'_>, core: &RawCore) -> Result<(), Reason> {
     if types.ty(core.root).is_none() {
-        return Err(Reason::Core("its root is no type"));
+        return Err(Reason::Core("its root is not a type"));
     }
     match subject(core.kind) {
         Subject::Type if core.path == [0] => Ok(()),

@@ -199,9 +199,11 @@ pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(
         .flat_map(|(_, section)| section.entries.iter().map(|entry| entry.reloc_offset))
         .collect();
     match elf.relocations.of(at).find(|(offset, _)| !reloc_offsets.contains(offset)) {
-        Some((offset, _)) => {
-            Err(ReadError::section(".BTF", offset, Reason::Relocation("of what is no variable's offset")))
-        }
+        Some((offset, _)) => Err(ReadError::section(
+            ".BTF",
+            offset,
+            Reason::Relocation("of something other than the offset of a variable"),
+        )),
         None => Ok(()),
     }
 }

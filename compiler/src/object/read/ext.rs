@@ -42,7 +42,7 @@ pub(super) fn read<'a>(
         Some((offset, _)) => Err(ReadError::section(
             section.name,
             offset,
-            Reason::Relocation("of what is no instruction's offset"),
+            Reason::Relocation("of something other than the offset of an instruction"),
         )),
         None => Ok(()),
     }
@@ -180,7 +180,7 @@ impl Reader<'_, '_> {
 
     fn func(&mut self, function: usize, slot: u32, id: TypeId) -> Result<(), Reason> {
         let Some(RawType::Func { .. }) = self.types.get(id) else {
-            return Err(Reason::TypeHeader("the type of a function is no `FUNC`"));
+            return Err(Reason::TypeHeader("the type of a function is not a `FUNC`"));
         };
         // The name is not compared with the symbol's, which is mangled for Rust: the writer uses the
         // symbol's.
@@ -208,7 +208,7 @@ impl Reader<'_, '_> {
         let kind = core_kind(kind).ok_or(error(Reason::Core("a question that is not known")))?;
         let access = self.types.strings.bytes(access).map_err(error)?;
         let path =
-            path(access).ok_or(error(Reason::Core("the access string is no list of small numbers")))?;
+            path(access).ok_or(error(Reason::Core("the access string is not a list of small numbers")))?;
         Ok(RawCore { slot, root: TypeId(root), path, kind })
     }
 

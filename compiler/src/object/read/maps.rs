@@ -112,7 +112,7 @@ fn defined(
         let wrong = |why| type_error(entry, fault(name, MapFault::Definition(why)));
         let symbol = symbols.get(&u64::from(offset)).filter(|symbol| symbol.name == name.as_str().as_bytes());
         if symbol.is_none() || linkage != VarLinkage::Global {
-            return Err(wrong("it is no global variable of `.maps` with a symbol"));
+            return Err(wrong("it is not a global variable of `.maps` with a symbol"));
         }
         let (start, end) = (u64::from(offset), u64::from(offset) + u64::from(entry.bytes));
         if start < last_end || end > section.size {
@@ -192,7 +192,7 @@ fn fill(
         return Err(wrong("they are more than its entries"));
     }
     if map.shape.key.bytes() != 4 {
-        return Err(wrong("its keys are no numbers"));
+        return Err(wrong("its keys are not numbers"));
     }
     if let Some(map) = maps.list.get_mut(around.id.index()) {
         map.slots.insert(key, slot);
@@ -271,7 +271,7 @@ impl Definition<'_, '_, '_, '_> {
 /// Parses the members of a definition; each occurs at most once.
 fn members(types: &RawTypes<'_>, ty: TypeId) -> Result<Members, MapFault> {
     let Some((_, Type::Composite { kind: FwdKind::Struct, members: list, .. })) = types.resolve(ty) else {
-        return Err(MapFault::Definition("its type is no struct"));
+        return Err(MapFault::Definition("its type is not a struct"));
     };
     let mut members = Members::default();
     let mut seen = Vec::new();
@@ -429,7 +429,7 @@ fn numbered(elf: &Elf<'_>, at: usize, maps: &mut Maps) -> Result<(), ReadError> 
             (is_known, field(0), field(1), field(2), field(3), field(4))
         else {
             return Err(wrong(MapFault::Definition(
-                "it is no list of five numbers, or of seven with the id 0",
+                "it is not a list of five numbers, or of seven with the id 0",
             )));
         };
         let pinning = match field(6).unwrap_or_default() {

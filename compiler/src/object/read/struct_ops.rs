@@ -53,7 +53,7 @@ pub(super) fn read(
             let Some((id, Type::Composite { kind: FwdKind::Struct, name: Some(ops), bytes, members })) =
                 resolved
             else {
-                return Err(wrong("its type is no struct with a name"));
+                return Err(wrong("its type is not a named struct"));
             };
             let end = u64::from(offset) + u64::from(entry.bytes);
             if u64::from(offset) < last_end || *bytes == 0 || *bytes != entry.bytes || end > section.size {
@@ -137,10 +137,10 @@ impl Filled<'_, '_> {
                         SymbolSection::Undefined | SymbolSection::Absolute => None,
                     });
                     StructOpsValue::Program(
-                        program.ok_or(error("a member is no program for structs of the kernel"))?,
+                        program.ok_or(error("a member is not a program for structs of the kernel"))?,
                     )
                 }
-                (Some(_), _) => return Err(error("a member that is no function has an address")),
+                (Some(_), _) => return Err(error("a member that is not a function has an address")),
             };
             found.push(StructOpsMember { name: member.name.clone(), offset, value });
         }

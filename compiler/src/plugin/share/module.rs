@@ -79,7 +79,10 @@ impl<'a> Module<'a> {
                     }
                 }
                 _ if export.name.starts_with(shared::PREFIX) => {
-                    return Err(refused(&format!("`{}` is no access that this version knows", export.name)));
+                    return Err(refused(&format!(
+                        "`{}` is not an access that this version knows",
+                        export.name
+                    )));
                 }
                 _ => self.exports.push(export),
             }

@@ -10,7 +10,7 @@ fn value(text: &str) -> Expr {
     assert_eq!(read.errors(), [""; 0], "{text}");
     match read.ast.items.into_iter().next() {
         Some(Item { kind: ItemKind::Global(global), .. }) => global.init.expect("written"),
-        _ => panic!("{text} is no value"),
+        _ => panic!("{text} is not a value"),
     }
 }
 

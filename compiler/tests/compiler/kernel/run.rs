@@ -84,7 +84,7 @@ fn pairs(int: Int) -> (Vec<i128>, Vec<i128>) {
 }
 
 fn numbers(value: &serde_json::Value) -> Vec<i128> {
-    let list = value.as_array().unwrap_or_else(|| panic!("{value} is no array"));
+    let list = value.as_array().unwrap_or_else(|| panic!("{value} is not an array"));
     let number = |one: &serde_json::Value| {
         one.as_i64().map(i128::from).or_else(|| one.as_u64().map(i128::from)).expect("a number")
     };

@@ -59,7 +59,7 @@ fn only_objects_of_new_are_deleted_and_only_once() {
     let double = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var p = new u64()\n    \
                   drop(p)\n    \
                   drop(p)\n    return 0\n}\n";
-    let message = "KS-TRAP delete: this is no object of `new`, or it was deleted before";
+    let message = "KS-TRAP delete: this is not an object of `new`, or it was deleted before";
     assert_eq!(trap(double), format!("test.ks:2:12: {message}"));
     let local = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var x: u64 = 3\n    \
                  drop(&x)\n    \

@@ -178,7 +178,7 @@ impl Output {
         }
         ensure!(
             self.form != Form::Pprof || !io::stdout().is_terminal(),
-            "--stacks: a pprof file is no text for a terminal: --stacks pprof=FILE"
+            "--stacks: a pprof file is not text for a terminal: --stacks pprof=FILE"
         );
         Ok(write_stdout(&bytes)?)
     }

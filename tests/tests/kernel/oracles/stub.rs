@@ -195,7 +195,7 @@ fn arithmetic(operation: u8, kind: i16, left: u64, right: u64, bits: u32) -> u64
             assert_eq!(bits, 32, "the interpreter has the remainder of 64 bits");
             u64::from(left as u32 % right as u32)
         }
-        other => panic!("{other:?} is no instruction that is replaced"),
+        other => panic!("{other:?} is not an instruction that is replaced"),
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn read(elf: &Elf<'_>) -> Result<Relocations, ReadError> {
         }
         let (entries, rest) = table.bytes.as_chunks::<RELOCATION_BYTES>();
         if table.entry_bytes != RELOCATION_BYTES as u64 || !rest.is_empty() {
-            return Err(table.error(0, Reason::Relocation("the table's entries are no relocations")));
+            return Err(table.error(0, Reason::Relocation("the table's entries are not relocations")));
         }
         if elf.symbol_section == 0 || table.link != elf.symbol_section {
             return Err(table.error(0, Reason::Relocation("of another table of symbols")));

@@ -100,7 +100,7 @@ pub(super) fn read<'a>(file: &'a [u8], header: &Header) -> Result<Vec<Section<'a
         let name = string_at(names, raw.name)
             .filter(|name| name.len() <= MAX_NAME_BYTES.max(super::super::super::limits::MAX_TARGET_BYTES))
             .and_then(|name| std::str::from_utf8(name).ok())
-            .ok_or(ReadError::file(header_offset, Reason::Section("its name is no short text")))?;
+            .ok_or(ReadError::file(header_offset, Reason::Section("its name is not a short text")))?;
         let section = raw.check(file, index, name).map_err(|reason| ReadError::section(name, 0, reason))?;
         if !section.bytes.is_empty() {
             ranges.push((raw.offset, raw.offset + raw.size, name));
@@ -155,7 +155,7 @@ impl Raw {
         let align = self.align.max(1);
         let is_aligned = align.is_power_of_two() && align <= MAX_ALIGN && self.offset.is_multiple_of(align);
         if has_content && !is_aligned {
-            return Err(Reason::Section("its alignment is no power of two up to a page, or is not kept"));
+            return Err(Reason::Section("its alignment is not a power of two up to a page, or is violated"));
         }
         if !matches!(role, Role::Ignored | Role::None)
             && (self.flags & !KNOWN_FLAGS != 0 || self.address != 0)

@@ -61,11 +61,11 @@ pub(super) fn read<'a>(sections: &[Section<'a>]) -> Result<(usize, Vec<Symbol<'a
     }
     let (entries, rest) = table.bytes.as_chunks::<SYMBOL_BYTES>();
     if table.entry_bytes != SYMBOL_BYTES as u64 || !rest.is_empty() {
-        return Err(table.error(0, Reason::Section("its entries are no symbols")));
+        return Err(table.error(0, Reason::Section("its entries are not symbols")));
     }
     at_most("symbols", entries.len(), MAX_SYMBOLS).map_err(|reason| table.error(0, reason))?;
     let strings = sections.get(table.link).filter(|strings| strings.role == Role::Strings);
-    let strings = strings.ok_or_else(|| table.error(0, Reason::Section("its strings are no strings")))?;
+    let strings = strings.ok_or_else(|| table.error(0, Reason::Section("its string table is malformed")))?;
     let mut symbols = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let symbol = symbol(entry, index, strings.bytes, sections).map_err(|reason| {
