@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_bench_leaves_is_read_again_and_replaced_by_its_next_run() {
+    fn records_of_a_bench_are_read_and_replaced_by_its_next_run() {
         let folder = tempfile::tempdir().unwrap();
         let figures = folder.path().join("bench");
         assert_eq!(read(&figures).unwrap(), []);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_does_not_hold() {
+    fn targets_without_measurements_fail() {
         let alone = judged(COMPILE, &[("compile/a/ks", 4.0)]);
         assert_eq!((alone.ratio, alone.holds), (None, false));
         assert!(alone.to_string().ends_with("NOT MEASURED"), "{alone}");

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_objects() {
+    fn other_files_are_not_objects() {
         assert!(is_bpf(&object(247, b"")));
         assert!(!is_bpf(&object(62, b"")) && !is_bpf(b"\x7fELF\x02\x01") && !is_bpf(&[0; 64]));
     }

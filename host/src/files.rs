@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_without_waiting() {
+    fn other_than_regular_files_are_refused_without_waiting() {
         let folder = folder("kinds");
         nix::unistd::mkfifo(&folder.join("fifo"), Mode::S_IRUSR).expect("a FIFO");
         let _socket = UnixListener::bind(folder.join("socket")).expect("a socket");

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_given_back_and_what_is_refused_takes_nothing() {
+    fn drops_release_charges_and_refusals_charge_nothing() {
         let sum = HostBytes::new(100);
         let mut first = sum.charge(60).expect("there is room");
         assert_eq!(sum.charge(41).err(), Some(Full(100)));

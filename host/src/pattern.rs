@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_exactly_fits_nothing_else() {
+    fn exact_patterns_match_one_text() {
         for text in ["*", "a*", "?", r"\", r"\*", r"a\b?c", "fentry/*"] {
             let pattern = Pattern::exactly(text);
             assert!(pattern.fits(text) && !pattern.is_any(), "{text}");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_has_no_name() {
+    fn unmapped_addresses_have_no_name() {
         assert_eq!([Some(0), Some(-1), Some(i32::MAX)].map(|pid| found(pid, 0x1000)), [None, None, None]);
         assert_eq!([1, 0x5000, KERNEL_START - 1].map(|address| found(None, address)), [None, None, None]);
     }

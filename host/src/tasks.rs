@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_task_has_no_name() {
+    fn numbers_without_a_task_have_no_name() {
         assert_eq!([0, -1, i32::MIN, i32::MAX].map(comm_of), [None, None, None, None]);
     }
 }

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redirects_is_a_class_of_its_own() {
+    fn redirecting_helpers_have_their_own_class() {
         for helper in HELPERS {
             let redirects = helper.name.contains("redirect");
             assert_eq!(helper.class == Redirects, redirects, "{}", helper.name);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_or_signals_does_not_observe() {
+    fn helpers_that_write_or_signal_do_not_observe() {
         for name in [
             "probe_write_user",
             "override_return",

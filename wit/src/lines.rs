@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_rise_is_refused() {
+    fn unsorted_lines_are_refused() {
         let mut twice = lines();
         twice.functions[1].index = 3;
         let mut back = lines();

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_encoded_is_an_error() {
+    fn invalid_instructions_are_errors() {
         let at = InsnIndex(0);
         let target = InsnIndex(1);
         assert_eq!(encode(&[Insn::Jump { target }]), Err(EncodeError::NoSuchTarget { at, target }));

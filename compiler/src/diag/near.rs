@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_itself_is_no_suggestion() {
+    fn the_name_itself_is_not_suggested() {
         assert_eq!(near("pid", ["pid"]), None);
         assert_eq!(near("pid", ["pid", "pids"]), Some("pids"));
     }

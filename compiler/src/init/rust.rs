@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_would_refuse_is_refused() {
+    fn names_that_cargo_refuses_are_refused() {
         for name in ["", "1st", "a b"] {
             assert_eq!(project(name, "/sdk"), Err(InitError::Name(name.to_owned())));
         }

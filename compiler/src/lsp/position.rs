@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_count_once() {
+    fn invalid_utf_8_bytes_count_once() {
         let text = b"a\xff\xffb";
         let lines = Lines::of(text, Encoding::Utf16);
         let column = lines.position(text, 3).character;

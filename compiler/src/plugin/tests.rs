@@ -112,7 +112,7 @@ fn all_functions_make_the_component_that_wit_component_makes() {
 }
 
 #[test]
-fn what_does_not_fit_the_contract_is_an_error() {
+fn modules_that_violate_the_contract_are_errors() {
     let foreign = ("kernelscript:host/perf@0.1.0", "no-such".to_owned(), vec![], vec![]);
     let error = component(&core(&[foreign]), World::Plugin).expect_err("no such function");
     assert!(error.to_string().contains("no `kernelscript:host/perf@0.1.0` with a function `no-such`"));

@@ -124,7 +124,7 @@ fn anonymous_members_that_share_types_do_not_double_the_work() {
 }
 
 #[test]
-fn what_is_no_btf_is_refused() {
+fn malformed_btf_is_refused() {
     assert!(matches!(Btf::parse([]), Err(BtfReadError::Header(_))));
     let good = everything();
     let mut swapped = good.clone();

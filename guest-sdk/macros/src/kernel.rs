@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_half_is_refused() {
+    fn scripts_without_a_kernel_half_are_refused() {
         assert!(refusal(SCRIPT, quote!("other.ks")).contains("other.ks: No such file"));
         assert!(refusal(SCRIPT, quote!("probe.ks", target = "6.1")).contains("the only option is"));
         assert!(refusal(SCRIPT, quote!("probe.ks", btf = "probe.ks")).contains("not BTF"));

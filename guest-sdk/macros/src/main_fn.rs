@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_refused_with_the_reason() {
+    fn unsuitable_functions_are_refused_with_the_reason() {
         assert!(
             refusal(quote!(
                 fn main(words: Vec<String>) {}

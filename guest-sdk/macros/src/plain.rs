@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_one_layout_is_refused() {
+    fn types_without_a_fixed_layout_are_refused() {
         for item in [
             quote!(
                 enum Two {

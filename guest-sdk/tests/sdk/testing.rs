@@ -34,7 +34,7 @@ fn counts_are_read_one_after_the_other() {
 }
 
 #[test]
-fn what_a_counter_could_not_count_is_scripted_too() {
+fn readings_without_a_count_can_be_scripted() {
     let host = Host::new();
     host.readings("cycles", [multiplexed(100, 2 * SECOND, SECOND), never_ran(SECOND)]);
     let cycles = open("cycles").expect("scripted");
@@ -58,7 +58,7 @@ fn a_group_is_read_as_one_and_ends_as_one() {
 }
 
 #[test]
-fn what_is_not_there_or_refused_says_so() {
+fn missing_and_refused_objects_are_reported() {
     let host = Host::new();
     let error = open("cycles").expect_err("not scripted");
     assert_eq!(error.kind(), ErrorKind::NotFound);

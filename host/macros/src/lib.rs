@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bindings_do_not_make_is_refused() {
+    fn types_that_bindings_never_generate_are_refused() {
         for item in [
             quote!(
                 struct Pair(u32, u32);

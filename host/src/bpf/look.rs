@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn root_what_the_loader_makes_is_the_objects() {
+    fn root_loaded_instructions_are_those_of_the_object() {
         let (open, admitted) = prepared();
         look(&open, admitted.object().model()).expect("nothing differs");
     }

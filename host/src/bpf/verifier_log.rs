@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_was_not_written_is_no_log() {
+    fn an_unwritten_buffer_is_not_a_log() {
         assert_eq!(VerifierLog::from_buffer(&[0; 16]), None);
         assert_eq!(VerifierLog::from_buffer(&[]), None);
         assert_eq!(VerifierLog::from_buffer(b"\n\0"), None);

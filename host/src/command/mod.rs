@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_does_not_stay() {
+    fn dropped_commands_are_killed() {
         for run in [false, true] {
             let mut command =
                 Command::start(&command_line(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default())

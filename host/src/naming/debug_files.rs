@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_path() {
+    fn names_are_not_paths() {
         for name in ["", ".", "..", "../x", "/dev/null", "a/b", "a\0b"] {
             let wanted = DebugFile { shared: false, build_id: Vec::new(), name: name.into() };
             assert!(find(&wanted, b"/usr/bin/program").is_none(), "{name}");

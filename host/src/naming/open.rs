@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         let folder = Folder::new("kinds");
         nix::unistd::mkfifo(&folder.0.join("fifo"), Mode::from_bits_truncate(0o666)).expect("it is ours");
         let root = folder.root();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_no_link_and_in_no_other_folder() {
+    fn entries_are_not_links_and_stay_in_their_folder() {
         let folder = Folder::new("entry");
         folder.write("map", "1");
         symlink("map", folder.0.join("link")).expect("it is ours");

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_changed_or_too_long_is_no_message() {
+    fn truncated_changed_and_long_messages_are_refused() {
         for bytes in requests().iter().map(Request::encode) {
             assert!((0..bytes.len()).all(|length| Request::decode(&bytes[..length]).is_none()));
             assert_eq!(Request::decode(&[bytes, vec![0]].concat()), None);

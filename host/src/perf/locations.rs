@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_count_a_silent_zero_is_refused() {
+    fn events_that_would_always_count_zero_are_refused() {
         let user = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
         assert_eq!(checked("context_switches", user.clone()), Err(Refusal::InKernelOnly));
         assert_eq!(checked("page_faults", user), Ok(()));

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_options_ask_for_stays() {
+    fn modifiers_keep_requested_options() {
         let options = Options { exclude_user: true, precise: 3, ..Options::default() };
         let both = Modifiers::parse("up").unwrap().apply(&options);
         assert!(both.exclude_user && both.exclude_kernel);

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn never_on_a_counter_is_no_number() {
+    fn never_scheduled_events_have_no_scaled_count() {
         assert_eq!(scaled(0, 1, 0), (None, false));
         assert_eq!(Times { enabled: 1, running: 0 }.state(), State::NeverRan);
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_refused_and_adds_nothing() {
+    fn malformed_tables_are_refused_and_add_nothing() {
         let mut table = EventTable::default();
         for bad in ["", "{}", "[1]", r#"[{"EventName": 5}]"#] {
             assert!(matches!(table.add(bad), Err(TableError::Json(_))), "{bad}");

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_component_are_distinguished() {
+    fn files_that_are_not_components_are_distinguished() {
         assert!(matches!(Plugin::from_bytes(*b"hello"), Err(PluginError::NotWasm)));
         assert!(matches!(Plugin::from_bytes(*b"\0asm\x01\0\0\0"), Err(PluginError::CoreModule)));
         assert!(matches!(Plugin::from_bytes(*b"\0asm\x0d\0\x01\0\xff\xff"), Err(PluginError::Malformed(_))));

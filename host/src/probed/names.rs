@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_name_says_what_the_function_is() {
+    fn suffixes_of_names_are_classified() {
         for (text, expected) in [
             ("lto_priv.0", Suffix::Renamed),
             ("llvm.1234567", Suffix::Renamed),

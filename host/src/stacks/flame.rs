@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_picture() {
+    fn an_empty_profile_has_no_picture() {
         let empty = Profile { map: "seen".into(), samples: Vec::new() };
         assert!(flame_graph(&empty, "").is_err());
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_calls_itself_is_no_mark_and_no_escape() {
+    fn names_of_processes_cannot_forge_marks_or_escapes() {
         let label = |name: &str, kind| frame(name, kind).label();
         assert_eq!(label("do_syscall_64_[k]", FrameKind::User), "do_syscall_64_\\[k]");
         assert_eq!(label("read", FrameKind::Kernel), "read_[k]");

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_twice_is_written_once() {
+    fn duplicates_are_written_once() {
         let message = message(&profile());
         assert_eq!(message.sample.len(), 3);
         assert_eq!((message.function.len(), message.location.len(), message.mapping.len()), (4, 4, 2));

@@ -114,7 +114,7 @@ total    share  own  function
     }
 
     #[test]
-    fn what_is_small_is_counted_only() {
+    fn small_nodes_are_only_counted() {
         let mut profile = profile();
         profile.samples[2].weight = 5000;
         let text = tree(&profile);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_a_title() {
+    fn an_empty_histogram_has_only_a_title() {
         assert_eq!(Histogram::new("none", Scale::Log2, &[0; 65]).to_string(), "none  count\n");
         let largest = Histogram::new("x", Scale::Log2, &[u64::MAX; 65]);
         assert_eq!(largest.slots.last().map(|slot| (slot.low, slot.high)), Some((1 << 63, Some(u64::MAX))));

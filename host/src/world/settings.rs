@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_settings_are_named() {
         for (argument, reason) in [
             ("limits", "not of the form"),
             ("limits.burst", "not of the form"),

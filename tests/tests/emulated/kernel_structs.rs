@@ -80,7 +80,7 @@ fn pointers_to_structs_that_a_body_names_are_the_kernels() {
 }
 
 #[test]
-fn what_is_no_value_of_the_kernel_is_refused() {
+fn values_of_other_types_are_refused() {
     let refused = |declared: &str, body: &str| {
         try_compile("refused", &at_switches(declared, body)).expect_err("the script is refused")
     };

@@ -128,7 +128,7 @@ fn root_entries_are_removed_and_added_during_the_iteration() {
 }
 
 #[test]
-fn what_a_call_for_each_entry_cannot_do_is_refused() {
+fn loops_that_cannot_be_callbacks_are_refused() {
     let cases = [(
         "var best = s[Pair { port: 1, peer: 1 }]\nfor (k, v in s) { best = s[k] }\nout[0] = best.hits",
         "pointer or binding",

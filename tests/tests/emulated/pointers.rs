@@ -160,7 +160,7 @@ fn root_memory_for_helpers_may_have_a_size_known_when_they_run() {
 }
 
 #[test]
-fn what_the_kernel_cannot_see_is_refused() {
+fn pointers_that_the_kernel_cannot_track_are_refused() {
     let comm = "extern bpf_get_current_comm(name: *u8, bytes: u32) -> i32";
     let body = "
         var name: u8[16] = []

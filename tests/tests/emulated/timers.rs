@@ -35,8 +35,8 @@ fn root_a_timer_runs_from_the_load_until_the_detach() {
 /// Every kind of map and loop, a large frame, functions, printed lines and records; and a second timer at the
 /// same time.
 #[test]
-fn root_what_other_programs_do_a_timer_does_too() {
-    let script = include_str!("scripts/timers_what_other_programs_do_a_timer_does_too.ks");
+fn root_timers_use_the_whole_language() {
+    let script = include_str!("scripts/timers_use_the_whole_language.ks");
     let outcome = ran("tmr_all", script);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "turn 3\n"), "{outcome:#?}");
 }

@@ -172,7 +172,7 @@ var seen : array<u32, u64>(5)
 
 /// Members as the language's tables list them: those that compile also load, for every program kind.
 #[test]
-fn root_what_compiles_of_a_context_loads() {
+fn root_context_accesses_that_compile_load() {
     let skb = [
         "len",
         "pkt_type",

@@ -338,7 +338,7 @@ fn check(model: &Model, has: ObjectPrograms, acts: &[Act]) -> Result<(), TestCas
 }
 
 #[test]
-fn root_what_is_denied_is_got_by_no_sequence_of_calls() {
+fn root_no_sequence_of_calls_obtains_denied_actions() {
     ks_tests::alone!();
     // The network namespace of the test has its own `lo`.
     unshare(CloneFlags::CLONE_NEWNET).expect("root may have a network of its own");

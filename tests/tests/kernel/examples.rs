@@ -94,7 +94,7 @@ fn type_kinds(elf: &[u8]) -> BTreeSet<u32> {
 }
 
 #[test]
-fn what_is_built_without_flags_asks_for_nothing_younger_than_5_15() {
+fn default_builds_need_at_most_linux_5_15() {
     for path in examples() {
         let text = std::fs::read_to_string(&path).expect("readable");
         let expected =

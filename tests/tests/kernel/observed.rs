@@ -411,7 +411,7 @@ fn root_a_perf_map_names_generated_code() {
 
 /// F2, F16 and the cases of the review: files that are not a perf map of the process, or are replaced.
 #[test]
-fn root_what_is_no_perf_map_of_the_process_is_not_read() {
+fn root_foreign_perf_maps_are_not_read() {
     let folder = Folder::new();
     // A list of functions that root wrote for another purpose.
     let secret = folder.write("secret", "0 ffffffffffffffff secret\n");

@@ -133,7 +133,7 @@ fn root_ids_start_at_one_and_are_not_used_again() {
 
 /// The thread has a descriptor table of its own here, so other tests do not disturb the count.
 #[test]
-fn root_nothing_stays_open() {
+fn root_no_descriptor_stays_open() {
     thread::spawn(|| {
         unshare(CloneFlags::CLONE_FILES).unwrap();
         let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();

@@ -36,7 +36,7 @@ fn root_bits_that_leave_nothing_out_here_count_all() {
 }
 
 #[test]
-fn root_what_is_left_out_is_not_counted() {
+fn root_excluded_modes_are_not_counted() {
     static WORD: AtomicU64 = AtomicU64::new(0);
     let mut attachments = Attachments::new();
     let kernel = Options { exclude_user: true, ..own_thread() };
@@ -72,7 +72,7 @@ fn root_clocks_count_user_code_and_the_kernel_alike() {
 }
 
 #[test]
-fn root_what_cannot_work_is_refused_with_the_reason() {
+fn root_impossible_options_are_refused_with_the_reason() {
     let guest = refused("page_faults", Options { exclude_host: true, ..own_thread() });
     assert!(guest.to_string().contains("exclude_host"), "{guest}");
     let precise = refused("page_faults", Options { precise: 4, ..own_thread() });

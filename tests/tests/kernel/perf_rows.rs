@@ -37,9 +37,9 @@ fn root_lf_129_an_event_without_options_counts_all_tasks_of_cpu_0() {
 }
 
 #[test]
-fn root_lf_130_what_cannot_be_counted_is_refused() {
+fn root_lf_130_uncountable_events_are_refused() {
     let sample = "@perf_event\nfn sample(ctx: *bpf_perf_event_data) -> i32 {\n    return 0\n}\n";
-    let script = include_str!("scripts/perf_rows_lf_130_what_cannot_be_counted_is_refused.ks");
+    let script = include_str!("scripts/perf_rows_lf_130_uncountable_events_are_refused.ks");
     let script = format!("{sample}{script}");
     let refusals = [
         (["--pid=-1", "--cpu=-1", "--flags=0"], "every task on every CPU"),
@@ -59,7 +59,7 @@ fn root_lf_130_what_cannot_be_counted_is_refused() {
 const NEVER: &str = include_str!("scripts/perf_rows_never.ks");
 
 #[test]
-fn root_lf_134_what_never_ran_has_no_number() {
+fn root_lf_134_an_event_that_never_ran_has_no_count() {
     let worker = Worker::new(1, || kills(100_000));
     let task = format!("--task={}", worker.tid());
     let running = Running::start("never", NEVER, &[task]);

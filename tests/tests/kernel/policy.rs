@@ -50,7 +50,7 @@ fn cgroups() -> String {
 }
 
 #[test]
-fn root_what_steers_is_denied_until_it_is_allowed() {
+fn root_steering_programs_are_denied_by_default() {
     let wire = Wire::new();
     let folder = Folder::new();
     for (class, items, act) in STEERING {
@@ -98,7 +98,7 @@ fn root_another_target_is_denied_when_it_is_attached() {
 }
 
 #[test]
-fn root_nothing_of_a_denied_plugin_reaches_the_kernel() {
+fn root_a_denied_plugin_loads_nothing() {
     let folder = Folder::new();
     let script = format!(
         "{}\n@perf_event fn kstpolw(ctx: *bpf_perf_event_data) -> i32 {{ return 0 }}\n\
@@ -157,7 +157,7 @@ fn root_the_policy_that_inspect_writes_lets_the_plugin_run() {
 }
 
 #[test]
-fn what_is_no_policy_is_no_start() {
+fn malformed_policies_prevent_the_start() {
     let folder = Folder::new();
     let plugin = plugin(&folder, "nothing", "fn main() -> i32 {\n return 0\n}\n");
     for (arguments, reason) in [

@@ -51,8 +51,8 @@ fn root_a_recording_is_replayed_without_any_rights() {
 
 /// The host itself writes lines of the kernel half and warnings: the record has them at their positions.
 #[test]
-fn root_what_the_host_wrote_is_written_again() {
-    let script = include_str!("scripts/recording_what_the_host_wrote_is_written_again.ks");
+fn root_replays_repeat_the_hosts_output() {
+    let script = include_str!("scripts/recording_replays_repeat_the_hosts_output.ks");
     let folder = Folder::new();
     let plugin = built(&folder, "ksrec", script);
     let (real, record) = record(&folder, &plugin, &[]);
@@ -162,7 +162,7 @@ fn root_a_plugin_that_is_denied_leaves_a_record_without_calls() {
 }
 
 #[test]
-fn root_files_that_are_no_records_are_refused_with_the_line() {
+fn root_malformed_recordings_are_refused_with_the_line() {
     let folder = Folder::new();
     let plugin = built(&folder, "group", &example("perf/group.ks"));
     let (_, record) = record(&folder, &plugin, &[]);

@@ -165,7 +165,7 @@ fn root_lf_039_comparisons() {
 }
 
 #[test]
-fn root_lf_042_what_is_not_needed_is_not_evaluated() {
+fn root_lf_042_short_circuit_evaluation() {
     let shared =
         "var X_calls : u64 = 0\n\n@HELPER\nfn X_say(value: bool) -> bool {\nX_calls += 1\nreturn value\n}\n";
     Row::with(shared)

@@ -23,7 +23,7 @@ fn run_with_and_without_sharing(project: &str, script: &str) -> Outcome {
 const EVERYTHING: &str = include_str!("scripts/shared_memory_everything.ks");
 
 #[test]
-fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
+fn root_shared_memory_behaves_like_host_calls() {
     let outcome = run_with_and_without_sharing("shared_everything", EVERYTHING);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let lines: Vec<&str> = outcome.stdout.lines().collect();
@@ -63,10 +63,10 @@ fn root_a_loop_sees_what_the_kernel_half_writes() {
 
 /// A variable that is too large for the plugin's memory, constants, and maps of kinds that cannot be mapped.
 #[test]
-fn root_what_cannot_be_shared_is_called_for() {
+fn root_unshareable_maps_are_accessed_by_host_calls() {
     let outcome = run_with_and_without_sharing(
         "shared_not",
-        include_str!("scripts/shared_memory_what_cannot_be_shared_is_called_for.ks"),
+        include_str!("scripts/shared_memory_unshareable_maps_are_accessed_by_host_calls.ks"),
     );
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "3 4 4 4\n"), "{outcome:#?}");
 }
@@ -285,7 +285,7 @@ fn root_a_memory_that_was_added_is_shared_as_any() {
 
 /// Exports that are not access functions are not taken for some.
 #[test]
-fn what_cannot_get_a_memory_is_refused() {
+fn components_that_cannot_share_memory_are_refused() {
     let export = |name: &str, rest: &str| format!("(func (export \"kernelscript:shared/{name}\") {rest})");
     let cases = [
         (String::new(), "no core module of it exports"),

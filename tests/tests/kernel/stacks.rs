@@ -154,7 +154,7 @@ fn root_a_running_process_is_profiled_with_its_callers() {
 }
 
 #[test]
-fn root_what_cannot_be_printed_is_refused_before_it_runs() {
+fn root_unprintable_stack_maps_are_refused_before_the_run() {
     let script = example("perf/page_faults.ks");
     let outcome = finish(command("ks-host").args(["--stacks", "tree"]).arg(&script));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (125, ""), "{outcome:#?}");

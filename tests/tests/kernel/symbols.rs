@@ -124,7 +124,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn root_what_may_not_be_named_is_said_once() {
+fn root_missing_rights_for_names_are_reported_once() {
     let foreign = Sleeper::new(0);
     let code = foreign.code();
     let outcome = run_as_nobody(foreign.0.id(), code);

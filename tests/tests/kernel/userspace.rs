@@ -43,7 +43,7 @@ fn lf_106_values_and_conversions() {
 }
 
 #[test]
-fn lf_110_nothing_runs_outside_of_the_sandbox() {
+fn lf_110_plugins_run_only_in_the_sandbox() {
     let folder = Folder::new();
     let mark = folder.path("ran");
     folder.write("report.py", format!("open({:?}, 'w').close()\ndef f():\n    return 7\n", mark.display()));

@@ -303,7 +303,7 @@ config c7 { f0: i8[3] = [1, 2, 3], f1: u64 = 24 }
 "#;
 
 #[test]
-fn root_what_the_verifier_loses_in_loops_is_proven_again() {
+fn root_bounds_lost_in_loops_are_proven_again() {
     let folder = Folder::new();
     for (name, script) in [("verdict", RETURN_VALUE), ("offset", OFFSET)] {
         let whole = format!("{script}\nfn main() -> i32 {{\n    load(watch)\n    return 0\n}}\n");

@@ -65,7 +65,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn a_file_that_is_no_plugin_ends_with_127() {
+fn a_file_that_is_not_a_plugin_ends_with_127() {
     let module = wat::parse_str("(module)").expect("a module");
     let truncated = with_section(component(RETURNS_0), "kernelscript:bpf", &[9, 0, 0, 0, 1]);
     for (name, bytes, reason) in [

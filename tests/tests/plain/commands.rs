@@ -87,7 +87,7 @@ fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
 }
 
 #[test]
-fn lf_126_what_ks_init_starts_compiles_as_it_is() {
+fn lf_126_scripts_of_ks_init_compile_unchanged() {
     let help = finish(command("ks").args(["init", "--help"])).stdout;
     for kind in KINDS {
         assert!(help.contains(&format!("\n  {} ", kind.form)), "{help}");
@@ -104,7 +104,7 @@ fn lf_126_what_ks_init_starts_compiles_as_it_is() {
 
 /// An error about a size, a time, the name of a command or of a class names the correct form.
 #[test]
-fn what_is_nearly_right_is_named() {
+fn misspelled_arguments_get_suggestions() {
     let folder = Folder::new();
     let script = folder.write("script.ks", SCRIPT);
     let ran = |arguments: &[&str]| finish(command("ks-host").args(arguments).arg(&script));

@@ -46,7 +46,7 @@ fn files_are_read_and_not_written() {
 }
 
 #[test]
-fn nothing_is_started_or_connected_to() {
+fn confined_threads_cannot_start_programs_or_connect() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let address = listener.local_addr().expect("bound");
     confined(move || {
@@ -174,7 +174,7 @@ fn root_the_thread_of_a_plugin_keeps_what_it_needs() {
 }
 
 #[test]
-fn what_is_kept_follows_the_object_and_the_imports() {
+fn kept_capabilities_follow_the_object_and_the_imports() {
     let functions = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     let of = |section: &str, names: &[&str]| {
         let object = PluginObject::new("test", Arch::Any, program(section, &[])).expect("a sound object");

@@ -76,7 +76,7 @@ fn a_panic_of_the_host_ends_one_plugin_and_no_other() {
 
 /// The host closes the events that the plugin had open.
 #[test]
-fn what_a_plugin_held_is_gone_after_a_panic() {
+fn a_panic_releases_everything_that_a_plugin_held() {
     ks_tests::alone!();
     let events = || {
         let folder = std::fs::read_dir("/proc/self/fd").expect("procfs is there");

@@ -37,7 +37,7 @@ fn a_loop_that_never_calls_the_host_is_ended() {
 }
 
 #[test]
-fn waiting_and_calling_are_no_computing() {
+fn waiting_and_host_calls_do_not_count_as_computing() {
     // Computes in short pieces for much longer than the limit, with a call after each, and then waits for
     // longer.
     let calls = r#"(func (export "run") (result i32) (local $turns i32) (local $count i32)

@@ -199,7 +199,7 @@ fn the_policy_that_is_written_allows_what_it_shows() {
 }
 
 #[test]
-fn what_names_nothing_is_no_name() {
+fn invalid_names_of_objects_are_refused() {
     let long = "n".repeat(256);
     for name in ["", ".", "..", "a/b", "a\nb", long.as_str()] {
         let refused = PluginObject::new(name, Arch::Any, Object::default()).expect_err(name);

@@ -53,7 +53,7 @@ fn observing_needs_no_permission_and_steering_does() {
 
 /// The rule holds for every program kind.
 #[test]
-fn who_starts_a_timer_needs_to_be_allowed_timers() {
+fn starting_a_timer_needs_permission_for_timers() {
     let model = program("socket", &[libbpf_sys::BPF_FUNC_timer_start]);
     let mut policy = Policy::nothing();
     policy.allow_rule("socket_filter").expect("a class");
@@ -185,7 +185,7 @@ fn a_file_allows_what_it_names_and_is_written_as_it_is_read() {
 }
 
 #[test]
-fn what_is_no_policy_is_reported() {
+fn malformed_policies_are_reported() {
     for (text, reason) in [
         ("[alow]", "no table `alow`, but `[allow]`, `[limits]` and `[signers]`"),
         ("allow = 3", "no table `allow`"),

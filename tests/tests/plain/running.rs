@@ -115,7 +115,7 @@ fn prints_are_objects_with_time_plugin_and_line() {
 }
 
 #[test]
-fn what_ends_a_plugin_is_an_object_too() {
+fn errors_that_end_a_plugin_are_json_objects() {
     let folder = Folder::new();
     let traps = folder.write("traps.ks", include_str!("scripts/streams_trap.ks"));
     let waits = folder.write("waits.ks", include_str!("scripts/commands_waits.ks"));

@@ -27,7 +27,7 @@ fn root_every_test_runs_in_an_instance_of_its_own() {
 }
 
 #[test]
-fn root_what_the_tests_may_is_said_to_ks_test() {
+fn root_ks_test_passes_permissions_to_the_tests() {
     let script =
         "pin var m : hash<u32, u64>(8)\n@test\nfn writes_a_pin() -> i32 {\n    m[1] = 2\n    return 0\n}\n";
     let denied = test(&[], "pinning.ks", script);

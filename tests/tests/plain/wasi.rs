@@ -147,7 +147,7 @@ fn random_numbers_differ_and_have_a_limit() {
 }
 
 #[test]
-fn what_is_written_to_standard_output_is_printed() {
+fn standard_output_is_printed() {
     let outcome = run(
         "(call $write (call $stdout) (i32.const 1024) (i32.const 6) (i32.const 0)) (i32.load8_u (i32.const \
          0))",
@@ -158,7 +158,7 @@ fn what_is_written_to_standard_output_is_printed() {
 /// Standard error is a stream of the plugin: no line of it is mixed with another's, it has a limit, and an
 /// unterminated line is printed at the end.
 #[test]
-fn what_is_written_to_standard_error_is_named_and_limited() {
+fn standard_error_is_attributed_and_limited() {
     let outcome = run(
         "(call $write (call $stderr) (i32.const 2048) (i32.const 46) (i32.const 0)) (i32.load8_u (i32.const \
          0))",

@@ -66,7 +66,7 @@ fn root_programs_maps_rings_and_variables_are_typed() {
 }
 
 #[test]
-fn root_what_does_not_fit_the_object_is_refused() {
+fn root_types_that_do_not_match_the_object_are_refused() {
     let outcome = run("misfits");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let refused = |what: &str, differs: &str, object: &str, todo: &str| {
@@ -186,7 +186,7 @@ fn root_a_kernel_half_goes_with_the_plugin() {
 
 /// The project of `ks init rust` passes its tests, builds unchanged, and counts until it is stopped.
 #[test]
-fn root_what_ks_init_starts_counts() {
+fn root_the_template_of_ks_init_counts() {
     let folder = Folder::new();
     let started = guests::started(&folder.path(""), "ks-hello");
     let readme = std::fs::read_to_string(started.join("README.md")).expect("it is among the files");

@@ -47,7 +47,7 @@ fn run_each_variant(mode: &str) -> Outcome {
 }
 
 #[test]
-fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
+fn root_shared_memory_behaves_like_host_calls() {
     let outcome = run_each_variant("everything");
     for line in [
         "early 15000000000000000005",
@@ -83,14 +83,14 @@ fn root_a_loop_sees_what_the_kernel_half_writes() {
 }
 
 #[test]
-fn root_what_is_opened_again_is_what_it_was() {
+fn root_reopened_objects_keep_their_contents() {
     assert_eq!(run_each_variant("dropped").stdout, "done\n");
 }
 
 /// Each host call restarts the compute time limit. A plugin with shared memory makes no calls, so the limit
 /// ends it.
 #[test]
-fn root_what_is_shared_is_not_called_for() {
+fn root_shared_objects_need_no_host_calls() {
     let limited = ["--limit", "compute_ms=300", "--timeout", "3"];
     let shared = run("shared.wasm", &limited, "spin");
     assert!(shared.code == 125 && shared.stderr.contains("compute_ms"), "{shared:#?}");

@@ -105,7 +105,7 @@ fn fields_are_found_through_values_pointers_maps_and_calls() {
 }
 
 #[test]
-fn what_the_language_declares_is_known_and_may_be_hidden() {
+fn predeclared_names_are_known_and_may_be_hidden() {
     let seen = look(
         "enum mine { bus_cycles = 9 }\n\
          @perf_event\n\

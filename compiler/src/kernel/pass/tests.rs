@@ -90,7 +90,7 @@ fn constants_are_worked_out() {
 }
 
 #[test]
-fn a_branch_on_a_constant_is_no_branch() {
+fn branches_on_constants_become_jumps() {
     let mut b = builder();
     let one = b.constant(Type::I64, 1);
     let holds = b.compare_const(Condition::Lt, one, 2);
@@ -107,7 +107,7 @@ fn a_branch_on_a_constant_is_no_branch() {
 }
 
 #[test]
-fn a_variable_that_a_loop_does_not_change_is_no_parameter() {
+fn loop_invariant_variables_need_no_parameter() {
     let mut b = builder();
     let argument = parameter(&mut b);
     let (same, remaining) = (b.variable(Type::I64), b.variable(Type::I64));
@@ -134,7 +134,7 @@ fn a_variable_that_a_loop_does_not_change_is_no_parameter() {
 }
 
 #[test]
-fn what_nobody_uses_goes_and_effects_stay() {
+fn unused_values_are_removed_and_effects_stay() {
     let mut b = builder();
     let argument = parameter(&mut b);
     b.binary_const(BinaryOp::Mul, argument, 3);
@@ -210,7 +210,7 @@ fn global(b: &mut Builder, offset: u32) -> Value {
 }
 
 #[test]
-fn what_was_computed_above_is_used_again() {
+fn values_computed_in_dominators_are_reused() {
     let mut b = builder();
     let argument = parameter(&mut b);
     let first = b.binary_const(BinaryOp::Mul, argument, 7);

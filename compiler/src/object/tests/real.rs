@@ -44,7 +44,7 @@ pub fn own(cpu: Cpu, nth: usize) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn what_our_compiler_writes_is_accepted() {
+fn objects_of_this_compiler_are_accepted() {
     for (name, bytes) in own(Cpu::V3, 7).into_iter().chain(own(Cpu::V4, 40)) {
         let object = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!object.programs.is_empty(), "{name}");
@@ -53,7 +53,7 @@ fn what_our_compiler_writes_is_accepted() {
 }
 
 #[test]
-fn what_clang_writes_is_accepted() {
+fn objects_of_clang_are_accepted() {
     let object = object("features");
     let names = |name: &str| {
         let (id, _) = object.program(name).expect("the program is there");
@@ -99,7 +99,7 @@ fn structs_of_the_kernel_that_clang_writes_are_accepted() {
 }
 
 #[test]
-fn what_rustc_writes_for_aya_is_accepted() {
+fn objects_of_rustc_for_aya_are_accepted() {
     let object = object("aya");
     assert_eq!((object.programs.len(), object.maps.len()), (16, 8));
     assert!(object.subprograms[0].name.as_str().starts_with("_RN"), "{}", object.subprograms[0].name);

@@ -49,7 +49,7 @@ fn lf_020_arguments_of_attributes() {
 }
 
 #[test]
-fn lf_021_what_may_stand_at_top_level() {
+fn lf_021_top_level_items() {
     refuses_strict(in_main("const N = 4", ""), "KS0201|KS0211");
     accepts(in_main("const N = 4\nvar m : hash<u32, u64>(N)", "for (i in 0..N) { }"));
     refuses(with_empty_main("var x: u32 = 1\nx = 2"), "KS0201");

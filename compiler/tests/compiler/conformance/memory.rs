@@ -39,7 +39,7 @@ fn lf_089_deleting_elements() {
 }
 
 #[test]
-fn lf_090_maps_are_no_values() {
+fn lf_090_maps_are_not_values() {
     let map = "var m : hash<u32, u64>(8)\n@helper\nfn h(n: u32) { }";
     for (wrong, code) in [
         ("var x = m", "KS0608"),

@@ -70,7 +70,7 @@ fn lf_128_options() {
 }
 
 #[test]
-fn lf_130_what_excludes_each_other() {
+fn lf_130_exclusive_options() {
     refuses(attached("event: page_faults, pid: -1, cpu: -1", ""), "KS0905");
     refuses(attached("event: page_faults, cpu: -1", ""), "KS0905");
     accepts(attached("event: page_faults", ""));

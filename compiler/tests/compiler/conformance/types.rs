@@ -141,7 +141,7 @@ fn lf_041_bool_and_char_stay_apart() {
 }
 
 #[test]
-fn lf_043_what_has_a_truth() {
+fn lf_043_types_of_conditions() {
     let all = "struct S { a: u32 }\nenum E { A, B }\nvar m : hash<u32, S>(8)\nfn f() -> u32 { return 1 }";
     let good = "var e: E = A\nvar s = S { a: 1 }\nvar p = &s\nvar t: str(4) = \"x\"\n\
                 if (true) { }\nif (1) { }\nif ('a') { }\nif (t) { }\n\
@@ -179,7 +179,7 @@ fn lf_047_concatenation_and_comparison() {
 }
 
 #[test]
-fn lf_048_what_strings_cannot() {
+fn lf_048_operations_that_strings_lack() {
     let strings = "var s: str(8) = \"a\"\nvar t: str(8) = \"b\"";
     for (wrong, codes) in [
         ("s += t", "KS0402"),
@@ -344,7 +344,7 @@ fn lf_057_every_path_returns() {
 }
 
 #[test]
-fn lf_059_what_cannot_be_assigned() {
+fn lf_059_expressions_that_cannot_be_assigned() {
     refuses_both("", "const N = 4\nN = 5", "KS0412");
     refuses_both("", "for (i in 0..3) { i = 1 }", "KS0412");
     refuses(in_program("config c { a: u32 = 1 }", "c.a = 2"), "KS0412");

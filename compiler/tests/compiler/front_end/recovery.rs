@@ -57,7 +57,7 @@ fn errors_inside_of_expressions_stay_there() {
 }
 
 #[test]
-fn nothing_follows_from_what_the_scanner_found() {
+fn errors_of_the_scanner_cause_no_further_errors() {
     finds(
         &body("var a = b ? c : d\nvar e = $(f)\nvar g = 'xy' + ''"),
         &["2:11 KS0101", "3:9 KS0101", "4:9 KS0104", "4:16 KS0103"],
@@ -92,7 +92,7 @@ fn deep_texts_are_refused_with_one_error() {
 }
 
 #[test]
-fn long_lists_are_no_deep_texts() {
+fn long_lists_do_not_count_as_nesting() {
     let sum = format!("fn f() -> u32 {{ return {}1 }}", "1 + ".repeat(200));
     let elements = format!("var a : u8[20000] = [{}1]", "1, ".repeat(19_999));
     let statements = body(&"x = x + 1 * 2\n".repeat(10_000));

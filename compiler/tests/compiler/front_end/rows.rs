@@ -266,7 +266,7 @@ fn lf_024_members_of_entries() {
 }
 
 #[test]
-fn lf_025_what_other_languages_have() {
+fn lf_025_syntax_of_other_languages() {
     refuses(&body("{ var a = 1 }"), "KS0201");
     refuses(&body("var a = b ? c : d"), "KS0101");
     refuses(&body("do { a = 1 } while (a < 2)\nreturn"), "KS0201");

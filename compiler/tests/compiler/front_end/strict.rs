@@ -3,7 +3,7 @@
 use crate::front_end::support::{body, only_ours, strict_accepts};
 
 #[test]
-fn what_011_reads_is_read() {
+fn the_syntax_of_011_is_accepted() {
     strict_accepts("enum E { A = -1 } config c { a: u32 = 1, b: u16[2] = [1, 2], s: bool = true }");
     strict_accepts("@struct_ops(\"s\") impl i { a: 1, fn b() -> r: u32 { } c: \"d\", }");
     strict_accepts(
@@ -16,7 +16,7 @@ fn what_011_reads_is_read() {
 }
 
 #[test]
-fn what_is_ours_is_refused() {
+fn newer_syntax_is_refused() {
     for statement in [
         "x.f += 1",
         "x->f -= 1",

@@ -180,7 +180,7 @@ fn types_that_contain_themselves_end() {
 }
 
 #[test]
-fn bytes_that_are_no_btf_are_refused() {
+fn bytes_that_are_not_btf_are_refused() {
     for bytes in [&b""[..], b"\x9f\xeb", b"not BTF at all, but long enough for a header"] {
         assert!(KernelTypes::from_btf(bytes).is_err());
     }

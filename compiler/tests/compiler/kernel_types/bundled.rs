@@ -3,7 +3,7 @@
 use ks_compiler::kernel_types::{KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Record};
 
 #[test]
-fn what_never_changes_is_known() {
+fn stable_structs_are_bundled() {
     let kernel = KernelTypes::bundled();
     assert!(!kernel.has_btf());
     let data = kernel.structure("bpf_perf_event_data").expect("bundled");
@@ -57,7 +57,7 @@ fn a_list_of_events_decides() {
 }
 
 #[test]
-fn nothing_is_fetched_before_it_is_asked_for() {
+fn types_are_read_on_demand() {
     let kernel = KernelTypes::fetched(|| panic!("no question was asked"));
     drop(kernel);
     // The fetched bytes may be no BTF.

@@ -35,7 +35,7 @@ fn a_folder_is_created_and_filled() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn existing_files_are_not_overwritten() {
     let at = folder("full");
     fs::create_dir(at.join("mine")).expect("writable");
     assert!(ks(&at, &["xdp", "mine"]).status.success(), "an empty folder is taken");

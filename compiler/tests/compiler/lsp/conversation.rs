@@ -58,7 +58,7 @@ fn questions_before_initialize_are_refused() {
 }
 
 #[test]
-fn what_is_no_message_is_reported_and_does_no_harm() {
+fn malformed_messages_are_reported_and_harmless() {
     let mut client = Client::new();
     client.raw(b"Content-Length: 7\r\n\r\nnot {js");
     let answer = client.receive(|message| message["id"].is_null() && message.get("error").is_some());

@@ -94,7 +94,7 @@ fn hover_on_an_error_explains_its_rule() {
 }
 
 #[test]
-fn the_compilers_own_headers_are_known_and_are_no_files() {
+fn bundled_headers_are_known_without_files() {
     let mut client = Client::new();
     let head = "include \"xdp_kfuncs.kh\"\n";
     let body = "@xdp\nfn f(ctx: *xdp_md) -> xdp_action {\n    \

@@ -74,7 +74,7 @@ fn columns_count_in_the_negotiated_encoding() {
 }
 
 #[test]
-fn a_text_that_is_no_file_is_a_text_too() {
+fn unsaved_texts_are_checked() {
     let mut client = Client::new();
     let uri = "untitled:Untitled-1";
     let text = "include \"x.kh\"\nfn f() { f() }\n";

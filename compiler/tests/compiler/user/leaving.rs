@@ -12,7 +12,7 @@ fn ends(text: &str) -> (Option<i32>, Vec<String>, Outcome) {
 }
 
 #[test]
-fn what_is_not_caught_ends_the_plugin_with_its_code() {
+fn an_uncaught_code_ends_the_plugin_with_that_code() {
     for (thrown, code) in [(3, 3), (125, 125), (126, 1), (1000, 1)] {
         let text = format!(
             "fn note(n: u32) {{\n    print(\"%u\", n)\n}}\nfn fails(n: u32) -> u32 {{\n    \

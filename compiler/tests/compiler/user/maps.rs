@@ -44,7 +44,7 @@ fn objects_in_maps_are_found_among_many() {
 }
 
 #[test]
-fn what_would_not_reach_the_map_is_refused_at_its_position() {
+fn writes_that_do_not_reach_the_map_are_refused_at_their_position() {
     let items = "struct S { x: u64 }\nstruct N { next: *N }\nfn set(p: *u64) { *p = 4 }\n";
     let helper = "@helper\nfn drop(p: *S) { delete p }\n\
                   @perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {\n drop(m[1])\n return 0\n}\n";

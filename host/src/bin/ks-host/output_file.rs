@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_written() {
+    fn only_regular_files_are_written() {
         let folder = Folder::new("kinds");
         for name in ["link", "fifo", "."] {
             let path = folder.0.join(name);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_for_this_user_alone() {
+    fn new_files_are_private_to_the_user() {
         let folder = Folder::new("modes");
         let path = |name: &str| folder.0.join(name);
         fs::set_permissions(path("victim"), fs::Permissions::from_mode(0o666)).expect("it is ours");

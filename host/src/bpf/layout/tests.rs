@@ -150,7 +150,7 @@ fn types_that_have_themselves_within_them_are_none() {
 }
 
 #[test]
-fn any_bytes_are_no_types_and_no_panic() {
+fn arbitrary_bytes_neither_parse_nor_panic() {
     let whole = btf(&[1, 4 << 24 | 1, 8, 1, 2, 0, 0, 1 << 24, 8, 64]);
     for end in 0..whole.len() {
         assert!(Btf::parse(&whole[..end]).is_none(), "{end}");

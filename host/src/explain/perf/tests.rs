@@ -266,7 +266,7 @@ fn a_group_that_does_not_fit() {
 }
 
 #[test]
-fn what_is_not_there() {
+fn missing_events_and_tasks() {
     check(
         Call::Open,
         Errno::ESRCH,

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wraps_covers_all_or_is_endless_is_read_in_bounded_time() {
+    fn hostile_perf_maps_are_read_in_bounded_time() {
         let addresses: Vec<u64> = (0..1000).map(|number| number * 4096).collect();
         let all = b"0 ffffffffffffffff all\n".repeat(200_000);
         assert!(names(&all, &addresses).iter().all(|name| name.starts_with("all+")));

@@ -102,7 +102,7 @@ fn an_uncore_event_counts_on_the_cpus_of_its_pmu() {
 }
 
 #[test]
-fn what_is_unknown_is_refused_with_what_is_near() {
+fn unknown_names_are_refused_with_similar_ones() {
     let tree = server();
     let error = |name: &str| tree.catalog().named(name).unwrap_err().to_string();
     assert!(error("cpu/evnt=1/").contains("such as `event`"), "{}", error("cpu/evnt=1/"));

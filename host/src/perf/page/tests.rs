@@ -69,7 +69,7 @@ fn count_and_times_are_worked_out_as_the_kernel_says() {
 }
 
 #[test]
-fn what_cannot_be_read_here_is_left_to_the_kernel() {
+fn events_of_other_cpus_are_read_by_the_kernel() {
     let registers = FakeRegisters { counter: 24, clock: 200 };
     assert!(read(&header(), &header(), &registers).is_some());
     let without = |change: fn(&Header)| {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_instructions_are_no_boundary() {
+    fn overlapping_instructions_are_not_boundaries() {
         // jz +1; lock cmpxchg [rdi], esi, of which the jump leaves out the prefix; ret.
         let code = [0x74, 0x01, 0xf0, 0x0f, 0xb1, 0x37, 0xc3];
         assert_eq!(known(Machine::X86_64, &code), "biiiiib");

@@ -108,7 +108,7 @@ fn a_conversion_that_does_not_suit_the_value_shows_its_natural_form() {
 }
 
 #[test]
-fn text_that_is_no_utf8_passes_byte_for_byte() {
+fn invalid_utf_8_passes_byte_for_byte() {
     let line = line(b"\xff%s\xfe", &[Value::Text(vec![0x80, 0xc3])]);
     assert_eq!(line, b"\xff\x80\xc3\xfe\n");
 }

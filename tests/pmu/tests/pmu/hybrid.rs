@@ -248,7 +248,7 @@ fn a_cpu_is_counted_by_the_pmu_of_its_kind() {
 
 /// A fake sysfs declares another PMU for CPU 1, with the type of one that counts no hardware events.
 #[test]
-fn what_a_kind_of_core_lacks_makes_the_count_partial() {
+fn events_missing_on_a_kind_of_core_make_the_count_partial() {
     if !is_hybrid() {
         return;
     }

@@ -258,7 +258,7 @@ fn codes_of_the_manual_and_terms_of_the_pmu_count_the_same() {
 }
 
 #[test]
-fn what_this_pmu_lacks_is_reported() {
+fn missing_features_of_the_pmu_are_reported() {
     if !has_pmu() || !is_emulated() {
         return;
     }

@@ -185,7 +185,7 @@ fn a_compiled_script_reads_exact_counts() {
 }
 
 #[test]
-fn what_the_kernel_throttles_is_reported() {
+fn throttling_is_reported() {
     const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
     if !is_emulated() {
         eprintln!("not run here: it changes the machine's settings; the emulated machine runs it");

@@ -187,7 +187,7 @@ fn floods_of_texts_are_not_kept() {
 
 /// Arguments above the limit of a call, and lists whose elements are all the same large text.
 #[test]
-fn what_is_too_much_for_one_call_is_no_call() {
+fn oversized_calls_are_refused() {
     let grow = "(drop (memory.grow (i32.const 900)))";
     for (what, call) in [
         ("a text of 50 MiB", "(call $console.warn (i32.const 4096) (i32.const 52428800))"),

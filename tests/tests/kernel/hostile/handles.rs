@@ -48,7 +48,7 @@ fn a_handle_of_one_kind_is_none_of_another() {
 }
 
 #[test]
-fn what_was_dropped_is_not_used_again() {
+fn dropped_handles_are_not_reused() {
     let options = "(local.set $a (call $perf.options.new)) (call $perf.options.drop (local.get $a))";
     for again in [
         "(call $perf.options.drop (local.get $a))",

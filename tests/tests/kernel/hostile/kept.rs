@@ -199,7 +199,7 @@ fn root_cursors_read_what_is_asked_for() {
 
 /// Small entries that are read ahead are kept, and count.
 #[test]
-fn root_what_cursors_keep_is_of_the_hosts_bytes() {
+fn root_memory_of_cursors_counts_as_host_bytes() {
     let small = || elf::with_map(MapDef { ty: ARRAY, entries: 100_000, value_words: 1, ..MapDef::SMALL });
     let outcome = run_object(small(), &[(2048, "m")], &cursors(100, 8), &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");

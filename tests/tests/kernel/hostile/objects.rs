@@ -95,7 +95,7 @@ fn names_of_a_megabyte_are_refused() {
 /// libbpf's messages contain the names of an object, and the host prints these messages: bytes that are
 /// not UTF-8 do no harm.
 #[test]
-fn names_that_are_no_text_are_contained() {
+fn names_that_are_not_utf_8_are_contained() {
     let mut object = elf::with_map(MapDef { name: "mapname", ..MapDef::SMALL });
     let offsets: Vec<usize> = (0..object.len()).filter(|at| object[*at..].starts_with(b"mapname")).collect();
     assert!(offsets.len() >= 2, "its symbol and its type");

@@ -81,7 +81,7 @@ fn numbers_beyond_a_type_are_contained() {
 }
 
 #[test]
-fn texts_that_are_no_text_trap() {
+fn texts_that_are_not_utf_8_trap() {
     let body = function(
         "(i32.store (i32.const 2048) (i32.const 0x80ff)) (call $console.warn (i32.const 2048) (i32.const \
          2)) (i32.const 0)",

@@ -43,7 +43,7 @@ fn writes() -> String {
 }
 
 #[test]
-fn what_a_plugin_writes_is_seen_and_does_nothing() {
+fn output_of_a_plugin_is_escaped() {
     let outcome = run_with(&writes(), &[]);
     ended(&outcome, &["\\u{1b}[2J", "\\u{9b}31m", "\\u{202e}"]);
     assert!(is_harmless(&outcome.stdout) && is_harmless(&outcome.stderr), "{outcome:#?}");
@@ -214,7 +214,7 @@ fn a_target_of_megabytes_is_cut_in_the_audit() {
 }
 
 #[test]
-fn who_floods_the_audit_is_ended_and_nobody_else() {
+fn only_the_plugin_that_floods_the_audit_is_ended() {
     let (outcome, lines, bytes) = audited(100_000, 5000);
     ended(&outcome, &["hostile.wasm: it acts more often than is written down"]);
     assert!(bytes < 64 << 20, "{bytes}");

@@ -288,7 +288,7 @@ fn root_a_version_of_a_function_is_probed_by_its_name() {
 
 /// Three different reasons have three different messages.
 #[test]
-fn root_what_is_missing_chosen_or_of_another_version_says_so() {
+fn root_missing_ifunc_and_versioned_symbols_are_reported() {
     let folder = Folder::new();
     let program = program(&folder, "program", &[]);
     let said = |attach_point: &str| {
@@ -689,7 +689,7 @@ fn root_changed_files_get_answers() {
 
 /// The sizes and offsets that a file claims are not trusted.
 #[test]
-fn root_tables_that_are_no_tables_are_refused_at_once() {
+fn root_malformed_tables_are_refused_at_once() {
     let folder = Folder::new();
     let program = program(&folder, "program", &[]);
     let good = fs::read(&program).unwrap();

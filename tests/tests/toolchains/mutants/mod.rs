@@ -197,7 +197,7 @@ struct Row {
 }
 
 #[test]
-fn root_what_is_accepted_harms_no_loader() {
+fn root_accepted_objects_harm_no_loader() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let (mutants, seed) = (number("KS_MUTANTS").unwrap_or(MUTANTS), number("KS_MUTANTS_SEED").unwrap_or(0));
     let program = loader();
