@@ -41,7 +41,7 @@ impl HostBytes {
         Charge { of: self.clone(), bytes: 0 }
     }
 
-    /// Charges so many bytes.
+    /// Charges a number of bytes.
     ///
     /// # Errors
     /// [`Full`], and nothing is charged.
@@ -51,7 +51,7 @@ impl HostBytes {
         Ok(charge)
     }
 
-    /// Charges so many bytes for the duration of a call; returns none for sizes that are not counted.
+    /// Charges a number of bytes for the duration of a call; returns none for sizes that are not counted.
     ///
     /// # Errors
     /// [`Full`], and nothing is charged.
@@ -59,7 +59,7 @@ impl HostBytes {
         (bytes > SMALL_BYTES).then(|| self.charge(bytes)).transpose()
     }
 
-    /// Charges a value that is kept with a text of so many bytes.
+    /// Charges for a value that is kept, and for the text that is kept with it.
     ///
     /// # Errors
     /// [`Full`]: the value is dropped.

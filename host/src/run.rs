@@ -286,7 +286,7 @@ fn instantiate(
             ))
         })?;
         object.find_occupants().map_err(|errno| {
-            Outcome::Failed(format!("{}: cannot start a thread beside the plugin's: {errno}", options.name))
+            Outcome::Failed(format!("{}: cannot start a second thread: {errno}", options.name))
         })?;
     }
     let command = match options.exec.as_slice() {

@@ -396,7 +396,7 @@ impl Checker<'_> {
         if let OpsMemberKind::Data(ty) = &member.kind
             && static_layout(ty).is_some_and(|layout| !has_room(layout, value))
         {
-            let text = format!("this has no room in the member `{}` of `{ops}`", name.name);
+            let text = format!("this does not fit the member `{}` of `{ops}`", name.name);
             self.report(Diagnostic::error(401, name.span, text).label(format!("the member is `{ty}`")));
             return false;
         }

@@ -30,15 +30,15 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
         if chain.bytes > STACK_BYTES {
             let (bytes, iterates_map) = (chain.bytes, program.loops.with_map_iteration.contains(&one.id));
             let error = if iterates_map {
-                let what = format!("the kernel has no room for {bytes} bytes of stack of calls and loops");
+                let what = format!("calls and loops need {bytes} bytes of stack; the limit is {STACK_BYTES}");
                 Diagnostic::error(719, one.span, what).note(CALLED_LOOPS)
             } else {
-                let what = format!("this program and what it calls need {bytes} bytes of the kernel's stack");
+                let what = format!(
+                    "this program and its callees need {bytes} bytes of stack; the limit is {STACK_BYTES}"
+                );
                 Diagnostic::error(1007, one.span, what)
             };
-            let hint =
-                format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");
-            errors.push((one.id, error.help(hint)));
+            errors.push((one.id, error.help("keep large values in a map or a global variable")));
         } else if chain.frames > MAX_FRAMES {
             errors.push((one.id, too_deep(one, chain.frames, program)));
         }

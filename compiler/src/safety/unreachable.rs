@@ -54,7 +54,7 @@ fn reason(kind: &StmtKind) -> &'static str {
         StmtKind::Throw(_) => "this is thrown",
         StmtKind::Break => "the loop ends here",
         StmtKind::Continue => "the next iteration begins here",
-        StmtKind::Expr(Expr { kind: ExprKind::User(_), .. }) => "this does not come back",
+        StmtKind::Expr(Expr { kind: ExprKind::User(_), .. }) => "this never returns",
         StmtKind::While { .. } => "this loop never ends",
         _ => "every path through this leads elsewhere",
     }

@@ -384,7 +384,7 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
             FailureKind::Unsupported,
             "kernels before 5.13 cannot count new threads alone (`follow`)",
         )
-        .with_remedy("give `inherit: true` beside `follow`: then new processes are counted, too");
+        .with_remedy("give `inherit: true` in addition to `follow`: then new processes are counted, too");
     }
     if let (true, Some(limit)) = (attempt.sampling && attempt.freq > 0, facts.max_sample_rate)
         && attempt.freq > limit
@@ -518,7 +518,7 @@ fn no_room(attempt: &Attempt) -> Explanation {
         .with_remedy("detach a breakpoint first"),
         _ => Explanation::new(
             FailureKind::Limit,
-            format!("the PMU has no room for `{}`{together}", attempt.event),
+            format!("the PMU has no free counter for `{}`{together}", attempt.event),
         )
         .with_remedy("use fewer events in the group"),
     }

@@ -167,7 +167,7 @@ impl Cache {
         mac
     }
 
-    /// Removes the oldest entries until so many bytes fit. Entries that cannot be removed stay: the cache is
+    /// Removes the oldest entries until `bytes` bytes fit. Entries that cannot be removed stay: the cache is
     /// then too large, which is its only consequence.
     fn make_room(&self, bytes: u64) {
         let Ok(listed) = std::fs::read_dir(&self.path) else { return };

@@ -169,7 +169,7 @@ pub(super) fn digest(component: &[u8]) -> [u8; 32] {
 /// count.
 fn signature_sections(component: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    // Skips magic and version; each section is an id byte, a length and so many bytes.
+    // Skips magic and version; each section is an id byte, a length and its content.
     let mut at = 8;
     while let Some(section) = component.get(at..).and_then(Section::first) {
         let end = at + section.bytes;

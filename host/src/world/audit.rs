@@ -127,7 +127,7 @@ impl PluginAudit {
         let line = line_of(entry).map_err(|error| failed(error.into()))?;
         if !self.take(line.len() as u64, Instant::now()) {
             let text = format!(
-                "it acts more often than is written down: its lines of the audit are above {MAX_IN_A_SECOND} \
+                "it acts more often than the audit records: its lines are above {MAX_IN_A_SECOND} \
                  bytes in a second, and were above {MAX_AT_ONCE} at once"
             );
             return Err(wasmtime::Error::new(Abort(text)));

@@ -24,7 +24,7 @@ impl State {
         self.note("exec", what, None, Decision::Denied, None)?;
         Err(HostError::denied(format!(
             "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  \
-             do: start it yourself, beside the plugin; pinned maps are the data that both can see"
+             do: start it yourself, next to the plugin; pinned maps are the data that both can see"
         )))
     }
 }

@@ -66,7 +66,7 @@ impl Gen {
         }
     }
 
-    /// Generates the address of so many bytes at the start of a variable or map element, or null.
+    /// Generates the address of `bytes` bytes at the start of a variable or map element, or null.
     fn memory(&mut self, bytes: u32) -> Node {
         let vars = self.function.locals.iter().chain(&self.globals);
         let types = vars.filter(|var| var.writable).map(|var| var.ty.clone());

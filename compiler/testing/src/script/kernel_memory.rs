@@ -15,7 +15,7 @@ const I16: Int = Int { bits: 16, signed: true };
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     Number(Int),
-    /// An array of so many characters.
+    /// An array of this many characters.
     Letters(u32),
     /// A pointer to a struct of this name.
     Pointer(&'static str),

@@ -13,7 +13,7 @@ struct Path {
 
 #[derive(Clone)]
 enum Index {
-    /// An index into an array or string of so many elements.
+    /// An index into an array or string of this many elements.
     Element(u32),
     /// A key of the map with this number.
     Key(usize),

@@ -166,7 +166,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         names.iter().map(String::as_str).zip(prepared.iter().map(|one| &one.plugin)).collect();
     let configs = config::of_each(&args.config, &plugins)?;
     let printed = args.stacks.iter().any(Output::is_printed);
-    ensure!(!args.json || !printed, "--stacks beside --json needs a file: --stacks tree=FILE");
+    ensure!(!args.json || !printed, "--stacks with --json needs a file: --stacks tree=FILE");
     let stacks = prepared
         .first()
         .filter(|_| !args.stacks.is_empty())

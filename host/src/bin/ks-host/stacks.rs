@@ -106,8 +106,8 @@ impl Stacks {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
             write_stderr(format_args!(
-                "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those \
-                 that end are not named; give ks-host CAP_PERFMON"
+                "ks-host: --stacks: the mappings of processes cannot be recorded ({errno}): functions of \
+                 those that end are not named; give ks-host CAP_PERFMON"
             ));
         });
         (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
@@ -122,8 +122,8 @@ impl Stacks {
             let mappings = recorder.finish();
             if mappings.is_none() {
                 write_stderr(format_args!(
-                    "{plugin}: what processes map was not written down, because one of them does not let its \
-                     mappings be read: functions of those that have ended are not named"
+                    "{plugin}: the mappings of processes were not recorded, because those of one process \
+                     cannot be read: functions of processes that have ended are not named"
                 ));
             }
             mappings
@@ -134,7 +134,7 @@ impl Stacks {
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
             write_stderr(format_args!(
-                "{plugin}: {lost} mappings of processes were too many to be written down: some names may be \
+                "{plugin}: {lost} mappings of processes were too many to be recorded: some names may be \
                  missing"
             ));
         }

@@ -248,7 +248,7 @@ fn a_group_that_does_not_fit() {
         FailureKind::Limit,
         "cannot add `cache_misses` to the group led by `cpu_cycles` (pid 0, any cpu)\n  \
          kernel: perf_event_open: ENOSPC\n  \
-         because: the PMU has no room for `cache_misses` (the group led by `cpu_cycles` would have 7 \
+         because: the PMU has no free counter for `cache_misses` (the group led by `cpu_cycles` would have 7 \
          events)\n  \
          do: use fewer events in the group",
     );

@@ -28,7 +28,7 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves so many bytes, none of which can be accessed. They cost address space only.
+    /// Reserves address space for `bytes` bytes, without access and without memory.
     fn new(bytes: usize) -> Result<Reservation, Errno> {
         let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
         // SAFETY: without an address, the kernel chooses an unused one.
@@ -38,7 +38,7 @@ impl Reservation {
         Ok(Reservation { base, bytes })
     }
 
-    /// Makes the first so many bytes accessible; they are zero at first.
+    /// Makes the first `bytes` bytes accessible; they are zero at first.
     fn open_to(&self, bytes: usize) -> Result<(), Errno> {
         if bytes > self.bytes.get() {
             return Err(Errno::ENOMEM);

@@ -216,7 +216,7 @@ fn a_target_of_megabytes_is_cut_in_the_audit() {
 #[test]
 fn only_the_plugin_that_floods_the_audit_is_ended() {
     let (outcome, lines, bytes) = audited(100_000, 5000);
-    ended(&outcome, &["hostile.wasm: it acts more often than is written down"]);
+    ended(&outcome, &["hostile.wasm: it acts more often than the audit records"]);
     assert!(bytes < 64 << 20, "{bytes}");
     let end = |plugin: &str| {
         lines
