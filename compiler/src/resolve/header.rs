@@ -40,7 +40,8 @@ impl Loader<'_> {
             self.diagnostics.report(
                 cannot("there is no such file".into())
                     .note(
-                        "looked for next to the including file, in the folders of -I, among the headers of ks",
+                        "looked for next to the including file, in the folders of -I, among the headers of \
+                         ks",
                     )
                     .maybe_help(near.map(|near| format!("ks comes with `{near}`"))),
             );

@@ -31,7 +31,8 @@ fn a_loop_without_a_known_end_needs_the_kernels_help() {
     let kernel = Some(KernelVersion::new(5, 15));
     assert!(build(&short, &[], Machine { kernel, ..Arch::X86_64.into() }).is_ok());
     let long = perf_program("var sum: u64 = 0", "for (i in 0..1000) { sum += i }\nreturn 0");
-    let object = build(&long, &[], Machine { kernel, ..Arch::X86_64.into() }).expect("the verifier walks it");
+    let object = build(&long, &[], Machine { kernel, ..Arch::X86_64.into() })
+        .expect("the verifier follows every iteration");
     assert!(!object.mir().contains("bpf_"), "{}", object.mir());
 }
 
