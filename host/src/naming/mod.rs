@@ -312,7 +312,8 @@ mod tests {
         let Some(vdso) = vdso else { return };
         // Some of it is code of functions, usually most of the first page after the tables.
         let named = (vdso.start..vdso.end).step_by(256).any(|address| {
-            let found = ask(WantedLocation { address, recorded: None }, true, None);
+            let locations = vec![WantedLocation { address, recorded: None }];
+            let found = ask(WantedLocations { locations, ..wanted(None) });
             found.frames.first().is_some_and(|frame| frame.function.contains("vdso"))
         });
         assert!(named);

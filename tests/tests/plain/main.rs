@@ -22,6 +22,7 @@ mod running;
 mod settings;
 mod signatures;
 mod streams;
+mod tables;
 mod testing;
 mod traps;
 mod wasi;
