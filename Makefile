@@ -45,7 +45,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test quick check halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
+.PHONY: all run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
 	fuzz mutants killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
@@ -71,15 +71,20 @@ quick: packages
 	$(TEST) --no-fail-fast --lib --bins --test compiler-units --test host-units --test compiler --test cases --test plain \
 		-- --skip root_
 
-# Formatting, lints, the documentation of the libraries, the compiler's objects without the language, and what the documents, the manifests and generated files promise; a
-# warning is an error.
+# Formatting, lints, the documentation of the libraries, the compiler's objects without the language, and what the documents,
+# the manifests, the tables and generated files promise; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib
 	$(CARGO) check --release --lib --no-default-features -p ks-compiler
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
-	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: names:: --skip root_
+	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: names:: tables:: --skip root_
+
+# The large run of tests/tests/plain/tables.rs: a copy of the tree with a made-up builtin, helper and program kind, built and
+# used. Compiles everything once more the first time.
+tables: packages
+	KS_TABLES=1 $(call ONE,plain,tables::)
 
 # The large run of tests/tests/kernel/halves: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages

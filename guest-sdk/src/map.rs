@@ -16,7 +16,7 @@ use crate::sys::maps::{self, UpdateMode};
 
 /// The values that a map has at each key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Values {
+pub(crate) enum ValueCopies {
     /// One value for all CPUs.
     Shared,
     /// A value for each possible CPU.
@@ -24,7 +24,7 @@ pub(crate) enum Values {
 }
 
 /// Opens a map and compares its key type, if it has keys, and its value type with the plugin's types.
-pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: Values) -> Result<maps::Map> {
+pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: ValueCopies) -> Result<maps::Map> {
     let raw = open_without_keys::<V>(name, values)?;
     layout::check::<K>(&format!("a key of map `{name}`"), layouts::of_key(name))?;
     check_size(name, "a key", K::SIZE, raw.info().key_size)?;
@@ -32,22 +32,22 @@ pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: Values) -> Result<map
 }
 
 /// Opens a map without keys, and compares its value type.
-pub(crate) fn open_without_keys<V: Plain>(name: &str, values: Values) -> Result<maps::Map> {
+pub(crate) fn open_without_keys<V: Plain>(name: &str, values: ValueCopies) -> Result<maps::Map> {
     let raw = maps::Map::open(name)?;
     shared::loaded();
     let info = raw.info();
     match (info.per_cpu, values) {
-        (true, Values::Shared) => {
+        (true, ValueCopies::Shared) => {
             return Err(Error::invalid(format!(
                 "map `{name}` has a value for each CPU\n  do: open it as `PerCpuMap`"
             )));
         }
-        (false, Values::PerCpu) => {
+        (false, ValueCopies::PerCpu) => {
             return Err(Error::invalid(format!(
                 "map `{name}` has one value for all CPUs\n  do: open it as `Map`"
             )));
         }
-        (false, Values::Shared) | (true, Values::PerCpu) => {}
+        (false, ValueCopies::Shared) | (true, ValueCopies::PerCpu) => {}
     }
     layout::check::<V>(&format!("a value of map `{name}`"), layouts::of_value(name))?;
     check_size(name, "a value", V::SIZE, info.value_size)?;
@@ -111,7 +111,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// (also: it is pinned, and bpffs is not mounted), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
     /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
-        let raw = open::<K, V>(name, Values::Shared)?;
+        let raw = open::<K, V>(name, ValueCopies::Shared)?;
         let elements = elements(&raw);
         Ok(Map { raw, elements, types: PhantomData })
     }
@@ -234,7 +234,7 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     /// # Errors
     /// See [`Map::open`]; [`Invalid`](ErrorKind::Invalid) if it has one value for all CPUs.
     pub fn open(name: &str) -> Result<PerCpuMap<K, V>> {
-        Ok(PerCpuMap { raw: open::<K, V>(name, Values::PerCpu)?, types: PhantomData })
+        Ok(PerCpuMap { raw: open::<K, V>(name, ValueCopies::PerCpu)?, types: PhantomData })
     }
 
     /// Returns the values at a key, one for each possible CPU; none if there is no entry.

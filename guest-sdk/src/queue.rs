@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
-use crate::map::{Values, open_without_keys};
+use crate::map::{ValueCopies, open_without_keys};
 use crate::plain::Plain;
 use crate::sys::maps::{self, UpdateMode};
 
@@ -22,7 +22,7 @@ impl<V: Plain> Queue<V> {
     /// # Errors
     /// See [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Queue<V>> {
-        Ok(Queue { raw: open_without_keys::<V>(name, Values::Shared)?, value: PhantomData })
+        Ok(Queue { raw: open_without_keys::<V>(name, ValueCopies::Shared)?, value: PhantomData })
     }
 
     /// Adds a value: at the end of a queue, on top of a stack.
@@ -63,7 +63,7 @@ impl<V: Plain> Bloom<V> {
     /// # Errors
     /// See [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Bloom<V>> {
-        Ok(Bloom { raw: open_without_keys::<V>(name, Values::Shared)?, value: PhantomData })
+        Ok(Bloom { raw: open_without_keys::<V>(name, ValueCopies::Shared)?, value: PhantomData })
     }
 
     /// Adds a value.

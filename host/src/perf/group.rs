@@ -189,7 +189,7 @@ impl Counter {
     }
 }
 
-/// The way in which a group starts to count.
+/// How a group starts to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GroupStart {
     /// This process enables the events.

@@ -105,7 +105,7 @@ fn root_a_kind_that_cannot_be_attached_is_named() {
     ));
     for (section, expected) in [
         ("perf_event", "`count` is a perf_event program: it is attached by opening an event with it"),
-        ("sk_msg", "`count` is a type 16 (enum bpf_prog_type) program, which this host does not attach"),
+        ("sk_msg", "`count` is a sk_msg program, which this host does not attach"),
     ] {
         let file = with_object(guest.clone(), elf::counting(section));
         assert_eq!(trapped(run_with(file, |_| {}).outcome), expected);

@@ -231,7 +231,7 @@ const fn sleeping(row: ProgramRow) -> ProgramRow {
 /// `action`, `flow_dissector`, `freplace`, `lirc_mode2`, `lwt_*`, `netfilter`, `netkit/*`, `sk_lookup`,
 /// `sk_reuseport`, `syscall`.
 #[rustfmt::skip]
-const ROWS: [ProgramRow; 90] = [
+const ROWS: &[ProgramRow] = &[
     row("socket", P::SocketFilter, None, F::Nothing, Class::SocketFilter),
     row("kprobe", P::Kprobe, None, F::Function, Class::Kprobe),
     row("uprobe", P::Kprobe, None, F::Binary, Class::Uprobe),
