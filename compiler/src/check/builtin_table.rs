@@ -357,6 +357,9 @@ pub const BUILTINS: &[Builtin] = &[
     kernel("uid", &["() -> u32"], "The user id of the task that is running.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::Uid, body.common().u32, span)
     }),
+    kernel("gid", &["() -> u32"], "The group id of the task that is running.", |body, _, span| {
+        body.kernel_builtin(KernelBuiltin::Gid, body.common().u32, span)
+    }),
     kernel("cpu", &["() -> u32"], "The CPU that the program runs on.", |body, _, span| {
         body.kernel_builtin(KernelBuiltin::Cpu, body.common().u32, span)
     }),

@@ -224,6 +224,8 @@ builtins! {
         "tid" -> "bpf_get_current_pid_tgid" Tid,
         /// `uid() -> u32`: lower half of bpf_get_current_uid_gid.
         "uid" -> "bpf_get_current_uid_gid" Uid,
+        /// `gid() -> u32`: upper half of bpf_get_current_uid_gid.
+        "gid" -> "bpf_get_current_uid_gid" Gid,
         /// `cpu() -> u32`: bpf_get_smp_processor_id.
         "cpu" -> "bpf_get_smp_processor_id" Cpu,
         /// `comm() -> str(16)`: bpf_get_current_comm.

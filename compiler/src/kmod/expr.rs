@@ -75,6 +75,7 @@ impl Writer<'_, '_, '_> {
                 KernelBuiltin::Pid => "((u32)current->tgid)".into(),
                 KernelBuiltin::Tid => "((u32)current->pid)".into(),
                 KernelBuiltin::Uid => "from_kuid(&init_user_ns, current_uid())".into(),
+                KernelBuiltin::Gid => "from_kgid(&init_user_ns, current_gid())".into(),
                 KernelBuiltin::Cpu => "((u32)raw_smp_processor_id())".into(),
                 _ => return refused(span, "what only programs have is"),
             },

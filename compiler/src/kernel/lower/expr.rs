@@ -228,6 +228,7 @@ impl Lowerer<'_> {
             KernelBuiltin::Pid => return Ok(self.task_id(TaskIdKind::Process)),
             KernelBuiltin::Tid => return Ok(self.task_id(TaskIdKind::Thread)),
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
+            KernelBuiltin::Gid => return Ok(self.group_id()),
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
             _ => return impossible(expr.span, "a value that is not a number"),
@@ -235,5 +236,12 @@ impl Lowerer<'_> {
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
         let ty = int_type(self.int(expr.ty, expr.span)?);
         Ok(if ty == Type::I32 { self.builder.value(Type::I32, Op::Truncate(result)) } else { result })
+    }
+
+    /// The group id of the running task: the upper half of the result of the helper for both ids.
+    fn group_id(&mut self) -> Value {
+        let both = self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentUidGid), Vec::new());
+        let upper = self.builder.binary_const(BinaryOp::LShr, both, 32);
+        self.builder.value(Type::I32, Op::Truncate(upper))
     }
 }

@@ -370,7 +370,7 @@ fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let calls: &[&str] = match ty {
         Ty::Int(U64) if has_task => &["time_ns()", "cgroup_id()"],
         Ty::Int(U64) => &["time_ns()"],
-        Ty::Int(U32) if has_task => &["pid()", "tid()", "uid()", "cpu()"],
+        Ty::Int(U32) if has_task => &["pid()", "tid()", "uid()", "gid()", "cpu()"],
         Ty::Int(U32) => &["cpu()"],
         Ty::Str(16) if has_task => &["comm()"],
         _ => return None,

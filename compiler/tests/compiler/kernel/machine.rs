@@ -89,7 +89,7 @@ fn helpers_are_refused_where_the_kernel_gives_them_to_others_only() {
         let built = build(script, &[], Machine { kernel, ..Arch::X86_64.into() });
         built.err().into_iter().flatten().map(|one| one.code.to_string()).collect::<Vec<_>>()
     };
-    for (call, since) in [("pid()", 10), ("uid()", 16), ("cgroup_id()", 4)] {
+    for (call, since) in [("pid()", 10), ("uid()", 16), ("gid()", 16), ("cgroup_id()", 4)] {
         let body = format!("last = {call}");
         assert_eq!(codes(&method(&body), since), Vec::<String>::new(), "{call}");
         assert_eq!(codes(&method(&body), since - 1), ["KS1005"], "{call}");
