@@ -214,7 +214,7 @@ pub(super) fn typed_value(op: BinaryOp, a: i128, b: i128, int: IntType) -> Optio
 }
 
 /// Whether a comparison holds for operands in this order.
-fn holds_for(op: BinaryOp, order: Ordering) -> bool {
+pub(super) fn holds_for(op: BinaryOp, order: Ordering) -> bool {
     match op {
         BinaryOp::Ne => order.is_ne(),
         BinaryOp::Lt => order.is_lt(),

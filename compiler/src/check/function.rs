@@ -32,6 +32,8 @@ pub(super) struct Body<'c, 'a> {
     pub(super) locals: IndexVec<LocalId, Local>,
     /// Variables that are never assigned: loop variables.
     pub(super) fixed: Vec<LocalId>,
+    /// The values of `for` over a map: in the kernel half aliases of the entries if they are structs.
+    pub(super) entry_values: Vec<LocalId>,
     /// For a binding whose type is not the map's, the hidden variable with its presence bit.
     pub(super) presence: HashMap<LocalId, LocalId>,
     pub(super) prescan: Prescan,
@@ -154,6 +156,7 @@ impl<'c, 'a> Body<'c, 'a> {
             params: Vec::new(),
             locals: IndexVec::new(),
             fixed: Vec::new(),
+            entry_values: Vec::new(),
             presence: HashMap::new(),
             prescan,
             loops: 0,

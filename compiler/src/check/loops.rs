@@ -126,6 +126,9 @@ impl Body<'_, '_> {
             let key = scope.declare_local(key, key_ty);
             let value = scope.declare_local(value, value_ty);
             scope.fixed.push(key);
+            if let Some((MapIteration::Map(_), ..)) = &iteration {
+                scope.entry_values.push(value);
+            }
             (key, value, scope.loop_body(body))
         });
         let (iteration, ..) = iteration?;

@@ -52,6 +52,7 @@ mod prescan;
 mod read_form;
 mod ring;
 mod rings;
+mod same_sides;
 mod signatures;
 mod simple;
 mod stmt;

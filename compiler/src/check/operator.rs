@@ -267,6 +267,14 @@ impl Body<'_, '_> {
     }
 
     fn comparison(&mut self, op: ast::BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
+        let compared = self.compared(op, left, right, span);
+        if !self.checker.types.is_error(compared.expr.ty) {
+            self.warn_same_sides(op, left, right, span);
+        }
+        compared
+    }
+
+    fn compared(&mut self, op: ast::BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
         let (left, right) = (self.unsettled(left, None), self.unsettled(right, None));
         let (left, right) = self.settle_unless_literals(left, right);
         if let Some(known) = self.compared_literals(comparison_op(op), &left, &right, span) {
@@ -362,7 +370,7 @@ pub(super) fn arithmetic_op(op: ast::BinaryOp) -> BinaryOp {
     }
 }
 
-fn comparison_op(op: ast::BinaryOp) -> BinaryOp {
+pub(super) fn comparison_op(op: ast::BinaryOp) -> BinaryOp {
     match op {
         ast::BinaryOp::Ne => BinaryOp::Ne,
         ast::BinaryOp::Lt => BinaryOp::Lt,
