@@ -1,7 +1,8 @@
 //! Pins: maps that outlive a plugin, in the BPF file system, in a directory named after the project.
 //!
 //! An existing pin with the declared shape is used by both halves; a missing one is created once the object
-//! is loaded. Pinned variables form the section `.data.pinned`, whose map is pinned like any other.
+//! is loaded. Pinned variables form the section `.data.pinned`, whose map is pinned like any other. The
+//! policy limits the number of pins (`Limit::Pins`) before the plugin starts.
 
 use std::collections::BTreeMap;
 use std::fs;

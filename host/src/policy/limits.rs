@@ -1,9 +1,8 @@
 //! Resource limits of a plugin.
 
-use ks_compiler::object::model::Memory;
-
 use super::Policy;
 use super::file::PolicyError;
+use super::object::ObjectSet;
 use crate::near::near;
 use crate::quantity;
 
@@ -16,6 +15,10 @@ pub enum Limit {
     MapBytes,
     /// Bytes that the kernel charges for all ring buffers.
     RingBytes,
+    /// Maps that the plugin keeps in the BPF file system, whether their pins exist already or not; all
+    /// pinned variables are one map. Guards against a plugin that leaves many maps in kernel memory: pins
+    /// outlive it.
+    Pins,
     /// Bytes written to standard output and standard error per second.
     PrintBytes,
     /// Events open at a time; an event on every CPU counts as one.
@@ -52,10 +55,11 @@ pub enum Limit {
 
 impl Limit {
     /// All limits, in the order in which messages list them.
-    pub const ALL: [Limit; 16] = [
+    pub const ALL: [Limit; 17] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
+        Limit::Pins,
         Limit::PrintBytes,
         Limit::Attachments,
         Limit::Probes,
@@ -77,6 +81,7 @@ impl Limit {
             Limit::Maps => "maps",
             Limit::MapBytes => "map_bytes",
             Limit::RingBytes => "ring_bytes",
+            Limit::Pins => "pins",
             Limit::PrintBytes => "print_bytes_per_second",
             Limit::Attachments => "attachments",
             Limit::Probes => "probes",
@@ -99,6 +104,8 @@ impl Limit {
             Limit::Maps => 256,
             Limit::MapBytes => 1 << 30,
             Limit::RingBytes => 256 << 20,
+            // A quarter of the maps: plugins keep few of theirs. Each stays until its file is deleted.
+            Limit::Pins => 64,
             // Far above what a person or a tool reads; stops a plugin that would fill a disk.
             Limit::PrintBytes => 64 << 20,
             Limit::Attachments => 16_384,
@@ -152,12 +159,14 @@ impl Limit {
     }
 }
 
-/// Returns a message for each limit that the maps of the objects exceed.
-pub(super) fn exceeded(policy: &Policy, memory: Memory) -> Vec<String> {
+/// Returns a message for each limit that the maps of the objects exceed, given the number of CPUs.
+pub(super) fn exceeded(policy: &Policy, objects: &ObjectSet, cpus: usize) -> Vec<String> {
+    let memory = objects.memory(cpus);
     let taken = [
         (Limit::Maps, memory.maps),
         (Limit::MapBytes, memory.map_bytes),
         (Limit::RingBytes, memory.ring_bytes),
+        (Limit::Pins, objects.pins()),
     ];
     let above = taken.into_iter().filter(|(limit, number)| *number > policy.limit(*limit));
     above

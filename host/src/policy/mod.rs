@@ -247,7 +247,7 @@ impl Policy {
     pub fn admit(&self, request: Request, cpus: usize) -> Result<Option<Admitted>, String> {
         let denied = |need: &Need| self.allows(need).err().map(|denied| format!("{}: {denied}", need.by));
         let mut reasons: Vec<String> = request.needs().iter().filter_map(denied).collect();
-        reasons.extend(limits::exceeded(self, request.objects().memory(cpus)));
+        reasons.extend(limits::exceeded(self, request.objects(), cpus));
         if reasons.is_empty() { Ok(request.into_objects().into_admitted()) } else { Err(reasons.join("\n")) }
     }
 

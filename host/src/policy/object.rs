@@ -138,7 +138,7 @@ impl PluginObject {
             && self.model.map(&timer_map(program.name.as_str())).is_some()
     }
 
-    /// Returns the maps that outlive the object.
+    /// Returns the maps that outlive the object. All pinned variables are one map, that of their section.
     pub fn pins(&self) -> impl Iterator<Item = PinnedMap> {
         let maps = self.model.maps.iter().filter(|map| map.pinning == Pinning::ByName);
         let maps = maps.map(|map| PinnedMap {
@@ -240,6 +240,11 @@ impl ObjectSet {
             map_bytes: most.map_bytes.max(one.map_bytes),
             ring_bytes: most.ring_bytes.max(one.ring_bytes),
         })
+    }
+
+    /// Returns the number of maps that one of the objects pins at most.
+    pub fn pins(&self) -> u64 {
+        self.objects.iter().map(|object| object.pins().count() as u64).max().unwrap_or_default()
     }
 
     /// Returns the object to load on this machine, after a policy admitted it.

@@ -60,6 +60,23 @@ fn root_lf_087_a_pin_of_another_shape_ends_the_start() {
     ]);
 }
 
+/// The plugin pins a map and the section of its variables. Pins that exist already count, too.
+#[test]
+fn root_more_pins_than_the_limit_prevent_the_start() {
+    let folder = Folder::new();
+    folder.write("counter.wasm", compile("counter", COUNTER).plugin);
+    let outcome = with_bpffs(
+        &folder,
+        "pins() { find /sys/fs/bpf/counter -type f 2>/dev/null | wc -l; }\n\
+         $HOST --limit pins=1 counter.wasm; echo $?; pins\n\
+         $HOST --limit pins=2 counter.wasm; echo $?; pins\n\
+         $HOST --limit pins=1 counter.wasm; echo $?; pins",
+    );
+    assert_eq!(outcome.stdout, "126\n0\nfirst\n6 2 true true\n0\n2\n126\n2\n", "{outcome:#?}");
+    let reason = "pins is 2, and the limit is 1: --limit pins=2 would allow it";
+    assert_eq!(outcome.stderr.matches(reason).count(), 2, "{outcome:#?}");
+}
+
 #[test]
 fn root_without_a_bpf_file_system_it_is_said_what_to_do() {
     let folder = Folder::new();

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use ks_compiler::object::Object;
+use ks_compiler::object::model::{DataContent, DataKind, DataSection, Map, Pinning};
 use ks_compiler::object::table::MapKind;
 use ks_host::Host;
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::{Limit, Policy};
-use ks_tests::plugins::models::{map, request};
-use ks_tests::plugins::{RunOutput, component, run_with};
+use ks_tests::plugins::models::{map, name, request};
+use ks_tests::plugins::{RunOutput, component, elf, run_with, with_object};
+use ks_tests::{Folder, command, finish};
 
 /// Runs a guest of these functions with these limits.
 fn run(body: &str, limits: &[&str]) -> RunOutput {
@@ -213,6 +215,52 @@ fn ring_buffers_and_maps_are_limited_apart() {
     let reason = judged(&["map_bytes=1311"]).expect_err("it has one more");
     assert!(reason.contains("--limit map_bytes=1312"), "{reason}");
     assert!(judged(&["maps=2"]).expect_err("there are 3").contains("--limit maps=3"));
+}
+
+#[test]
+fn maps_and_the_section_of_variables_count_as_pins() {
+    let pinned = |number: u64| {
+        let called = format!("m{number}");
+        Map { pinning: Pinning::ByName, ..map(&called, MapKind::Array, 8, 1) }
+    };
+    let variables = DataSection {
+        kind: DataKind::Data,
+        suffix: Some(name("pinned")),
+        content: DataContent::Bytes(vec![0; 16]),
+        variables: Vec::new(),
+    };
+    // One pin is that of the section. Another map has no pin.
+    let judged = |policy: &Policy, pins: u64| {
+        let maps = (1..pins).map(pinned).chain([map("other", MapKind::Array, 8, 1)]).collect();
+        let model = Object { maps, data: vec![variables.clone()], ..Object::default() };
+        policy.admit(request(model, &[]), 1).map(|_| ())
+    };
+    let mut policy = Policy::everything();
+    assert_eq!(judged(&policy, 64), Ok(()));
+    let reason = "its maps: pins is 65, and the limit is 64: --limit pins=65 would allow it";
+    assert_eq!(judged(&policy, 65), Err(reason.to_owned()));
+    policy.limit_rule("pins=65").expect("a limit");
+    assert_eq!(judged(&policy, 65), Ok(()));
+}
+
+/// The policy that `inspect` writes allows exactly the pins of the object.
+#[test]
+fn a_plugin_with_too_many_pins_is_not_started() {
+    let returns = r#"(func (export "run") (result i32) (i32.const 0))"#;
+    let plugin = with_object(component(returns), elf::pinned_map());
+    let outcome = |pins: &str| {
+        let mut policy = Policy::everything();
+        policy.limit_rule(pins).expect("a limit");
+        run_with(plugin.clone(), |options| options.policy = policy).outcome
+    };
+    assert_eq!(outcome("pins=1"), Outcome::Returned(0));
+    let reason = "its maps: pins is 1, and the limit is 0: --limit pins=1 would allow it";
+    assert_eq!(outcome("pins=0"), Outcome::Denied(reason.to_owned()));
+    let folder = Folder::new();
+    let file = folder.write("pins.wasm", &plugin);
+    let inspected = finish(command("ks-host").args(["inspect", "--policy"]).arg(file));
+    let policy = Policy::from_toml(&inspected.stdout).expect("a policy");
+    assert_eq!(policy.limit(Limit::Pins), 1, "{inspected:#?}");
 }
 
 #[test]

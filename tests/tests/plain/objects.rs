@@ -2,6 +2,7 @@
 //! Nothing here needs privileges, because nothing reaches the kernel.
 
 use ks_compiler::object::Object;
+use ks_compiler::object::model::{Map, Pinning};
 use ks_compiler::object::table::MapKind;
 use ks_host::plugin::Outcome;
 use ks_host::policy::{ObjectError, ObjectSet, PluginObject, Policy, Request};
@@ -174,6 +175,11 @@ fn objects_of_one_file_are_judged_together() {
     let with = |entries| Object { maps: vec![map("m", MapKind::Array, 8, entries)], ..observes() };
     let set = objects(&[(Arch::X86_64, with(1)), (Arch::Aarch64, with(1000))]).expect("the same classes");
     assert_eq!(set.memory(1).map_bytes, 312 + 8000);
+    // Only one of the objects is loaded, so the number of pins is the maximum, too.
+    let pinned = || Map { pinning: Pinning::ByName, ..map("m", MapKind::Array, 8, 1) };
+    let pinning = || Object { maps: vec![pinned()], ..observes() };
+    let set = objects(&[(Arch::X86_64, pinning()), (Arch::Aarch64, pinning())]).expect("the same classes");
+    assert_eq!(set.pins(), 1);
 }
 
 /// The generated policy of a plugin denies it nothing and allows nothing else, whatever its names are.

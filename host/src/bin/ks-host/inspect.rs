@@ -163,6 +163,7 @@ fn needed(plugin: &Plugin) -> anyhow::Result<String> {
     policy.set_limit(Limit::Maps, memory.maps);
     policy.set_limit(Limit::MapBytes, memory.map_bytes);
     policy.set_limit(Limit::RingBytes, memory.ring_bytes);
+    policy.set_limit(Limit::Pins, request.objects().pins());
     Ok(policy.to_toml())
 }
 
