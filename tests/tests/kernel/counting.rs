@@ -4,6 +4,8 @@
 use std::process::Command;
 
 use ks_tests::{Folder, Outcome, binary, compile, finish, repository, run_script};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// Runs a script that observes a command.
 fn observe(script: &str, options: &[&str], exec: &[&str]) -> Outcome {
@@ -58,6 +60,20 @@ fn root_a_per_cpu_group_reads_as_one_and_per_cpu() {
     assert_eq!(outcome.numbers("rate"), [0], "the clock was stopped");
 }
 
+/// Reports that a comparison with `perf stat` is left out, which CI does not allow.
+fn report_missing_perf() {
+    assert!(std::env::var_os("CI").is_none(), "perf is missing, which `scripts/packages perf` installs");
+    eprintln!("NOT TESTED: `perf stat` does not run here");
+}
+
+/// Returns the count of an event in the output of `perf stat -x ';'`.
+fn counted_by_perf(text: &str, event: &str) -> f64 {
+    let mut rows = text.lines().map(|line| line.split(';').collect::<Vec<_>>());
+    let row = rows.find(|row| row.get(2).is_some_and(|name| name.starts_with(event)));
+    let count = row.and_then(|row| row[0].parse().ok());
+    count.unwrap_or_else(|| panic!("no count of {event}: {text}"))
+}
+
 const STAT: &str = include_str!("scripts/counting_stat.ks");
 
 /// Counts that the command alone determines are exact; page faults depend on the loader's layout.
@@ -77,17 +93,12 @@ fn root_a_command_counts_as_perf_stat_counts_it() {
         .status()
         .expect("unshare is there");
     if !status.success() {
-        assert!(std::env::var_os("CI").is_none(), "perf is missing, which `scripts/packages perf` installs");
-        eprintln!("NOT TESTED: `perf stat` does not run here");
-        return;
+        return report_missing_perf();
     }
     let text = std::fs::read_to_string(file).expect("perf wrote it");
     let rows: Vec<Vec<&str>> =
         text.lines().filter(|line| line.contains(';')).map(|line| line.split(';').collect()).collect();
-    let theirs = |event: &str| -> f64 {
-        let row = rows.iter().find(|row| row[2].starts_with(event)).unwrap_or_else(|| panic!("{text}"));
-        row[0].parse().unwrap_or_else(|_| panic!("{text}"))
-    };
+    let theirs = |event: &str| counted_by_perf(&text, event);
     let ours = observe(STAT, &[], &exec);
     assert_eq!(ours.code, 0, "{ours:#?}");
     assert_eq!(ours.numbers("kills")[0] as f64, theirs("syscalls:sys_enter_kill"), "{ours:#?}\n{text}");
@@ -124,6 +135,88 @@ fn root_an_example_shows_what_a_command_does() {
     let without = finish(Command::new(binary("ks-host")).arg(&plugin));
     assert_eq!(without.code, 1, "{without:#?}");
     assert!(without.stderr.contains("--exec"), "{without:#?}");
+}
+
+const MOVES: &str = "examples/perf/moves.ks";
+const MOVES_EVENTS: &str = "task-clock,context-switches,cpu-migrations";
+
+/// Returns the seconds, switches and migrations that `moves.ks` printed.
+fn moves(outcome: &Outcome) -> [f64; 3] {
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let number = |name: &str, at: usize| -> f64 {
+        outcome.row(name)[at].parse().unwrap_or_else(|_| panic!("{outcome:#?}"))
+    };
+    let [seconds, switches] = [number("CPU", 2), number("switches", 1)];
+    // The rate follows from the exact time; the printed seconds lack up to a millisecond.
+    let rate = number("switches", 2);
+    assert!((rate * seconds - switches).abs() <= rate * 0.001 + 1.0, "{outcome:#?}");
+    [seconds, switches, number("migrations", 1)]
+}
+
+/// Returns the seconds, switches and migrations that `perf stat -x ';'` wrote.
+fn moves_by_perf(text: &str) -> [f64; 3] {
+    let count = |event: &str| counted_by_perf(text, event);
+    [count("task-clock") / 1e3, count("context-switches"), count("cpu-migrations")]
+}
+
+fn perf_runs() -> bool {
+    Command::new("perf").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// The observed command is `perf stat`, so that both count the same run. The example also counts perf itself.
+#[test]
+fn root_moves_counts_a_command_as_perf_stat_counts_it() {
+    if !perf_runs() {
+        return report_missing_perf();
+    }
+    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("this thread is there");
+    let cpus: Vec<usize> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true)).collect();
+    let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+    // Each iteration moves the shell to one CPU and to the other one, and sleeps on both.
+    let script = format!(
+        "i=0; while [ $i -lt 50 ]; do for cpu in {first} {last}; do taskset -cp $cpu $$ >/dev/null; \
+         sleep 0.001; done; i=$((i+1)); done"
+    );
+    let folder = Folder::new();
+    let file = folder.path("stat");
+    let output = file.to_str().expect("plain");
+    let exec =
+        ["perf", "stat", "-x", ";", "-o", output, "-e", MOVES_EVENTS, "--", "sh", "-c", script.as_str()];
+    let example = std::fs::read_to_string(repository().join(MOVES)).expect("the example is there");
+    let outcome = observe(&example, &[], &exec);
+    let ours = moves(&outcome);
+    let text = std::fs::read_to_string(&file).expect("perf wrote it");
+    // What perf itself may add: half a second, 100 switches, 20 migrations. A printed time lacks up to a
+    // millisecond.
+    for ((ours, theirs), of_perf) in ours.iter().zip(moves_by_perf(&text)).zip([0.5, 100.0, 20.0]) {
+        let most = theirs * 1.1 + of_perf;
+        assert!((theirs - 0.001..=most).contains(ours), "{ours} and {theirs}: {outcome:#?}\n{text}");
+    }
+    // The sleeper and the shell that waits for it leave their CPU.
+    assert!(ours[1] >= 200.0, "{outcome:#?}");
+    let moved = if first == last { 0.0 } else { 99.0 };
+    assert!(ours[2] >= moved, "{outcome:#?}");
+}
+
+/// The example runs in `perf stat -a`, which begins before it and ends after it.
+#[test]
+fn root_moves_counts_the_machine_as_perf_stat_counts_it() {
+    if !perf_runs() {
+        return report_missing_perf();
+    }
+    let folder = Folder::new();
+    let file = folder.path("stat");
+    let mut perf = Command::new("perf");
+    perf.args(["stat", "-a", "-x", ";", "-o"]).arg(&file).args(["-e", MOVES_EVENTS, "--"]);
+    perf.arg(binary("ks-host")).arg(repository().join(MOVES)).args(["--", "--seconds=1"]);
+    let outcome = finish(&mut perf);
+    let ours = moves(&outcome);
+    let text = std::fs::read_to_string(&file).expect("perf wrote it");
+    for (ours, theirs) in ours.iter().zip(moves_by_perf(&text)) {
+        assert!(*ours <= theirs, "{ours} and {theirs}: {outcome:#?}\n{text}");
+    }
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN).expect("known").expect("known") as f64;
+    assert!(ours[0] >= cpus * 0.99 && ours[1] > 0.0, "{cpus} CPUs for a second: {outcome:#?}");
 }
 
 /// A vendor's table names a software event here, so that it can be counted.
