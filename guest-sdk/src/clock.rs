@@ -12,6 +12,12 @@ pub fn now() -> Duration {
     Duration::from_nanos(clock::now())
 }
 
+/// Returns the time of CLOCK_BOOTTIME: the time since the boot, including the time for which the machine was
+/// suspended, which [`now`] does not count. The clock of `bpf_ktime_get_boot_ns`.
+pub fn boottime() -> Duration {
+    Duration::from_nanos(clock::boottime())
+}
+
 /// Waits for this time. A command that the host starts (`--exec`) begins to run at the first call of this
 /// function, of [`stopping`] or of [`Ring::poll`](crate::Ring::poll).
 ///

@@ -25,8 +25,8 @@
 //! and run on an emulated host (`testing`).
 //!
 //! Dropping a handle releases the kernel's object: an [`Attachment`] detaches, a [`Link`] too. Times are
-//! [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail returns [`Error`],
-//! with a kind for the plugin and a message for a person.
+//! [`core::time::Duration`] of CLOCK_MONOTONIC, except that of [`clock::boottime`]; sizes are bytes. Every
+//! call that can fail returns [`Error`], with a kind for the plugin and a message for a person.
 //!
 //! The crate needs no `std`: without its feature `std` (on by default) a plugin brings its allocator and
 //! panic handler.

@@ -123,6 +123,14 @@ fn records_come_when_they_are_due() {
 }
 
 #[test]
+fn the_time_since_the_boot_is_simulated() {
+    let _host = Host::new();
+    assert_eq!(clock::boottime(), Duration::ZERO);
+    clock::sleep(SECOND).expect("before the end");
+    assert_eq!((clock::boottime(), clock::now()), (SECOND, SECOND));
+}
+
+#[test]
 fn variables_programs_and_names_are_the_tests() {
     let host = Host::new();
     host.global("limit", &7_u16);

@@ -10,9 +10,11 @@ use super::state::State;
 
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {
-        let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(wasmtime::Error::new)?);
-        // 64 bits of nanoseconds since the boot suffice for 584 years.
-        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+        since_boot(ClockId::CLOCK_MONOTONIC)
+    }
+
+    fn boottime(&mut self) -> wasmtime::Result<u64> {
+        since_boot(ClockId::CLOCK_BOOTTIME)
     }
 
     fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
@@ -27,4 +29,11 @@ impl Host for State {
         self.release_command()?;
         Ok(self.stop.stopping())
     }
+}
+
+/// Returns the time of a clock that starts at the boot, in nanoseconds.
+fn since_boot(clock: ClockId) -> wasmtime::Result<u64> {
+    let time = Duration::from(clock_gettime(clock).map_err(wasmtime::Error::new)?);
+    // 64 bits of nanoseconds since the boot suffice for 584 years.
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -35,6 +35,7 @@ pub const IMPORTS: &str = r#"
   (import "kernelscript:host/console@0.1.0" "warn-once" (func $warn_once (param i64 i32 i32)))
   (import "kernelscript:host/console@0.1.0" "abort" (func $abort (param i32 i32)))
   (import "kernelscript:host/args@0.1.0" "exit" (func $exit (param i32)))
+  (import "kernelscript:host/clock@0.1.0" "boottime" (func $boottime (result i64)))
   (import "kernelscript:host/clock@0.1.0" "sleep" (func $sleep (param i64 i32)))
   (import "kernelscript:host/clock@0.1.0" "stopping" (func $stopping (result i32)))
   (import "kernelscript:host/bpf@0.1.0" "[static]program.load" (func $load (param i32 i32 i32)))
@@ -84,6 +85,17 @@ pub const OWN_EVENT: &str = r#"
       (i32.store (local.get $page) (i32.const 1))
       (local.set $page (i32.add (local.get $page) (i32.const 4096)))
       (br_if $next (i32.lt_u (local.get $page) (i32.mul (memory.size) (i32.const 65536))))))
+"#;
+
+/// A guest that prints the nanoseconds since the boot.
+pub const PRINTS_BOOTTIME: &str = r#"
+  (data (i32.const 16) "%u")
+  (func (export "run") (result i32)
+    ;; One value: discriminant 3 (unsigned64) at 128, the number at 136.
+    (i32.store8 (i32.const 128) (i32.const 3))
+    (i64.store (i32.const 136) (call $boottime))
+    (call $print (i32.const 16) (i32.const 2) (i32.const 128) (i32.const 1))
+    (i32.const 0))
 "#;
 
 /// Returns a component of world `plugin` from the text of a guest's functions, which must include `run`.

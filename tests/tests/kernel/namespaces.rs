@@ -1,9 +1,13 @@
-//! Plugins of a host inside a PID namespace, as in a container. These tests need root.
+//! Plugins of a host inside a PID namespace, as in a container, or inside a time namespace. These tests need
+//! root.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use ks_tests::plugins::{PRINTS_BOOTTIME, component};
 use ks_tests::{Folder, Outcome, binary, command, compile, finish, repository};
+use nix::time::{ClockId, clock_gettime};
 
 /// Counts calls of the process with a given id, by a counter and by a program.
 const SCRIPT: &str = include_str!("scripts/namespaces_numbers.ks");
@@ -141,4 +145,26 @@ fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
     );
     let doctor = finish(Command::new("unshare").arg("-pf").arg(binary("ks-host")).arg("doctor"));
     assert!(doctor.stdout.contains("/proc shows another one"), "{doctor:#?}");
+}
+
+/// The offset of a time namespace separates CLOCK_BOOTTIME from CLOCK_MONOTONIC, as suspending the machine
+/// does.
+#[test]
+fn root_boottime_is_not_the_monotonic_clock() {
+    const OFFSET: Duration = Duration::from_secs(1_000_000);
+    let folder = Folder::new();
+    let plugin = folder.write("boottime.wasm", component(PRINTS_BOOTTIME));
+    let now = || Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the kernel has this clock"));
+    let before = now();
+    let outcome = finish(
+        Command::new("unshare")
+            .args(["--fork", "--time", "--boottime", &OFFSET.as_secs().to_string()])
+            .arg(binary("ks-host"))
+            .arg("--no-cache")
+            .arg(plugin),
+    );
+    let after = now();
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let time = Duration::from_nanos(outcome.stdout.trim_end().parse().expect(&outcome.stdout));
+    assert!(before + OFFSET <= time && time <= after + OFFSET, "{before:?} {time:?} {after:?}");
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ks_tests::plugins::{PRINTS_BOOTTIME, component};
 use ks_tests::{Folder, Outcome, binary, command, compile, finish, repository};
 
 /// Records a run of a plugin file; returns its outcome and the path of the record.
@@ -64,6 +65,20 @@ fn root_replays_repeat_the_hosts_output() {
     assert!(real.stderr.contains("4095"), "{real:#?}");
     let again = replay(&plugin, &record);
     assert_eq!((again.code, again.stdout, again.stderr), (real.code, real.stdout, real.stderr));
+}
+
+/// A replay at a later time prints the time of the recorded run.
+#[test]
+fn root_replays_repeat_the_time_since_the_boot() {
+    let folder = Folder::new();
+    let plugin = folder.write("boottime.wasm", component(PRINTS_BOOTTIME));
+    let (real, record) = record(&folder, &plugin, &[]);
+    assert_eq!(real.code, 0, "{real:#?}");
+    let text = std::fs::read_to_string(&record).expect("readable");
+    let call = format!("{{\"call\":\"clock.boottime\",\"args\":[],\"answer\":{}}}\n", real.stdout.trim_end());
+    assert!(text.contains(&call), "{call}{text}");
+    let again = replay(&plugin, &record);
+    assert_eq!((again.code, again.stdout, again.stderr.as_str()), (0, real.stdout, ""));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ks_host::plugin::{Outcome, Plugin, StopHandle, StopReason};
-use ks_tests::plugins::{OWN_EVENT, component, run, run_with};
+use ks_tests::plugins::{OWN_EVENT, PRINTS_BOOTTIME, component, run, run_with};
+use nix::time::{ClockId, clock_gettime};
 
 #[test]
 fn a_plugin_prints_and_returns() {
@@ -97,6 +98,17 @@ fn a_sleeping_plugin_wakes_when_it_is_asked_to_stop() {
     stop.ask(StopReason::Asked);
     let ran = run_with(component(SLEEPER), |options| options.stop = stop);
     assert_eq!(ran.outcome, Outcome::Returned(5));
+}
+
+#[test]
+fn boottime_is_the_time_of_the_kernels_clock() {
+    let now = || Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).expect("the kernel has this clock"));
+    let before = now();
+    let ran = run(PRINTS_BOOTTIME);
+    let after = now();
+    assert_eq!(ran.outcome, Outcome::Returned(0), "{}", ran.stderr);
+    let time = Duration::from_nanos(ran.stdout.trim_end().parse().expect(&ran.stdout));
+    assert!(before <= time && time <= after, "{before:?} {time:?} {after:?}");
 }
 
 #[test]

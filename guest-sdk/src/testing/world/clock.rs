@@ -8,6 +8,11 @@ pub(crate) fn now() -> u64 {
     with(|state| state.now)
 }
 
+/// A test's machine is never suspended.
+pub(crate) fn boottime() -> u64 {
+    now()
+}
+
 pub(crate) fn sleep(duration: u64) -> Result<(), Error> {
     with(|state| state.wait(state.now.saturating_add(duration)))
 }
