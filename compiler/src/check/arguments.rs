@@ -266,12 +266,7 @@ impl Checker<'_> {
         call: &str,
     ) -> Option<Arguments> {
         let what = format!("system call `{call}`");
-        if !self.kernel().has_syscall(call) {
-            let unfound = if self.kernel().has_btf() {
-                KernelLookupError::Missing { near: self.kernel().near_syscalls(call) }
-            } else {
-                KernelLookupError::NoBtf
-            };
+        if let Err(unfound) = self.find_syscall(call) {
             self.report_unfound(function, &what, &unfound);
             return None;
         }
@@ -282,7 +277,22 @@ impl Checker<'_> {
         Some(Arguments { what, usable: params.len(), params, any_scalar: true })
     }
 
-    /// Reports a target that does not exist, or that cannot be checked.
+    /// Looks up a system call by its name.
+    ///
+    /// # Errors
+    /// The kernel does not have it; or there is no BTF, and the compiler's own table does not have it.
+    pub(super) fn find_syscall(&self, call: &str) -> Result<(), KernelLookupError> {
+        let kernel = self.kernel();
+        if kernel.has_syscall(call) {
+            Ok(())
+        } else if kernel.has_btf() {
+            Err(KernelLookupError::Missing { near: kernel.near_syscalls(call) })
+        } else {
+            Err(KernelLookupError::NoBtf)
+        }
+    }
+
+    /// Reports the target of a program that does not exist, or that cannot be checked.
     pub(super) fn report_unfound(
         &mut self,
         function: &ast::AstFunction,
@@ -291,6 +301,12 @@ impl Checker<'_> {
     ) {
         let attribute = &function.attributes[0];
         let span = attribute.argument.as_ref().map_or(attribute.span, |argument| argument.span);
+        self.report_unfound_at(span, what, unfound);
+    }
+
+    /// Reports the string literal at `span`, which names something that the kernel does not have, or that
+    /// cannot be checked.
+    pub(super) fn report_unfound_at(&mut self, span: Span, what: &str, unfound: &KernelLookupError) {
         let diagnostic = match unfound {
             KernelLookupError::Missing { near } => {
                 let error = Diagnostic::error(509, span, format!("this kernel has no {what}"));

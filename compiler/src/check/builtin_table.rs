@@ -416,6 +416,14 @@ pub const BUILTINS: &[Builtin] = &[
     .event()
     .constant(),
     both(
+        "syscall_event",
+        &["(call: str) -> perf_event"],
+        "Calls of a system call: the tracepoint `\"syscalls/sys_enter_NAME\"`.",
+        |body, args, span| body.packed_event("syscall_event", args, span),
+    )
+    .event()
+    .constant(),
+    both(
         "breakpoint",
         &["(address, len: u32, access: str) -> perf_event"],
         "Accesses of an address or `\"symbol\"`: len 1, 2, 4 or 8, access `r`, `w`, `rw` or `x`.",

@@ -21,6 +21,9 @@ const ACCESSES: &[(&str, u8)] = &[("r", ACCESS_LOADS), ("w", 2), ("rw", 3), ("x"
 const ACCESS_LOADS: u8 = 1;
 const ACCESS_FETCHES: u8 = 4;
 
+/// The tracepoint at the entry of a system call, before the call's name.
+const SYSCALL_ENTRY: &str = "syscalls/sys_enter_";
+
 /// The value of an event constructor.
 enum EventValue {
     /// The packed form, `type << 32 | config`.
@@ -147,6 +150,7 @@ impl Body<'_, '_> {
             ("hw_cache", [cache, op, result]) => self.hw_cache(cache, op, result),
             ("breakpoint", [address, len, access]) => self.breakpoint(address, len, access, span),
             ("tracepoint", [name]) => self.tracepoint_event(name),
+            ("syscall_event", [name]) => self.syscall_event(name),
             ("pmu", [name]) => {
                 let text = self.event_text(name)?;
                 (self.well_formed(name, is_pmu_event(&text), "a PMU's event is `name` or `pmu/terms/`"))
@@ -251,6 +255,19 @@ impl Body<'_, '_> {
         form.then_some(spec(EventSpec::Tracepoint(text)))
     }
 
+    /// Returns the tracepoint at the entry of a system call. The call is looked up as for `@syscall_enter`.
+    fn syscall_event(&mut self, arg: &ast::Expr) -> Option<EventValue> {
+        let call = self.event_text_after(SYSCALL_ENTRY, arg)?;
+        let form = !call.is_empty() && call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !self.well_formed(arg, form, "name a system call, such as `openat`: letters, digits and `_`") {
+            return None;
+        }
+        if let Err(unfound) = self.checker.find_syscall(&call) {
+            self.checker.report_unfound_at(arg.span, &format!("system call `{call}`"), &unfound);
+        }
+        Some(spec(EventSpec::Tracepoint(format!("{SYSCALL_ENTRY}{call}"))))
+    }
+
     fn breakpoint(
         &mut self,
         address: &ast::Expr,
@@ -346,11 +363,16 @@ impl Body<'_, '_> {
 
     /// Returns the text of a string literal. Names are checked now, or looked up when the event is attached.
     fn event_text(&mut self, arg: &ast::Expr) -> Option<String> {
+        self.event_text_after("", arg)
+    }
+
+    /// Returns the text of a string literal that follows `prefix` in the name of an event.
+    fn event_text_after(&mut self, prefix: &str, arg: &ast::Expr) -> Option<String> {
+        // A zero byte ends the text.
+        let longest = OPTION_TEXT as usize - 1 - prefix.len();
         match literal_text(arg) {
-            // A zero byte ends the text.
-            Some(bytes) if bytes.len() >= OPTION_TEXT as usize => {
-                let text =
-                    format!("this text is longer than the {} bytes that name an event", OPTION_TEXT - 1);
+            Some(bytes) if bytes.len() > longest => {
+                let text = format!("this text is longer than the {longest} bytes that name an event");
                 self.report(Diagnostic::error(417, arg.span, text));
                 None
             }

@@ -49,6 +49,19 @@ fn each_rewrite_is_seen_by_its_name() {
     assert!(with.contains("show_counter(faults, "), "{with}");
 }
 
+#[test]
+fn the_event_of_a_system_call_is_its_tracepoint() {
+    let script = |event: &str| {
+        format!(
+            "fn main() -> i32 {{\n    var a = attach(perf_options {{ event: {event}, pid: 0, cpu: -1 }})\n    \
+             return 0\n}}\n"
+        )
+    };
+    let tracepoint = typed(&script("tracepoint(\"syscalls/sys_enter_openat\")"));
+    assert!(tracepoint[0].1.contains("syscalls/sys_enter_openat"), "{tracepoint:?}");
+    assert_eq!(typed(&script("syscall_event(\"openat\")")), tracepoint);
+}
+
 /// One line for each statement, whatever nodes the tree needs for it.
 #[test]
 fn trees_are_about_as_long_as_their_script() {

@@ -65,8 +65,9 @@ pub struct ListedEvent {
 }
 
 /// Forms for events that are too many to list.
-const FORMS: [(&str, &str, &str); 5] = [
+const FORMS: [(&str, &str, &str); 6] = [
     ("raw_event(4, 0x3c)", "r3c", "a code of the CPU's manual, by the number of its PMU"),
+    ("syscall_event(\"openat\")", "syscalls:sys_enter_openat", "calls of a system call"),
     ("breakpoint(0x7f00, 4, \"w\")", "mem:0x7f00/4:w", "accesses to an address"),
     ("kprobe_event(\"vfs_read\")", "probe:vfs_read", "calls of a function of the kernel"),
     ("uprobe_event(\"/bin/sh:main\")", "probe_sh:main", "calls of a function of a program"),
@@ -253,6 +254,7 @@ mod tests {
         let has_kprobes = catalog.pmu("kprobe").is_ok();
         assert_eq!(why_not("probe:vfs_read").is_none(), has_kprobes);
         assert_eq!(why_not("mem:0x7f00/4:w"), None);
+        assert_eq!(why_not("syscall_event*"), None);
         if catalog.core_pmus().next().is_none() {
             assert!(
                 why_not("cpu_cycles").is_some_and(|error| error.to_string().contains("no hardware counters"))

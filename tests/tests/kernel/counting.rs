@@ -30,6 +30,18 @@ fn root_lf_141_events_are_named_in_every_spelling_and_counted_from_the_exec() {
     assert!(outcome.stderr.contains("cache_misses"), "{outcome:#?}");
 }
 
+/// Counts two system calls by name, one of which the command never makes, and the tracepoint of the other.
+const SYSTEM_CALLS: &str = include_str!("scripts/counting_system_calls.ks");
+
+#[test]
+fn root_a_system_call_is_counted_by_its_name() {
+    let outcome = observe(SYSTEM_CALLS, &[], &["sh", "-c", KILLS]);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert_eq!(outcome.numbers("kills"), [100, 100], "{outcome:#?}");
+    assert_eq!(outcome.numbers("others"), [0], "{outcome:#?}");
+    assert_eq!(outcome.numbers("everywhere"), [1], "{outcome:#?}");
+}
+
 /// A breakpoint by address and by symbol, a cache event, a probe: opened, or refused with the reason.
 const OPENED: &str = include_str!("scripts/counting_opened.ks");
 

@@ -135,14 +135,23 @@ fn lf_141_constructors() {
     ] {
         accepts(attached(&format!("event: {event}, pid: 0, cpu: -1"), ""));
     }
-    let tracepoint = "event: tracepoint(\"sched/sched_switch\"), pid: 0, cpu: -1";
-    accepts(in_main("", &format!("var a = attach(perf_options {{ {tracepoint} }})\nvar n = read(a).raw")));
-    refuses(attached(tracepoint, ""), "KS0906");
+    for event in ["tracepoint(\"sched/sched_switch\")", "syscall_event(\"openat\")"] {
+        let options = format!("event: {event}, pid: 0, cpu: -1");
+        accepts(in_main("", &format!("var a = attach(perf_options {{ {options} }})\nvar n = read(a).raw")));
+        refuses(attached(&options, ""), "KS0906");
+    }
+    // With the tracepoint's prefix of 19 bytes, 236 bytes fit the text that describes an event.
+    let call = |bytes: usize| format!("syscall_event(\"{}\")", "a".repeat(bytes));
+    let longest = format!("var a = attach(perf_options {{ event: {}, pid: 0, cpu: -1 }})", call(236));
+    warns(in_main("", &longest), "KS0806");
     accepts(in_main(SAMPLE, "if (raw_event(1, 2) == page_faults) { print(\"same\") }"));
     for wrong in [
         "hw_cache(\"l9\", \"read\", \"miss\")",
         "hw_cache(\"ll\", \"look\", \"miss\")",
         "breakpoint(\"jiffies\", 3, \"w\")",
+        "syscall_event(\"\")",
+        "syscall_event(\"open at\")",
+        call(237).as_str(),
     ] {
         refuses(attached(&format!("event: {wrong}, pid: 0, cpu: -1"), ""), "KS0401|KS0417");
     }
