@@ -183,6 +183,6 @@ mod tests {
         assert!(text.contains("pub fn net ()") && text.contains("Config < net >"), "{text}");
         assert!(text.contains("\\\"configs\\\":[{\\\"name\\\":\\\"net\\\""), "{text}");
         let program = text.split_once("pub fn count ()").expect("an opener").1;
-        assert!(program.find("first_values").unwrap() < program.find("load").unwrap(), "{text}");
+        assert!(program.find("initialise_configs").unwrap() < program.find("load").unwrap(), "{text}");
     }
 }

@@ -142,7 +142,7 @@ fn root_the_plugin_is_written_in_javascript() {
     guests.build_run_and_replay("javascript", &[]);
 }
 
-/// The generated files equal those of `wit-bindgen c wit --world plugin`.
+/// The generated files equal those of `wit-bindgen c wit --world plugin`. `INSTA_UPDATE=always` makes them again.
 #[test]
 fn the_bindings_for_c_are_those_of_the_contract() {
     use wit_bindgen_core::{Files, wit_parser::Resolve};
@@ -153,6 +153,12 @@ fn the_bindings_for_c_are_those_of_the_contract() {
     let mut generator = wit_bindgen_c::Opts::default().build();
     generator.generate(&mut resolve, world, &mut files).unwrap_or_else(|error| panic!("{error:#}"));
     let folder = repository().join("examples/guests/c");
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always") {
+        for (name, bytes) in files.iter() {
+            std::fs::write(folder.join(name), bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        return;
+    }
     let mut built = 0;
     // The object has the same types in a form that changes with patch versions of the tool; linking compares
     // it with the others.

@@ -34,6 +34,7 @@ mod rematerialize;
 mod repair;
 pub(super) mod scalar_ids;
 mod simplify_cfg;
+mod sink;
 mod tail_merge;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,7 @@ type LastPass = fn(&mut MirFunction) -> bool;
 
 /// The passes that run once, after all others.
 const LAST: &[(&str, LastPass)] = &[
+    ("sink", sink::run),
     ("addresses", addresses::run),
     ("known_bits", known_bits::run),
     ("carried", carried::run),

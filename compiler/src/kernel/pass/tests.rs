@@ -512,6 +512,31 @@ fn identical_blocks_are_merged() {
     assert_eq!(optimised(b.finish()).reverse_postorder().len(), 4);
 }
 
+/// A function with two operations before a branch: the second one takes the first one's result. One path reads
+/// the second; the other one reads the first if `other` is true. Returns how many stay before the branch.
+fn left_before_a_branch(other: bool) -> usize {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let product = b.binary_const(BinaryOp::Mul, argument, 7);
+    let mixed = b.binary_const(BinaryOp::Xor, product, 9);
+    let [then, otherwise] = std::array::from_fn(|_| b.block());
+    let small = b.compare_const(Condition::Lt, argument, 5);
+    b.branch(small, then, otherwise);
+    b.switch_to_sealed(then);
+    b.ret(mixed);
+    b.switch_to_sealed(otherwise);
+    let zero = b.constant(Type::I64, 0);
+    b.ret(if other { product } else { zero });
+    let function = optimised(b.finish());
+    let entry = &function.blocks[function.entry()];
+    entry.insts.iter().filter(|inst| matches!(inst.op, Op::Binary(..))).count()
+}
+
+#[test]
+fn an_operation_that_only_one_path_reads_is_executed_there() {
+    assert_eq!([left_before_a_branch(false), left_before_a_branch(true)], [0, 1]);
+}
+
 #[test]
 fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let mut callee = builder();
