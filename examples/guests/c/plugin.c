@@ -280,6 +280,9 @@ extern void __wasm_import_kernelscript_host_console_abort(uint8_t *, size_t);
 __attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("now")))
 extern int64_t __wasm_import_kernelscript_host_clock_now(void);
 
+__attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("boottime")))
+extern int64_t __wasm_import_kernelscript_host_clock_boottime(void);
+
 __attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("sleep")))
 extern void __wasm_import_kernelscript_host_clock_sleep(int64_t, uint8_t *);
 
@@ -5018,6 +5021,11 @@ void kernelscript_host_console_abort(plugin_string_t *message) {
 
 kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_now(void) {
   int64_t ret = __wasm_import_kernelscript_host_clock_now();
+  return (uint64_t) (ret);
+}
+
+kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_boottime(void) {
+  int64_t ret = __wasm_import_kernelscript_host_clock_boottime();
   return (uint64_t) (ret);
 }
 

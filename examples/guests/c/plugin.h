@@ -1221,6 +1221,11 @@ extern void kernelscript_host_console_abort(plugin_string_t *message);
 // Imported Functions from `kernelscript:host/clock@0.1.0`
 // Nanoseconds of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
 extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_now(void);
+// Nanoseconds of CLOCK_BOOTTIME: the time since the boot, including the time for which the machine was suspended,
+// which `now` does not count. The clock of `bpf_ktime_get_boot_ns`.
+// 
+// Source: clock_gettime(2); `kernel/bpf/helpers.c`, `bpf_ktime_get_boot_ns`.
+extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_boottime(void);
 // Waits. Returns early, with `interrupted`, when the host asks the plugin to stop. A command that the host starts
 // (`--exec`) runs from the first call of `sleep`, `stopping` or
 // `ring.poll` on.

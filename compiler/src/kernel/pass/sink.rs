@@ -50,7 +50,7 @@ fn is_arithmetic(op: &Op) -> bool {
     )
 }
 
-/// The number of edges that lead to each block.
+/// The number of edges that enter each block.
 fn predecessors(function: &MirFunction) -> IndexVec<Block, usize> {
     let mut found: IndexVec<Block, usize> = function.blocks.iter().map(|_| 0).collect();
     for block in function.blocks.iter() {
