@@ -5,7 +5,7 @@
 use super::expr::Typed;
 use super::function::Body;
 use crate::ast;
-use crate::hir::{Half, KernelBuiltin, UserBuiltin};
+use crate::hir::{Half, KernelBuiltin, StackOwner, UserBuiltin};
 use crate::source::Span;
 
 /// Checks the arguments of a call whose number of arguments fits one of the forms.
@@ -379,13 +379,13 @@ pub const BUILTINS: &[Builtin] = &[
         "stack_id",
         &["(ctx, stacks) -> i64"],
         "Puts the kernel's call stack into a `stack_trace`; its number, or a negative error.",
-        |body, args, span| body.stack_id_call(false, args, span),
+        |body, args, span| body.stack_id_call(StackOwner::Kernel, args, span),
     ),
     kernel(
         "user_stack_id",
         &["(ctx, stacks) -> i64"],
         "Puts the task's call stack into a `stack_trace`; its number, or a negative error.",
-        |body, args, span| body.stack_id_call(true, args, span),
+        |body, args, span| body.stack_id_call(StackOwner::User, args, span),
     ),
     both(
         "raw_event",

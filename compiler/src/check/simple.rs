@@ -9,7 +9,9 @@ use super::prescan::strip;
 use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, Half, KernelBuiltin, MapId, MapKind, SharedBuiltin, UserBuiltin};
+use crate::hir::{
+    Expr, ExprKind, Half, KernelBuiltin, MapId, MapKind, SharedBuiltin, StackOwner, UserBuiltin,
+};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -135,11 +137,11 @@ impl Body<'_, '_> {
         }
     }
 
-    pub(super) fn stack_id_call(&mut self, user: bool, args: &[ast::Expr], span: Span) -> Typed {
+    pub(super) fn stack_id_call(&mut self, of: StackOwner, args: &[ast::Expr], span: Span) -> Typed {
         let (ctx, map) = (self.event_context(&args[0]), self.stack_map(&args[1]));
         match (ctx, map) {
             (Some(ctx), Some(map)) => {
-                let builtin = KernelBuiltin::StackId { ctx: Box::new(ctx), map, user };
+                let builtin = KernelBuiltin::StackId { ctx: Box::new(ctx), map, of };
                 self.kernel_builtin(builtin, self.common().i64, span)
             }
             _ => self.error_expr(span),

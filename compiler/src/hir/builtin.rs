@@ -109,6 +109,7 @@ impl Parts for u8 {}
 impl Parts for String {}
 impl Parts for bool {}
 impl Parts for ReadForm {}
+impl Parts for StackOwner {}
 
 /// Declares the builtins of a half: for each one its name in listings (a method begins with a dot; its first
 /// part is the receiver), the helper that implements it (`->`), and its fields in order of evaluation.
@@ -245,8 +246,8 @@ builtins! {
             ctx: Box<Expr>,
             /// A map of kind `stack_trace`.
             map: MapId,
-            /// Whether the user's stack is recorded, not the kernel's.
-            user: bool,
+            /// The stack that is recorded.
+            of: StackOwner,
         },
         /// `attachment_id(ctx) -> u64`: bpf_get_attach_cookie.
         "attachment_id" -> "bpf_get_attach_cookie" AttachmentId(operand: Box<Expr>),
@@ -391,6 +392,15 @@ builtins! {
             address: Box<Expr>,
         },
     }
+}
+
+/// The owner of a call stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StackOwner {
+    /// The kernel, while it runs for the task.
+    Kernel,
+    /// The task's own program.
+    User,
 }
 
 /// The members of a `perf_read` that a script uses.

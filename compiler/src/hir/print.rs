@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use super::{
     ArmBody, BinaryOp, Block, BreakpointAddress, BuiltinPart, CatchPattern, ContextMember, CounterId,
     EventSpec, Expr, ExprKind, FuncId, FunctionKind, Hir, HirFunction, KernelBuiltin, LocalId, LogicOp,
-    Lvalue, LvalueKind, MapId, MapIteration, Match, Pattern, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind,
-    TakeOp, UnaryOp, UserBuiltin,
+    Lvalue, LvalueKind, MapId, MapIteration, Match, Pattern, ReadForm, RingId, SharedBuiltin, StackOwner,
+    Stmt, StmtKind, TakeOp, UnaryOp, UserBuiltin,
 };
 use crate::builtins::context;
 use crate::index::Id as _;
@@ -385,7 +385,7 @@ impl Printer<'_> {
 
     fn kernel(&self, depth: usize, builtin: &KernelBuiltin) -> String {
         let name = match builtin {
-            KernelBuiltin::StackId { user: true, .. } => "user_stack_id",
+            KernelBuiltin::StackId { of: StackOwner::User, .. } => "user_stack_id",
             _ => builtin.name(),
         };
         self.builtin(depth, name, &builtin.parts())

@@ -8,7 +8,8 @@ use ks_wit::manifest::{Holds, KeyPart};
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, Stmt, StmtKind,
+    Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, Lvalue, LvalueKind, MapId, StackOwner, Stmt,
+    StmtKind,
 };
 use crate::types::{StructId, TypeId, TypeKind};
 
@@ -134,9 +135,12 @@ impl Flow<'_, '_> {
             ExprKind::Load(lvalue) => self.node(lvalue).map_or(Source::Unknown, Source::FlowNode),
             ExprKind::Call { func, .. } => Source::FlowNode(FlowNode::Result(*func)),
             ExprKind::Kernel(builtin) => match builtin {
-                KernelBuiltin::StackId { map, user, .. } => {
+                KernelBuiltin::StackId { map, of, .. } => {
                     let map = hir.maps[*map].name.clone();
-                    Source::Known(if *user { Holds::UserStack { map } } else { Holds::KernelStack { map } })
+                    Source::Known(match of {
+                        StackOwner::Kernel => Holds::KernelStack { map },
+                        StackOwner::User => Holds::UserStack { map },
+                    })
                 }
                 KernelBuiltin::Pid => Source::Known(Holds::Process),
                 KernelBuiltin::Tid => Source::Known(Holds::Thread),

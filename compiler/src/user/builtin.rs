@@ -23,7 +23,10 @@ impl FnCx<'_, '_> {
     pub fn user_scalar(&mut self, builtin: &UserBuiltin, span: Span) -> Lower<()> {
         match builtin {
             UserBuiltin::Load { program, exit_on_failure } => {
-                self.load_program(*program, *exit_on_failure, span);
+                self.load_program(*program, span);
+                if *exit_on_failure {
+                    self.exit_unless_loaded(*program);
+                }
             }
             UserBuiltin::Detach(attachment) => self.detach(attachment)?,
             UserBuiltin::DetachProgram(program) => self.detach_program(program)?,
@@ -221,18 +224,20 @@ impl FnCx<'_, '_> {
         self.code.i32(0xff).op(I::I32And).call(exit).op(I::Unreachable);
     }
 
-    fn load_program(&mut self, program: FuncId, exit_on_failure: bool, span: Span) {
+    fn load_program(&mut self, program: FuncId, span: Span) {
         let load = self.cx.routine(Routine::Load(program));
         self.push_line(span);
         self.code.call(load);
-        if exit_on_failure {
-            self.code.op(I::I32Eqz).if_();
-            self.code.i32(LOAD_FAILED);
-            self.exit();
-            self.code.end();
-            let kept = self.cx.kept(KeptGlobal::Program(program), 0);
-            self.code.get_global(kept);
-        }
+    }
+
+    /// Ends the plugin if the handle on the stack is null, and pushes the handle again.
+    fn exit_unless_loaded(&mut self, program: FuncId) {
+        self.code.op(I::I32Eqz).if_();
+        self.code.i32(LOAD_FAILED);
+        self.exit();
+        self.code.end();
+        let kept = self.cx.kept(KeptGlobal::Program(program), 0);
+        self.code.get_global(kept);
     }
 
     fn detach(&mut self, attachment: &Expr) -> Lower<()> {

@@ -53,26 +53,36 @@ struct Deferred {
     size: u32,
 }
 
+/// The memory of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RecordMemory {
+    /// A slot of the function's frame: the `defer` is reached at most once.
+    Frame,
+    /// An object for each iteration of a loop, which the call frees.
+    Heap,
+}
+
 impl FnCx<'_, '_> {
     /// Lowers `defer call`: evaluates the arguments and links a record.
     pub fn defer(&mut self, call: &Expr) -> Lower<()> {
         let deferred = self.deferred(call)?;
-        let in_loop = !self.loops.is_empty();
+        let memory = if self.loops.is_empty() { RecordMemory::Frame } else { RecordMemory::Heap };
         let record = self.temp(ValType::I32);
         // The arguments are evaluated before the record is linked: they may defer too.
         let values = deferred.values.iter().map(|value| self.hold(value)).collect::<Lower<Vec<_>>>()?;
-        if in_loop {
-            self.allocate(deferred.size, call.span);
-        } else {
-            let addr = self.kept_slot(deferred.size);
-            self.push_addr(addr);
+        match memory {
+            RecordMemory::Heap => self.allocate(deferred.size, call.span),
+            RecordMemory::Frame => {
+                let addr = self.kept_slot(deferred.size);
+                self.push_addr(addr);
+            }
         }
         self.code.set(record);
         for ((value, from), offset) in deferred.values.iter().zip(values).zip(&deferred.offsets) {
             let size = self.cx.hir.types.size(value.ty);
             self.copy(Addr::of(record).plus(*offset), from, size);
         }
-        let caller = self.caller(deferred, in_loop)?;
+        let caller = self.caller(deferred, memory)?;
         let list = self.cx.kept(KeptGlobal::Deferred, 0);
         self.code.get(record).get_global(list).op(I::I32Store(mem(0)));
         self.code.get(record).u32(caller).op(I::I32Store(mem(CALLER)));
@@ -111,7 +121,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Defines a function that takes a record and performs its call; returns its table position.
-    fn caller(&mut self, deferred: Deferred, in_loop: bool) -> Lower<u32> {
+    fn caller(&mut self, deferred: Deferred, memory: RecordMemory) -> Lower<u32> {
         let Deferred { call, locals, offsets, .. } = deferred;
         let span = call.span;
         let function = HirFunction {
@@ -131,7 +141,7 @@ impl FnCx<'_, '_> {
         let homes = offsets.iter().map(|offset| Home::Memory(Addr::of(Var(0)).plus(*offset))).collect();
         let mut fcx = FnCx::of_record(self.cx, &function, homes);
         fcx.block(&function.body)?;
-        if in_loop {
+        if memory == RecordMemory::Heap {
             let free = fcx.cx.routine(Routine::Free);
             fcx.code.get(Var(0)).op(I::I64ExtendI32U).i32(0).i32(0).call(free);
         }

@@ -95,7 +95,7 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => {
                 self.give_back(record, Helper::RingDiscard)
             }
-            ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, user }) => self.stack_id(ctx, *map, *user),
+            ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, of }) => self.stack_id(ctx, *map, *of),
             ExprKind::Kernel(KernelBuiltin::AttachmentId(ctx)) => self.attachment_id(ctx),
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::User(_) => impossible(expr.span, "a builtin of userspace"),

@@ -3,7 +3,7 @@
 use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, impossible};
-use crate::hir::{Expr, LocalId, MapId, TakeOp};
+use crate::hir::{Expr, LocalId, MapId, StackOwner, TakeOp};
 use crate::source::Span;
 
 /// BPF_F_USER_STACK. Source: include/uapi/linux/bpf.h, v6.12.
@@ -102,9 +102,13 @@ impl Lowerer<'_> {
 
     /// Lowers `stack_id(ctx, m)`: the id, or a negative errno. A stack whose id collides with another one is
     /// lost, and counted.
-    pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, user: bool) -> Lower<Value> {
+    pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, of: StackOwner) -> Lower<Value> {
         let ctx = self.context_argument(ctx)?;
-        let flags = self.builder.constant(Type::I64, if user { USER_STACK } else { 0 });
+        let flags = match of {
+            StackOwner::Kernel => 0,
+            StackOwner::User => USER_STACK,
+        };
+        let flags = self.builder.constant(Type::I64, flags);
         let args = vec![ctx, self.map_addr(map), flags];
         let id = self.builder.call(Type::I64, Callee::Helper(Helper::GetStackId), args);
         // A task without the stack loses none: a kernel thread has no user stack.
