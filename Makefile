@@ -184,14 +184,17 @@ bench-docs:
 bench-compare: packages
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	@scripts/guest-cargo --version >/dev/null
-	rm -rf target/compare/source
-	git worktree prune
-	git worktree add --quiet --detach --force target/compare/source $(BASE)
+	mkdir -p target/compare
+	rm -rf target/compare/source && mkdir target/compare/source
+	git archive $(BASE) | tar -x -m -C target/compare/source
 	scripts/bench-build target/compare/source target/compare/base $(COMPARED)
-	scripts/bench-build . target/compare/new $(COMPARED)
-	git worktree remove --force target/compare/source
-	$(CARGO) run --quiet --release --workspace --bin bench-compare -- \
-		target/compare/base target/compare/new --pairs $(PAIRS) $(COMPARED)
+	rm -rf target/compare/source && mkdir target/compare/source
+	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read | \
+		tar -x -m -C target/compare/source
+	scripts/bench-build target/compare/source target/compare/new $(COMPARED)
+	rm -rf target/compare/source
+	$(CARGO) build --quiet --release --workspace --bin bench-compare
+	$(RELEASE)/bench-compare target/compare/base target/compare/new --pairs $(PAIRS) $(COMPARED)
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

@@ -117,25 +117,100 @@ fn no_file_but_its_table_lists_a_fact() {
     }
 }
 
+/// Runs `git apply` for a patch on the tree in a folder, which need not be a repository.
+fn apply(folder: &Path, name: &str, arguments: &[&str]) -> String {
+    let patch = repository().join("tests/patches").join(name).with_extension("patch");
+    let patch = patch.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", patch.display()));
+    let mut git = Command::new("git");
+    git.current_dir(folder).args(["apply", "-C1"]).args(arguments).arg(patch);
+    let output = git.env("GIT_CEILING_DIRECTORIES", folder.parent().expect("not the root")).output();
+    let output = output.expect("git runs");
+    assert!(
+        output.status.success(),
+        "{name} does not apply any more; make it again, then run `make tables`:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("paths are UTF-8")
+}
+
 #[test]
 fn adding_one_changes_few_files() {
-    let root = repository();
     for name in PATCHES {
-        let patch = root.join("tests/patches").join(name).with_extension("patch");
-        let git = |arguments: &[&str]| {
-            let output =
-                Command::new("git").current_dir(root).arg("apply").args(arguments).arg(&patch).output();
-            let output = output.expect("git runs");
-            assert!(
-                output.status.success(),
-                "{name} does not apply any more; make it again, then run `make tables`:\n{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            String::from_utf8(output.stdout).expect("paths are UTF-8")
-        };
-        git(&["--check", "-C1"]);
-        let files = git(&["--numstat", "-C1"]);
+        apply(repository(), name, &["--check"]);
+        let files = apply(repository(), name, &["--numstat"]);
         let changed = files.lines().count();
         assert!((1..=MOST_FILES).contains(&changed), "{name} changes {changed} files:\n{files}");
     }
+}
+
+/// A script that uses what the patches add. The made-up builtin is another name of `cpu_count`.
+const MADE_UP: &str = r#"
+@made_up
+fn dissect(ctx: *__sk_buff) -> i32 {
+    return 0
+}
+
+@xdp
+fn look(ctx: *xdp_md) -> xdp_action {
+    var _done = bpf_made_up(1)
+    return XDP_PASS
+}
+
+fn main() -> i32 {
+    print("made up %u %u", made_up(), cpu_count())
+    return 0
+}
+"#;
+
+/// Copies the tree, except what git ignores, where a file is not the same already.
+fn copy_tree(to: &Path) {
+    let root = repository();
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let listed = git.output().expect("git runs").stdout;
+    for file in String::from_utf8(listed).expect("paths are UTF-8").split_terminator('\0') {
+        let (from, to) = (root.join(file), to.join(file));
+        // A file that was removed and not committed is listed, too.
+        let Ok(content) = std::fs::read(&from) else { continue };
+        if std::fs::read(&to).is_ok_and(|there| there == content) {
+            continue;
+        }
+        std::fs::create_dir_all(to.parent().expect("a file of the tree")).expect("a folder below `target`");
+        std::fs::copy(&from, &to).expect("a file below `target`");
+    }
+}
+
+/// The large run, `make tables`: the patched tree is built, and what the patches add works.
+#[test]
+fn what_the_patches_add_works() {
+    if std::env::var_os("KS_TABLES").is_none() {
+        return;
+    }
+    let folder = repository().canonicalize().expect("it exists").join("target/tables");
+    let tree = folder.join("tree");
+    copy_tree(&tree);
+    PATCHES.iter().for_each(|name| _ = apply(&tree, name, &[]));
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", folder.join("target"));
+    cargo.args(["build", "--release", "--workspace", "--bin", "ks", "--bin", "ks-host"]);
+    assert!(cargo.status().expect("cargo runs").success());
+    let [script, plugin] = ["made_up.ks", "made_up.wasm"].map(|name| folder.join(name));
+    std::fs::write(&script, MADE_UP).expect("a file below `target`");
+    let [script, plugin] = [&script, &plugin].map(|path| path.to_str().expect("UTF-8"));
+    let run = |command: &str, arguments: &[&str]| {
+        let program = folder.join("target/release").join(command);
+        let output = Command::new(program).args(arguments).output().expect("it was built");
+        let [out, error] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{command} {arguments:?}: {error}");
+        out
+    };
+    run("ks", &["build", script, "-o", plugin]);
+    let inspected = run("ks-host", &["inspect", plugin]);
+    for wanted in ["flow_dissector", "bpf_made_up"] {
+        assert!(inspected.contains(wanted), "{wanted} is not in:\n{inspected}");
+    }
+    let printed = run("ks-host", &[plugin, "--allow", "all"]);
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert!(matches!(words[..], ["made", "up", one, other] if one == other), "{printed}");
 }
