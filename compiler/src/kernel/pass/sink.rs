@@ -5,37 +5,63 @@
 //! header is one), only arithmetic, and only if at most one operand is in a register, so that no more values
 //! are live at the branch than before.
 
+use smallvec::SmallVec;
+
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, MirFunction, Op, Terminator, Value};
+use crate::kernel::mir::{Block, Inst, MirFunction, Op, Terminator, Value};
+
+/// The block of each use of a value.
+type Users = SmallVec<[Block; 4]>;
 
 /// Runs code sinking; returns whether anything changed.
 pub fn run(function: &mut MirFunction) -> bool {
-    let predecessors = predecessors(function);
-    let leaves = leaves(function);
-    let mut uses = uses(function);
+    let order = function.reverse_postorder();
+    let predecessors = function.predecessors(&order);
+    // Values that instruction selection computes again at their uses need no register.
+    let leaves = function.definitions().iter().map(|op| op.is_some_and(Op::is_leaf)).collect();
+    let mut users = users(function);
     let mut changed = false;
-    for block in function.blocks.ids() {
+    // Blocks before their successors, so that an instruction can move through several.
+    for block in order {
         let Terminator::Branch { then, otherwise, .. } = &function.blocks[block].term else { continue };
-        let targets = [then.block, otherwise.block];
+        let targets = [then.block, otherwise.block].map(|to| (predecessors[to].len() == 1).then_some(to));
+        let (mut kept, mut sunk) = (Vec::new(), [Vec::new(), Vec::new()]);
         // Backwards, so that an instruction that only sunk ones read is sunk, too.
-        for at in (0..function.blocks[block].insts.len()).rev() {
-            let inst = &function.blocks[block].insts[at];
-            let Some(result) = inst.result.filter(|_| is_arithmetic(&inst.op)) else { continue };
-            let Some(to) = only_block(&uses[result]).filter(|to| targets.contains(to)) else { continue };
-            let in_registers = inst.op.operands().iter().filter(|operand| !leaves[**operand]).count();
-            if predecessors[to] != 1 || in_registers > 1 {
-                continue;
+        for inst in std::mem::take(&mut function.blocks[block].insts).into_iter().rev() {
+            let only = sinks(&inst, &users, &leaves);
+            match targets.iter().position(|to| only.is_some() && *to == only) {
+                Some(target) => {
+                    inst.op.each_operand(|operand| move_use(&mut users[operand], block, only));
+                    sunk[target].push(inst);
+                }
+                None => kept.push(inst),
             }
-            let inst = function.blocks[block].insts.remove(at);
-            inst.op.each_operand(|operand| {
-                let here = uses[operand].iter_mut().find(|user| **user == block);
-                here.into_iter().for_each(|user| *user = to);
-            });
-            function.blocks[to].insts.insert(0, inst);
+        }
+        kept.reverse();
+        function.blocks[block].insts = kept;
+        for (to, mut insts) in targets.into_iter().zip(sunk) {
+            let Some(to) = to.filter(|_| !insts.is_empty()) else { continue };
+            insts.reverse();
+            function.blocks[to].insts.splice(0..0, insts);
             changed = true;
         }
     }
     changed
+}
+
+/// Returns the block that has all uses of an instruction, if the instruction may be moved there.
+fn sinks(inst: &Inst, users: &IndexVec<Value, Users>, leaves: &IndexVec<Value, bool>) -> Option<Block> {
+    let users = &users[inst.result.filter(|_| is_arithmetic(&inst.op))?];
+    let first = *users.first()?;
+    let in_registers = inst.op.operands().iter().filter(|operand| !leaves[**operand]).count();
+    (in_registers <= 1 && users.iter().all(|user| *user == first)).then_some(first)
+}
+
+/// Records that one use is in another block now.
+fn move_use(users: &mut Users, from: Block, to: Option<Block>) {
+    if let (Some(user), Some(to)) = (users.iter_mut().find(|user| **user == from), to) {
+        *user = to;
+    }
 }
 
 fn is_arithmetic(op: &Op) -> bool {
@@ -50,29 +76,8 @@ fn is_arithmetic(op: &Op) -> bool {
     )
 }
 
-/// The number of edges that enter each block.
-fn predecessors(function: &MirFunction) -> IndexVec<Block, usize> {
-    let mut found: IndexVec<Block, usize> = function.blocks.iter().map(|_| 0).collect();
-    for block in function.blocks.iter() {
-        block.term.targets().into_iter().for_each(|target| found[target.block] += 1);
-    }
-    found
-}
-
-/// The values that instruction selection computes again at their uses, so that they need no register.
-fn leaves(function: &MirFunction) -> IndexVec<Value, bool> {
-    let mut found: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
-    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let Some(result) = inst.result {
-            found[result] = inst.op.is_leaf();
-        }
-    }
-    found
-}
-
-/// For each value the block of each use.
-fn uses(function: &MirFunction) -> IndexVec<Value, Vec<Block>> {
-    let mut found: IndexVec<Value, Vec<Block>> = function.values.iter().map(|_| Vec::new()).collect();
+fn users(function: &MirFunction) -> IndexVec<Value, Users> {
+    let mut found: IndexVec<Value, Users> = function.values.iter().map(|_| Users::new()).collect();
     for (block, data) in function.blocks.iter_enumerated() {
         data.insts.iter().for_each(|inst| inst.op.each_operand(|operand| found[operand].push(block)));
         let passed = data.term.targets().into_iter().flat_map(|target| target.args.iter().copied());
@@ -83,10 +88,4 @@ fn uses(function: &MirFunction) -> IndexVec<Value, Vec<Block>> {
         }
     }
     found
-}
-
-/// The block that has all uses; none if there is no use, or if several blocks have some.
-fn only_block(uses: &[Block]) -> Option<Block> {
-    let (first, others) = uses.split_first()?;
-    others.iter().all(|other| other == first).then_some(*first)
 }
