@@ -94,49 +94,31 @@ const fn event(
     }
 }
 
-const fn hardware(
-    config: u64,
-    name: &'static str,
-    aliases: &'static [&'static str],
-    docs: &'static str,
-) -> NamedEvent {
-    event(HARDWARE, config, name, aliases, docs)
-}
-
-const fn software(
-    config: u64,
-    name: &'static str,
-    aliases: &'static [&'static str],
-    docs: &'static str,
-) -> NamedEvent {
-    event(SOFTWARE, config, name, aliases, docs)
-}
-
 /// All named events, in the order of their numbers.
 #[rustfmt::skip]
 pub const EVENTS: &[NamedEvent] = &[
-    hardware(0, "cpu_cycles", &["cycles"], "Cycles of the CPU.").in_011(),
-    hardware(1, "instructions", &[], "Retired instructions.").in_011(),
-    hardware(2, "cache_references", &[], "Accesses of the last level cache.").in_011(),
-    hardware(3, "cache_misses", &[], "Accesses that missed the last level cache.").in_011(),
-    hardware(4, "branch_instructions", &["branches"], "Retired branches.").in_011(),
-    hardware(5, "branch_misses", &[], "Mispredicted branches.").in_011(),
-    hardware(6, "bus_cycles", &[], "Cycles of the bus."),
-    hardware(7, "stalled_cycles_frontend", &["idle_cycles_frontend"], "Cycles in which no instruction could be issued."),
-    hardware(8, "stalled_cycles_backend", &["idle_cycles_backend"], "Cycles in which no instruction could retire."),
-    hardware(9, "ref_cpu_cycles", &["ref_cycles"], "Cycles at a fixed frequency.").listed_by_alias(),
-    software(0, "cpu_clock", &[], "Nanoseconds of a CPU's clock."),
-    software(1, "task_clock", &[], "Nanoseconds for which the task ran."),
-    software(2, "page_faults", &["faults"], "Page faults.").in_011(),
-    software(3, "context_switches", &["cs"], "Switches to another task. Happens in the kernel only.").in_011().kernel_only(),
-    software(4, "cpu_migrations", &["migrations"], "Moves to another CPU. Happens in the kernel only.").in_011().kernel_only(),
-    software(5, "page_faults_min", &["minor_faults"], "Page faults that needed no disk.").listed_by_alias(),
-    software(6, "page_faults_maj", &["major_faults"], "Page faults that needed the disk.").listed_by_alias(),
-    software(7, "alignment_faults", &[], "Unaligned accesses that the kernel had to carry out."),
-    software(8, "emulation_faults", &[], "Instructions that the kernel had to carry out."),
-    software(9, "dummy", &[], "Counts nothing."),
-    software(10, "bpf_output", &[], "What programs put out."),
-    software(11, "cgroup_switches", &[], "Switches to a task of another cgroup. Happens in the kernel only.").kernel_only(),
+    event(HARDWARE, 0, "cpu_cycles", &["cycles"], "Cycles of the CPU.").in_011(),
+    event(HARDWARE, 1, "instructions", &[], "Retired instructions.").in_011(),
+    event(HARDWARE, 2, "cache_references", &[], "Accesses of the last level cache.").in_011(),
+    event(HARDWARE, 3, "cache_misses", &[], "Accesses that missed the last level cache.").in_011(),
+    event(HARDWARE, 4, "branch_instructions", &["branches"], "Retired branches.").in_011(),
+    event(HARDWARE, 5, "branch_misses", &[], "Mispredicted branches.").in_011(),
+    event(HARDWARE, 6, "bus_cycles", &[], "Cycles of the bus."),
+    event(HARDWARE, 7, "stalled_cycles_frontend", &["idle_cycles_frontend"], "Cycles in which no instruction could be issued."),
+    event(HARDWARE, 8, "stalled_cycles_backend", &["idle_cycles_backend"], "Cycles in which no instruction could retire."),
+    event(HARDWARE, 9, "ref_cpu_cycles", &["ref_cycles"], "Cycles at a fixed frequency.").listed_by_alias(),
+    event(SOFTWARE, 0, "cpu_clock", &[], "Nanoseconds of a CPU's clock."),
+    event(SOFTWARE, 1, "task_clock", &[], "Nanoseconds for which the task ran."),
+    event(SOFTWARE, 2, "page_faults", &["faults"], "Page faults.").in_011(),
+    event(SOFTWARE, 3, "context_switches", &["cs"], "Switches to another task. Happens in the kernel only.").in_011().kernel_only(),
+    event(SOFTWARE, 4, "cpu_migrations", &["migrations"], "Moves to another CPU. Happens in the kernel only.").in_011().kernel_only(),
+    event(SOFTWARE, 5, "page_faults_min", &["minor_faults"], "Page faults that needed no disk.").listed_by_alias(),
+    event(SOFTWARE, 6, "page_faults_maj", &["major_faults"], "Page faults that needed the disk.").listed_by_alias(),
+    event(SOFTWARE, 7, "alignment_faults", &[], "Unaligned accesses that the kernel had to carry out."),
+    event(SOFTWARE, 8, "emulation_faults", &[], "Instructions that the kernel had to carry out."),
+    event(SOFTWARE, 9, "dummy", &[], "Counts nothing."),
+    event(SOFTWARE, 10, "bpf_output", &[], "What programs put out."),
+    event(SOFTWARE, 11, "cgroup_switches", &[], "Switches to a task of another cgroup. Happens in the kernel only.").kernel_only(),
 ];
 
 /// One of the three parts of a cache event. Its number is the position in its table.

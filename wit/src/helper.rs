@@ -150,13 +150,27 @@ pub fn numbered(number: u32) -> Option<&'static Helper> {
     HELPERS.get(usize::try_from(number.checked_sub(1)?).ok()?)
 }
 
-/// Returns the first kernel that offers the helper with this number to any program kind.
+/// Returns the first kernel that offers the helper of this full name to any program kind, for constants.
 ///
 /// # Panics
-/// If there is no such number: at compile time in a constant.
+/// If there is no such helper: at compile time in a constant.
 #[must_use]
-pub const fn since(number: u32) -> Version {
-    HELPERS[number as usize - 1].since
+pub const fn since(name: &str) -> Version {
+    let mut at = 0;
+    while !equal(HELPERS[at].name, name) {
+        at += 1;
+    }
+    HELPERS[at].since
+}
+
+/// `a == b`, which constants cannot compute yet.
+const fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
 }
 
 /// Returns the number and the helper of a name, which is written with or without `bpf_`.

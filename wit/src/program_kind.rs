@@ -113,7 +113,7 @@ impl Argument {
     }
 }
 
-/// What the kernel gives to a program.
+/// What the kernel passes to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
     /// A pointer to this struct; the program returns the result type.
@@ -146,7 +146,7 @@ pub struct ProgramKindRow {
     pub in_011: bool,
     /// The form of the attribute's argument.
     pub argument: Argument,
-    /// What the kernel gives to the program, and the result.
+    /// What the kernel passes to the program, and the result.
     pub context: Context,
     /// Whether the kernel can run it on test input.
     pub has_test_run: bool,
@@ -278,7 +278,7 @@ pub const PROGRAM_KINDS: &[ProgramKindRow] = &[
         context: Context::Arguments,
         has_test_run: false,
         has_object_pointers: false,
-        section: "tracepoint/syscalls",
+        section: "tracepoint/syscalls/sys_enter",
         form: "@syscall_enter(\"name\")",
         signature: "fn name(the call's parameters) -> i32",
         docs: "The kernel enters the function at the entry of a system call.",
@@ -292,7 +292,7 @@ pub const PROGRAM_KINDS: &[ProgramKindRow] = &[
         context: Context::Arguments,
         has_test_run: false,
         has_object_pointers: false,
-        section: "tracepoint/syscalls",
+        section: "tracepoint/syscalls/sys_exit",
         form: "@syscall_exit(\"name\")",
         signature: "fn name(the call's result) -> i32",
         docs: "The kernel enters the function when a system call returns.",

@@ -1,6 +1,6 @@
 //! Calls of builtin functions: finds the builtin of a name, and checks the half and the number of arguments.
 
-use super::builtin_table::{BUILTINS, named};
+use super::builtin_table::{BUILTINS, Builtin, named, parameters};
 use super::count;
 use super::expr::Typed;
 use super::function::Body;
@@ -19,10 +19,10 @@ pub(super) fn names(half: Half) -> impl Iterator<Item = &'static str> {
 
 /// Returns the number of arguments of a form; none if it takes any number.
 fn arity(form: &str) -> Option<usize> {
-    let inner = form.split_once('(').map_or("", |(_, inner)| inner);
+    let inner = parameters(form);
     match inner {
         _ if inner.contains("..") => None,
-        ")" => Some(0),
+        "" => Some(0),
         _ => Some(inner.matches(',').count() + 1),
     }
 }
@@ -54,49 +54,40 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(306, name_span, text));
             return Some(self.error_expr(span));
         }
-        if !self.count_fits(name, &builtin.calls(), args, span) {
+        if !self.count_fits(builtin, args, span) {
             return Some(self.error_expr(span));
         }
         Some(self.not_last(|body| (builtin.check)(body, args, span)))
     }
 
-    /// Checks the number of arguments against forms like `sleep(ms)`.
-    pub(super) fn count_fits(
-        &mut self,
-        name: &str,
-        forms: &[impl AsRef<str>],
-        args: &[ast::Expr],
-        span: Span,
-    ) -> bool {
+    /// Checks the number of arguments against the forms of a builtin.
+    pub(super) fn count_fits(&mut self, builtin: &Builtin, args: &[ast::Expr], span: Span) -> bool {
         let mut counts: Vec<usize> = Vec::new();
-        for form in forms {
-            match arity(form.as_ref()) {
+        for form in builtin.forms {
+            match arity(form) {
                 None => return true,
                 Some(wanted) if wanted == args.len() => return true,
-                Some(wanted) if counts.contains(&wanted) => {}
                 Some(wanted) => counts.push(wanted),
             }
         }
         counts.sort_unstable();
-        let diagnostic = match (forms, counts.as_slice()) {
-            ([form], [wanted]) => {
-                let text = format!("`{}` takes {}, {} given", form.as_ref(), count(*wanted), args.len());
-                Diagnostic::error(404, span, text)
-            }
+        counts.dedup();
+        let calls = builtin.calls();
+        let (head, takes) = match (calls.as_slice(), counts.as_slice()) {
+            ([call], [wanted]) => (call.as_str(), count(*wanted)),
+            (_, [wanted]) => (builtin.name, count(*wanted)),
             _ => {
-                let takes = match counts.as_slice() {
-                    [wanted] => count(*wanted),
-                    _ => {
-                        let counts: Vec<_> = counts.iter().map(usize::to_string).collect();
-                        format!("{} arguments", counts.join(" or "))
-                    }
-                };
-                let text = format!("`{name}` takes {takes}, {} given", args.len());
-                forms.iter().fold(Diagnostic::error(404, span, text), |diagnostic, form| {
-                    diagnostic.help(format!("write `{}`", form.as_ref()))
-                })
+                let counts: Vec<_> = counts.iter().map(usize::to_string).collect();
+                (builtin.name, format!("{} arguments", counts.join(" or ")))
             }
         };
+        let text = format!("`{head}` takes {takes}, {} given", args.len());
+        let mut diagnostic = Diagnostic::error(404, span, text);
+        if calls.len() > 1 {
+            for call in &calls {
+                diagnostic = diagnostic.help(format!("write `{call}`"));
+            }
+        }
         self.report(diagnostic);
         false
     }
@@ -177,9 +168,10 @@ mod tests {
 
     #[test]
     fn forms_say_how_many_arguments_there_are() {
-        assert_eq!(arity("time_ns()"), Some(0));
-        assert_eq!(arity("sleep(ms)"), Some(1));
-        assert_eq!(arity("ratio(a, b, scale)"), Some(3));
-        assert_eq!(arity("print(format, ..)"), None);
+        assert_eq!(arity("() -> u64"), Some(0));
+        assert_eq!(arity("(ms: u32) -> u32"), Some(1));
+        assert_eq!(arity("(a: u64, b: u64, scale: u64) -> u64"), Some(3));
+        assert_eq!(arity("(pid: i32) -> str(16)"), Some(1));
+        assert_eq!(arity("(format, values..) -> u32"), None);
     }
 }

@@ -118,7 +118,7 @@ impl Body<'_, '_> {
         let name = constructor.name;
         self.checker.strict(name_span, &format!("builtin `{name}`"));
         let ty = self.checker.known.perf_event;
-        let fits = self.count_fits(name, &constructor.calls(), args, span);
+        let fits = self.count_fits(constructor, args, span);
         match if fits { self.construct(name, args, span) } else { None } {
             Some(EventValue::Packed(bits)) => Expr { kind: ExprKind::Const(bits), ty, span },
             Some(EventValue::Spec(spec)) => Expr { kind: ExprKind::Event(spec), ty, span },

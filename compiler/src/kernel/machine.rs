@@ -166,11 +166,11 @@ fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Mi
 }
 
 /// The first kernel with `bpf_for_each_map_elem`.
-const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::of(helper::since(164));
+const FOR_EACH_MAP_ELEM_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_for_each_map_elem"));
 /// The first kernel with `bpf_timer_init` and the other timer helpers.
-const TIMERS_SINCE: KernelVersion = KernelVersion::of(helper::since(169));
+const TIMERS_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_timer_init"));
 /// The first kernel with `bpf_loop`.
-const LOOP_SINCE: KernelVersion = KernelVersion::of(helper::since(181));
+const LOOP_SINCE: KernelVersion = KernelVersion::of(helper::since("bpf_loop"));
 /// The first kernel with `bpf_iter_num_new` and the other number iterator functions.
 const ITERATORS_SINCE: KernelVersion = KernelVersion::of(ITER_NUM_NEW.since);
 

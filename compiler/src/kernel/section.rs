@@ -2,6 +2,7 @@
 
 use ks_wit::section::Arch;
 
+use crate::hir::hooks::PACKET_HOOKS;
 use crate::hir::{FunctionKind, HirFunction, ProgramKind, Target};
 
 /// The section of a program. Source: libbpf 1.7, `section_defs`.
@@ -12,32 +13,28 @@ pub(super) fn of(function: &HirFunction, arch: Arch) -> String {
         FunctionKind::Method(_) => return format!("struct_ops/{}", method_name(function)),
         _ => return String::new(),
     };
+    let section = kind.row().section;
     match (kind, &function.target) {
-        (ProgramKind::Tc, Target::Egress(true)) => "tcx/egress".into(),
-        (ProgramKind::Tc, _) => "tcx/ingress".into(),
-        (ProgramKind::Cgroup, Target::Name(hook)) if matches!(hook.as_str(), "ingress" | "egress") => {
+        (ProgramKind::Cgroup, Target::Name(hook)) if PACKET_HOOKS.contains(&hook.as_str()) => {
             format!("cgroup_skb/{hook}")
         }
-        (ProgramKind::Cgroup, Target::Name(hook)) => format!("cgroup/{hook}"),
-        (ProgramKind::Probe, Target::Function { name, offset: Some(offset) }) => {
+        (ProgramKind::SyscallEnter | ProgramKind::SyscallExit, Target::Name(call)) => {
+            format!("{section}_{call}")
+        }
+        (_, Target::Name(name)) => format!("{section}/{name}"),
+        (_, Target::Egress(true)) => format!("{section}/egress"),
+        (_, Target::Egress(false)) => format!("{section}/ingress"),
+        // The other probes are entered through a trampoline, which only the start of a function has.
+        (_, Target::Function { name, offset: Some(offset) }) => {
             format!("kprobe/{}+{offset}", symbol(function, name, arch))
         }
-        (ProgramKind::Probe, Target::Function { name, offset: None }) => {
-            format!("fentry/{}", symbol(function, name, arch))
+        (_, Target::Function { name, offset: None }) => format!("{section}/{}", symbol(function, name, arch)),
+        (_, Target::Tracepoint { category, event }) => format!("{section}/{category}/{event}"),
+        (_, Target::User { path, symbol: Some(symbol), offset }) => {
+            format!("{section}/{path}:{symbol}+{offset}")
         }
-        (ProgramKind::Retprobe, Target::Function { name, .. }) => {
-            format!("fexit/{}", symbol(function, name, arch))
-        }
-        (ProgramKind::Tracepoint, Target::Tracepoint { category, event }) => {
-            format!("tracepoint/{category}/{event}")
-        }
-        (ProgramKind::RawTracepoint, Target::Name(event)) => format!("tp_btf/{event}"),
-        (ProgramKind::Lsm, Target::Name(hook)) => format!("lsm/{hook}"),
-        (ProgramKind::SyscallEnter, Target::Name(call)) => format!("tracepoint/syscalls/sys_enter_{call}"),
-        (ProgramKind::SyscallExit, Target::Name(call)) => format!("tracepoint/syscalls/sys_exit_{call}"),
-        (ProgramKind::Uprobe, target) => format!("uprobe/{}", attach_point(target)),
-        (ProgramKind::Uretprobe, target) => format!("uretprobe/{}", attach_point(target)),
-        (kind, _) => kind.row().section.into(),
+        (_, Target::User { path, symbol: None, offset }) => format!("{section}/{path}:+{offset}"),
+        (_, Target::None | Target::Period { .. }) => section.to_owned(),
     }
 }
 
@@ -63,15 +60,6 @@ fn symbol(function: &HirFunction, name: &str, arch: Arch) -> String {
         }
         Some(call) => call.target.clone(),
         None => name.to_owned(),
-    }
-}
-
-/// `PATH:SYMBOL+OFFSET`, or `PATH:+OFFSET` in the file.
-fn attach_point(target: &Target) -> String {
-    match target {
-        Target::User { path, symbol: Some(symbol), offset } => format!("{path}:{symbol}+{offset}"),
-        Target::User { path, symbol: None, offset } => format!("{path}:+{offset}"),
-        _ => String::new(),
     }
 }
 

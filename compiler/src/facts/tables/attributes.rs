@@ -77,8 +77,3 @@ pub fn attributes() -> impl Iterator<Item = Attribute> {
     });
     programs.chain(OTHERS.iter().copied())
 }
-
-/// Returns the attribute of a name; none for an unknown name.
-pub fn attribute(name: &str) -> Option<Attribute> {
-    attributes().find(|attribute| attribute.name == name)
-}

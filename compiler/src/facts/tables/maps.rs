@@ -122,8 +122,3 @@ pub const METHODS: &[(&str, &str, &str, &str)] = &[
     ("bloom", "add", "add(value: V) -> i32", "Adds a value."),
     ("bloom", "has", "has(value: V) -> bool", "Whether the value may have been added."),
 ];
-
-/// Returns the map kind of a name; none for an unknown name.
-pub fn kind(name: &str) -> Option<&'static MapKind> {
-    KINDS.iter().find(|kind| kind.name == name)
-}
