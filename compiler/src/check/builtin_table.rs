@@ -60,12 +60,16 @@ impl Builtin {
     }
 }
 
+/// Returns the parameters of a form, with their types.
+pub(super) fn parameters(form: &str) -> &str {
+    let inner = form.strip_prefix('(').unwrap_or(form);
+    inner.split_once(')').map_or(inner, |(inner, _)| inner)
+}
+
 /// Returns the names of the parameters of a form, without their types.
 fn names(form: &str) -> String {
-    let inner = form.split_once('(').map_or("", |(_, inner)| inner);
-    let inner = inner.split_once(')').map_or(inner, |(inner, _)| inner);
-    let names: Vec<&str> =
-        inner.split(", ").map(|one| one.split_once(':').map_or(one, |(name, _)| name)).collect();
+    let parameters = parameters(form).split(", ");
+    let names: Vec<&str> = parameters.map(|one| one.split_once(':').map_or(one, |(name, _)| name)).collect();
     names.join(", ")
 }
 
@@ -171,7 +175,7 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "test",
         &["(program, context) -> u32"],
-        "In a `@test` function: runs a program once and gives its result. The context is a struct \
+        "In a `@test` function: runs a program once and returns its result. The context is a struct \
          (`packet_size`, `data`, ..) or a string with the packet's bytes.",
         |body, args, span| body.test_call(args, span),
     )
@@ -179,7 +183,7 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "dispatch",
         &["(ring, ..) -> i32", "(ring, .., timeout_ms: u32) -> i32"],
-        "Waits for records of the ring buffers and calls each one's handler, until a handler gives a \
+        "Waits for records of the ring buffers and calls each one's handler, until a handler returns a \
          negative value, the time is over or the host asks to stop.",
         |body, args, span| body.dispatch_call(args, span),
     )
@@ -247,7 +251,7 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "events",
         &["(pattern: str) -> u32"],
-        "Prints the events of this machine that fit the pattern, gives their number.",
+        "Prints the events of this machine that match the pattern, and returns their number.",
         |body, args, span| body.events_call(args, span),
     ),
     user(
@@ -277,7 +281,7 @@ pub const BUILTINS: &[Builtin] = &[
     user(
         "id",
         &["(attachment: perf_attachment) -> u64"],
-        "The number that `attachment_id` gives in the kernel half.",
+        "The number that `attachment_id` returns in the kernel half.",
         |body, args, span| body.id_call(args, span),
     ),
     user(
@@ -372,7 +376,7 @@ pub const BUILTINS: &[Builtin] = &[
     kernel(
         "attachment_id",
         &["(ctx) -> u64"],
-        "Which attachment fired: the number that `id` gives in userspace.",
+        "The number of the attachment that the program runs for: what `id` returns in userspace.",
         |body, args, span| body.attachment_id_call(args, span),
     ),
     kernel(

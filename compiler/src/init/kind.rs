@@ -21,8 +21,8 @@ pub struct InitKind {
 /// All kinds, in the order of the help text. Names of struct_ops types are kinds, too.
 pub const KINDS: &[InitKind] = &[
     kind("xdp", "packets as they arrive at a network interface", &["xdp"]),
-    kind("tc/ingress", "packets on their way in", &["tc/ingress"]),
-    kind("tc/egress", "packets on their way out", &["tc/egress"]),
+    kind("tc/ingress", "packets that an interface receives", &["tc/ingress"]),
+    kind("tc/egress", "packets that an interface sends", &["tc/egress"]),
     kind(
         "probe/FUNCTION",
         "entry of a kernel function; FUNCTION+0x10 for a place in it",

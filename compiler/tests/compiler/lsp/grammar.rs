@@ -133,7 +133,7 @@ fn names_of_the_language_are_those_of_the_tables() {
     if std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always") {
         std::fs::write(&path, &made).expect("writable");
     } else {
-        assert_eq!(text, made, "made again by INSTA_UPDATE=always");
+        assert_eq!(text, made, "INSTA_UPDATE=always writes it");
     }
 }
 
