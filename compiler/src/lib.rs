@@ -15,7 +15,6 @@
 #[cfg(feature = "language")]
 pub mod ast;
 pub mod bpf;
-pub mod btf;
 #[cfg(feature = "language")]
 pub mod builtins;
 #[cfg(feature = "language")]
@@ -24,7 +23,6 @@ pub mod check;
 pub mod defect;
 #[cfg(feature = "language")]
 pub mod diag;
-pub mod elf;
 #[cfg(feature = "command")]
 pub mod facts;
 #[cfg(feature = "command")]

@@ -7,8 +7,8 @@
 
 mod calls;
 
-use ks_compiler::btf::{Btf, Type, TypeId};
 use ks_compiler::object;
+use ks_compiler::object::btf::{Btf, Type, TypeId};
 use ks_host::bpf::Object;
 use ks_host::plugin::{Plugin, PublicKey};
 use ks_host::policy::Policy;

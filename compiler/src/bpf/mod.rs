@@ -8,7 +8,7 @@
 //!
 //! In: instructions with typed operands. Branches name their target instruction, never a distance; maps,
 //! global variables, functions and kernel functions are identified by the references that
-//! [`crate::elf::ObjectBuilder`] returns. Out: the eight-byte slots that the kernel loads.
+//! [`crate::object::build::ObjectBuilder`] returns. Out: the eight-byte slots that the kernel loads.
 //!
 //! The default instruction set is v3 (32-bit arithmetic and jumps, atomics with fetch). The additions of v4
 //! (sign-extending moves and loads, signed division, unconditional byte swaps, long jumps) can be

@@ -13,8 +13,8 @@ use crate::bpf::{
     AluOp, Assembler, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError,
     Operand, Reg, Width,
 };
-use crate::btf::CoreRelo;
 use crate::defect::narrow;
+use crate::object::btf::CoreRelo;
 use crate::source::Span;
 
 /// Resolves the symbols of this back end to references of the object.

@@ -20,10 +20,12 @@ use super::section;
 use crate::bpf::{
     self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, LabelError, MapRef, disasm,
 };
-use crate::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
-use crate::elf::{CodeSection, ElfError, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder};
 use crate::hir::{ExternId, FuncId, GlobalId, Hir, HirFunction};
 use crate::index::Id;
+use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
+use crate::object::build::{
+    BuildError, CodeSection, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder,
+};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -258,7 +260,7 @@ impl<'a> Assembly<'a> {
     ///
     /// # Errors
     /// Reports sizes that the formats cannot express; any other error is a bug of this compiler.
-    pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
+    pub fn finish(mut self) -> Result<Vec<u8>, BuildError> {
         if self.maps.contains_key(&MapSymbol::Prints) {
             self.builder.add_section(object::PRINTS_SECTION, self.print_table.clone());
         }

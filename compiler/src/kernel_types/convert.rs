@@ -2,7 +2,7 @@
 //! themselves.
 
 use super::types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling};
-use crate::btf::{Btf, BtfKind, IntEncoding, Members, Signedness, Type, TypeId};
+use crate::object::btf::{Btf, BtfKind, IntEncoding, Members, Signedness, Type, TypeId};
 
 /// Maximum chain of typedefs and modifiers, maximum nesting of arrays and anonymous members.
 const MAX_DEPTH: usize = 32;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::types::{KernelType, Param, Pointee, Proto};
 use super::{KernelTypes, bundled, convert, names};
-use crate::btf::{Btf, BtfKind, Type, TypeId};
+use crate::object::btf::{Btf, BtfKind, Type, TypeId};
 
 /// Name prefixes of system call wrappers, by architecture: x86-64, aarch64.
 ///

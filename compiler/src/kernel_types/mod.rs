@@ -30,7 +30,7 @@ pub use types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling, S
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use crate::btf::{Btf, BtfReadError, TypeId};
+use crate::object::btf::{Btf, BtfReadError, TypeId};
 
 /// Types, functions and events of one kernel.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ impl KernelTypes {
             return bundled::structure(name).is_some_and(|found| found.is_union);
         };
         let found = convert::find_composite(btf, name).map(|id| btf.get(id));
-        matches!(found, Some(Ok(crate::btf::Type::Union { .. })))
+        matches!(found, Some(Ok(crate::object::btf::Type::Union { .. })))
     }
 
     /// Returns whether this is the name of a typedef of an anonymous struct or union.

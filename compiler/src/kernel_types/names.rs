@@ -1,8 +1,8 @@
 //! Suggestions for misspelled names, from the 60,000 of a kernel.
 
 use super::{KernelTypes, struct_ops};
-use crate::btf::BtfKind;
 use crate::diag::nears;
+use crate::object::btf::BtfKind;
 
 /// Returns the names nearest to `wanted`, nearest first.
 pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::types::{KernelType, Param, Proto};
 use super::{KernelTypes, bundled, convert};
-use crate::btf::{Btf, BtfKind, Type, TypeId};
+use crate::object::btf::{Btf, BtfKind, Type, TypeId};
 
 /// Types that `register` of 0.1.1 supports, with their stable members, for use without BTF. The last two are
 /// tests of the kernel and have no members here.

@@ -14,7 +14,7 @@
 use super::function::KernelLookupError;
 use super::types::Param;
 use super::{KernelTypes, bundled, convert, names};
-use crate::btf::{Btf, BtfKind, TypeId};
+use crate::object::btf::{Btf, BtfKind, TypeId};
 
 const RECORD: &str = "trace_event_raw_";
 const FILLS: &str = "trace_event_raw_event_";

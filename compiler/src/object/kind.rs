@@ -1,6 +1,6 @@
 //! `BTF_KIND_*` as constants for patterns.
 
-use crate::btf::BtfKind;
+use crate::object::btf::BtfKind;
 
 pub const INT: u32 = BtfKind::Int as u32;
 pub const PTR: u32 = BtfKind::Ptr as u32;

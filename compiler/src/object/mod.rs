@@ -10,9 +10,13 @@
 //! [`Object`] can represent only accepted content. [`write()`] recomputes every number of the file.
 //! `read(write(object)) == object`, and the same object gives the same bytes.
 //!
+//! [`build`] makes the objects of our own back end, [`btf`] their types; [`btf`] also reads the kernel's.
+//!
 //! Pure: no system calls, no knowledge of the running kernel. Not here: the policy, and the check that a
 //! kernel struct has the members that the object sets; both are in the host.
 
+pub mod btf;
+pub mod build;
 mod error;
 mod kind;
 pub mod limits;

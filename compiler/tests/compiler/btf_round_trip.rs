@@ -1,10 +1,10 @@
 //! The reader reads the writer's output; the running kernel's types are found; damaged bytes are rejected.
 
-use ks_compiler::btf::{
+use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::object::btf::{
     Btf, BtfBuilder, BtfError, BtfKind, BtfReadError, DatasecEntry, Enumerator, FuncLinkage, FwdKind,
     IntEncoding, LookupError, Member, Signedness, Type, TypeId, VarLinkage,
 };
-use ks_compiler::kernel_types::KernelTypes;
 use proptest::prelude::*;
 
 fn builder_with_everything() -> BtfBuilder {

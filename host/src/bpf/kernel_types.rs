@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use ks_compiler::btf::Btf;
+use ks_compiler::object::btf::Btf;
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ks_compiler::btf::{Type, TypeId};
 use ks_compiler::object::Object as Model;
+use ks_compiler::object::btf::{Type, TypeId};
 use ks_compiler::object::look::{Descriptors, ResolvedKsyms, SlotBytes, last_look};
 use libbpf_rs::OpenObject;
 

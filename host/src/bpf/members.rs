@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ks_compiler::btf::{Btf, BtfKind, CoreReloKind, Type, TypeId};
 use ks_compiler::object::Object as Model;
+use ks_compiler::object::btf::{Btf, BtfKind, CoreReloKind, Type, TypeId};
 use ks_compiler::object::model::{Body, ProgramId, Type as ModelType};
 use serde::{Deserialize, Serialize};
 

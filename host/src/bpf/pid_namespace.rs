@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use ks_compiler::bpf::{self, Insn, Operand, Reg, Size};
-use ks_compiler::btf::{Btf, LookupError, TypeId};
+use ks_compiler::object::btf::{Btf, LookupError, TypeId};
 use ks_wit::object::{PID_NAMESPACE_BYTES, PID_NAMESPACE_WORD_BYTES, PidNamespaceWord as Word};
 
 use super::feature;

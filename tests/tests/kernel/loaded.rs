@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use ks_compiler::btf::{Btf, Type as KernelType, TypeId};
+use ks_compiler::object::btf::{Btf, Type as KernelType, TypeId};
 use ks_compiler::object::model::{Callee, Instruction, Ksym, KsymId, KsymKind, Presence, Type, Types};
 use ks_compiler::object::table::MapKind;
 use ks_compiler::object::{Object, write};

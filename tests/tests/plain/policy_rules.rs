@@ -1,7 +1,7 @@
 //! Policies as functions of a plugin's request: the rule that allows each request, and policy files.
 
-use ks_compiler::btf::TypeId;
 use ks_compiler::object::Object;
+use ks_compiler::object::btf::TypeId;
 use ks_compiler::object::model::{Ksym, KsymKind, Pinning, Presence, StructOps};
 use ks_compiler::object::table::MapKind;
 use ks_host::policy::{Class, Limit, Policy};

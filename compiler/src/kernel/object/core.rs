@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreType, CoreTypes};
 use super::super::mir::{self, Op};
 use crate::bpf::InsnIndex;
-use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
 use crate::defect::narrow;
+use crate::object::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
 
 /// The kernel members that an object uses, and their BTF types.
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use super::super::mir::MapSymbol;
 use super::super::scratch::SLOTS;
 use super::Assembly;
 use crate::bpf::MapRef;
-use crate::btf::IntEncoding;
 use crate::defect::narrow;
-use crate::elf::{MapDef, MapSide, Pinning};
 use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, RingId};
+use crate::object::btf::IntEncoding;
+use crate::object::build::{MapDef, MapSide, Pinning};
 
 impl Assembly<'_> {
     pub(super) fn add_map(&mut self, id: MapId) {

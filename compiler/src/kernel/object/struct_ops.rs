@@ -2,9 +2,9 @@
 
 use super::super::section;
 use super::Assembly;
-use crate::btf::{self, IntEncoding, Signedness};
-use crate::elf::{StructOpsDef, StructOpsMember, StructOpsValue};
 use crate::hir::{FuncId, FunctionKind, ImplId, StaticField, StaticLayout, StaticValue};
+use crate::object::btf::{self, IntEncoding, Signedness};
+use crate::object::build::{StructOpsDef, StructOpsMember, StructOpsValue};
 use crate::types::{IntType, TypeKind};
 
 impl Assembly<'_> {

@@ -21,9 +21,9 @@ use crate::bpf::{
     AluOp, Assembler, FunctionRef, Imm64, Insn, InsnIndex, JmpOp, LabelError, MapRef, Reg, Size, Symbol,
     Width, helper_number,
 };
-use crate::btf::{FuncLinkage, IntEncoding, Member, TypeId};
-use crate::elf::{CodeSection, FunctionBody, FunctionDecl, MapDef, MapSide, Pinning};
 use crate::hir::{FuncId, Target};
+use crate::object::btf::{FuncLinkage, IntEncoding, Member, TypeId};
+use crate::object::build::{CodeSection, FunctionBody, FunctionDecl, MapDef, MapSide, Pinning};
 use crate::source::SourceMap;
 
 /// Bytes of the kernel's timer; the time of the next expiry follows it. Source: include/uapi/linux/bpf.h,

@@ -2,10 +2,10 @@
 
 use super::Assembly;
 use crate::bpf::KfuncRef;
-use crate::btf::{self, Enumerator, IntEncoding, Member, Signedness};
 use crate::defect::narrow;
-use crate::elf::KfuncPresence;
 use crate::hir::ExternId;
+use crate::object::btf::{self, Enumerator, IntEncoding, Member, Signedness};
+use crate::object::build::KfuncPresence;
 use crate::types::{IntType, TypeId, TypeKind};
 
 impl Assembly<'_> {

@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 use super::super::mir::{Count, Lost};
 use super::Assembly;
 use crate::bpf::GlobalRef;
-use crate::btf::IntEncoding;
 use crate::defect::narrow;
-use crate::elf::{DataSection, GlobalDef};
 use crate::hir::GlobalId;
+use crate::object::btf::IntEncoding;
+use crate::object::build::{DataSection, GlobalDef};
 use crate::source::{SourceFile, Span};
 use crate::split::Split;
 

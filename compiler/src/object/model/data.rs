@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::name::Name;
 use super::super::table::Attribute;
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// A section of variables. The loader creates an array map of one value from it.
 #[derive(Clone, PartialEq, Eq, Debug)]

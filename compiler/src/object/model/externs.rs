@@ -1,7 +1,7 @@
 //! Symbols and settings of the kernel that an object refers to by name.
 
 use super::super::name::Name;
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// Behaviour if the kernel does not have a symbol or setting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

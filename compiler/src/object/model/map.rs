@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::name::Name;
 use super::super::table::MapKind;
 use super::{MapId, ProgramId};
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// A map that the object defines.
 #[derive(Clone, PartialEq, Eq, Debug)]

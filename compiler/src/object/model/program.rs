@@ -7,7 +7,7 @@ use super::super::name::Name;
 use super::super::table::{Attribute, ProgramRow, Target};
 use super::{DataId, KconfigId, KsymId, Linkage, MapId, SubprogramId};
 use crate::bpf::{Insn, InsnIndex, Reg, helper_name};
-use crate::btf::{CoreRelo, TypeId};
+use crate::object::btf::{CoreRelo, TypeId};
 
 /// A program: an entry point that the kernel runs at a hook.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use super::super::name::Name;
 use super::ProgramId;
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// A kernel struct that an object fills in. The loader creates a map from it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
 use super::super::name::Name;
 use super::super::table::Attribute;
-use crate::btf::{FwdKind, IntEncoding, Signedness, TypeId};
+use crate::object::btf::{FwdKind, IntEncoding, Signedness, TypeId};
 
 /// Types that an object uses, and no others. [`TypeId`] 1 is the first.
 ///

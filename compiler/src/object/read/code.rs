@@ -14,7 +14,7 @@ use super::core;
 use super::elf::{Elf, RelocationKind, Role, SymbolSection};
 use super::functions::{Functions, RawFunction};
 use crate::bpf::{self, DecodeError, Imm64, Insn, InsnIndex, SLOT_BYTES};
-use crate::btf::{CoreRelo, TypeId};
+use crate::object::btf::{CoreRelo, TypeId};
 
 /// Lookup of operands: maps file positions to parts of the object.
 pub(super) struct SymbolResolver<'n, 'a> {

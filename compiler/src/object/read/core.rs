@@ -8,7 +8,7 @@ use super::super::model::Type;
 use super::btf::RawTypes;
 use super::functions::RawCore;
 use crate::bpf::{Imm64, Insn, Operand};
-use crate::btf::{CoreReloKind, TypeId};
+use crate::object::btf::{CoreReloKind, TypeId};
 
 /// Maximum index of an array of unknown length. Bounds sums of offsets.
 const MAX_OPEN_INDEX: u32 = 1 << 20;

@@ -9,7 +9,7 @@ use super::super::name::{Name, visible};
 use super::btf::select::Selection;
 use super::btf::{RawEntry, RawType, RawTypes};
 use super::elf::{Binding, Elf, RelocationKind, Role, Section, Symbol, SymbolKind, SymbolSection};
-use crate::btf::{TypeId, VarLinkage};
+use crate::object::btf::{TypeId, VarLinkage};
 
 /// Sections of variables, and their indices in the file.
 pub(super) struct Data {

@@ -13,7 +13,7 @@ use super::bytes::{slice, u8_at, u16_at, u32_at};
 use super::elf::{Elf, RelocationKind, Role, Section, SymbolSection};
 use super::functions::{Functions, RawCore, is_code};
 use crate::bpf::{InsnIndex, SLOT_BYTES};
-use crate::btf::{CoreReloKind, TypeId};
+use crate::object::btf::{CoreReloKind, TypeId};
 
 /// Size of the header in bytes, without CO-RE records and with them.
 const HEADER_BYTES: [u32; 2] = [24, 32];

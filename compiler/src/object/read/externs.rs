@@ -13,7 +13,7 @@ use super::btf::{RawEntry, RawType, RawTypes};
 use super::code::External;
 use super::data::type_error;
 use super::elf::{Binding, Elf, SymbolKind, SymbolSection};
-use crate::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
+use crate::object::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
 /// Externs sorted by name, and their ELF symbols.
 #[derive(Default)]

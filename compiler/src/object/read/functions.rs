@@ -8,7 +8,7 @@ use super::super::model::{Line, Section};
 use super::super::name::{Name, visible};
 use super::elf::{Binding, Elf, Role, Symbol, SymbolKind, SymbolSection};
 use crate::bpf::SLOT_BYTES;
-use crate::btf::{CoreReloKind, TypeId};
+use crate::object::btf::{CoreReloKind, TypeId};
 
 /// A function of the file, before its instructions are resolved.
 pub(super) struct RawFunction<'a> {

@@ -16,7 +16,7 @@ use super::btf::select::Selection;
 use super::bytes::u32_at;
 use super::data::{self, type_error};
 use super::elf::{Binding, Elf, RelocationKind, Role, Symbol, SymbolKind, SymbolSection};
-use crate::btf::{FwdKind, TypeId, VarLinkage};
+use crate::object::btf::{FwdKind, TypeId, VarLinkage};
 
 /// Maps and their positions in the file.
 #[derive(Default)]

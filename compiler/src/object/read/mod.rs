@@ -38,7 +38,7 @@ use elf::{Binding, Elf, Role};
 use externs::Externs;
 use functions::Functions;
 
-use crate::btf::FuncLinkage;
+use crate::object::btf::FuncLinkage;
 
 /// Reads a BPF object.
 ///

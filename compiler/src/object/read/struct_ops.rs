@@ -14,7 +14,7 @@ use super::btf::select::Selection;
 use super::bytes::slice;
 use super::data::{self, type_error};
 use super::elf::{Elf, Role, Section, SymbolKind, SymbolSection};
-use crate::btf::{FwdKind, VarLinkage};
+use crate::object::btf::{FwdKind, VarLinkage};
 
 /// Parses all struct_ops variables. `program` returns the struct_ops program that starts at an offset.
 pub(super) fn read(

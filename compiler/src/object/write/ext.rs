@@ -8,7 +8,7 @@ use super::parts::Layout;
 use super::types::{Table, header, words};
 use super::{WriteError, small};
 use crate::bpf::{InsnIndex, SLOT_BYTES};
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// A line number has 22 bits, a column 10.
 const MAX_LINE: u32 = 0x003f_ffff;

@@ -6,7 +6,7 @@ use super::super::model::{
 };
 use super::types::Table;
 use super::{WriteError, small};
-use crate::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
+use crate::object::btf::{FuncLinkage, IntEncoding, TypeId, VarLinkage};
 
 /// Offsets of parts, and types of functions.
 #[derive(Default)]

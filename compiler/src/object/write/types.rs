@@ -9,7 +9,7 @@ use super::super::kind;
 use super::super::model::{Member, Modifier, Type, Types};
 use super::super::name::Name;
 use super::{WriteError, small};
-use crate::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
+use crate::object::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
 
 /// Types and strings of `.BTF` under construction.
 pub(super) struct Table {

@@ -1,8 +1,8 @@
 //! A small kernel: the functions, events and hooks that the tests name, with the members and parameters of
 //! Linux 6.12.
 
-use ks_compiler::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::object::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 
 /// Returns the types of the small kernel.
 pub fn types() -> KernelTypes {

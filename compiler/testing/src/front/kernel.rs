@@ -1,7 +1,7 @@
 //! A small kernel: the functions, events and structs that the examples name.
 
-use ks_compiler::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::object::btf::{BtfBuilder, FuncLinkage, IntEncoding, Member, TypeId};
 
 /// Returns the types of that kernel.
 pub fn types() -> KernelTypes {

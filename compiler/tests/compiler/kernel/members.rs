@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use ks_compiler::btf::BtfKind;
 use ks_compiler::kernel::{KernelVersion, Machine, compile};
 use ks_compiler::kernel_types::{KernelType, KernelTypes, Member, Param, Pointee};
 use ks_compiler::lex::Keyword;
+use ks_compiler::object::btf::BtfKind;
 use ks_compiler::pipeline::{self, Options};
 use ks_compiler::split::split;
 use ks_wit::section::Arch;

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
-use ks_compiler::btf::{BtfBuilder, Enumerator, FuncLinkage, IntEncoding, Member, Signedness, TypeId};
 use ks_compiler::kernel_types::{
     ArgumentPassing, KernelLookupError, KernelType, KernelTypes, OpsMemberKind, Pointee, Record,
+};
+use ks_compiler::object::btf::{
+    BtfBuilder, Enumerator, FuncLinkage, IntEncoding, Member, Signedness, TypeId,
 };
 
 fn kernel(btf: &BtfBuilder) -> KernelTypes {

@@ -65,7 +65,7 @@ fn an_error_creates_no_files() {
 
 #[test]
 fn the_btf_file_is_the_one_that_is_asked() {
-    use ks_compiler::btf::{BtfBuilder, FuncLinkage, IntEncoding};
+    use ks_compiler::object::btf::{BtfBuilder, FuncLinkage, IntEncoding};
     let at = folder("btf");
     let mut btf = BtfBuilder::new();
     let int = btf.int("int", 4, IntEncoding::Signed);

@@ -65,7 +65,7 @@ fn root_a_core_relocation_finds_the_running_kernels_offset() {
     let dump = bpftool(&["prog", "dump", "xlated", "pinned", &pinned]);
 
     let vmlinux = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has BTF");
-    let kernel = ks_compiler::btf::Btf::parse(vmlinux).expect("the kernel's BTF is well-formed");
+    let kernel = ks_compiler::object::btf::Btf::parse(vmlinux).expect("the kernel's BTF is well-formed");
     let task = kernel.find_struct("task_struct").expect("every kernel has task_struct");
     let field = kernel.field(task, "tgid").expect("no error").expect("task_struct has tgid");
     // The object has tgid at offset 4; only the relocation can have put the kernel's offset there.
@@ -88,9 +88,11 @@ fn root_a_static_callback_is_relocated() {
 #[test]
 fn root_a_missing_kernel_function_is_refused_unless_optional() {
     let fs = BpfFs::mount();
-    let required = fs.write("required.o", &sample::missing_kfunc(ks_compiler::elf::KfuncPresence::Required));
+    let required =
+        fs.write("required.o", &sample::missing_kfunc(ks_compiler::object::build::KfuncPresence::Required));
     let message = bpftool_fails(&["prog", "load", &required, &fs.pin("required")]);
     assert!(message.contains("ks_no_such_kfunc"), "{message}");
-    let optional = fs.write("optional.o", &sample::missing_kfunc(ks_compiler::elf::KfuncPresence::Optional));
+    let optional =
+        fs.write("optional.o", &sample::missing_kfunc(ks_compiler::object::build::KfuncPresence::Optional));
     bpftool(&["prog", "load", &optional, &fs.pin("optional")]);
 }

@@ -3,8 +3,10 @@
 use ks_compiler::bpf::{
     AluOp, Assembler, AtomicOp, Imm64, Insn, InsnIndex, JmpOp, Reg, Size, Width, helper_number,
 };
-use ks_compiler::btf::{BtfBuilder, CoreRelo, CoreReloKind, FuncLinkage, IntEncoding, Line, Member, TypeId};
-use ks_compiler::elf::{
+use ks_compiler::object::btf::{
+    BtfBuilder, CoreRelo, CoreReloKind, FuncLinkage, IntEncoding, Line, Member, TypeId,
+};
+use ks_compiler::object::build::{
     CodeSection, DataSection, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef, MapSide,
     ObjectBuilder, Pinning,
 };

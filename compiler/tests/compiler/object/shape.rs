@@ -2,9 +2,9 @@
 
 use crate::object::sample;
 use ks_compiler::bpf::{CallTarget, Imm64, Insn, InsnIndex, MapRef, Reg, decode};
-use ks_compiler::btf::{Btf, FuncLinkage, IntEncoding, Line, Type, TypeId};
-use ks_compiler::elf::{
-    CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, MapDef, MapSide,
+use ks_compiler::object::btf::{Btf, FuncLinkage, IntEncoding, Line, Type, TypeId};
+use ks_compiler::object::build::{
+    BuildError, CodeSection, DataSection, FunctionBody, FunctionDecl, GlobalDef, MapDef, MapSide,
     ObjectBuilder, Pinning,
 };
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SymbolKind, elf};
@@ -100,7 +100,7 @@ fn the_types_of_the_object_are_read_back() {
     let btf = Btf::parse(section(&file, ".BTF").data().expect("it has content")).expect("it is BTF");
     let function = btf.find_function("twice").expect("no error").expect("written");
     assert_eq!(function.linkage, FuncLinkage::Static);
-    let var = btf.find("counts", ks_compiler::btf::BtfKind::Var).expect("written");
+    let var = btf.find("counts", ks_compiler::object::btf::BtfKind::Var).expect("written");
     let Ok(Type::Var { ty, .. }) = btf.get(var) else { panic!("a variable") };
     assert_eq!(btf.size_of(ty), Ok(32));
     assert!(btf.field(ty, "max_entries").expect("no error").is_some());
@@ -108,7 +108,7 @@ fn the_types_of_the_object_are_read_back() {
 }
 
 /// Builds an object with one program, which `change` makes invalid.
-fn spoiled(change: impl FnOnce(&mut ObjectBuilder, &mut FunctionDecl, &mut FunctionBody)) -> ElfError {
+fn spoiled(change: impl FnOnce(&mut ObjectBuilder, &mut FunctionDecl, &mut FunctionBody)) -> BuildError {
     let mut object = ObjectBuilder::new();
     let btf = object.btf();
     let int = btf.int("int", 4, IntEncoding::Signed);
@@ -145,7 +145,7 @@ fn line(at: u32, line: u32) -> Line {
 #[test]
 fn names_the_kernel_would_refuse_are_refused() {
     let error = spoiled(|_, decl, _| decl.name = "two words".to_owned());
-    assert!(matches!(error, ElfError::Name { .. }), "{error}");
+    assert!(matches!(error, BuildError::Name { .. }), "{error}");
     let error = spoiled(|object, _, _| {
         object.add_map(MapDef {
             name: "program".to_owned(),
@@ -159,7 +159,7 @@ fn names_the_kernel_would_refuse_are_refused() {
             programs: Vec::new(),
         });
     });
-    assert!(matches!(error, ElfError::DuplicateName(_)), "{error}");
+    assert!(matches!(error, BuildError::DuplicateName(_)), "{error}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn contradicting_variables_are_refused() {
         let error = spoiled(|object, _, _| {
             object.add_global(def);
         });
-        assert!(matches!(error, ElfError::Global { .. }), "{error}");
+        assert!(matches!(error, BuildError::Global { .. }), "{error}");
     }
 }
 
@@ -178,14 +178,14 @@ fn line_tables_the_kernel_would_refuse_are_refused() {
         [vec![line(1, 1)], vec![line(0, 1), line(1, 2), line(0, 3)], vec![line(0, 0)], vec![line(2, 1)]]
     {
         let error = spoiled(|_, _, body| body.lines = lines);
-        assert!(matches!(error, ElfError::Insn { .. }), "{error}");
+        assert!(matches!(error, BuildError::Insn { .. }), "{error}");
     }
     let error = spoiled(|object, decl, body| {
         body.lines = vec![line(0, 1)];
         let other = object.declare_function(FunctionDecl { name: "other".to_owned(), ..decl.clone() });
         object.define_function(other, FunctionBody { lines: Vec::new(), ..body.clone() });
     });
-    assert!(matches!(error, ElfError::Function { .. }), "{error}");
+    assert!(matches!(error, BuildError::Function { .. }), "{error}");
 }
 
 #[test]
@@ -196,14 +196,14 @@ fn instructions_that_no_object_can_hold_are_refused() {
         Insn::Call { target: CallTarget::KfuncId { btf_id: 1, module: 0 } },
     ] {
         let error = spoiled(|_, _, body| body.code.insert(0, insn));
-        assert!(matches!(error, ElfError::Insn { .. }), "{error}");
+        assert!(matches!(error, BuildError::Insn { .. }), "{error}");
     }
     let error = spoiled(|object, _, body| {
         let def = GlobalDef { ty: object.btf().int("int", 4, IntEncoding::Signed), ..global(4, 4, &[]) };
         let global = object.add_global(def);
         body.code.insert(0, Insn::load_imm64(Reg::R1, Imm64::Global { global, offset: 4 }));
     });
-    assert!(matches!(error, ElfError::Insn { .. }), "{error}");
+    assert!(matches!(error, BuildError::Insn { .. }), "{error}");
 }
 
 #[test]
@@ -221,19 +221,19 @@ fn references_to_nothing_are_refused() {
         programs: Vec::new(),
     });
     let error = spoiled(|_, _, body| body.code.insert(0, Insn::load_imm64(Reg::R1, Imm64::Map(map))));
-    assert!(matches!(error, ElfError::Foreign(_)), "{error}");
+    assert!(matches!(error, BuildError::Foreign(_)), "{error}");
 }
 
 #[test]
 fn functions_without_a_body_or_with_a_wrong_section_are_refused() {
     let error = spoiled(|_, _, body| body.code.clear());
-    assert!(matches!(error, ElfError::Function { .. }), "{error}");
+    assert!(matches!(error, BuildError::Function { .. }), "{error}");
     let error = spoiled(|_, decl, _| decl.linkage = FuncLinkage::Static);
-    assert!(matches!(error, ElfError::Function { .. }), "{error}");
+    assert!(matches!(error, BuildError::Function { .. }), "{error}");
     let error = spoiled(|_, decl, _| decl.section = CodeSection::Program(".data".to_owned()));
-    assert!(matches!(error, ElfError::Function { .. }), "{error}");
+    assert!(matches!(error, BuildError::Function { .. }), "{error}");
     let error = spoiled(|object, decl, _| {
         object.declare_function(FunctionDecl { name: "missing".to_owned(), ..decl.clone() });
     });
-    assert!(matches!(error, ElfError::Function { .. }), "{error}");
+    assert!(matches!(error, BuildError::Function { .. }), "{error}");
 }

@@ -4,7 +4,7 @@ use super::super::super::error::TypeFault;
 use super::super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
 use super::super::super::model::{Member, Type};
 use super::{RawType, TypeError};
-use crate::btf::{FwdKind, TypeId};
+use crate::object::btf::{FwdKind, TypeId};
 
 /// Checks all records; returns the size of each type, none for types without a size.
 pub(super) fn check(records: &[RawType]) -> Result<Vec<Option<u32>>, TypeError> {

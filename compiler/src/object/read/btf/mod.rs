@@ -19,7 +19,7 @@ use super::super::name::Name;
 use super::super::table::Attribute;
 use super::bytes::{slice, u8_at, u16_at, u32_at};
 use super::elf::Section;
-use crate::btf::{FuncLinkage, TypeId, VarLinkage};
+use crate::object::btf::{FuncLinkage, TypeId, VarLinkage};
 
 pub(super) use strings::Strings;
 

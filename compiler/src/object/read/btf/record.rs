@@ -8,7 +8,7 @@ use super::super::super::name::{Name, NameError, visible};
 use super::super::super::table::Attribute;
 use super::super::bytes::u32_at;
 use super::{RawEntry, RawSection, RawType, Strings};
-use crate::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
+use crate::object::btf::{FuncLinkage, FwdKind, IntEncoding, Signedness, TypeId, VarLinkage};
 
 /// Size in bytes of `struct btf_type`.
 const TYPE_BYTES: u32 = 12;

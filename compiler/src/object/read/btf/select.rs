@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::super::model::{Member, Type, TypeNote, Types};
 use super::{RawType, RawTypes};
-use crate::btf::TypeId;
+use crate::object::btf::TypeId;
 
 /// Collects the types that an object uses.
 ///

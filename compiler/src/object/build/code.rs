@@ -1,11 +1,11 @@
 //! Functions: their positions in the code sections, and the relocations for their symbolic operands.
 
-use super::{CodeSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, ObjectFunction, to_u32};
+use super::{BuildError, CodeSection, FunctionBody, FunctionDecl, GlobalDef, ObjectFunction, to_u32};
 use crate::bpf::{
     self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, Operand, SLOT_BYTES,
     Symbol, slot_offsets,
 };
-use crate::btf::{BtfBuilder, CoreReloKind, FuncLinkage, Line, TypeId, ext};
+use crate::object::btf::{BtfBuilder, CoreReloKind, FuncLinkage, Line, TypeId, ext};
 
 /// The final code sections, in the order of first use.
 pub(super) struct CodeLayout {
@@ -53,7 +53,7 @@ pub(super) fn lay_out(
     btf: &mut BtfBuilder,
     functions: &[ObjectFunction],
     globals: &[GlobalDef],
-) -> Result<CodeLayout, ElfError> {
+) -> Result<CodeLayout, BuildError> {
     check_line_tables(functions)?;
     let mut code = placement(functions)?;
     for (function, placement) in functions.iter().zip(code.placements.clone()) {
@@ -73,8 +73,8 @@ pub(super) fn lay_out(
     Ok(code)
 }
 
-fn body(function: &ObjectFunction) -> Result<&FunctionBody, ElfError> {
-    let error = |reason| ElfError::Function { name: function.decl.name.clone(), reason };
+fn body(function: &ObjectFunction) -> Result<&FunctionBody, BuildError> {
+    let error = |reason| BuildError::Function { name: function.decl.name.clone(), reason };
     match &function.body {
         None => Err(error("was declared and has no body")),
         Some(body) if body.code.is_empty() => Err(error("has no instructions")),
@@ -84,14 +84,14 @@ fn body(function: &ObjectFunction) -> Result<&FunctionBody, ElfError> {
 
 /// Checks that all functions of a program have line information at their start, or none has
 /// (kernel/bpf/verifier.c, `check_btf_line`, v6.12).
-fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), ElfError> {
+fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), BuildError> {
     let lines = |function: &ObjectFunction| function.body.as_ref().is_some_and(|body| !body.lines.is_empty());
     if !functions.iter().any(lines) {
         return Ok(());
     }
     match functions.iter().find(|function| !lines(function)) {
         None => Ok(()),
-        Some(function) => Err(ElfError::Function {
+        Some(function) => Err(BuildError::Function {
             name: function.decl.name.clone(),
             reason: "has no lines, but other functions have",
         }),
@@ -99,7 +99,7 @@ fn check_line_tables(functions: &[ObjectFunction]) -> Result<(), ElfError> {
 }
 
 /// Assigns a position to every function; the sections are still empty.
-fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, ElfError> {
+fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, BuildError> {
     let mut code =
         CodeLayout { sections: Vec::new(), placements: Vec::with_capacity(functions.len()), ext: Vec::new() };
     let mut ends: Vec<u32> = Vec::new();
@@ -122,10 +122,10 @@ fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, ElfError> {
             .code
             .iter()
             .try_fold(0u32, |sum, insn| sum.checked_add(insn.slots()))
-            .ok_or(ElfError::TooLarge)?;
-        let bytes = slots.checked_mul(to_u32(SLOT_BYTES)?).ok_or(ElfError::TooLarge)?;
+            .ok_or(BuildError::TooLarge)?;
+        let bytes = slots.checked_mul(to_u32(SLOT_BYTES)?).ok_or(BuildError::TooLarge)?;
         let offset = ends.get(section).copied().unwrap_or_default();
-        let end = offset.checked_add(bytes).ok_or(ElfError::TooLarge)?;
+        let end = offset.checked_add(bytes).ok_or(BuildError::TooLarge)?;
         if let Some(last) = ends.get_mut(section) {
             *last = end;
         }
@@ -134,7 +134,7 @@ fn placement(functions: &[ObjectFunction]) -> Result<CodeLayout, ElfError> {
     Ok(code)
 }
 
-fn section_name(decl: &FunctionDecl) -> Result<&str, ElfError> {
+fn section_name(decl: &FunctionDecl) -> Result<&str, BuildError> {
     let reason = match (&decl.section, decl.linkage) {
         (_, FuncLinkage::Extern) => "has a body and extern linkage",
         (CodeSection::Text, _) => return Ok(TEXT),
@@ -145,7 +145,7 @@ fn section_name(decl: &FunctionDecl) -> Result<&str, ElfError> {
         (CodeSection::Program(name), _) if name.contains('\0') => "is in a section with a NUL in its name",
         (CodeSection::Program(name), FuncLinkage::Global) => return Ok(name),
     };
-    Err(ElfError::Function { name: decl.name.clone(), reason })
+    Err(BuildError::Function { name: decl.name.clone(), reason })
 }
 
 /// Lowers one function's symbolic operands to relocations.
@@ -161,8 +161,8 @@ struct Lowering<'a> {
 const CALL_PLACEHOLDER: i32 = -1;
 
 impl Lowering<'_> {
-    fn lower(&self, insns: &[Insn]) -> Result<(Vec<u8>, Vec<Relocation>), ElfError> {
-        let encode_error = |source| ElfError::Encode { name: self.name.to_owned(), source };
+    fn lower(&self, insns: &[Insn]) -> Result<(Vec<u8>, Vec<Relocation>), BuildError> {
+        let encode_error = |source| BuildError::Encode { name: self.name.to_owned(), source };
         let slots = slot_offsets(insns).map_err(encode_error)?;
         let mut plain = Vec::with_capacity(insns.len());
         let mut calls = Vec::new();
@@ -184,7 +184,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the instruction without its symbolic operand, and the operand.
-    fn replace(&self, at: InsnIndex, insn: &Insn) -> Result<(Insn, Option<Target>), ElfError> {
+    fn replace(&self, at: InsnIndex, insn: &Insn) -> Result<(Insn, Option<Target>), BuildError> {
         match *insn {
             Insn::LoadImm64 { dst, value } => {
                 let (addend, target) = match value {
@@ -215,7 +215,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn callee(&self, at: InsnIndex, function: FunctionRef) -> Result<Target, ElfError> {
+    fn callee(&self, at: InsnIndex, function: FunctionRef) -> Result<Target, BuildError> {
         let (decl, _) = self.function(function)?;
         match decl.section {
             CodeSection::Text => Ok(Target::Function(function)),
@@ -224,16 +224,16 @@ impl Lowering<'_> {
     }
 
     /// Returns `offset` if it is inside the variable.
-    fn offset_in(&self, at: InsnIndex, global: GlobalRef, offset: u32) -> Result<u32, ElfError> {
+    fn offset_in(&self, at: InsnIndex, global: GlobalRef, offset: u32) -> Result<u32, BuildError> {
         match self.globals.get(global.0 as usize) {
-            None => Err(ElfError::Foreign(Symbol::Global(global))),
+            None => Err(BuildError::Foreign(Symbol::Global(global))),
             Some(def) if offset < def.bytes => Ok(offset),
             Some(_) => Err(self.insn_error(at, "takes an address outside its variable")),
         }
     }
 
     /// Returns the offset of a callback in `.text`.
-    fn callback(&self, at: InsnIndex, function: FunctionRef) -> Result<u32, ElfError> {
+    fn callback(&self, at: InsnIndex, function: FunctionRef) -> Result<u32, BuildError> {
         let (decl, placement) = self.function(function)?;
         match (&decl.section, decl.linkage) {
             (CodeSection::Text, FuncLinkage::Static) => Ok(placement.offset),
@@ -241,16 +241,16 @@ impl Lowering<'_> {
         }
     }
 
-    fn function(&self, function: FunctionRef) -> Result<(&FunctionDecl, FunctionPlacement), ElfError> {
+    fn function(&self, function: FunctionRef) -> Result<(&FunctionDecl, FunctionPlacement), BuildError> {
         let index = function.0 as usize;
         match (self.functions.get(index), self.code.placements.get(index)) {
             (Some(function), Some(&placement)) => Ok((&function.decl, placement)),
-            _ => Err(ElfError::Foreign(Symbol::Function(function))),
+            _ => Err(BuildError::Foreign(Symbol::Function(function))),
         }
     }
 
-    fn insn_error(&self, at: InsnIndex, reason: &'static str) -> ElfError {
-        ElfError::Insn { name: self.name.to_owned(), at, reason }
+    fn insn_error(&self, at: InsnIndex, reason: &'static str) -> BuildError {
+        BuildError::Insn { name: self.name.to_owned(), at, reason }
     }
 }
 
@@ -280,10 +280,10 @@ fn describe(
     placement: FunctionPlacement,
     func: TypeId,
     body: &FunctionBody,
-) -> Result<(), ElfError> {
+) -> Result<(), BuildError> {
     let slots =
-        slot_offsets(&body.code).map_err(|source| ElfError::Encode { name: name.to_owned(), source })?;
-    let error = |at, reason| ElfError::Insn { name: name.to_owned(), at, reason };
+        slot_offsets(&body.code).map_err(|source| BuildError::Encode { name: name.to_owned(), source })?;
+    let error = |at, reason| BuildError::Insn { name: name.to_owned(), at, reason };
     let offset = |at: InsnIndex| match (body.code.get(at.0 as usize), slots.get(at.0 as usize)) {
         (Some(insn), Some(&slot)) => Ok((insn, placement.offset + byte_offset(slot))),
         _ => Err(error(at, "is named by a line or relocation and does not exist")),
@@ -314,11 +314,11 @@ fn last_at_each_instruction(lines: &[Line]) -> impl Iterator<Item = &Line> {
     lines.chunk_by(|a, b| a.at == b.at).filter_map(<[Line]>::last)
 }
 
-fn check_line(line: &Line, name: &str) -> Result<(), ElfError> {
+fn check_line(line: &Line, name: &str) -> Result<(), BuildError> {
     if (1..=ext::MAX_LINE).contains(&line.line) {
         return Ok(());
     }
-    Err(ElfError::Insn {
+    Err(BuildError::Insn {
         name: name.to_owned(),
         at: line.at,
         reason: "has a line number of more than 22 bits",

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{DataSection, ElfError, GlobalDef, to_u32};
-use crate::btf::{BtfBuilder, DatasecEntry, VarLinkage};
+use super::{BuildError, DataSection, GlobalDef, to_u32};
+use crate::object::btf::{BtfBuilder, DatasecEntry, VarLinkage};
 
 /// The final data sections.
 pub(super) struct Data {
@@ -31,7 +31,7 @@ impl DataSection {
     }
 }
 
-pub(super) fn lay_out(btf: &mut BtfBuilder, globals: &[GlobalDef]) -> Result<Data, ElfError> {
+pub(super) fn lay_out(btf: &mut BtfBuilder, globals: &[GlobalDef]) -> Result<Data, BuildError> {
     let mut data = Data { sections: BTreeMap::new(), offsets: Vec::with_capacity(globals.len()) };
     for global in globals {
         check(global)?;
@@ -54,9 +54,9 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, globals: &[GlobalDef]) -> Result<Dat
 
 impl Section {
     /// Appends a variable and returns its offset.
-    fn append(&mut self, global: &GlobalDef) -> Result<u32, ElfError> {
-        let offset = self.bytes.checked_next_multiple_of(global.align).ok_or(ElfError::TooLarge)?;
-        self.bytes = offset.checked_add(global.bytes).ok_or(ElfError::TooLarge)?;
+    fn append(&mut self, global: &GlobalDef) -> Result<u32, BuildError> {
+        let offset = self.bytes.checked_next_multiple_of(global.align).ok_or(BuildError::TooLarge)?;
+        self.bytes = offset.checked_add(global.bytes).ok_or(BuildError::TooLarge)?;
         self.align = self.align.max(global.align);
         if global.section != DataSection::Bss {
             self.initial.resize(offset as usize, 0);
@@ -67,7 +67,7 @@ impl Section {
     }
 }
 
-fn check(global: &GlobalDef) -> Result<(), ElfError> {
+fn check(global: &GlobalDef) -> Result<(), BuildError> {
     let initial = to_u32(global.initial.len())?;
     let reason = if global.bytes == 0 {
         "has no bytes"
@@ -80,5 +80,5 @@ fn check(global: &GlobalDef) -> Result<(), ElfError> {
     } else {
         return Ok(());
     };
-    Err(ElfError::Global { name: global.name.clone(), reason })
+    Err(BuildError::Global { name: global.name.clone(), reason })
 }

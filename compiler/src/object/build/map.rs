@@ -3,9 +3,9 @@
 //! Numbers are encoded as in libbpf's `bpf_helpers.h`: `__uint(max_entries, 16)` is a member `int
 //! (*max_entries)[16]`, and `__type(key, T)` is a member `T *key`.
 
-use super::{ElfError, to_u32};
+use super::{BuildError, to_u32};
 use crate::bpf::FunctionRef;
-use crate::btf::{BtfBuilder, DatasecEntry, IntEncoding, Member, TypeId, VarLinkage};
+use crate::object::btf::{BtfBuilder, DatasecEntry, IntEncoding, Member, TypeId, VarLinkage};
 
 /// Type of a map's keys or values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,19 +60,19 @@ pub(super) struct Maps {
 
 const POINTER_BYTES: u32 = 8;
 
-pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, ElfError> {
+pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, BuildError> {
     let mut placements = Vec::with_capacity(maps.len());
     let mut entries = Vec::with_capacity(maps.len());
     let mut end = 0u32;
     for map in maps {
         let (ty, bytes) = describe(btf, map)?;
         // The elements of the flexible last member follow the struct.
-        let filled = to_u32(map.programs.len())?.checked_mul(POINTER_BYTES).ok_or(ElfError::TooLarge)?;
-        let size = bytes.checked_add(filled).ok_or(ElfError::TooLarge)?;
+        let filled = to_u32(map.programs.len())?.checked_mul(POINTER_BYTES).ok_or(BuildError::TooLarge)?;
+        let size = bytes.checked_add(filled).ok_or(BuildError::TooLarge)?;
         let var = btf.var(&map.name, ty, VarLinkage::Global);
         entries.push(DatasecEntry { var, offset: end, size });
         placements.push((end, size));
-        end = end.checked_add(size).ok_or(ElfError::TooLarge)?;
+        end = end.checked_add(size).ok_or(BuildError::TooLarge)?;
     }
     if !entries.is_empty() {
         btf.datasec(".maps", end, &entries);
@@ -81,7 +81,7 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, Elf
 }
 
 /// Returns the struct type of a map's variable, and its size.
-fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), ElfError> {
+fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), BuildError> {
     let mut members = vec![("type", number(btf, map.map_type))];
     members.extend(side(btf, map.key, "key", "key_size"));
     members.extend(side(btf, map.value, "value", "value_size"));

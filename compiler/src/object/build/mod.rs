@@ -23,14 +23,16 @@ mod struct_ops;
 mod write;
 
 use crate::bpf::{EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KfuncRef, MapRef, Symbol};
-use crate::btf::{BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId};
+use crate::object::btf::{
+    BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId,
+};
 
 pub use map::{MapDef, MapSide, Pinning};
 pub use struct_ops::{StructOpsDef, StructOpsMember, StructOpsValue};
 
 /// Reasons for the failure to build an object. All are errors of the caller, except for sizes.
 #[derive(Debug, thiserror::Error)]
-pub enum ElfError {
+pub enum BuildError {
     /// A name that is not a C identifier, as the kernel requires.
     #[error("{name:?} is not an identifier, so it cannot name a {what}")]
     Name {
@@ -188,7 +190,7 @@ pub struct ObjectBuilder {
     functions: Vec<ObjectFunction>,
     struct_ops: Vec<StructOpsDef>,
     sections: Vec<(&'static str, Vec<u8>)>,
-    error: Option<ElfError>,
+    error: Option<BuildError>,
 }
 
 impl Default for ObjectBuilder {
@@ -270,12 +272,12 @@ impl ObjectBuilder {
     /// Defines the body of a declared function. [`ObjectBuilder::finish`] reports a second body.
     pub fn define_function(&mut self, function: FunctionRef, body: FunctionBody) {
         let Some(declared) = self.functions.get_mut(function.0 as usize) else {
-            self.error.get_or_insert(ElfError::Foreign(Symbol::Function(function)));
+            self.error.get_or_insert(BuildError::Foreign(Symbol::Function(function)));
             return;
         };
         if declared.body.replace(body).is_some() {
             let name = declared.decl.name.clone();
-            self.error.get_or_insert(ElfError::Function { name, reason: "has two bodies" });
+            self.error.get_or_insert(BuildError::Function { name, reason: "has two bodies" });
         }
     }
 
@@ -294,8 +296,8 @@ impl ObjectBuilder {
     /// Builds the ELF file.
     ///
     /// # Errors
-    /// The first error found, see [`ElfError`].
-    pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
+    /// The first error found, see [`BuildError`].
+    pub fn finish(mut self) -> Result<Vec<u8>, BuildError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -308,7 +310,7 @@ impl ObjectBuilder {
         write::write(self, &write::Parts { data, maps, struct_ops, code })
     }
 
-    fn check_names(&self) -> Result<(), ElfError> {
+    fn check_names(&self) -> Result<(), BuildError> {
         let maps = self.maps.iter().map(|map| (&map.name, "map"));
         let globals = self.globals.iter().map(|global| (&global.name, "variable"));
         let kfuncs = self.kfuncs.iter().map(|kfunc| (&kfunc.name, "kernel function"));
@@ -317,10 +319,10 @@ impl ObjectBuilder {
         let mut seen = std::collections::HashSet::new();
         for (name, what) in maps.chain(globals).chain(kfuncs).chain(functions).chain(struct_ops) {
             if !is_identifier(name) {
-                return Err(ElfError::Name { name: name.clone(), what });
+                return Err(BuildError::Name { name: name.clone(), what });
             }
             if !seen.insert(name) {
-                return Err(ElfError::DuplicateName(name.clone()));
+                return Err(BuildError::DuplicateName(name.clone()));
             }
         }
         Ok(())
@@ -348,8 +350,8 @@ fn last_index(len: usize) -> u32 {
     u32::try_from(len).map_or(u32::MAX, |len| len.saturating_sub(1))
 }
 
-fn to_u32(value: usize) -> Result<u32, ElfError> {
-    u32::try_from(value).map_err(|_| ElfError::TooLarge)
+fn to_u32(value: usize) -> Result<u32, BuildError> {
+    u32::try_from(value).map_err(|_| BuildError::TooLarge)
 }
 
 /// Source: kernel/bpf/btf.c, `btf_name_valid_identifier` (v6.12); the kernel counts the final NUL into its

@@ -10,9 +10,9 @@ use super::code::{CodeLayout, Target};
 use super::data::Data;
 use super::map::Maps;
 use super::struct_ops::{self, StructOps};
-use super::{DataSection, ElfError, FunctionDecl, KfuncPresence, ObjectBuilder};
+use super::{BuildError, DataSection, FunctionDecl, KfuncPresence, ObjectBuilder};
 use crate::bpf::{FunctionRef, Symbol};
-use crate::btf::{FuncLinkage, ext};
+use crate::object::btf::{FuncLinkage, ext};
 
 /// The licence that lets programs call every helper. Source: include/linux/license.h,
 /// `license_is_gpl_compatible`.
@@ -33,7 +33,7 @@ pub(super) struct Parts {
     pub code: CodeLayout,
 }
 
-pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>, ElfError> {
+pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>, BuildError> {
     let Parts { data, maps, struct_ops, code } = parts;
     // The strings of .BTF.ext are in .BTF.
     let btf_ext = ext::write(&mut builder.btf, &code.ext)?;
@@ -54,7 +54,7 @@ pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>
         file.append(".BTF.ext", SectionKind::Other, &btf_ext, BTF_ALIGN);
     }
     file.relocate(code)?;
-    file.object.write().map_err(ElfError::Write)
+    file.object.write().map_err(BuildError::Write)
 }
 
 struct File {
@@ -132,7 +132,7 @@ impl File {
         }
     }
 
-    fn add_maps(&mut self, builder: &ObjectBuilder, maps: &Maps) -> Result<(), ElfError> {
+    fn add_maps(&mut self, builder: &ObjectBuilder, maps: &Maps) -> Result<(), BuildError> {
         if builder.maps.is_empty() {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl File {
         Ok(())
     }
 
-    fn add_struct_ops(&mut self, builder: &ObjectBuilder, struct_ops: &StructOps) -> Result<(), ElfError> {
+    fn add_struct_ops(&mut self, builder: &ObjectBuilder, struct_ops: &StructOps) -> Result<(), BuildError> {
         if builder.struct_ops.is_empty() {
             return Ok(());
         }
@@ -166,12 +166,17 @@ impl File {
     }
 
     /// Adds a relocation for the address of a program in data.
-    fn add_address(&mut self, section: SectionId, offset: u64, program: FunctionRef) -> Result<(), ElfError> {
+    fn add_address(
+        &mut self,
+        section: SectionId,
+        offset: u64,
+        program: FunctionRef,
+    ) -> Result<(), BuildError> {
         let found = self.functions.get(program.0 as usize).copied();
-        let symbol = found.ok_or(ElfError::Foreign(Symbol::Function(program)))?;
+        let symbol = found.ok_or(BuildError::Foreign(Symbol::Function(program)))?;
         let flags = RelocationFlags::Elf { r_type: R_BPF_64_ABS64 };
         let relocation = Relocation { offset, symbol, addend: 0, flags };
-        self.object.add_relocation(section, relocation).map_err(ElfError::Write)
+        self.object.add_relocation(section, relocation).map_err(BuildError::Write)
     }
 
     fn add_kfuncs(&mut self, builder: &ObjectBuilder) {
@@ -204,7 +209,7 @@ impl File {
     }
 
     /// Adds the relocations. The addends are in the instructions already, in the form that libbpf reads.
-    fn relocate(&mut self, code: &CodeLayout) -> Result<(), ElfError> {
+    fn relocate(&mut self, code: &CodeLayout) -> Result<(), BuildError> {
         for (section, &id) in code.sections.iter().zip(&self.code_sections.clone()) {
             for relocation in &section.relocations {
                 let (symbol, r_type) = self.resolve(code, relocation.target)?;
@@ -214,14 +219,14 @@ impl File {
                     addend: 0,
                     flags: RelocationFlags::Elf { r_type },
                 };
-                self.object.add_relocation(id, relocation).map_err(ElfError::Write)?;
+                self.object.add_relocation(id, relocation).map_err(BuildError::Write)?;
             }
         }
         Ok(())
     }
 
     /// Returns the symbol and type of a relocation.
-    fn resolve(&mut self, code: &CodeLayout, target: Target) -> Result<(SymbolId, u32), ElfError> {
+    fn resolve(&mut self, code: &CodeLayout, target: Target) -> Result<(SymbolId, u32), BuildError> {
         let symbol = |ids: &[SymbolId], index: u32| ids.get(index as usize).copied();
         let (found, r_type, named) = match target {
             Target::Map(map) => (symbol(&self.maps, map.0), elf::R_BPF_64_64, Symbol::Map(map)),
@@ -241,6 +246,6 @@ impl File {
             }
             Target::Kfunc(kfunc) => (symbol(&self.kfuncs, kfunc.0), elf::R_BPF_64_32, Symbol::Kfunc(kfunc)),
         };
-        Ok((found.ok_or(ElfError::Foreign(named))?, r_type))
+        Ok((found.ok_or(BuildError::Foreign(named))?, r_type))
     }
 }

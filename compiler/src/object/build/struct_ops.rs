@@ -7,8 +7,8 @@
 //! Source: libbpf v1.7 libbpf.c, `init_struct_ops_maps`, `bpf_object__collect_st_ops_relos`,
 //! `bpf_map__init_kern_struct_ops`.
 
-use super::{ElfError, FunctionRef, to_u32};
-use crate::btf::{BtfBuilder, DatasecEntry, Member, TypeId, VarLinkage};
+use super::{BuildError, FunctionRef, to_u32};
+use crate::object::btf::{BtfBuilder, DatasecEntry, Member, TypeId, VarLinkage};
 
 /// Section whose structs are registered by a link.
 pub(super) const SECTION: &str = ".struct_ops.link";
@@ -58,7 +58,7 @@ pub(super) struct StructOps {
     pub programs: Vec<(u32, FunctionRef)>,
 }
 
-pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<StructOps, ElfError> {
+pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<StructOps, BuildError> {
     let mut laid_out = StructOps { content: Vec::new(), placements: Vec::new(), programs: Vec::new() };
     let mut entries = Vec::new();
     for def in defs {
@@ -93,8 +93,8 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, defs: &[StructOpsDef]) -> Result<Str
 
 impl StructOps {
     /// Pads with zeros, and returns the size afterwards.
-    fn align_to(&mut self, align: u32) -> Result<u32, ElfError> {
-        let len = to_u32(self.content.len())?.checked_next_multiple_of(align).ok_or(ElfError::TooLarge)?;
+    fn align_to(&mut self, align: u32) -> Result<u32, BuildError> {
+        let len = to_u32(self.content.len())?.checked_next_multiple_of(align).ok_or(BuildError::TooLarge)?;
         self.content.resize(len as usize, 0);
         Ok(len)
     }

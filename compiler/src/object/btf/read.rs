@@ -203,7 +203,7 @@ pub enum Type<'a> {
 ///
 /// ```no_run
 /// let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
-/// let kernel = ks_compiler::btf::Btf::parse(bytes)?;
+/// let kernel = ks_compiler::object::btf::Btf::parse(bytes)?;
 /// if let Some(task) = kernel.find_struct("task_struct") {
 ///     println!("{:?}", kernel.field(task, "tgid")?);
 /// }
