@@ -229,7 +229,7 @@ pub struct LoadError {
     /// Whether the object fills in kernel structs (struct_ops) that are registered by links.
     pub registers: bool,
     /// Whether the object has programs or maps that require CAP_NET_ADMIN.
-    pub asks_network: bool,
+    pub needs_net_admin: bool,
     /// The errno that libbpf returned.
     pub errno: Errno,
     /// The program that the verifier rejected, and its log. None if the verifier logged nothing.

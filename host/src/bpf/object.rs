@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
-use ks_compiler::object::table::{MapKind, ProgramType};
+use ks_compiler::object::table::ProgramType;
 use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -31,7 +31,6 @@ use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
-use crate::confine;
 use crate::host_bytes::{Charge, Full, HostBytes};
 use crate::policy::{self, Admitted, Class};
 
@@ -685,25 +684,12 @@ fn load_error(
         object: admitted.object().name().to_owned(),
         is_script: is_script(model),
         registers: !model.struct_ops.is_empty(),
-        asks_network: asks_network(model),
+        needs_net_admin: model.needs_net_admin(),
         errno,
         verifier,
         libbpf,
         lacks,
     }))
-}
-
-/// Returns whether the kernel requires CAP_NET_ADMIN. Source: kernel/bpf/syscall.c, `map_create`,
-/// `is_net_admin_prog_type`, v6.18.
-fn asks_network(model: &Model) -> bool {
-    let is_of_network = |kind: MapKind| {
-        matches!(
-            kind,
-            MapKind::SockMap | MapKind::SockHash | MapKind::DevMap | MapKind::DevMapHash | MapKind::XskMap
-        )
-    };
-    model.maps.iter().any(|map| is_of_network(map.shape.kind))
-        || model.programs.iter().any(|program| !confine::observes(program.section.kind.program))
 }
 
 /// Extracts from a line of libbpf the kernel function that it did not find.

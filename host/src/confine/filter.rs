@@ -1,6 +1,9 @@
 //! The seccomp filter for a plugin's thread.
+//!
+//! [`CALLS`] is the whole filter; docs/system-calls.md is made from it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use nix::libc;
 use seccompiler::{
@@ -10,104 +13,418 @@ use seccompiler::{
 
 use super::Confinement;
 
-/// Calls that the host makes for any plugin: reading files, mapping memory, waiting, printing, and querying
-/// BPF and perf.
-const ANY: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_pread64,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_close,
-    libc::SYS_lseek,
-    libc::SYS_fcntl,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_statx,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_fstatfs,
-    libc::SYS_statfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_memfd_create,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_ppoll,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_eventfd2,
-    libc::SYS_futex,
-    libc::SYS_rseq,
-    libc::SYS_set_robust_list,
-    libc::SYS_sigaltstack,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_restart_syscall,
-    libc::SYS_gettid,
-    libc::SYS_getpid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getrandom,
-    libc::SYS_getcpu,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_yield,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_membarrier,
-    libc::SYS_uname,
-    libc::SYS_sysinfo,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    // A panic ends the process by abort.
-    libc::SYS_tgkill,
-    // Never reaches the kernel: the first of the two filters answers it.
-    libc::SYS_clone3,
-];
+/// A group of system calls with the same arguments and the same reason.
+struct CallGroup {
+    /// Numbers and names of the calls.
+    calls: &'static [(i64, &'static str)],
+    /// The plugins whose thread may make the calls.
+    plugins: Plugins,
+    /// The accepted arguments.
+    arguments: Arguments,
+    /// What the host makes the calls for.
+    purpose: &'static str,
+}
 
-/// Equivalents that exist only on older architectures.
-#[cfg(target_arch = "x86_64")]
-const ANY_OLD: &[i64] = &[
-    libc::SYS_stat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_poll,
-    libc::SYS_epoll_wait,
-    libc::SYS_time,
-];
-#[cfg(not(target_arch = "x86_64"))]
-const ANY_OLD: &[i64] = &[];
+/// The plugins whose thread may make a call.
+#[derive(Clone, Copy)]
+enum Plugins {
+    All,
+    /// Programs or maps of interfaces, control groups and connections, or socket filters.
+    Sockets,
+    /// Programs or maps of interfaces, control groups and connections.
+    Network,
+    /// Socket filters.
+    Packets,
+    Pins,
+    /// Plugins that may observe a command.
+    Command,
+}
 
-/// Calls for attaching to interfaces: netlink, its lock, and packet sockets. Connections are not possible.
-const SOCKETS: &[i64] = &[
-    libc::SYS_flock,
-    libc::SYS_bind,
-    libc::SYS_setsockopt,
-    libc::SYS_getsockopt,
-    libc::SYS_getsockname,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-];
+impl Plugins {
+    fn include(self, confinement: Confinement) -> bool {
+        match self {
+            Plugins::All => true,
+            Plugins::Sockets => confinement.network || confinement.packets,
+            Plugins::Network => confinement.network,
+            Plugins::Packets => confinement.packets,
+            Plugins::Pins => confinement.pins,
+            Plugins::Command => confinement.command,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Plugins::All => "all",
+            Plugins::Sockets => "with network programs or socket filters",
+            Plugins::Network => "with network programs",
+            Plugins::Packets => "with socket filters",
+            Plugins::Pins => "with pinned maps",
+            Plugins::Command => "with `--exec`",
+        }
+    }
+}
+
+/// The accepted arguments of a call, and their description. Positions count from 0.
+enum Arguments {
+    Any,
+    /// The bits of the mask have this value.
+    Bits {
+        at: u8,
+        mask: libc::c_int,
+        value: libc::c_int,
+        text: &'static str,
+    },
+    /// One of these numbers.
+    OneOf {
+        at: u8,
+        numbers: &'static [u64],
+        text: &'static str,
+    },
+    /// A null pointer.
+    Null {
+        at: u8,
+        text: &'static str,
+    },
+}
+
+impl Arguments {
+    /// Returns the rules, of which one must hold; none if every call is accepted.
+    fn rules(&self) -> Result<Vec<SeccompRule>, BackendError> {
+        match *self {
+            Arguments::Any => Ok(Vec::new()),
+            Arguments::Bits { at, mask, value, .. } => {
+                Ok(vec![rule(at, SeccompCmpOp::MaskedEq(mask as u64), value as u64)?])
+            }
+            Arguments::OneOf { at, numbers, .. } => {
+                numbers.iter().map(|number| rule(at, SeccompCmpOp::Eq, *number)).collect()
+            }
+            Arguments::Null { at, .. } => {
+                let null = SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
+                Ok(vec![SeccompRule::new(vec![null])?])
+            }
+        }
+    }
+
+    fn text(&self) -> &'static str {
+        match *self {
+            Arguments::Any => "any",
+            Arguments::Bits { text, .. } | Arguments::OneOf { text, .. } | Arguments::Null { text, .. } => {
+                text
+            }
+        }
+    }
+}
 
 /// Requests of ioctl(2): operations on open events, and the test for a terminal. Source:
 /// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_ID`).
-const REQUESTS: [u64; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS];
+const EVENT_REQUESTS: [u64; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS];
 
 /// Requests of ioctl(2) for the index and the name of an interface.
 const INTERFACE_REQUESTS: [u64; 2] = [libc::SIOCGIFINDEX, libc::SIOCGIFNAME];
+
+/// Requests of prctl(2).
+const PROCESS_REQUESTS: [u64; 4] = [
+    libc::PR_SET_NAME as u64,
+    libc::PR_GET_NAME as u64,
+    libc::PR_SET_VMA as u64,
+    libc::PR_CAPBSET_READ as u64,
+];
+
+/// The system calls of a plugin's thread. All others fail with EPERM, except clone3, which fails with ENOSYS.
+const CALLS: &[CallGroup] = &[
+    CallGroup {
+        calls: &[(libc::SYS_read, "read"), (libc::SYS_readv, "readv"), (libc::SYS_pread64, "pread64")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "counters, answers of other threads and processes, files of `/proc`, `/sys` and tracefs",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_write, "write"), (libc::SYS_writev, "writev")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "output, audit, answers to other threads",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_openat, "openat")],
+        plugins: Plugins::All,
+        arguments: Arguments::Bits {
+            at: 2,
+            mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
+            value: libc::O_RDONLY,
+            text: "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
+        },
+        purpose: "files of `/proc`, `/sys`, tracefs and the BPF file system; observed executables",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_close, "close"),
+            (libc::SYS_dup, "dup"),
+            (libc::SYS_dup3, "dup3"),
+            (libc::SYS_fcntl, "fcntl"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "descriptors of events, maps and programs",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_lseek, "lseek"),
+            (libc::SYS_statx, "statx"),
+            (libc::SYS_fstat, "fstat"),
+            (libc::SYS_newfstatat, "newfstatat"),
+            (libc::SYS_fstatfs, "fstatfs"),
+            (libc::SYS_statfs, "statfs"),
+            (libc::SYS_faccessat, "faccessat"),
+            (libc::SYS_faccessat2, "faccessat2"),
+            (libc::SYS_readlinkat, "readlinkat"),
+            (libc::SYS_getdents64, "getdents64"),
+            (libc::SYS_getcwd, "getcwd"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "what a path is, and whether it is there: observed executables, threads of a process, mounts of tracefs and of the BPF file system",
+    },
+    #[cfg(target_arch = "x86_64")]
+    CallGroup {
+        calls: &[(libc::SYS_stat, "stat"), (libc::SYS_access, "access"), (libc::SYS_readlink, "readlink")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "the same, by the C library (x86-64)",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_mmap, "mmap")],
+        plugins: Plugins::All,
+        arguments: Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" },
+        purpose: "memory; pages of maps, ring buffers and events",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_mprotect, "mprotect")],
+        plugins: Plugins::All,
+        arguments: Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" },
+        purpose: "growing memory of the plugin",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_munmap, "munmap"),
+            (libc::SYS_mremap, "mremap"),
+            (libc::SYS_madvise, "madvise"),
+            (libc::SYS_brk, "brk"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "memory",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_memfd_create, "memfd_create")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "libbpf reserves descriptors for maps",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_bpf, "bpf")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "maps, programs, links, types",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_perf_event_open, "perf_event_open")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "events",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_ioctl, "ioctl")],
+        plugins: Plugins::All,
+        arguments: Arguments::OneOf {
+            at: 1,
+            numbers: &EVENT_REQUESTS,
+            text: "enable, disable, reset and id of an event; `TCGETS`",
+        },
+        purpose: "events; whether output is a terminal",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_ioctl, "ioctl")],
+        plugins: Plugins::Sockets,
+        arguments: Arguments::OneOf {
+            at: 1,
+            numbers: &INTERFACE_REQUESTS,
+            text: "`SIOCGIFINDEX`, `SIOCGIFNAME`",
+        },
+        purpose: "indices and names of interfaces",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_ppoll, "ppoll"),
+            (libc::SYS_epoll_create1, "epoll_create1"),
+            (libc::SYS_epoll_ctl, "epoll_ctl"),
+            (libc::SYS_epoll_pwait, "epoll_pwait"),
+            (libc::SYS_eventfd2, "eventfd2"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "waiting for ring buffers, samples and the end",
+    },
+    #[cfg(target_arch = "x86_64")]
+    CallGroup {
+        calls: &[(libc::SYS_poll, "poll"), (libc::SYS_epoll_wait, "epoll_wait")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "the same, by libraries (x86-64)",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_clone, "clone")],
+        plugins: Plugins::All,
+        arguments: Arguments::Bits {
+            at: 0,
+            mask: libc::CLONE_THREAD,
+            value: libc::CLONE_THREAD,
+            text: "with `CLONE_THREAD`",
+        },
+        purpose: "threads; no processes",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_futex, "futex"),
+            (libc::SYS_rseq, "rseq"),
+            (libc::SYS_set_robust_list, "set_robust_list"),
+            (libc::SYS_sigaltstack, "sigaltstack"),
+            (libc::SYS_membarrier, "membarrier"),
+            (libc::SYS_sched_yield, "sched_yield"),
+            (libc::SYS_sched_getaffinity, "sched_getaffinity"),
+            (libc::SYS_gettid, "gettid"),
+            (libc::SYS_exit, "exit"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "threads and locks",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
+            (libc::SYS_rt_sigaction, "rt_sigaction"),
+            (libc::SYS_rt_sigreturn, "rt_sigreturn"),
+            (libc::SYS_restart_syscall, "restart_syscall"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "signals that interrupt a call",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_tgkill, "tgkill"),
+            (libc::SYS_getpid, "getpid"),
+            (libc::SYS_exit_group, "exit_group"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "the end of the process, also by a panic",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_clock_gettime, "clock_gettime"),
+            (libc::SYS_clock_nanosleep, "clock_nanosleep"),
+            (libc::SYS_nanosleep, "nanosleep"),
+            (libc::SYS_gettimeofday, "gettimeofday"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "time",
+    },
+    #[cfg(target_arch = "x86_64")]
+    CallGroup {
+        calls: &[(libc::SYS_time, "time")],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "the same, by the C library (x86-64)",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_getrandom, "getrandom"),
+            (libc::SYS_getcpu, "getcpu"),
+            (libc::SYS_getuid, "getuid"),
+            (libc::SYS_geteuid, "geteuid"),
+            (libc::SYS_uname, "uname"),
+            (libc::SYS_sysinfo, "sysinfo"),
+        ],
+        plugins: Plugins::All,
+        arguments: Arguments::Any,
+        purpose: "hash tables; what the machine is, for messages and libbpf",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_prlimit64, "prlimit64")],
+        plugins: Plugins::All,
+        arguments: Arguments::Null { at: 2, text: "no new limit" },
+        purpose: "limits are read, never set",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_prctl, "prctl")],
+        plugins: Plugins::All,
+        arguments: Arguments::OneOf {
+            at: 0,
+            numbers: &PROCESS_REQUESTS,
+            text: "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
+        },
+        purpose: "names of threads and of memory, for tools; capabilities, for messages",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_mkdirat, "mkdirat"), (libc::SYS_unlinkat, "unlinkat")],
+        plugins: Plugins::Pins,
+        arguments: Arguments::Any,
+        purpose: "folders and files of the BPF file system",
+    },
+    #[cfg(target_arch = "x86_64")]
+    CallGroup {
+        calls: &[(libc::SYS_mkdir, "mkdir"), (libc::SYS_unlink, "unlink")],
+        plugins: Plugins::Pins,
+        arguments: Arguments::Any,
+        purpose: "the same, by libbpf (x86-64)",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_kill, "kill")],
+        plugins: Plugins::Command,
+        arguments: Arguments::Any,
+        purpose: "ending the observed command",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_socket, "socket")],
+        plugins: Plugins::Sockets,
+        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u64], text: "`AF_UNIX`" },
+        purpose: "indices and names of interfaces",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_socket, "socket")],
+        plugins: Plugins::Network,
+        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u64], text: "`AF_NETLINK`" },
+        purpose: "attaching to interfaces",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_socket, "socket")],
+        plugins: Plugins::Packets,
+        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u64], text: "`AF_PACKET`" },
+        purpose: "attaching socket filters",
+    },
+    CallGroup {
+        calls: &[
+            (libc::SYS_bind, "bind"),
+            (libc::SYS_setsockopt, "setsockopt"),
+            (libc::SYS_getsockopt, "getsockopt"),
+            (libc::SYS_getsockname, "getsockname"),
+            (libc::SYS_sendto, "sendto"),
+            (libc::SYS_sendmsg, "sendmsg"),
+            (libc::SYS_recvfrom, "recvfrom"),
+            (libc::SYS_recvmsg, "recvmsg"),
+        ],
+        plugins: Plugins::Sockets,
+        arguments: Arguments::Any,
+        purpose: "these sockets; none connects to another host",
+    },
+    CallGroup {
+        calls: &[(libc::SYS_flock, "flock")],
+        plugins: Plugins::Network,
+        arguments: Arguments::Any,
+        purpose: "one change of an interface's queues at a time",
+    },
+];
 
 /// Filters the system calls of the calling thread and of threads that it starts, and sets `no_new_privs` for
 /// them. Calls that are not allowed fail with EPERM.
@@ -137,49 +454,27 @@ fn errno(number: libc::c_int) -> SeccompAction {
 }
 
 fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-    let mut calls: Vec<i64> = [ANY, ANY_OLD].concat();
-    if confinement.network {
-        calls.extend(SOCKETS);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for group in CALLS.iter().filter(|group| group.plugins.include(confinement)) {
+        for (number, _) in group.calls {
+            rules.entry(*number).or_default().extend(group.arguments.rules()?);
+        }
     }
-    if confinement.pins {
-        calls.extend([libc::SYS_mkdirat, libc::SYS_unlinkat]);
-        #[cfg(target_arch = "x86_64")]
-        calls.extend([libc::SYS_mkdir, libc::SYS_unlink]);
-    }
-    if confinement.command {
-        calls.push(libc::SYS_kill);
-    }
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        calls.into_iter().map(|call| (call, Vec::new())).collect();
-    // No executable memory: plugins are compiled before.
-    let not_executable = rule(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
-    rules.insert(libc::SYS_mmap, vec![not_executable.clone()]);
-    rules.insert(libc::SYS_mprotect, vec![not_executable]);
-    // Files are opened for reading only, without O_CREAT and O_TRUNC.
-    let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
-    rules.insert(libc::SYS_openat, vec![rule(2, SeccompCmpOp::MaskedEq(writes), libc::O_RDONLY as u64)?]);
-    // Threads, no processes.
-    let thread = libc::CLONE_THREAD as u64;
-    rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
-    // Limits are read, never set: the new limit must be a null pointer.
-    let no_new_limit =
-        SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0).map(|null| vec![null])?;
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(no_new_limit)?]);
-    let interfaces = INTERFACE_REQUESTS.iter().filter(|_| confinement.network);
-    let requests = REQUESTS.iter().chain(interfaces).map(|request| rule(1, SeccompCmpOp::Eq, *request));
-    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
-    // Names of threads and memory mappings, and queries of the bounding set.
-    let names = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_CAPBSET_READ];
-    let names: Result<_, _> = names.iter().map(|name| rule(0, SeccompCmpOp::Eq, *name as u64)).collect();
-    rules.insert(libc::SYS_prctl, names?);
-    if confinement.network {
-        // Interface names, messages to the network stack, packets; no connections to other hosts.
-        let families = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_PACKET];
-        let families: Result<_, _> =
-            families.iter().map(|family| rule(0, SeccompCmpOp::Eq, *family as u64)).collect();
-        rules.insert(libc::SYS_socket, families?);
-    }
+    // Never reaches the kernel: the first of the two filters answers it.
+    rules.insert(libc::SYS_clone3, Vec::new());
     Ok(rules)
+}
+
+/// Returns the filter as rows of a Markdown table: calls, plugins, arguments, purpose.
+pub(super) fn table() -> String {
+    let mut text = "| system calls | plugins | arguments | for |\n|---|---|---|---|\n".to_owned();
+    for group in CALLS {
+        let names: Vec<_> = group.calls.iter().map(|(_, name)| format!("`{name}`")).collect();
+        let (plugins, arguments) = (group.plugins.text(), group.arguments.text());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {} | {plugins} | {arguments} | {} |", names.join(" "), group.purpose);
+    }
+    text
 }
 
 /// Builds a rule that compares the low 32 bits of an argument. They suffice: the kernel ignores the upper

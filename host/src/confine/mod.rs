@@ -19,7 +19,6 @@ mod filter;
 use std::collections::BTreeSet;
 
 use ks_compiler::object::model::Program;
-use ks_compiler::object::table::ProgramType;
 
 use crate::policy::{self, Class, PluginObject, Policy};
 
@@ -36,8 +35,7 @@ pub struct Confinement {
     user_probes: bool,
     /// Loads programs and creates maps.
     object: bool,
-    /// Loads programs that are attached to interfaces, cgroups or connections. Programs of kinds that this
-    /// host does not know count as these.
+    /// Loads programs that are attached to interfaces, cgroups or connections, or creates maps of these.
     network: bool,
     /// Attaches programs to packet sockets.
     packets: bool,
@@ -56,20 +54,6 @@ pub struct RunNeeds {
     pub command: bool,
     /// Whether the stacks that it counts are to be symbolised.
     pub stacks: bool,
-}
-
-/// Returns whether loading programs of a type requires CAP_PERFMON and no network privilege. Source:
-/// kernel/bpf/syscall.c, `is_perfmon_prog_type`, v6.18.
-pub(crate) fn observes(program: ProgramType) -> bool {
-    matches!(
-        program,
-        ProgramType::Kprobe
-            | ProgramType::Tracepoint
-            | ProgramType::PerfEvent
-            | ProgramType::RawTracepoint
-            | ProgramType::Tracing
-            | ProgramType::Lsm
-    )
 }
 
 /// Failure to confine a thread.
@@ -99,9 +83,6 @@ impl Confinement {
             .flat_map(|one| one.model().programs.iter().map(move |program| (*one, program)))
             .collect();
         let is_of = |class| programs.iter().any(|(one, program)| policy::class_of(one, program) == class);
-        let steers = |one: &PluginObject, program: &Program| {
-            !observes(program.section.kind.program) && !one.is_timer(program)
-        };
         Confinement {
             events: has("perf.") && policy.check_class(Class::Event).is_ok(),
             breakpoints: has("perf.[static]event.breakpoint") && opens("breakpoint"),
@@ -113,7 +94,7 @@ impl Confinement {
                     || !model.data.is_empty()
                     || !model.struct_ops.is_empty()
             }),
-            network: programs.iter().any(|(one, program)| steers(one, program)),
+            network: object.is_some_and(|object| object.model().needs_net_admin()),
             packets: is_of(Class::SocketFilter),
             pins: object.is_some_and(|object| object.pins().next().is_some()),
             symbols: run.stacks || has("symbols.") && policy.check_class(Class::Symbols).is_ok(),
@@ -134,4 +115,11 @@ impl Confinement {
         filter::enter(self)?;
         Ok(())
     }
+}
+
+/// Returns the filter of system calls as a Markdown table, for docs/system-calls.md. Rows differ between
+/// architectures.
+#[must_use]
+pub fn system_calls() -> String {
+    filter::table()
 }

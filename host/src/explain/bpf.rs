@@ -139,9 +139,11 @@ fn describe_load(load: &LoadError) -> String {
             return text;
         }
         let _ = write!(text, "\n  kernel: {:?}", load.errno);
-        // libbpf's first message names the map or program; the later ones are consequences.
+        // libbpf's first message of a failure names the map or program; earlier ones are warnings, later ones
+        // are consequences.
         let mut complaints = load.libbpf.iter().filter(|line| !line.contains(MEMLOCK_COMPLAINT));
-        if let Some(first) = complaints.next() {
+        let failure = complaints.clone().find(|line| line.contains("failed"));
+        if let Some(first) = failure.or_else(|| complaints.next()) {
             let _ = write!(text, "\n  libbpf: {first}");
         }
         return text;
@@ -193,7 +195,7 @@ fn explain_load(load: &LoadError) -> Explanation {
         ),
         (Some(_), _) => plain(FailureKind::Kernel),
         // libbpf's own errno for an object that it cannot read.
-        (None, errno) if load.asks_network => explain_errno(errno, NetAdmin::MayBeRequired),
+        (None, errno) if load.needs_net_admin => explain_errno(errno, NetAdmin::Required),
         (None, errno) => explain_errno(errno, NetAdmin::NotRequired),
     }
 }
@@ -219,28 +221,24 @@ fn before(version: (u32, u32)) -> bool {
     Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
 }
 
-/// Whether the kernel may have required CAP_NET_ADMIN for a call.
+/// Whether the kernel requires CAP_NET_ADMIN for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NetAdmin {
+    Required,
     MayBeRequired,
     NotRequired,
 }
 
 fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
+    let lacks_net_admin = !has(Capability::NetAdmin);
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
-        // Some types of maps and programs require it, too; a plugin's thread keeps it only if the object
-        // contains a type that is known to require it.
+        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::Required && lacks_net_admin => {
+            needs_net_admin()
+        }
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
-        Errno::EPERM | Errno::EACCES
-            if net_admin == NetAdmin::MayBeRequired && !has(Capability::NetAdmin) =>
-        {
-            because(
-                FailureKind::NotPermitted,
-                "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs \
-                 ask for",
-                "run it as root, with --unconfined if it is",
-            )
+        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::MayBeRequired && lacks_net_admin => {
+            needs_net_admin()
         }
         Errno::EPERM | Errno::EACCES => because(
             FailureKind::NotPermitted,
@@ -264,6 +262,14 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
         ),
         _ => plain(FailureKind::Kernel),
     }
+}
+
+fn needs_net_admin() -> Explanation {
+    because(
+        FailureKind::NotPermitted,
+        "ks-host does not have CAP_NET_ADMIN, which the kernel asks for some kinds of maps and programs",
+        "run it as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep ks-host",
+    )
 }
 
 /// Explains a denial by the missing capability, and by the settings that decide about it.
@@ -353,7 +359,7 @@ mod tests {
             object: "a".into(),
             is_script: false,
             registers: false,
-            asks_network: false,
+            needs_net_admin: false,
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],
@@ -374,7 +380,7 @@ mod tests {
                 object: "a".into(),
                 is_script: true,
                 registers: false,
-                asks_network: false,
+                needs_net_admin: false,
                 errno: Errno::EINVAL,
                 verifier: None,
                 libbpf: Vec::new(),

@@ -51,6 +51,7 @@ fn pages() -> Vec<(String, String)> {
         "docs/performance",
         "docs/recording",
         "docs/rust",
+        "docs/system-calls",
         "SECURITY",
     ];
     let page = |name: &str| {
@@ -137,6 +138,20 @@ fn policies_of_the_pages_are_read() {
         }
     }
     assert!(policies >= 1, "{policies}");
+}
+
+/// `INSTA_UPDATE=always` writes the table.
+#[test]
+fn the_page_of_system_calls_is_made_from_the_filter() {
+    let path = repository().join("docs/system-calls.md");
+    let text = std::fs::read_to_string(&path).expect("readable");
+    let (before, table) = text.split_once("| system calls |").expect("it has a table");
+    let made = format!("{before}{}", ks_host::confine::system_calls());
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always") {
+        std::fs::write(path, made).expect("writable");
+    } else if cfg!(target_arch = "x86_64") {
+        assert_eq!(text, made, "INSTA_UPDATE=always writes the table: | system calls |{table}");
+    }
 }
 
 #[test]

@@ -60,6 +60,19 @@ impl Object {
         Some((ProgramId(u32::try_from(at).ok()?), self.programs.get(at)?))
     }
 
+    /// Returns whether the kernel requires CAP_PERFMON to load the programs.
+    #[must_use]
+    pub fn needs_perfmon(&self) -> bool {
+        self.programs.iter().any(|program| program.section.kind.program.needs_perfmon())
+    }
+
+    /// Returns whether the kernel requires CAP_NET_ADMIN to load and attach the programs, or for the maps.
+    #[must_use]
+    pub fn needs_net_admin(&self) -> bool {
+        self.programs.iter().any(|program| program.section.kind.program.needs_net_admin())
+            || self.maps.iter().any(|map| map.shape.kind.needs_net_admin())
+    }
+
     /// Returns the map with this name.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&Map> {

@@ -1,6 +1,7 @@
 //! Tables of the accepted kinds of maps and programs, each with the class that a policy must allow.
 
 mod attribute;
+mod capability;
 mod map_kind;
 mod program_kind;
 mod target;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId, Uses};
-use ks_compiler::object::table::{ProgramType, Target};
+use ks_compiler::object::table::Target;
 use ks_host::bpf::{Needs, possible_cpus};
 use ks_host::explain::check::{Oldest, oldest};
 use ks_host::perf::{ProbeMoment, ProbePoint};
@@ -234,24 +234,9 @@ impl Description<'_> {
     }
 }
 
-/// Whether loading the programs needs CAP_NET_ADMIN and CAP_PERFMON, as the kernel checks them.
-///
-/// Source: kernel/bpf/syscall.c, `is_net_admin_prog_type` and `is_perfmon_prog_type`, v6.18.
+/// Whether the objects need CAP_PERFMON and CAP_NET_ADMIN.
 pub(super) fn capabilities(records: &[BpfRecord]) -> (bool, bool) {
     let objects: Vec<PluginObject> = records.iter().filter_map(|one| PluginObject::read(one).ok()).collect();
-    let mut types = objects.iter().flat_map(|one| &one.model().programs).map(|one| one.section.kind.program);
-    let (mut perfmon, mut net_admin) = (false, false);
-    types.by_ref().for_each(|ty| match ty {
-        ProgramType::Kprobe
-        | ProgramType::Tracepoint
-        | ProgramType::PerfEvent
-        | ProgramType::RawTracepoint
-        | ProgramType::RawTracepointWritable
-        | ProgramType::Tracing
-        | ProgramType::StructOps
-        | ProgramType::Lsm => perfmon = true,
-        ProgramType::SocketFilter | ProgramType::CgroupSkb => {}
-        _ => net_admin = true,
-    });
-    (perfmon, net_admin)
+    let any = |needs: fn(&Object) -> bool| objects.iter().any(|one| needs(one.model()));
+    (any(Object::needs_perfmon), any(Object::needs_net_admin))
 }
