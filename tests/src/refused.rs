@@ -50,6 +50,11 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
+    /// Returns the number of the thread that makes the call.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+
     /// Reads bytes of the caller's memory.
     ///
     /// # Errors
