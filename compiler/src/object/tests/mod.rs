@@ -4,10 +4,13 @@
 mod code;
 mod elf;
 mod file;
+mod foreign;
+mod look;
 mod maps;
 mod mutants;
+#[cfg(feature = "language")]
+mod own;
 mod parts;
-mod real;
 mod types;
 
 use super::{Object, ReadError, Reason, read, write};
