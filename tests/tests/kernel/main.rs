@@ -8,7 +8,6 @@ mod counter_reads;
 mod counting;
 mod cycles;
 mod denied;
-mod denied_objects;
 mod descriptors;
 mod examples;
 mod groups;
