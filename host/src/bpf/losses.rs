@@ -13,10 +13,6 @@ use super::globals::Variable;
 use super::image::SharedImage;
 use super::object::is_section_map;
 
-/// Upper limit of counters in an object. Guards the host against an object with arbitrarily many of these
-/// variables.
-const MAX_COUNTERS: usize = 1024;
-
 /// The kind of loss that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
@@ -75,6 +71,7 @@ pub(super) fn counters(
         let variable = variables.get(&lost_variable(&name))?;
         Some((Loss::Full { map: name, ty: map.map_type() }, variable))
     });
+    // The policy bounds the number of these (`ObjectError::LossCounters`).
     let named = variables.iter().filter_map(|(name, variable)| {
         let loss = match (name.strip_prefix(FAULT_COUNT_PREFIX), cut_loop(name)) {
             (Some(program), _) => Loss::Fault { program: program.to_owned() },
@@ -85,8 +82,7 @@ pub(super) fn counters(
     });
     let mut images: BTreeMap<&str, Option<Arc<SharedImage>>> = BTreeMap::new();
     let mut counters = Vec::new();
-    for (loss, variable) in full.chain(named).filter(|(_, variable)| variable.size() == 8).take(MAX_COUNTERS)
-    {
+    for (loss, variable) in full.chain(named).filter(|(_, variable)| variable.size() == 8) {
         let image = match images.get(variable.section.as_str()) {
             Some(image) => image.clone(),
             None => {

@@ -12,14 +12,17 @@ use std::sync::Arc;
 use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
 use ks_compiler::object::table::ProgramType;
 use ks_compiler::object::{self, Object, ReadError, WriteError};
-use ks_wit::object::{PINNED_SECTION, timer_map};
-use ks_wit::section::{Arch, BpfRecord};
+use ks_wit::object::{PINNED_SECTION, cut_loop, timer_map};
+use ks_wit::section::{Arch, BpfRecord, FAULT_COUNT_PREFIX};
 
 /// Upper limit of the bytes of an object's name, which is also the name of a directory of pins.
 const MAX_NAME_BYTES: usize = 255;
 
 /// Upper limit of programs in an object. Guards the memory reserved for the verifier's logs.
 const MAX_PROGRAMS: usize = 256;
+
+/// Upper limit of variables that count losses of programs and loops. Each is looked at while the plugin runs.
+const MAX_LOSS_COUNTERS: usize = 16_384;
 
 /// Upper limit of the bytes of the name passed to libbpf: the kernel's names of maps have 15 bytes and begin
 /// with it.
@@ -50,6 +53,12 @@ pub enum ObjectError {
     #[error("it has {found} programs; the limit is {MAX_PROGRAMS}")]
     Programs {
         /// Number of programs in the object.
+        found: usize,
+    },
+    /// More loss counters than the host looks at while the plugin runs.
+    #[error("it has {found} variables that count losses; the limit is {MAX_LOSS_COUNTERS}")]
+    LossCounters {
+        /// Number of such variables in the object.
         found: usize,
     },
     /// A kernel struct (struct_ops) that would stay registered after the host has ended.
@@ -97,7 +106,8 @@ impl PluginObject {
     /// Creates an object with this name from a parsed model.
     ///
     /// # Errors
-    /// [`ObjectError::Name`]; [`ObjectError::Programs`]; [`ObjectError::MapName`]; [`ObjectError::NoLink`].
+    /// [`ObjectError::Name`]; [`ObjectError::Programs`]; [`ObjectError::LossCounters`];
+    /// [`ObjectError::MapName`]; [`ObjectError::NoLink`].
     pub fn new(name: &str, arch: Arch, model: Object) -> Result<PluginObject, ObjectError> {
         let is_file_name = (1..=MAX_NAME_BYTES).contains(&name.len())
             && !matches!(name, "." | "..")
@@ -107,6 +117,12 @@ impl PluginObject {
         }
         if model.programs.len() > MAX_PROGRAMS {
             return Err(ObjectError::Programs { found: model.programs.len() });
+        }
+        let variables = model.data.iter().flat_map(|section| &section.variables);
+        let counts = |name: &str| name.starts_with(FAULT_COUNT_PREFIX) || cut_loop(name).is_some();
+        let counters = variables.filter(|variable| counts(variable.name.as_str())).count();
+        if counters > MAX_LOSS_COUNTERS {
+            return Err(ObjectError::LossCounters { found: counters });
         }
         if let Some(map) = model.maps.iter().find(|map| map.name.as_str().contains('.')) {
             return Err(ObjectError::MapName { name: map.name.as_str().to_owned() });

@@ -2,10 +2,15 @@
 
 use ks_compiler::object::Object;
 use ks_compiler::object::btf::TypeId;
-use ks_compiler::object::model::{Ksym, KsymKind, Pinning, Presence, StructOps};
+use ks_compiler::object::model::{
+    DataContent, DataKind, DataSection, Ksym, KsymKind, Linkage, Pinning, Presence, Program, StructOps,
+    Variable,
+};
 use ks_compiler::object::table::MapKind;
-use ks_host::policy::{Class, Limit, Policy};
+use ks_host::policy::{Class, Limit, PluginObject, Policy};
 use ks_tests::plugins::models::{judged, map, name, program};
+use ks_wit::object::cut_loop_variable;
+use ks_wit::section::{Arch, FAULT_COUNT_PREFIX};
 
 /// The helper's number in `enum bpf_func_id`.
 const SEND_SIGNAL: u32 = 109;
@@ -203,4 +208,63 @@ fn malformed_policies_are_reported() {
     }
     assert!(Policy::nothing().allow_rule("pins=x").expect_err("no class").to_string().contains("`pin`"));
     assert!(Policy::nothing().limit_rule("maps").is_err());
+}
+
+/// Returns the reason for which an object with this name is refused before any policy sees it.
+fn unsound(name: &str, model: Object) -> Option<String> {
+    PluginObject::new(name, Arch::Any, model).err().map(|error| error.to_string())
+}
+
+#[test]
+fn names_of_objects_are_names_of_files() {
+    let long = "n".repeat(255);
+    for sound in ["a", "a.b", "..a", long.as_str()] {
+        assert_eq!(unsound(sound, Object::default()), None, "{sound}");
+    }
+    let longer = "n".repeat(256);
+    for bad in ["", ".", "..", "a/b", "/", "a\n", "a\u{85}", longer.as_str()] {
+        assert!(
+            unsound(bad, Object::default()).is_some_and(|reason| reason.contains("cannot name")),
+            "{bad:?}"
+        );
+    }
+}
+
+#[test]
+fn objects_have_limits_that_no_policy_changes() {
+    let programs = |count: usize| {
+        let one = program("perf_event", &[]).programs.remove(0);
+        let named = |at| Program { name: name(&format!("p{at}")), ..one.clone() };
+        Object { programs: (0..count).map(named).collect(), ..Object::default() }
+    };
+    assert_eq!(unsound("a", programs(256)), None);
+    assert_eq!(unsound("a", programs(257)).as_deref(), Some("it has 257 programs; the limit is 256"));
+
+    let counters = |count: u32, prefix: &str| {
+        let variable = |at: u32| Variable {
+            name: name(&format!("{prefix}{at}")),
+            offset: at * 8,
+            bytes: 8,
+            linkage: Linkage::Global,
+            ty: None,
+            attributes: Vec::new(),
+        };
+        let section = DataSection {
+            kind: DataKind::Bss,
+            suffix: None,
+            content: DataContent::Zeros(count * 8),
+            variables: (0..count).map(variable).collect(),
+        };
+        Object { data: vec![section], ..Object::default() }
+    };
+    let cut = cut_loop_variable(1, "");
+    for prefix in [FAULT_COUNT_PREFIX, cut.as_str()] {
+        assert_eq!(unsound("a", counters(16_384, prefix)), None, "{prefix}");
+        let reason = unsound("a", counters(16_385, prefix)).expect(prefix);
+        assert_eq!(reason, "it has 16385 variables that count losses; the limit is 16384");
+    }
+    assert_eq!(unsound("a", counters(20_000, "other")), None);
+
+    let dotted = Object { maps: vec![map("a.b", MapKind::Array, 4, 1)], ..Object::default() };
+    assert!(unsound("a", dotted).is_some_and(|reason| reason.starts_with("map `a.b` has a dot")));
 }
