@@ -26,6 +26,7 @@ pub mod guests;
 mod held;
 pub mod net;
 pub mod plugins;
+pub mod prepared;
 pub mod refused;
 pub mod row;
 pub mod runs;

@@ -5,9 +5,14 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use ks_compiler::bpf::{Insn, InsnIndex};
 use ks_compiler::kernel_version::KernelVersion;
+use ks_compiler::object::model::{Instruction, PlainInsn};
+use ks_compiler::object::{Object, write};
 use ks_compiler::pipeline::Target;
 use ks_host::plugin::Plugin;
+use ks_tests::plugins;
+use ks_tests::plugins::models::program;
 use ks_tests::watched::Running;
 use ks_tests::{
     Folder, allowed, command, compile, component, finish, is_within, try_compile_for, wait_until,
@@ -157,4 +162,28 @@ fn loops_of_foreign_objects_are_named_with_their_limit() {
     let foreign = inspect(&component("foreign", core, &objects).expect("it fits the world"));
     let limit = "refuses more than 8388608 iterations and runs none";
     assert!(foreign.stdout.contains(limit), "{foreign:#?}");
+}
+
+/// The other forms of such loops, in objects made by hand: a call of `bpf_loop`, and `may_goto`.
+#[test]
+fn loops_of_foreign_objects_are_named_in_each_form() {
+    const BPF_LOOP: u32 = 181;
+    let inspect = |object: &Object| {
+        let folder = Folder::new();
+        let guest = plugins::component("(func (export \"run\") (result i32) (i32.const 0))");
+        let plugin = plugins::with_object(guest, write(object).expect("a sound object"));
+        finish(command("ks-host").arg("inspect").arg(folder.write("p.wasm", plugin)))
+    };
+    let mut leaving = program("perf_event", &[]);
+    let jump = PlainInsn::new(Insn::MayGoto { target: InsnIndex(1) }).expect("a plain instruction");
+    leaving.programs[0].body.code.insert(0, Instruction::Plain(jump));
+    for (object, said) in [
+        (program("perf_event", &[BPF_LOOP]), "bpf_loop refuses more than 8388608 iterations and runs none"),
+        (leaving, "may_goto leaves a loop after 8388608 iterations, on newer kernels after 250 ms"),
+    ] {
+        let outcome = inspect(&object);
+        assert!(outcome.code == 0 && outcome.stdout.contains(said), "{outcome:#?}");
+    }
+    let none = inspect(&program("perf_event", &[]));
+    assert!(none.code == 0 && !none.stdout.contains("8388608"), "{none:#?}");
 }

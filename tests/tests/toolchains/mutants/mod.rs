@@ -1,7 +1,9 @@
 //! Mutated objects: libbpf opens and prepares whatever the strict reader accepts and the writer writes,
 //! without a fault that the sanitizers of the C compiler detect.
 //!
-//! `make mutants` runs more of them: `KS_MUTANTS` and `KS_MUTANTS_SEED`.
+//! `make mutants` runs more of them: `KS_MUTANTS`, `KS_INSPECTED` and `KS_MUTANTS_SEED`.
+
+mod inspected;
 
 use std::collections::BTreeMap;
 use std::fs;
