@@ -23,8 +23,11 @@ GUESTS ?= 10000
 # Seconds for each target of `make fuzzed` and `make fuzz`, and the targets of the latter.
 SECONDS ?= 300
 TARGETS ?= object model btf policy record signature sections manifest check fmt
-# Objects of `make mutants`.
+# Objects of `make mutants`, and those of them that `ks-host inspect` is given.
 MUTANTS ?= 1000000
+INSPECTED ?= 100000
+# What `make mutation` changes: object or policy.
+PART ?= object
 # Moments at which `make killed` kills a host, for each kind of program.
 MOMENTS ?= 100
 # Starts and kills of `make cycles`.
@@ -46,7 +49,7 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && c
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
 .PHONY: all run test quick check tables halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
-	fuzz mutants killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
+	fuzz mutants mutation killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
 	guest-tools clean
 
 all: packages
@@ -135,10 +138,17 @@ fuzz: test-packages
 			-rss_limit_mb=4096 || exit 1; \
 	done
 
-# The large run of tests/tests/toolchains/mutants: changed objects through reader, writer and a libbpf with sanitizers. Needs
-# root.
+# The large run of tests/tests/toolchains/mutants: changed objects through reader, writer and a libbpf with sanitizers, and
+# through `ks-host inspect`. Needs root.
 mutants: test-packages
-	$(if $(SEED),KS_MUTANTS_SEED=$(SEED)) KS_MUTANTS=$(MUTANTS) $(call ONE,toolchains,mutants::)
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	$(if $(SEED),KS_MUTANTS_SEED=$(SEED)) KS_MUTANTS=$(MUTANTS) KS_INSPECTED=$(INSPECTED) $(call ONE,toolchains,mutants::)
+
+# The code that decides what reaches libbpf and the kernel, changed one place at a time: scripts/mutation. `PART` is object or
+# policy; it takes an hour or more, and reports what no test notices.
+mutation: test-packages
+	@[ -x target/tools/bin/cargo-mutants ] || $(CARGO) install --quiet --locked --root target/tools cargo-mutants
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" scripts/mutation $(PART)
 
 # The large run of tests that kill the host at so many moments for each kind of program. Needs root.
 killed: test-packages
@@ -184,15 +194,13 @@ bench-docs:
 bench-compare: packages
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	@scripts/guest-cargo --version >/dev/null
-	mkdir -p target/compare
-	rm -rf target/compare/source && mkdir target/compare/source
-	git archive $(BASE) | tar -x -m -C target/compare/source
-	scripts/bench-build target/compare/source target/compare/base $(COMPARED)
-	rm -rf target/compare/source && mkdir target/compare/source
+	rm -rf target/compare/base && mkdir -p target/compare/base/source
+	git archive $(BASE) | tar -x -m -C target/compare/base/source
+	scripts/bench-build target/compare/base $(COMPARED)
+	rm -rf target/compare/new && mkdir -p target/compare/new/source
 	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read | \
-		tar -x -m -C target/compare/source
-	scripts/bench-build target/compare/source target/compare/new $(COMPARED)
-	rm -rf target/compare/source
+		tar -x -m -C target/compare/new/source
+	scripts/bench-build target/compare/new $(COMPARED)
 	$(CARGO) build --quiet --release --workspace --bin bench-compare
 	$(RELEASE)/bench-compare target/compare/base target/compare/new --pairs $(PAIRS) $(COMPARED)
 
