@@ -90,6 +90,12 @@ pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// Returns every fenced block of a language in a page.
+pub fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("```{language}\n");
+    text.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
 /// A temporary folder for one test, removed when dropped.
 pub struct Folder(PathBuf);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use ks_tests::{finish, repository};
+use ks_tests::{blocks, finish, repository};
 
 /// Returns the folders that git tracks, to the depth of the map.
 fn folders() -> BTreeSet<String> {
@@ -74,12 +74,6 @@ fn contributor_pages() -> Vec<(String, String)> {
     names.into_iter().chain(recipes).map(page).collect()
 }
 
-/// Returns every fenced block of a language.
-fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
-    let opening = format!("```{language}\n");
-    text.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
-}
-
 #[test]
 fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
     let folder = ks_tests::Folder::new();
@@ -97,33 +91,7 @@ fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
     assert!(scripts >= 7, "{scripts}");
 }
 
-/// Each block of TOML is a complete policy. The first block of Rust on the page of plugins is a plugin around
-/// the page's script, the block that creates a test's host is the test of the plugin, and the others are
-/// statements of the plugin. All of it compiles, and the tests pass.
-#[test]
-fn rust_of_the_pages_compiles_and_its_tests_pass() {
-    let page = std::fs::read_to_string(repository().join("docs/rust.md")).expect("readable");
-    let (scripts, blocks) = (blocks(&page, "kernelscript"), blocks(&page, "rust"));
-    let ([script], [plugin, others @ ..]) = (&scripts[..], &blocks[..]) else {
-        panic!("a script and its plugin: {page}")
-    };
-    let others = (0..).zip(others).map(|(number, block): (u32, _)| {
-        let (test, result) =
-            if block.contains("testing::Host::new()") { ("#[test]", "") } else { ("pub", "Ok(())") };
-        let returned = if result.is_empty() { "" } else { "-> ks_guest::Result<()> " };
-        format!("{test} fn of_the_page_{number}() {returned}{{\n{block}\n{result}\n}}\n")
-    });
-    let source = format!(
-        "{plugin}\n#[cfg(test)]\npub mod tests {{\nuse super::*;\n{}}}\n",
-        others.collect::<String>()
-    );
-    let folder = ks_tests::Folder::new();
-    let started = ks_tests::guests::started(&folder.path(""), "ks-page");
-    std::fs::write(started.join("src/lib.rs"), source).expect("writable");
-    std::fs::write(started.join("src/probe.ks"), script).expect("writable");
-    ks_tests::guests::rust_tests(&started);
-}
-
+/// Each block of TOML is a complete policy.
 #[test]
 fn policies_of_the_pages_are_read() {
     let folder = ks_tests::Folder::new();
