@@ -40,6 +40,8 @@ pub enum FailureKind {
     Stale,
     /// This kernel or this CPU does not support it.
     Unsupported,
+    /// The host never does it, or only if a policy names it: it could change what is observed.
+    DeniedByPolicy,
     /// Any other errno of the kernel.
     Kernel,
 }

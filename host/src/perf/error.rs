@@ -300,7 +300,7 @@ impl PerfError {
                 ..
             } => ErrorKind::NotFound,
             PerfError::Refused { refusal: Refusal::ClockTooOften { .. }, .. } => ErrorKind::Limit,
-            PerfError::InvalidEvent(_) => ErrorKind::Invalid,
+            PerfError::InvalidEvent(reason) => reason.kind(),
             PerfError::Refused { refusal: Refusal::StaleLeader(_), .. } | PerfError::Stale(_) => {
                 ErrorKind::Stale
             }

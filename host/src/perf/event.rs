@@ -15,6 +15,7 @@ use super::modifiers::Modifiers;
 use super::names;
 use super::pmu::Sysfs;
 use super::probe::ProbeLocation;
+use crate::explain::FailureKind;
 use crate::explain::perf::EventClass;
 #[cfg(feature = "plugins")]
 use crate::files::RegularFile;
@@ -180,6 +181,22 @@ pub enum InvalidEvent {
         /// The expected form in words, for example "an event of a PMU, `pmu/terms/`".
         form: &'static str,
     },
+}
+
+impl InvalidEvent {
+    /// Returns the kind of failure, for programs. Events whose numbers nobody describes are allowed to nobody:
+    /// to some PMUs a number is an address of the host's memory.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            InvalidEvent::NumberedBreakpoint
+            | InvalidEvent::NumberedTracepoint
+            | InvalidEvent::ExtraConfig(_)
+            | InvalidEvent::OwnCall { .. }
+            | InvalidEvent::NoFormat(_)
+            | InvalidEvent::Bits { .. } => FailureKind::DeniedByPolicy,
+            _ => FailureKind::Invalid,
+        }
+    }
 }
 
 pub(super) fn did_you_mean(near: &[String]) -> String {

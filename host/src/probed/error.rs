@@ -141,10 +141,14 @@ impl ProbePointError {
             ProbePointError::TooLarge(_)
             | ProbePointError::LongFunction(_)
             | ProbePointError::TooMany { .. } => FailureKind::Limit,
-            ProbePointError::Machine(_)
-            | ProbePointError::TextRelocations
-            | ProbePointError::GoReturns { .. }
-            | ProbePointError::Line => FailureKind::Unsupported,
+            ProbePointError::Machine(_) | ProbePointError::TextRelocations | ProbePointError::Line => {
+                FailureKind::Unsupported
+            }
+            ProbePointError::NoCode(_)
+            | ProbePointError::InsideInstruction(_)
+            | ProbePointError::Unproven(_)
+            | ProbePointError::NoCall(_)
+            | ProbePointError::GoReturns { .. } => FailureKind::DeniedByPolicy,
             _ => FailureKind::Invalid,
         }
     }

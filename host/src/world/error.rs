@@ -112,6 +112,7 @@ fn guest(kind: FailureKind, errno: Option<Errno>, message: String) -> HostError 
         FailureKind::Busy => ErrorKind::Busy,
         FailureKind::Limit => ErrorKind::Limit,
         FailureKind::Stale => ErrorKind::Stale,
+        FailureKind::DeniedByPolicy => ErrorKind::DeniedByPolicy,
         FailureKind::Unsupported => ErrorKind::Unsupported,
         FailureKind::Kernel => ErrorKind::Kernel,
     };

@@ -109,20 +109,20 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     }
     let inside = "lies inside an instruction";
     for attach_point in ["immediate", "limit+1", "limit+4", "inner", "outer+2"] {
-        is_refused(&program, attach_point, ErrorKind::Invalid, inside);
+        is_refused(&program, attach_point, ErrorKind::DeniedByPolicy, inside);
     }
     let unproven = "nothing proves that an instruction begins";
     for attach_point in ["hidden", "jumper+2", "case_one"] {
-        is_refused(&program, attach_point, ErrorKind::Invalid, unproven);
+        is_refused(&program, attach_point, ErrorKind::DeniedByPolicy, unproven);
     }
     is_probed(&program, "case_two");
     is_refused(&program, "table", ErrorKind::NotFound, "no function `table`");
     is_refused(&program, "chosen", ErrorKind::Invalid, "chooses one of several functions");
     is_refused(&program, "usleep", ErrorKind::NotFound, "only imported");
-    is_refused(&program, "+0", ErrorKind::Invalid, "is not code");
+    is_refused(&program, "+0", ErrorKind::DeniedByPolicy, "is not code");
     let table = addresses(&program)["table"];
     for attach_point in [table, table + 1] {
-        is_refused(&program, &format!("+{attach_point:#x}"), ErrorKind::Invalid, "is not code");
+        is_refused(&program, &format!("+{attach_point:#x}"), ErrorKind::DeniedByPolicy, "is not code");
     }
     // A target that the lookup refuses cannot be opened; a probe changes nothing.
     let mut attachments = Attachments::new();
@@ -159,14 +159,14 @@ fn root_stripped_programs_have_starts_of_functions_yet() {
     is_refused(&program, "limit", ErrorKind::NotFound, "no function `limit`");
     is_probed(&program, &format!("+{limit:#x}"));
     is_probed(&program, &format!("+{:#x}", limit + 5));
-    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::DeniedByPolicy, "inside an instruction");
     // The same without the sections.
     let mut bytes = fs::read(&program).unwrap();
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
     let bare = folder.write("bare", bytes);
     is_probed(&bare, &format!("+{limit:#x}"));
-    is_refused(&bare, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+    is_refused(&bare, &format!("+{:#x}", limit + 1), ErrorKind::DeniedByPolicy, "inside an instruction");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn root_without_an_index_frames_are_read_one_by_one() {
     let limit = addresses(&program)["limit"];
     run(Command::new("strip").arg(&program));
     is_probed(&program, &format!("+{limit:#x}"));
-    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::DeniedByPolicy, "inside an instruction");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn root_functions_of_go_are_known_by_the_table_of_its_runtime() {
     is_probed(&program, &attach_point(first));
     is_probed(&program, &attach_point(first + 1));
     is_probed(&program, &attach_point(second));
-    is_refused(&program, &attach_point(second + 1), ErrorKind::Invalid, "inside an instruction");
+    is_refused(&program, &attach_point(second + 1), ErrorKind::DeniedByPolicy, "inside an instruction");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn root_names_that_were_packed_into_a_stripped_program_are_found() {
     let section = format!(".gnu_debugdata={}", packed.display());
     run(Command::new("objcopy").args(["--add-section", &section]).arg(&program));
     is_probed(&program, "limit");
-    is_refused(&program, "immediate", ErrorKind::Invalid, "inside an instruction");
-    is_refused(&program, "limit+1", ErrorKind::Invalid, "inside an instruction");
+    is_refused(&program, "immediate", ErrorKind::DeniedByPolicy, "inside an instruction");
+    is_refused(&program, "limit+1", ErrorKind::DeniedByPolicy, "inside an instruction");
 }
 
 /// Go's runtime ends a program whose return addresses are not its own. The check must detect Go code from any
