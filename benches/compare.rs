@@ -16,7 +16,7 @@ use ks_benches::record;
 const FEWEST_PAIRS: usize = 9;
 
 /// Arguments for the benches that criterion measures. The runs are short because there are many.
-const SHORT: [&str; 6] = ["--warm-up-time", "0.2", "--measurement-time", "0.5", "--sample-size", "10"];
+const SHORT: [&str; 6] = ["--warm-up-time", "0.05", "--measurement-time", "0.1", "--sample-size", "10"];
 
 fn main() -> Result<ExitCode> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
