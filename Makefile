@@ -26,7 +26,7 @@ TARGETS ?= object model btf policy record signature sections manifest check fmt
 # Objects of `make mutants`, and those of them that `ks-host inspect` is given.
 MUTANTS ?= 1000000
 INSPECTED ?= 100000
-# What `make mutation` changes: object or policy.
+# What `make mutation` changes: object, policy or readings.
 PART ?= object
 # Moments at which `make killed` kills a host, for each kind of program.
 MOMENTS ?= 100
@@ -144,8 +144,8 @@ mutants: test-packages
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(if $(SEED),KS_MUTANTS_SEED=$(SEED)) KS_MUTANTS=$(MUTANTS) KS_INSPECTED=$(INSPECTED) $(call ONE,toolchains,mutants::)
 
-# The code that decides what reaches libbpf and the kernel, changed one place at a time: scripts/mutation. `PART` is object or
-# policy; it takes an hour or more, and reports what no test notices.
+# The code that decides what reaches libbpf and the kernel, or what a counter says, changed one place at a time:
+# scripts/mutation. It takes an hour or more, and reports what no test notices. Readings need root.
 mutation: test-packages
 	@[ -x target/tools/bin/cargo-mutants ] || $(CARGO) install --quiet --locked --root target/tools cargo-mutants
 	PATH="$(CURDIR)/target/tools/bin:$$PATH" scripts/mutation $(PART)
