@@ -135,7 +135,8 @@ impl Limit {
         match text.parse() {
             Ok(number) => Ok(number),
             Err(_) if name.contains("_bytes") => quantity::bytes(text),
-            Err(_) if name.ends_with("_ms") => {
+            // A fraction without a unit would be one of seconds, and a whole number is one of milliseconds.
+            Err(_) if name.ends_with("_ms") && text.parse::<f64>().is_err() => {
                 let time = quantity::duration(text)?;
                 u64::try_from(time.as_millis()).map_err(|error| error.to_string())
             }

@@ -304,3 +304,29 @@ impl std::fmt::Display for Denied {
 }
 
 impl std::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_shows_no_family_may_be_an_event_of_any() {
+        let policy = |rules: &[&str]| {
+            let mut policy = Policy::nothing();
+            rules.iter().for_each(|rule| policy.allow_rule(rule).expect("a class"));
+            policy
+        };
+        for (rules, family, expected) in [
+            (&[][..], "software", false),
+            (&["event=software"], "software", true),
+            (&["event=software"], "uprobe", false),
+            (&["event=soft*"], "uprobe", false),
+            (&["event=cycles"], "uprobe", true),
+            (&["event=software", "event=cycles"], "uprobe", true),
+            (&["event"], "uprobe", true),
+            (&["scope=own"], "uprobe", false),
+        ] {
+            assert_eq!(policy(rules).may_open(family), expected, "{rules:?} {family}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod limits;
 mod names;
 mod objects;
 mod plugins;
+mod policy_objects;
 mod policy_rules;
 mod running;
 mod settings;

@@ -1,5 +1,7 @@
 //! Policies as functions of a plugin's request: the rule that allows each request, and policy files.
 
+use std::time::Duration;
+
 use ks_compiler::object::Object;
 use ks_compiler::object::btf::TypeId;
 use ks_compiler::object::model::{
@@ -7,8 +9,9 @@ use ks_compiler::object::model::{
     Variable,
 };
 use ks_compiler::object::table::MapKind;
+use ks_host::plugin::{PublicKey, Signer};
 use ks_host::policy::{Class, Limit, PluginObject, Policy};
-use ks_tests::plugins::models::{judged, map, name, program};
+use ks_tests::plugins::models::{judged, map, name, program, request};
 use ks_wit::object::cut_loop_variable;
 use ks_wit::section::{Arch, FAULT_COUNT_PREFIX};
 
@@ -267,4 +270,154 @@ fn objects_have_limits_that_no_policy_changes() {
 
     let dotted = Object { maps: vec![map("a.b", MapKind::Array, 4, 1)], ..Object::default() };
     assert!(unsound("a", dotted).is_some_and(|reason| reason.starts_with("map `a.b` has a dot")));
+}
+
+/// Returns the message of a rule that is refused.
+fn bad_rule(rule: &str) -> String {
+    Policy::everything().allow_rule(rule).expect_err(rule).to_string()
+}
+
+#[test]
+fn a_class_without_targets_is_allowed_whole() {
+    for rule in ["perf_event=x", "timer=a*", "redirect=eth0"] {
+        let (class, target) = rule.split_once('=').expect("a target");
+        let message = bad_rule(rule);
+        assert!(message.contains(&format!("`{class}` has no targets")), "{message}");
+        assert!(message.contains(&format!("`{target}` would allow everything")), "{message}");
+        Policy::nothing().allow_rule(&format!("{class}=*")).expect("the whole class");
+    }
+    Policy::nothing().allow_rule("xdp=eth0").expect("a class with targets");
+}
+
+#[test]
+fn targets_of_the_dangerous_class_are_written_out() {
+    for rule in
+        ["go-uretprobe", "go-uretprobe=*", "go-uretprobe=/usr/bin/*", "go-uretprobe=/a?", "go-uretprobe=a"]
+    {
+        assert!(bad_rule(rule).contains("go-uretprobe"), "{rule}");
+    }
+    let mut policy = Policy::nothing();
+    policy.allow_rule("go-uretprobe=/usr/bin/a\\*").expect("a whole path");
+    assert!(policy.check(Class::GoUretprobe, "/usr/bin/a*").is_ok());
+    assert!(policy.check(Class::GoUretprobe, "/usr/bin/ab").is_err());
+    // `all` means the classes that one may allow whole.
+    let mut all = Policy::nothing();
+    all.allow_rule("all").expect("all classes");
+    assert_eq!(all, Policy::everything());
+    assert!(all.check(Class::GoUretprobe, "/usr/bin/a").is_err() && all.check(Class::Lsm, "a").is_ok());
+}
+
+#[test]
+fn counting_is_a_group_of_families() {
+    let mut policy = Policy::nothing();
+    policy.allow_counting();
+    for (family, allowed) in [("software", true), ("pmu", true), ("aux", false), ("other", false)] {
+        assert_eq!(policy.check(Class::Event, family).is_ok(), allowed, "{family}");
+    }
+}
+
+#[test]
+fn a_policy_made_for_a_plugin_allows_its_needs_and_no_more() {
+    let model = Object {
+        maps: vec![map("ports", MapKind::DevMap, 4, 8)],
+        ..program("tracepoint/sched/sched_switch", &[SEND_SIGNAL])
+    };
+    let needed = request(model.clone(), &["perf"]);
+    let mut policy = Policy::nothing();
+    needed.needs().iter().for_each(|need| policy.allow_need(need));
+    assert!(judged(&policy, &model).is_ok());
+    for need in needed.needs() {
+        let mut others = Policy::nothing();
+        needed
+            .needs()
+            .iter()
+            .filter(|other| other.class != need.class)
+            .for_each(|one| others.allow_need(one));
+        assert!(judged(&others, &model).is_err(), "{need:?}");
+    }
+    assert!(policy.check(Class::Tracepoint, "sched/sched_switch").is_ok());
+    assert!(policy.check(Class::Tracepoint, "sched/sched_wakeup").is_err());
+}
+
+#[test]
+fn a_policy_that_demands_signers_takes_one_of_them() {
+    let key = |digit: &str| PublicKey::read(&digit.repeat(64)).expect("64 digits");
+    let signer = |identity: &str, digit| Signer { identity: identity.into(), key: key(digit) };
+    let mut policy = Policy::nothing();
+    assert!(!policy.demands_signer() && policy.judge_signers(&[]).is_ok());
+    policy.demand_signer("a@example.org", key("1"));
+    policy.demand_signer("b@example.org", key("2"));
+    assert!(policy.demands_signer());
+    let nobody = policy.judge_signers(&[]).expect_err("a signature is demanded");
+    assert!(
+        nobody.contains("`a@example.org` with key 1111") && nobody.contains("nobody has signed"),
+        "{nobody}"
+    );
+    for (signers, accepted) in [
+        (vec![signer("a@example.org", "1")], true),
+        (vec![signer("c@example.org", "3"), signer("b@example.org", "2")], true),
+        (vec![signer("a@example.org", "2")], false),
+        (vec![signer("b@example.org", "1"), signer("c@example.org", "3")], false),
+    ] {
+        assert_eq!(policy.judge_signers(&signers).is_ok(), accepted, "{signers:?}");
+    }
+    let again = Policy::from_toml(&policy.to_toml()).expect("a policy");
+    assert_eq!(again, policy);
+    assert!(
+        Policy::from_toml("[signers]\na = \"11\"").is_err() && Policy::from_toml("[signers]\na = 1").is_err()
+    );
+}
+
+#[test]
+fn times_of_a_run_are_limits() {
+    let mut policy = Policy::everything();
+    assert_eq!((policy.run_time(), policy.compile_time()), (None, Duration::from_mins(2)));
+    policy.limit_rule("run_ms=1500").expect("a limit");
+    policy.limit_rule("compile_ms=2s").expect("a limit");
+    assert_eq!(policy.run_time(), Some(Duration::from_millis(1500)));
+    assert_eq!(policy.compile_time(), Duration::from_secs(2));
+}
+
+#[test]
+fn a_denial_says_what_would_allow_it() {
+    let nothing = Policy::nothing();
+    let of = |class, target| nothing.check(class, target).expect_err("nothing is allowed").to_string();
+    assert_eq!(
+        of(Class::Xdp, "eth0"),
+        "the policy does not allow `xdp` for `eth0`: --allow xdp=eth0 would, if you trust the plugin to drop, \
+         change and redirect packets"
+    );
+    assert_eq!(
+        nothing.check_class(Class::Xdp).expect_err("nothing is allowed").to_string(),
+        "the policy does not allow `xdp`: --allow xdp=INTERFACE would, if you trust the plugin to drop, change \
+         and redirect packets"
+    );
+    assert!(of(Class::Xdp, "").contains("--allow xdp=INTERFACE would"));
+    // A helper's own act, but only where the class is that of helpers.
+    assert!(of(Class::Helper, "send_signal").ends_with("trust the plugin to send signals to processes"));
+    assert!(of(Class::Helper, "unknown").ends_with("trust the plugin to write or signal so"));
+    assert!(of(Class::Kfunc, "send_signal").ends_with("trust the plugin to call the kernel so"));
+}
+
+#[test]
+fn limits_are_numbers_sizes_and_times() {
+    let policy = |rule: &str| {
+        let mut policy = Policy::nothing();
+        policy.limit_rule(rule).map(|()| policy)
+    };
+    for (rule, limit, number) in [
+        ("map_bytes=16M", Limit::MapBytes, 16 << 20),
+        ("map_bytes=17", Limit::MapBytes, 17),
+        ("print_bytes_per_second=1k", Limit::PrintBytes, 1 << 10),
+        ("run_ms=2s", Limit::RunMs, 2000),
+        ("compute_ms=1500", Limit::ComputeMs, 1500),
+        ("maps=3", Limit::Maps, 3),
+    ] {
+        assert_eq!(policy(rule).expect(rule).limit(limit), number, "{rule}");
+    }
+    for rule in ["map_bytes=2s", "run_ms=16K", "run_ms=1.5", "maps=1k", "maps=2s", "handles=", "maps=-1"] {
+        assert!(policy(rule).is_err(), "{rule}");
+    }
+    let message = Limit::Handles.reached(7);
+    assert_eq!(message, "the limit `handles` of the plugin is 7\n  do: --limit handles=.. allows more");
 }
