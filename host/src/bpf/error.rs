@@ -207,6 +207,16 @@ pub enum BpfError {
         /// The program that holds the interface.
         occupant: Box<Occupant>,
     },
+    /// The kernel has a struct (struct_ops) of this name or kind already.
+    #[error("cannot {tried}: {call}: {errno}")]
+    Registered {
+        /// The failed action, to follow "cannot".
+        tried: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The errno of that call.
+        errno: Errno,
+    },
     /// Any other error of the kernel.
     #[error("cannot {tried}: {call}: {errno}")]
     Kernel {
@@ -264,7 +274,9 @@ impl BpfError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             BpfError::Load(load) => Some(load.errno),
-            BpfError::Kernel { errno, .. } | BpfError::Occupied { errno, .. } => Some(*errno),
+            BpfError::Kernel { errno, .. }
+            | BpfError::Occupied { errno, .. }
+            | BpfError::Registered { errno, .. } => Some(*errno),
             BpfError::Mode { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             BpfError::TracefsClosed { .. } => Some(Errno::EACCES),

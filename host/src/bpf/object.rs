@@ -363,7 +363,7 @@ impl Object {
     /// Source: kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_link_create`, v6.18.
     ///
     /// # Errors
-    /// [`BpfError::NotFound`]; [`BpfError::Kernel`]; as [`Object::load`].
+    /// [`BpfError::NotFound`]; [`BpfError::Registered`]; [`BpfError::Kernel`]; as [`Object::load`].
     pub fn register(&mut self, name: &str) -> Result<Link, BpfError> {
         self.load()?;
         let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
@@ -378,10 +378,12 @@ impl Object {
             map.attach_struct_ops().map_err(|_| Errno::last())
         });
         let tried = || format!("register `{name}`");
-        let linked = linked.map_err(|errno| BpfError::Kernel {
-            tried: tried(),
-            call: "bpf(BPF_LINK_CREATE)",
-            errno,
+        let linked = linked.map_err(|errno| {
+            let (tried, call) = (tried(), "bpf(BPF_LINK_CREATE)");
+            match errno {
+                Errno::EEXIST | Errno::EBUSY => BpfError::Registered { tried, call, errno },
+                errno => BpfError::Kernel { tried, call, errno },
+            }
         })?;
         let fd = linked.as_fd().try_clone_to_owned();
         fd.map(Link::new).map_err(|error| {

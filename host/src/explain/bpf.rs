@@ -83,6 +83,12 @@ pub fn explain(error: &BpfError) -> Explanation {
             )),
             remedy: None,
         },
+        BpfError::Registered { .. } => because(
+            FailureKind::Busy,
+            "the kernel has one already, of this name or instead of it: of another process, or of a pinned link",
+            "end that process or remove the pin (`bpftool struct_ops list`, `bpftool link list`), or take another \
+             name",
+        ),
         BpfError::Kernel { errno, .. } => explain_errno(*errno, NetAdmin::MayBeRequired),
     }
 }
@@ -121,7 +127,9 @@ pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
 pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
     let mut text = match error {
         BpfError::Load(load) => describe_load(load),
-        BpfError::Kernel { tried, call, errno } | BpfError::Occupied { tried, call, errno, .. } => {
+        BpfError::Kernel { tried, call, errno }
+        | BpfError::Registered { tried, call, errno }
+        | BpfError::Occupied { tried, call, errno, .. } => {
             format!("cannot {tried}\n  kernel: {call}: {errno:?}")
         }
         other => other.to_string(),

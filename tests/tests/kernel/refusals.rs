@@ -103,3 +103,16 @@ fn root_a_tracepoint_at_its_limit_of_programs_is_reported() {
     assert!(outcome.stderr.contains("takes 64 programs at a time"), "{outcome:#?}");
     assert!(outcome.stderr.contains("sched/sched_process_exec"), "{outcome:#?}");
 }
+
+#[test]
+fn root_a_struct_that_the_kernel_has_already_is_reported() {
+    let script = include_str!("scripts/refusals_registered.ks");
+    let folder = Folder::new();
+    let file = folder.write("twice.wasm", compile("twice", script).plugin);
+    // A script that registers waits.
+    let outcome = finish(command("ks-host").args(["--allow", "all", "--no-wait"]).arg(file));
+    assert!(outcome.stdout.starts_with("first 0\nsecond 17\n"), "{outcome:#?}");
+    let message = &outcome.stderr;
+    assert!(message.contains("cannot register `kstwice`; kernel: bpf(BPF_LINK_CREATE): EEXIST"), "{message}");
+    assert!(message.contains("the kernel has one already"), "{message}");
+}
