@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use ks_host::policy::{Limit, Policy};
+use ks_host::quantity;
 use ks_tests::{blocks, finish, repository};
 
 /// Returns the folders that git tracks, to the depth of the map.
@@ -106,6 +108,26 @@ fn policies_of_the_pages_are_read() {
         }
     }
     assert!(policies >= 1, "{policies}");
+}
+
+/// Each limit stands in the policy of the page, with its default after "else".
+#[test]
+fn limits_of_the_page_have_the_defaults_of_the_host() {
+    let page = std::fs::read_to_string(repository().join("docs/running.md")).expect("readable");
+    let (_, limits) = page.split_once("\n[limits]\n").expect("a policy with limits");
+    let default = |limit: Limit| {
+        let name = limit.name();
+        let line = limits.lines().find(|line| line.split(' ').next() == Some(name)).expect(name);
+        let (_, text) = line.rsplit_once("else ").expect(name);
+        match text.split_once(' ') {
+            _ if text == "no limit" => u64::MAX,
+            None => text.parse().expect(text),
+            Some((number, unit)) => quantity::bytes(&format!("{number}{unit}")).expect(text),
+        }
+    };
+    for limit in Limit::ALL {
+        assert_eq!(Policy::nothing().limit(limit), default(limit), "{}", limit.name());
+    }
 }
 
 /// `INSTA_UPDATE=always` writes the table.
