@@ -80,7 +80,7 @@ fn root_a_function_of_a_program_counts_its_calls() {
     let calls = || (0..55).fold(0, |sum, number| sum + ks_perf_events_probed(number));
     assert_eq!(counted(&event, || assert!(calls() > 0)), 55);
     let error = Catalog::default().uprobe(&format!("{attach_point}+0xfffffff")).unwrap_err();
-    assert_eq!((error.kind(), error.errno()), (ErrorKind::Invalid, None), "{error}");
+    assert_eq!((error.kind(), error.errno()), (ErrorKind::DeniedByPolicy, None), "{error}");
 }
 
 #[test]
