@@ -295,3 +295,75 @@ fn the_result_of_a_called_function_counts() {
     let object = accepted(&File::with_code(&[returns(0)]));
     assert!(!object.may_filter_events(object.program("watch").expect("it is there").0));
 }
+
+#[test]
+fn calls_have_no_other_fields() {
+    for (destination, offset) in [(1, 0), (0, 1), (9, -1)] {
+        for source in [0, 1] {
+            let file = File::with_code(&[vec![slot(0x85, destination, source, offset, 5)]]);
+            assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Instruction(_)));
+        }
+    }
+    let mut file = File::with_code(&[helper(5)]);
+    file.code(".text", "called", &[returns(3)]);
+    let symbol = file.symbol_of("called");
+    file.relocate("xdp", 0, CALL, symbol);
+    let error = refused(&file);
+    assert!(error.to_string().contains("a call of a helper has a relocation"), "{error}");
+}
+
+/// An addend would lead from one map to the next.
+#[test]
+fn a_map_is_named_by_its_own_symbol() {
+    let with = |first: &'static str, addend: i32| {
+        let mut file = File::with_code(&[wide(1, addend)]);
+        let numbers = [("type", 1), ("max_entries", 16)];
+        let vars = ["one", "two"].map(|name| file.types.map(name, &numbers, &[("key", 1), ("value", 1)]));
+        file.types.section(".maps", &[[vars[0], 0, 32], [vars[1], 32, 32]]);
+        file.section(".maps", 1, 3, &[0; 64]);
+        for (name, value) in [("one", 0), ("two", 32)] {
+            file.symbol(name, VARIABLE, ".maps", value, 32);
+        }
+        let symbol = file.symbol_of(first);
+        file.relocate("xdp", 0, WIDE, symbol);
+        file
+    };
+    for (name, id) in [("one", 0), ("two", 1)] {
+        let Instruction::LoadWide { value: Wide::Map(map), .. } = first(&accepted(&with(name, 0))) else {
+            panic!("the address of a map")
+        };
+        assert_eq!(map.index(), id);
+    }
+    for (name, addend) in [("one", 32), ("two", -32), ("one", 8), ("two", 32)] {
+        assert_refused(&with(name, addend), "xdp", |reason| matches!(reason, Reason::Relocation(_)));
+    }
+}
+
+/// The message names the instruction that is wrong.
+#[test]
+fn an_unknown_instruction_is_reported_where_it_stands() {
+    for at in [0, 2, 5] {
+        let mut code = vec![slot(0xb7, 1, 0, 0, 0); at];
+        code.push(slot(0xff, 0, 0, 0, 0));
+        let error = refused(&File::with_code(&[code]));
+        assert!(matches!(error.reason, Reason::Decode(_)), "{error}");
+        assert_eq!(error.offset, at as u64 * 8, "{error}");
+    }
+}
+
+#[test]
+fn the_table_of_printed_lines_is_kept_as_it_is() {
+    let with = |bytes: &[u8]| {
+        let mut file = File::new();
+        file.section(ks_wit::object::PRINTS_SECTION, 1, 0, bytes);
+        file
+    };
+    assert_eq!(accepted(&File::new()).print_table, None);
+    for table in [&b"[]"[..], b"[1, 2]", b""] {
+        assert_eq!(accepted(&with(table)).print_table.as_deref(), Some(table));
+    }
+    let most = vec![b' '; 4 << 20];
+    assert!(accepted(&with(&most)).print_table.is_some());
+    let error = refused(&with(&[&most[..], b" "].concat()));
+    assert!(matches!(error.reason, Reason::TooMany { .. }), "{error}");
+}

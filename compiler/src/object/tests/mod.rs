@@ -2,6 +2,7 @@
 //! Aya.
 
 mod code;
+mod core;
 mod elf;
 mod file;
 mod foreign;

@@ -272,3 +272,55 @@ fn targets_are_parsed_and_printed_again() {
         assert_eq!(Target::parse(form, text), None, "{text}");
     }
 }
+
+/// Returns a file with eight bytes in `.data` and a symbol `second` for the last four, and a typed variable.
+fn with_variable(name: &str, linkage: u32, offset: u32) -> File {
+    let mut file = File::new();
+    let var = file.types.var(name, 1, linkage);
+    file.types.section(".data", &[[var, offset, 4]]);
+    file.section(".data", 1, 3, &[0; 8]);
+    file.symbol("second", VARIABLE, ".data", 4, 4);
+    file
+}
+
+#[test]
+fn variables_with_a_type_and_no_symbol_are_static() {
+    let object = accepted(&with_variable("third", 0, 0));
+    let (_, third) = object.variable("third").expect("the variable is there");
+    assert_eq!((third.linkage, third.offset, third.ty.is_some()), (Linkage::Static, 0, true));
+    // A global variable has a symbol, and a name lies where its symbol does.
+    for file in [with_variable("third", 1, 0), with_variable("second", 0, 0), with_variable("second", 1, 0)] {
+        assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::Variable { .. }));
+    }
+    let mut file = with_variable("second", 1, 4);
+    assert_eq!(accepted(&file).data[0].variables.len(), 1);
+    // A label has no bytes.
+    file.symbol("label", VARIABLE, ".data", 4, 0);
+    assert_eq!(accepted(&file).data[0].variables.len(), 1);
+}
+
+#[test]
+fn attributes_of_variables_and_functions_are_kept() {
+    let mut file = with_variable("second", 1, 4);
+    let var = file.types.count - 1;
+    file.types.add("contains:node:link", kind::DECL_TAG, 0, var, &[u32::MAX]);
+    let object = accepted(&file);
+    let attributes = |one: &super::super::model::Variable| {
+        one.attributes.iter().map(|attribute| attribute.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(attributes(&object.data[0].variables[0]), ["contains:node:link"]);
+
+    let mut file = File::new();
+    let pointer = file.types.pointer(1);
+    let param = file.types.string("ctx");
+    let signature = file.types.add("", kind::FUNC_PROTO, 1, 1, &[param, pointer]);
+    let function = file.types.add("watch", kind::FUNC, 1, signature, &[]);
+    file.types.add("arg:nonnull", kind::DECL_TAG, 0, function, &[0]);
+    file.types.add("bpf_fastcall", kind::DECL_TAG, 0, function, &[u32::MAX]);
+    let section = file.types.string("xdp");
+    file.ext.functions.push((section, vec![[0, function]]));
+    let object = accepted(&file);
+    let notes: Vec<_> =
+        object.programs[0].body.notes.iter().map(|note| (note.param, note.attribute.as_str())).collect();
+    assert_eq!(notes, [(None, "bpf_fastcall"), (Some(0), "arg:nonnull")]);
+}

@@ -3,7 +3,7 @@
 use super::super::error::TypeFault;
 use super::super::limits::MAX_NESTING;
 use super::super::model::Type;
-use super::file::{File, Types, VARIABLE, kind, slot};
+use super::file::{File, Types, VARIABLE, kind};
 use super::{Object, Reason, accepted, assert_refused, refused};
 
 /// Builds a variable of the type that a function adds.
@@ -229,6 +229,23 @@ fn names_do_nothing_on_a_terminal() {
 }
 
 #[test]
+fn headers_of_types_are_of_version_1() {
+    let with = |at: usize, value: &[u8]| {
+        let mut file = with_type(8, |types| types.pointer(1));
+        let bytes = file.bytes();
+        let start = bytes.windows(4).position(|four| four == [0x9f, 0xeb, 1, 0]).expect("BTF is there");
+        file.patches.push((start + at, value.to_vec()));
+        refused(&file)
+    };
+    for (at, value) in [(0, 0xeb), (1, 0x9f), (2, 0), (2, 2), (3, 1)] {
+        let error = with(at, &[value]);
+        assert!(error.to_string().contains("magic number, version or flags"), "{at}: {error}");
+    }
+    assert!(with(4, &[32, 0, 0, 0]).to_string().contains("since Linux 7.1"));
+    assert!(with(4, &[28, 0, 0, 0]).to_string().contains("the header has another size"));
+}
+
+#[test]
 fn counts_are_not_believed() {
     let long = with_type(8, |types| types.add("s", kind::STRUCT, 0xffff, 8, &[0, 1, 0]));
     assert_refused(&long, ".BTF", |reason| matches!(reason, Reason::Outside(_)));
@@ -240,54 +257,6 @@ fn counts_are_not_believed() {
         let error = refused(&file);
         assert!(matches!(error.reason, Reason::TypeHeader(_) | Reason::Outside(_)), "{at}: {error}");
     }
-}
-
-/// Builds a program whose first instruction loads from a kernel struct, with a CO-RE record.
-fn with_core(access: &str, kind: u32, record: impl FnOnce(&mut [u32; 4])) -> File {
-    let mut file = File::with_code(&[vec![slot(0x61, 1, 1, 4, 0)]]);
-    let root = file.types.structure("task", 8, &[("first", 1, 0), ("second", 1, 32)]);
-    let mut core = [0, root, file.types.string(access), kind];
-    record(&mut core);
-    let name = file.types.string("xdp");
-    file.ext.core.push((name, vec![core]));
-    file
-}
-
-#[test]
-fn access_strings_are_lists_of_small_numbers() {
-    let object = accepted(&with_core("0:1", 0, |_| {}));
-    assert_eq!(object.programs[0].body.core[0].path, [0, 1]);
-    let long = vec!["0"; 65].join(":");
-    for access in
-        ["", ":", "0:", ":0", "0:99999999999", "0:-1", "0: 1", "0:1x", "00:1", "0:01", "0:\u{1b}", &long]
-    {
-        let file = with_core(access, 0, |_| {});
-        assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::Core(_)));
-    }
-    for access in ["0:2", "0:1:0", "999999999:1"] {
-        let file = with_core(access, 0, |_| {});
-        assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Core(_)));
-    }
-}
-
-#[test]
-fn core_records_ask_about_what_there_is() {
-    // An unknown question, another root, an offset between instructions and outside the function.
-    let wrong: [fn(&mut [u32; 4]); 4] =
-        [|core| core[3] = 13, |core| core[1] = 0, |core| core[0] = 4, |core| core[0] = 800];
-    for change in wrong {
-        let error = refused(&with_core("0:1", 0, change));
-        assert!(matches!(error.reason, Reason::Core(_) | Reason::TypeHeader(_)), "{error}");
-    }
-    // A question about a type or an enumerator of a member, and one whose answer the instruction cannot take.
-    for (access, kind) in [("0:1", 8), ("0", 10), ("0", 8), ("0:1", 6)] {
-        let error = refused(&with_core(access, kind, |_| {}));
-        assert!(matches!(error.reason, Reason::Core(_)), "{access} {kind}: {error}");
-    }
-    let mut file = with_core("0:1", 0, |_| {});
-    let second = file.ext.core[0].1[0];
-    file.ext.core[0].1.push(second);
-    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::SecondRelocation));
 }
 
 #[test]
