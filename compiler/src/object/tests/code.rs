@@ -367,3 +367,23 @@ fn the_table_of_printed_lines_is_kept_as_it_is() {
     let error = refused(&with(&[&most[..], b" "].concat()));
     assert!(matches!(error.reason, Reason::TooMany { .. }), "{error}");
 }
+
+/// The second half of a wide load has none, wherever its function begins.
+#[test]
+fn relocations_lie_at_the_start_of_an_instruction() {
+    for before in [0, 1, 3] {
+        let mut file = File::new();
+        let section = file.find("xdp").bytes.len() as u64;
+        file.code("xdp", "second", &[vec![slot(0xb7, 1, 0, 0, 0); before], wide(1, 0), returns(1)]);
+        let map = file.add_map();
+        let load = section + before as u64 * 8;
+        let mut fine = file.clone();
+        fine.relocate("xdp", load, WIDE, map);
+        accepted(&fine);
+        for offset in [load + 8, load + 16] {
+            let mut wrong = file.clone();
+            wrong.relocate("xdp", offset, WIDE, map);
+            assert_refused(&wrong, "xdp", |reason| matches!(reason, Reason::Relocation(_)));
+        }
+    }
+}

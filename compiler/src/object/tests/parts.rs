@@ -212,6 +212,45 @@ fn structs_of_the_kernel_have_programs_and_data() {
 }
 
 #[test]
+fn members_of_structs_of_the_kernel_are_whole_values() {
+    let with = |members: &dyn Fn(&mut File) -> (u32, Vec<[u32; 3]>)| {
+        let mut file = File::new();
+        file.code("struct_ops/half", "half", &[returns(1)]);
+        let (flag, members) = members(&mut file);
+        let members: Vec<_> = members
+            .iter()
+            .map(|[number, ty, at]| [file.types.string(&format!("member{number}")), *ty, *at])
+            .collect();
+        let len = members.len() as u32 | flag << 31;
+        let ty = file.types.add("tcp_congestion_ops", kind::STRUCT, len, 16, members.as_flattened());
+        let var = file.types.var("mine", ty, 1);
+        file.types.section(".struct_ops.link", &[[var, 0, 16]]);
+        file.section(".struct_ops.link", 1, 3, &[0; 16]);
+        file.symbol("mine", VARIABLE, ".struct_ops.link", 0, 16);
+        file
+    };
+    accepted(&with(&|_| (0, vec![[0, 1, 0], [1, 1, 32]])));
+    // Three bits of a number.
+    let bits = with(&|_| (1, vec![[0, 1, 3 << 24], [1, 1, 32]]));
+    assert_refused(&bits, ".struct_ops.link", |reason| matches!(reason, Reason::StructOps { .. }));
+    // The address of a program in a pointer to a number, and in one to a pointer to functions.
+    let pointers: [fn(&mut File) -> u32; 2] = [
+        |file| file.types.pointer(1),
+        |file| {
+            let signature = file.types.add("", kind::FUNC_PROTO, 0, 1, &[]);
+            let pointer = file.types.pointer(signature);
+            file.types.pointer(pointer)
+        },
+    ];
+    for pointer in pointers {
+        let mut file = with(&|file| (0, vec![[0, pointer(file), 0]]));
+        let half = file.symbol_of("half");
+        file.relocate(".struct_ops.link", 0, DATA64, half);
+        assert_refused(&file, ".struct_ops.link", |reason| matches!(reason, Reason::StructOps { .. }));
+    }
+}
+
+#[test]
 fn the_licence_is_short_text() {
     for (text, fine) in [
         (&b"Dual MIT/GPL\0"[..], true),
