@@ -201,3 +201,58 @@ fn instructions_take_the_answers_that_fit_them() {
         assert_eq!(value, Wide::Constant(kept.unsigned_abs().into()), "{kind}");
     }
 }
+
+/// Returns a program with a record, and the offset of `.BTF.ext` in its file.
+fn with_ext() -> (File, usize) {
+    let file = with_core("0:1", 0, |_| {});
+    let start = file.bytes().windows(8).rposition(|bytes| bytes == [0x9f, 0xeb, 1, 0, 32, 0, 0, 0]);
+    (file, start.expect("it has the section"))
+}
+
+fn patched(at: usize, bytes: &[u8]) -> File {
+    let (mut file, start) = with_ext();
+    file.patches.push((start + at, bytes.to_vec()));
+    file
+}
+
+#[test]
+fn headers_of_records_are_of_version_1() {
+    for (at, value) in [(0, 0xeb), (1, 0x9f), (2, 0), (2, 2), (3, 1)] {
+        let error = refused(&patched(at, &[value]));
+        assert!(error.to_string().contains("magic number, version or flags"), "{at}: {error}");
+    }
+    for size in [0_u32, 20, 28, 36] {
+        let error = refused(&patched(4, &size.to_le_bytes()));
+        assert!(matches!(error.reason, Reason::TypeHeader(_)), "{size}: {error}");
+    }
+}
+
+#[test]
+fn tables_of_records_follow_each_other() {
+    // An empty table lies anywhere.
+    accepted(&patched(8, &[4]));
+    accepted(&patched(16, &[4]));
+    let follows = |file: &File| refused(file).to_string();
+    assert!(follows(&patched(24, &[4])).contains("the tables do not follow each other"));
+    // The size of its records, a section, a count, and one record.
+    for len in [27, 26, 29, 32, 1 << 20] {
+        let error = refused(&patched(28, &u32::to_le_bytes(len)));
+        assert_eq!(error.reason, Reason::Outside("a table"), "{len}");
+    }
+    assert!(follows(&patched(28, &[24])).contains("bytes follow the tables"));
+}
+
+#[test]
+fn lists_of_records_have_as_many_as_they_say() {
+    let count = 32 + 4 + 4;
+    for number in [0, 2, 3, 16, u32::MAX] {
+        let error = refused(&patched(count, &number.to_le_bytes()));
+        assert_eq!(
+            (&error.reason, error.offset),
+            (&Reason::Outside("a list of records"), count as u64),
+            "{number}"
+        );
+    }
+    let error = refused(&patched(32, &[12]));
+    assert!(error.to_string().contains("another size"), "{error}");
+}

@@ -44,6 +44,46 @@ fn other_files_are_refused() {
 }
 
 #[test]
+fn each_field_of_the_header_counts() {
+    let with = |at: usize, bytes: &[u8]| {
+        let mut file = File::new();
+        file.patches.push((at, bytes.to_vec()));
+        refused(&file)
+    };
+    for (at, bytes) in [
+        (7, vec![1]),
+        (18, vec![62, 0]),
+        (20, vec![2]),
+        (24, vec![1]),
+        (32, vec![64]),
+        (52, vec![52, 0]),
+        (56, vec![1]),
+        (58, vec![40, 0]),
+        (60, vec![0, 0]),
+        (60, vec![0, 0xff]),
+        (62, vec![0, 0]),
+        (62, vec![0xff, 0]),
+    ] {
+        let error = with(at, &bytes);
+        assert!(matches!(error.reason, Reason::NotBpf(_)), "{at}: {error}");
+    }
+    // A table of sections whose first header is inside.
+    let len = File::new().bytes().len() as u64;
+    for table in [len - 64, len - 128, len, 8, 56] {
+        let error = with(40, &table.to_le_bytes());
+        assert_eq!(error.reason, Reason::Outside("the table of sections"), "{table}");
+    }
+}
+
+#[test]
+fn a_wrong_symbol_is_reported_where_it_stands() {
+    let mut file = File::new();
+    let index = file.symbol("nowhere", VARIABLE, "", 8, 8);
+    let error = refused(&file);
+    assert_eq!((error.section.as_deref(), error.offset), (Some(".symtab"), u64::from(index) * 24));
+}
+
+#[test]
 fn sections_lie_inside_and_apart() {
     // A size that ends outside, one that overflows with its offset, an offset outside.
     for (field, value) in [(32, 1 << 40), (32, u64::MAX - 7), (24, u64::MAX - 7)] {

@@ -83,6 +83,7 @@ pub mod kind {
     pub const FUNC_PROTO: u32 = 13;
     pub const VAR: u32 = 14;
     pub const DATASEC: u32 = 15;
+    pub const FLOAT: u32 = 16;
     pub const DECL_TAG: u32 = 17;
     pub const TYPE_TAG: u32 = 18;
 }

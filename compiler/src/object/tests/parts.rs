@@ -85,6 +85,15 @@ fn offsets_of_variables_come_from_relocations_if_there_are_some() {
     file.section(".BTF", 1, 0, &types);
     let unrelocated = file.clone();
     assert_refused(&unrelocated, ".BTF", |reason| matches!(reason, Reason::Variable { .. }));
+    // Another kind of relocation, and another section.
+    let mut wrong = file.clone();
+    wrong.relocate(".BTF", position, DATA64, symbol);
+    assert_refused(&wrong, ".rel.BTF", |reason| matches!(reason, Reason::Relocation(_)));
+    let mut wrong = file.clone();
+    wrong.section(".bss", 8, 3, &[]).size = Some(8);
+    let other = wrong.symbol("other", VARIABLE, ".bss", 4, 4);
+    wrong.relocate(".BTF", position, 4, other);
+    assert_refused(&wrong, ".BTF", |reason| matches!(reason, Reason::Relocation(_)));
     file.relocate(".BTF", position, 4, symbol);
     assert_eq!(accepted(&file).data[0].variables[0].offset, 4);
     let mut file = unrelocated;

@@ -63,6 +63,13 @@ fn bit_fields_are_numbers_and_fit_them() {
     };
     accepted(&field(1, 3, 29));
     accepted(&field(1, 32, 32));
+    // Of a number by another name.
+    accepted(&with_type(8, |types| {
+        let typedef = types.add("number", kind::TYPEDEF, 0, 1, &[]);
+        let constant = types.add("", kind::CONST, 0, typedef, &[]);
+        let name = types.string("flags");
+        types.add("s", kind::STRUCT, 1 << 31 | 1, 8, &[name, constant, 3 << 24])
+    }));
     assert_eq!(fault(&field(1, 33, 0)), TypeFault::BitField(0));
     assert_eq!(fault(&field(1, 3, 62)), TypeFault::Member(0));
     let pointer = with_type(8, |types| {
@@ -117,6 +124,115 @@ fn types_are_nested_at_most_so_deep() {
     assert!(matches!(fault(&reversed), TypeFault::Nesting));
 }
 
+/// Chains of each kind, from both ends: the reader's recursion does not grow with the file.
+#[test]
+fn every_kind_of_chain_has_an_end() {
+    type Step = fn(&mut Types, u32) -> u32;
+    let steps: [Step; 4] = [
+        |types, inner| types.add("t", kind::TYPEDEF, 0, inner, &[]),
+        |types, inner| types.array(inner, 1),
+        |types, inner| types.structure("s", 4, &[("member", inner, 0)]),
+        |types, inner| types.pointer(inner),
+    ];
+    for step in steps {
+        let chain = |depth: u32| {
+            with_type(8, |types| {
+                let last = (0..depth).fold(1, |inner, _| step(types, inner));
+                types.structure("kept", 8, &[("member", last, 0)])
+            })
+        };
+        accepted(&chain(MAX_NESTING - 1));
+        assert_eq!(fault(&chain(MAX_NESTING + 1)), TypeFault::Nesting);
+        let reversed = with_type(4, |types| {
+            for _ in 0..100_000 {
+                let next = types.count + 2;
+                step(types, next);
+            }
+            types.int("last", 4)
+        });
+        assert_eq!(fault(&reversed), TypeFault::Nesting);
+    }
+}
+
+#[test]
+fn signatures_have_values_and_dots_at_the_end() {
+    let void = 0;
+    let signature = |result: fn(&mut Types) -> u32, params: &dyn Fn(&mut Types) -> Vec<[u32; 2]>| {
+        let file = with_type(8, |types| {
+            let (result, params) = (result(types), params(types));
+            let signature =
+                types.add("", kind::FUNC_PROTO, params.len() as u32, result, params.as_flattened());
+            types.pointer(signature)
+        });
+        match super::read(&file.bytes()) {
+            Ok(_) => drop(accepted(&file)),
+            Err(_) => assert!(matches!(fault(&file), TypeFault::Reference(_))),
+        }
+        super::read(&file.bytes()).is_ok()
+    };
+    let int: fn(&mut Types) -> u32 = |_| 1;
+    let array: fn(&mut Types) -> u32 = |types| types.array(1, 1);
+    assert!(signature(int, &|_| vec![[0, 1], [0, 1]]));
+    // `...` is without name and type, and last.
+    assert!(signature(int, &|_| vec![[0, 1], [0, void]]));
+    assert!(!signature(int, &|_| vec![[0, void], [0, 1]]));
+    assert!(!signature(int, &|types| vec![[types.string("named"), void]]));
+    assert!(!signature(int, &|types| vec![[0, types.array(1, 1)]]));
+    assert!(!signature(array, &|_| Vec::new()));
+    assert!(!signature(|types| types.add("f", kind::FWD, 0, 0, &[]), &|_| Vec::new()));
+    assert!(signature(|_| 0, &|_| Vec::new()));
+    assert!(signature(|types| types.add("", kind::CONST, 0, 0, &[]), &|_| Vec::new()));
+    assert!(signature(|types| types.add("nothing", kind::TYPEDEF, 0, 0, &[]), &|_| Vec::new()));
+}
+
+#[test]
+fn lists_of_variables_have_variables() {
+    let with = |section: &str, entry: fn(&mut Types) -> u32| {
+        let mut file = File::new();
+        let entry = entry(&mut file.types);
+        file.types.section(section, &[[entry, 0, 4]]);
+        refused(&file)
+    };
+    let function: fn(&mut Types) -> u32 = |types| {
+        let signature = types.add("", kind::FUNC_PROTO, 0, 0, &[]);
+        types.add("function", kind::FUNC, 2, signature, &[])
+    };
+    for (section, entry) in [(".data", function), (".kconfig", function), (".ksyms", |_| 1)] {
+        let error = with(section, entry);
+        assert!(matches!(error.reason, Reason::Type { fault: TypeFault::Reference(_), .. }), "{error}");
+    }
+}
+
+#[test]
+fn floating_point_numbers_have_the_sizes_of_c() {
+    let float = |bytes| with_type(16, |types| types.add("float", kind::FLOAT, 0, bytes, &[]));
+    for bytes in [2, 4, 8, 12, 16] {
+        accepted(&float(bytes));
+    }
+    for bytes in [0, 1, 3, 10, 32] {
+        assert!(matches!(fault(&float(bytes)), TypeFault::Size { .. }), "{bytes}");
+    }
+}
+
+#[test]
+fn a_wrong_type_is_reported_where_it_stands() {
+    for before in [0, 1, 3] {
+        let file = with_type(8, |types| {
+            (0..before).for_each(|_| _ = types.structure("s", 4, &[("member", 1, 0)]));
+            types.add("", 0, 0, 4, &[])
+        });
+        let id = before + 2;
+        let start = file.types.starts[id as usize - 1];
+        let error = refused(&file);
+        assert_eq!((error.section.as_deref(), error.offset), (Some(".BTF"), u64::from(start)));
+        assert_eq!(error.reason, Reason::Type { id, fault: TypeFault::Kind(0) });
+    }
+    // As many types as there may be, and one more; the variable and its section are types, too.
+    let many = |count: u32| with_type(8, |types| (2..count).map(|_| types.pointer(1)).last().expect("some"));
+    accepted(&many((1 << 17) - 1));
+    assert!(matches!(refused(&many(1 << 17)).reason, Reason::TooMany { what: "types", .. }));
+}
+
 #[test]
 fn references_are_to_types_that_may_stand_there() {
     for target in [99, u32::MAX] {
@@ -151,7 +267,11 @@ fn sizes_fit() {
         types.array(array, 0x1000_0001)
     });
     assert_eq!(fault(&larger), TypeFault::NoSize);
-    let structure = with_type(8, |types| types.structure("s", 1 << 31, &[]));
+    accepted(&with_type(8, |types| {
+        let largest = types.structure("s", 1 << 30, &[]);
+        types.pointer(largest)
+    }));
+    let structure = with_type(8, |types| types.structure("s", (1 << 30) + 1, &[]));
     assert_eq!(fault(&structure), TypeFault::TooLarge);
     assert!(matches!(fault(&with_type(8, |types| types.int("i", 3))), TypeFault::Size { .. }));
     assert!(matches!(
