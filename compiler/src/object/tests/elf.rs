@@ -1,6 +1,6 @@
 //! Files with invalid headers, sections, symbols or relocations.
 
-use super::file::{CALL, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, wide};
+use super::file::{CALL, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, slot, wide};
 use super::{Reason, accepted, assert_refused, read, refused};
 
 #[test]
@@ -81,6 +81,85 @@ fn a_wrong_symbol_is_reported_where_it_stands() {
     let index = file.symbol("nowhere", VARIABLE, "", 8, 8);
     let error = refused(&file);
     assert_eq!((error.section.as_deref(), error.offset), (Some(".symtab"), u64::from(index) * 24));
+}
+
+#[test]
+fn a_wrong_relocation_is_reported_where_it_stands() {
+    let mut file = File::with_code(&[wide(1, 0), wide(1, 0), wide(1, 0)]);
+    let map = file.add_map();
+    for (offset, kind) in [(0, WIDE), (16, WIDE), (32, 77)] {
+        file.relocate("xdp", offset, kind, map);
+    }
+    let error = refused(&file);
+    assert_eq!((error.section.as_deref(), error.offset), (Some(".relxdp"), 32), "{error}");
+}
+
+#[test]
+fn relocations_are_of_symbols_that_exist() {
+    let with = |change: &dyn Fn(u32) -> u32| {
+        let mut file = File::with_code(&[wide(1, 0)]);
+        let map = file.add_map();
+        file.relocate("xdp", 0, WIDE, change(map));
+        file
+    };
+    accepted(&with(&|map| map));
+    let wrong: [fn(u32) -> u32; 4] = [|_| 0, |map| map + 1, |map| map + 2, |_| u32::MAX];
+    for change in wrong {
+        assert_refused(&with(&change), ".relxdp", |reason| matches!(reason, Reason::Relocation(_)));
+    }
+}
+
+#[test]
+fn a_wrong_section_header_is_reported_where_it_stands() {
+    for (name, index) in [("xdp", 1), ("license", 2)] {
+        let mut file = File::new();
+        // A name behind all names, and the type of the section.
+        file.headers.push((name.into(), 0, 1 << 32 | 0xffff_fff0));
+        let bytes = file.bytes();
+        let table = u64::from_le_bytes(*bytes[40..].first_chunk().expect("eight bytes"));
+        let error = refused(&file);
+        assert_eq!((error.section.as_deref(), error.offset), (None, table + index * 64), "{error}");
+    }
+}
+
+#[test]
+fn alignments_are_powers_of_two_up_to_a_page() {
+    // The file has the section where its alignment says.
+    for (align, fine) in [(0, true), (1, true), (8, true), (4096, true), (24, false), (8192, false)] {
+        let mut file = File::new();
+        file.find("xdp").align = align;
+        match read(&file.bytes()) {
+            Ok(_) => assert!(fine, "{align}"),
+            Err(error) => assert!(!fine && matches!(error.reason, Reason::Section(_)), "{align}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_first_section_is_nothing() {
+    let bytes = File::new().bytes();
+    let table = u64::from_le_bytes(*bytes[40..].first_chunk().expect("eight bytes")) as usize;
+    // Its type, offset and size.
+    for at in [4, 24, 32] {
+        let mut file = File::new();
+        file.patches.push((table + at, vec![1]));
+        let error = refused(&file);
+        assert!(matches!(error.reason, Reason::Section(_)), "{at}: {error}");
+    }
+}
+
+#[test]
+fn code_has_a_limit() {
+    let with = |slots: usize| {
+        let mut file = File::new();
+        let code = [slot(0xb7, 1, 0, 0, 0)].repeat(slots - 2);
+        file.find("xdp").bytes = [code, returns(2)].concat().as_flattened().to_vec();
+        file.symbols[0].size = file.find("xdp").bytes.len() as u64;
+        file
+    };
+    assert_eq!(accepted(&with(1 << 18)).programs[0].body.code.len(), 1 << 18);
+    let error = refused(&with((1 << 20) + 1));
+    assert!(matches!(error.reason, Reason::TooMany { what: "slots of instructions", .. }), "{error}");
 }
 
 #[test]

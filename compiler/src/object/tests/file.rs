@@ -86,6 +86,7 @@ pub mod kind {
     pub const FLOAT: u32 = 16;
     pub const DECL_TAG: u32 = 17;
     pub const TYPE_TAG: u32 = 18;
+    pub const ENUM64: u32 = 19;
 }
 
 impl Types {

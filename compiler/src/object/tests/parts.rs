@@ -372,3 +372,36 @@ fn attributes_of_variables_and_functions_are_kept() {
         object.programs[0].body.notes.iter().map(|note| (note.param, note.attribute.as_str())).collect();
     assert_eq!(notes, [(None, "bpf_fastcall"), (Some(0), "arg:nonnull")]);
 }
+
+#[test]
+fn an_extern_is_its_own_symbol() {
+    let with = |own: bool| {
+        let mut file = File::new();
+        let vars = [file.types.var("jiffies_64", 1, 2), file.types.var("runqueues", 1, 2)];
+        let list = file.types.section(".ksyms", &[[vars[0], 0, 0], [vars[1], 0, 0]]);
+        let symbols = ["jiffies_64", "runqueues"].map(|name| file.symbol(name, EXTERN, "", 0, 0));
+        let position = u64::from(file.types.starts[list as usize - 1]) + 16;
+        let types = file.types.bytes();
+        file.types = Default::default();
+        file.section(".BTF", 1, 0, &types);
+        file.relocate(".BTF", position, 4, symbols[usize::from(!own)]);
+        file
+    };
+    assert_eq!(accepted(&with(true)).ksyms.len(), 2);
+    assert_refused(&with(false), ".BTF", |reason| matches!(reason, Reason::Extern { .. }));
+}
+
+#[test]
+fn truth_values_of_the_kernel_have_one_byte() {
+    let boolean = |bytes: u32| {
+        fact("CONFIG_B", move |file| file.types.add("_Bool", kind::INT, 0, bytes, &[4 << 24 | bytes * 8]))
+    };
+    assert_eq!(fact_type(&accepted(&boolean(1))), KconfigType::Bool);
+    for bytes in [2, 4, 8] {
+        assert_refused(&boolean(bytes), ".BTF", |reason| matches!(reason, Reason::Extern { .. }));
+    }
+    let char = fact("CONFIG_C", |file| file.types.add("char", kind::INT, 0, 1, &[2 << 24 | 8]));
+    assert_eq!(fact_type(&accepted(&char)), KconfigType::Char { signed: false });
+    let signed = fact("CONFIG_C", |file| file.types.add("char", kind::INT, 0, 1, &[1 << 24 | 8]));
+    assert_eq!(fact_type(&accepted(&signed)), KconfigType::Char { signed: true });
+}

@@ -418,3 +418,30 @@ fn records_of_functions_are_about_their_starts() {
         assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::TypeHeader(_)));
     }
 }
+
+#[test]
+fn enumerators_have_the_values_of_the_file() {
+    let values = |kind: u32, flag: u32, words: [u32; 2]| {
+        let object = accepted(&with_type(8, |types| {
+            let name = types.string("ONE");
+            let tail = [name, words[0], words[1]];
+            types.add("e", kind, flag << 31 | 1, 8, if kind == kind::ENUM { &tail[..2] } else { &tail })
+        }));
+        let Type::Enum { values, .. } = ty(&object) else { panic!("{object:#?}") };
+        values[0].1
+    };
+    assert_eq!(values(kind::ENUM, 0, [u32::MAX, 0]), 0xffff_ffff);
+    assert_eq!(values(kind::ENUM, 1, [u32::MAX, 0]), -1);
+    assert_eq!(values(kind::ENUM64, 0, [7, 3]), 3 << 32 | 7);
+    assert_eq!(values(kind::ENUM64, 1, [u32::MAX, u32::MAX]), -1);
+}
+
+#[test]
+fn lists_of_variables_have_the_name_of_a_section() {
+    for name in ["", "a b", "a\n", "\u{e9}", &"x".repeat(4097)] {
+        let mut file = File::new();
+        let var = file.types.var("v", 1, 1);
+        file.types.section(name, &[[var, 0, 4]]);
+        assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::Name(_)));
+    }
+}
