@@ -222,10 +222,11 @@ fn structs_of_the_kernel_have_programs_and_data() {
 
 #[test]
 fn members_of_structs_of_the_kernel_are_whole_values() {
-    let with = |members: &dyn Fn(&mut File) -> (u32, Vec<[u32; 3]>)| {
+    // Numbers in the names of members, types, offsets; the flag of bit fields.
+    let with = |flag: u32, members: &dyn Fn(&mut File) -> Vec<[u32; 3]>| {
         let mut file = File::new();
         file.code("struct_ops/half", "half", &[returns(1)]);
-        let (flag, members) = members(&mut file);
+        let members = members(&mut file);
         let members: Vec<_> = members
             .iter()
             .map(|[number, ty, at]| [file.types.string(&format!("member{number}")), *ty, *at])
@@ -238,9 +239,9 @@ fn members_of_structs_of_the_kernel_are_whole_values() {
         file.symbol("mine", VARIABLE, ".struct_ops.link", 0, 16);
         file
     };
-    accepted(&with(&|_| (0, vec![[0, 1, 0], [1, 1, 32]])));
+    accepted(&with(0, &|_| vec![[0, 1, 0], [1, 1, 32]]));
     // Three bits of a number.
-    let bits = with(&|_| (1, vec![[0, 1, 3 << 24], [1, 1, 32]]));
+    let bits = with(1, &|_| vec![[0, 1, 3 << 24], [1, 1, 32]]);
     assert_refused(&bits, ".struct_ops.link", |reason| matches!(reason, Reason::StructOps { .. }));
     // The address of a program in a pointer to a number, and in one to a pointer to functions.
     let pointers: [fn(&mut File) -> u32; 2] = [
@@ -252,7 +253,7 @@ fn members_of_structs_of_the_kernel_are_whole_values() {
         },
     ];
     for pointer in pointers {
-        let mut file = with(&|file| (0, vec![[0, pointer(file), 0]]));
+        let mut file = with(0, &|file| vec![[0, pointer(file), 0]]);
         let half = file.symbol_of("half");
         file.relocate(".struct_ops.link", 0, DATA64, half);
         assert_refused(&file, ".struct_ops.link", |reason| matches!(reason, Reason::StructOps { .. }));
@@ -394,7 +395,8 @@ fn an_extern_is_its_own_symbol() {
 #[test]
 fn truth_values_of_the_kernel_have_one_byte() {
     let boolean = |bytes: u32| {
-        fact("CONFIG_B", move |file| file.types.add("_Bool", kind::INT, 0, bytes, &[4 << 24 | bytes * 8]))
+        let encoding = 4 << 24 | (bytes * 8);
+        fact("CONFIG_B", move |file| file.types.add("_Bool", kind::INT, 0, bytes, &[encoding]))
     };
     assert_eq!(fact_type(&accepted(&boolean(1))), KconfigType::Bool);
     for bytes in [2, 4, 8] {
