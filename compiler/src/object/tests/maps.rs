@@ -106,7 +106,8 @@ fn flags_and_sizes_are_those_of_the_kind() {
     assert_eq!(fault(&with(1, &[("value_size", u32::MAX)])), MapFault::ValueSize(u32::MAX));
     assert_eq!(fault(&with(1, &[("max_entries", u32::MAX)])), MapFault::Entries(u32::MAX));
     assert_eq!(fault(&with(29, &[("max_entries", 1)])), MapFault::Entries(1));
-    accepted(&with(1, &[("map_flags", 1 | 4), ("numa_node", 1)]));
+    let node = |flags| accepted(&with(1, &[("map_flags", flags), ("numa_node", 1)])).maps[0].shape.numa_node;
+    assert_eq!((node(1 | 4), node(1), node(4)), (Some(1), None, Some(1)));
     // Sizes that the loader sets.
     assert_eq!(accepted(&with(7, &[("key_size", 4)])).maps[0].shape.value, Side::Nothing);
 }
@@ -179,8 +180,13 @@ fn maps_are_global_variables_with_symbols_that_lie_apart() {
 
 /// Builds an array of programs or maps whose values follow its definition.
 fn filled(number: u32, values: impl FnOnce(&mut File) -> u32) -> File {
+    filled_up_to(2, number, values)
+}
+
+/// The same with so many entries.
+fn filled_up_to(entries: u32, number: u32, values: impl FnOnce(&mut File) -> u32) -> File {
     let mut file = File::new();
-    let numbers = [("type", number), ("key_size", 4), ("max_entries", 2)];
+    let numbers = [("type", number), ("key_size", 4), ("max_entries", entries)];
     let numbers = numbers.map(|(name, number)| (name, file.types.number(number)));
     let values = values(&mut file);
     let pointer = file.types.pointer(values);
@@ -230,6 +236,40 @@ fn arrays_of_programs_and_maps_of_maps_are_filled_with_theirs() {
         let error = refused(&file);
         assert!(matches!(error.reason, Reason::Map { .. } | Reason::Relocation(_)), "{offset}: {error}");
     }
+    // Two values and one entry; with 0 the loader sets the number.
+    let signature = |file: &mut File| file.types.add("", kind::FUNC_PROTO, 0, 0, &[]);
+    for (entries, fine) in [(0, true), (1, false), (2, true)] {
+        let mut file = filled_up_to(entries, 3, signature);
+        file.relocate(".maps", 32, DATA64, watch);
+        match super::read(&file.bytes()) {
+            Ok(_) => assert!(fine, "{entries}"),
+            Err(_) => assert!(!fine && matches!(fault(&file), MapFault::Values(_)), "{entries}"),
+        }
+    }
+    assert_eq!(accepted(&filled(3, signature)).maps[0].shape.value, Side::Bytes(4));
+    // Functions in a hash, numbers in an array of programs.
+    assert!(matches!(fault(&filled(1, signature)), MapFault::Values(_)));
+    assert!(matches!(fault(&filled(3, |_| 1)), MapFault::Values(_)));
+    let inner_with = |more: &str| {
+        filled(12, |file| {
+            let (ty, bytes, one) = (file.types.number(2), file.types.number(4), file.types.number(1));
+            let members =
+                [("type", ty, 0), ("key_size", bytes, 64), ("value_size", bytes, 128), (more, one, 192)];
+            file.types.structure("", 32, &members)
+        })
+    };
+    assert!(matches!(fault(&inner_with("pinning")), MapFault::Values(_)));
+    accepted(&inner_with("max_entries"));
+    // Values are the last member.
+    let mut early = File::new();
+    let pointer = early.types.pointer(1);
+    let (values, ty) = (early.types.array(pointer, 0), early.types.number(3));
+    let definition = early.types.structure("", 8, &[("values", values, 0), ("type", ty, 0)]);
+    let var = early.types.var("early", definition, 1);
+    early.types.section(".maps", &[[var, 0, 8]]);
+    early.section(".maps", 1, 3, &[0; 8]);
+    early.symbol("early", VARIABLE, ".maps", 0, 8);
+    assert!(matches!(fault(&early), MapFault::Member(_)));
     let nested = filled(12, |file| {
         let (ty, bytes) = (file.types.number(12), file.types.number(4));
         file.types.structure("", 16, &[("type", ty, 0), ("key_size", bytes, 64)])

@@ -407,3 +407,30 @@ fn truth_values_of_the_kernel_have_one_byte() {
     let signed = fact("CONFIG_C", |file| file.types.add("char", kind::INT, 0, 1, &[1 << 24 | 8]));
     assert_eq!(fact_type(&accepted(&signed)), KconfigType::Char { signed: true });
 }
+
+#[test]
+fn structs_of_the_kernel_lie_apart_and_have_the_sizes_of_their_types() {
+    // Offsets and sizes of two variables of a struct of eight bytes, in 16 bytes.
+    let with = |entries: [[u32; 2]; 2], linkage: u32| {
+        let mut file = File::new();
+        let ty = file.types.structure("tcp_congestion_ops", 8, &[("flags", 1, 0)]);
+        let vars = ["one", "two"].map(|name| file.types.var(name, ty, linkage));
+        let entry = |at: usize| [vars[at], entries[at][0], entries[at][1]];
+        file.types.section(".struct_ops.link", &[entry(0), entry(1)]);
+        file.section(".struct_ops.link", 1, 3, &[0; 16]);
+        for (name, [offset, bytes]) in ["one", "two"].into_iter().zip(entries) {
+            file.symbol(name, VARIABLE, ".struct_ops.link", offset.into(), bytes.min(16 - offset).into());
+        }
+        file
+    };
+    assert_eq!(accepted(&with([[0, 8], [8, 8]], 1)).struct_ops.len(), 2);
+    for entries in
+        [[[0, 8], [4, 8]], [[0, 8], [0, 8]], [[0, 4], [8, 8]], [[0, 12], [12, 4]], [[0, 8], [12, 8]]]
+    {
+        assert_refused(&with(entries, 1), ".BTF", |reason| matches!(reason, Reason::StructOps { .. }));
+    }
+    assert_refused(&with([[0, 8], [8, 8]], 2), ".BTF", |reason| matches!(reason, Reason::StructOps { .. }));
+    let mut file = with([[0, 8], [8, 8]], 1);
+    file.symbols.last_mut().expect("the second struct").name = "other";
+    assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::StructOps { .. }));
+}
