@@ -40,7 +40,9 @@ typedef struct kernelscript_host_types_error_kind_t {
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_UNSUPPORTED 6
 // The host asked the plugin to stop while the call was waiting.
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_INTERRUPTED 7
-// The policy under which the plugin runs does not allow it. The kernel was not asked.
+// The policy under which the plugin runs does not allow it, or the host allows it to nobody: what could change
+// what is observed (a probe inside of an instruction, an event of numbers that the PMU does not describe). The
+// kernel was not asked.
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_DENIED_BY_POLICY 8
 // Any other answer of the kernel; `errno` says which.
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_KERNEL 9
