@@ -1,6 +1,8 @@
 //! Files with invalid headers, sections, symbols or relocations.
 
-use super::file::{CALL, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, slot, wide};
+use super::file::{
+    ABSOLUTE, CALL, COMMON, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, slot, wide,
+};
 use super::{Reason, accepted, assert_refused, read, refused};
 
 #[test]
@@ -340,5 +342,55 @@ fn labels_and_files_are_nothing() {
     let mut file = File::new();
     file.symbol("LBB0_1", 0, "xdp", 8, 0);
     file.symbol("", SECTION, "xdp", 0, 0);
+    // The name of the source file, which is local.
+    file.symbol("a.c", 4, ABSOLUTE, 0, 0);
     assert_eq!(accepted(&file), accepted(&File::new()));
+}
+
+#[test]
+fn symbols_are_in_sections_of_the_file() {
+    let with = |info: u8, section: &'static str, value: u64, size: u64| {
+        let mut file = File::new();
+        file.symbol("other", info, section, value, size);
+        file
+    };
+    for (info, section, value, size) in [
+        // A constant, a common variable, and a file's name with a value.
+        (VARIABLE, ABSOLUTE, 0, 0),
+        (VARIABLE, COMMON, 0, 0),
+        (4, COMMON, 0, 0),
+        (4, ABSOLUTE, 8, 0),
+        (4, ABSOLUTE, 0, 8),
+        // A section begins where it begins.
+        (SECTION, "xdp", 8, 0),
+        (SECTION, "xdp", 0, 8),
+        // Behind the end of a section.
+        (0, "license", 5, 0),
+    ] {
+        let file = with(info, section, value, size);
+        assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    }
+    // What nobody reads has symbols anywhere.
+    let mut file = File::new();
+    file.section(".debug_info", 1, 0, &[1; 9]);
+    file.symbol("other", 0, ".debug_info", 90, 0);
+    accepted(&file);
+}
+
+#[test]
+fn the_first_symbol_is_nothing() {
+    let bytes = File::new().bytes();
+    let table = u64::from_le_bytes(*bytes[40..].first_chunk().expect("eight bytes")) as usize;
+    // The table of symbols is the third section of the plain file, behind the program and the licence.
+    let symbols = u64::from_le_bytes(*bytes[table + 3 * 64 + 24..].first_chunk().expect("eight bytes"));
+    // A name, a kind, a section, a value, a size.
+    for (at, value) in [(0, 1), (4, 2), (6, 1), (8, 1), (16, 1)] {
+        let mut file = File::new();
+        file.patches.push((symbols as usize + at, vec![value]));
+        let error = refused(&file);
+        assert!(matches!(error.reason, Reason::Symbol { index: 0, .. }), "{at}: {error}");
+    }
+    let mut file = File::new();
+    file.headers.push((".symtab".into(), 56, 32));
+    assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Section(_)));
 }

@@ -57,6 +57,10 @@ pub struct Ext {
     pub core: Vec<(u32, Vec<[u32; 4]>)>,
 }
 
+/// Sections of symbols that no file has: SHN_ABS and SHN_COMMON.
+pub const ABSOLUTE: &str = "absolute";
+pub const COMMON: &str = "common";
+
 pub const FUNCTION: u8 = 0x12;
 pub const LOCAL_FUNCTION: u8 = 0x02;
 pub const VARIABLE: u8 = 0x11;
@@ -340,7 +344,12 @@ impl File {
             symbols.extend_from_slice(&(strings.len() as u32).to_le_bytes());
             strings.extend_from_slice(one.name.as_bytes());
             strings.push(0);
-            let section = if one.section.is_empty() { 0 } else { number(one.section) };
+            let section = match one.section {
+                "" => 0,
+                ABSOLUTE => 0xfff1,
+                COMMON => 0xfff2,
+                name => number(name),
+            };
             symbols.extend_from_slice(&[one.info, one.other]);
             symbols.extend_from_slice(&section.to_le_bytes());
             symbols.extend_from_slice(&one.value.to_le_bytes());

@@ -3,7 +3,7 @@
 use super::super::error::MapFault;
 use super::super::model::{MapInitSlot, Pinning, Side};
 use super::super::table::{Class, MapKind, MapUse, map_row};
-use super::file::{DATA64, File, VARIABLE, kind};
+use super::file::{DATA64, File, SECTION, VARIABLE, kind};
 use super::{Object, Reason, accepted, assert_refused, refused};
 
 /// Builds a map of numbers, with keys and values of four bytes by default.
@@ -236,6 +236,18 @@ fn arrays_of_programs_and_maps_of_maps_are_filled_with_theirs() {
         let error = refused(&file);
         assert!(matches!(error.reason, Reason::Map { .. } | Reason::Relocation(_)), "{offset}: {error}");
     }
+    // The section of a program instead of its function, and a map of the older form.
+    let mut file = programs();
+    let section = file.symbol("", SECTION, "xdp", 0, 0);
+    file.relocate(".maps", 24, DATA64, section);
+    assert!(matches!(fault(&file), MapFault::Values(_)));
+    let mut file = maps();
+    let older: Vec<u8> = [2_u32, 4, 4, 1, 0].iter().flat_map(|field| field.to_le_bytes()).collect();
+    file.section("maps", 1, 3, &older);
+    let older = file.symbol("older", VARIABLE, "maps", 0, 20);
+    accepted(&file);
+    file.relocate(".maps", 24, DATA64, older);
+    assert!(matches!(fault(&file), MapFault::Values(_)));
     // Two values and one entry; with 0 the loader sets the number.
     let signature = |file: &mut File| file.types.add("", kind::FUNC_PROTO, 0, 0, &[]);
     for (entries, fine) in [(0, true), (1, false), (2, true)] {
