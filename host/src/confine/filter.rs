@@ -182,7 +182,8 @@ const CALLS: &[CallGroup] = &[
         ],
         plugins: Plugins::All,
         arguments: Arguments::Any,
-        purpose: "what a path is, and whether it is there: observed executables, threads of a process, mounts of tracefs and of the BPF file system",
+        purpose: "what a path is, and whether it is there: observed executables, threads of a process, mounts \
+                  of tracefs and of the BPF file system",
     },
     #[cfg(target_arch = "x86_64")]
     CallGroup {
