@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::section::FAULT_COUNT_PREFIX;
+
 /// Returns the name of the 64-bit variable in which the kernel half counts the records or entries that this
 /// ring buffer or map had no space for. An object without the variable loses nothing, or does not count.
 pub fn lost_variable(map: &str) -> String {
@@ -22,11 +24,24 @@ pub fn cut_loop_variable(line: u32, module: &str) -> String {
     format!("{CUT_LOOP_PREFIX}{line}{separator}{module}")
 }
 
-/// Returns the line and the module in the name of a [`cut_loop_variable`], or none for any other name.
-pub fn cut_loop(variable: &str) -> Option<(u32, &str)> {
-    let rest = variable.strip_prefix(CUT_LOOP_PREFIX)?;
+/// A variable that counts losses, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossVariable<'a> {
+    /// Runs of this program that a fault ended ([`FAULT_COUNT_PREFIX`]).
+    Fault(&'a str),
+    /// A [`cut_loop_variable`], with its line and its module.
+    CutLoop(u32, &'a str),
+}
+
+/// Parses the name of a variable of a program or loop; none for a variable that counts no losses, and for a
+/// [`lost_variable`], which is found by its map.
+pub fn loss_variable(name: &str) -> Option<LossVariable<'_>> {
+    if let Some(program) = name.strip_prefix(FAULT_COUNT_PREFIX) {
+        return Some(LossVariable::Fault(program));
+    }
+    let rest = name.strip_prefix(CUT_LOOP_PREFIX)?;
     let (line, module) = rest.split_once('_').unwrap_or((rest, ""));
-    Some((line.parse().ok()?, module))
+    Some(LossVariable::CutLoop(line.parse().ok()?, module))
 }
 
 /// Returns the name of the one-element array whose first 16 bytes are the `struct bpf_timer` of this timer

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use ks_wit::object::{cut_loop, lost_variable};
-use ks_wit::section::FAULT_COUNT_PREFIX;
+use ks_wit::object::{LossVariable, loss_variable, lost_variable};
 use libbpf_rs::{MapCore as _, MapType};
 use nix::errno::Errno;
 
@@ -73,10 +72,9 @@ pub(super) fn counters(
     });
     // The policy bounds the number of these (`ObjectError::LossCounters`).
     let named = variables.iter().filter_map(|(name, variable)| {
-        let loss = match (name.strip_prefix(FAULT_COUNT_PREFIX), cut_loop(name)) {
-            (Some(program), _) => Loss::Fault { program: program.to_owned() },
-            (None, Some((line, module))) => Loss::CutLoop { line, module: module.to_owned() },
-            (None, None) => return None,
+        let loss = match loss_variable(name)? {
+            LossVariable::Fault(program) => Loss::Fault { program: program.to_owned() },
+            LossVariable::CutLoop(line, module) => Loss::CutLoop { line, module: module.to_owned() },
         };
         Some((loss, variable))
     });

@@ -25,6 +25,21 @@ struct CallGroup {
     purpose: &'static str,
 }
 
+/// Calls of all plugins with any arguments.
+const fn calls(calls: &'static [(i64, &'static str)], purpose: &'static str) -> CallGroup {
+    CallGroup { calls, plugins: Plugins::All, arguments: Arguments::Any, purpose }
+}
+
+impl CallGroup {
+    const fn only(self, plugins: Plugins) -> CallGroup {
+        CallGroup { plugins, ..self }
+    }
+
+    const fn with(self, arguments: Arguments) -> CallGroup {
+        CallGroup { arguments, ..self }
+    }
+}
+
 /// The plugins whose thread may make a call.
 #[derive(Clone, Copy)]
 enum Plugins {
@@ -65,6 +80,7 @@ impl Plugins {
 }
 
 /// The accepted arguments of a call, and their description. Positions count from 0.
+#[derive(Clone, Copy)]
 enum Arguments {
     Any,
     /// The bits of the mask have this value.
@@ -132,42 +148,35 @@ const PROCESS_REQUESTS: [u64; 4] = [
 
 /// The system calls of a plugin's thread. All others fail with EPERM, except clone3, which fails with ENOSYS.
 const CALLS: &[CallGroup] = &[
-    CallGroup {
-        calls: &[(libc::SYS_read, "read"), (libc::SYS_readv, "readv"), (libc::SYS_pread64, "pread64")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "counters, answers of other threads and processes, files of `/proc`, `/sys` and tracefs",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_write, "write"), (libc::SYS_writev, "writev")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "output, audit, answers to other threads",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_openat, "openat")],
-        plugins: Plugins::All,
-        arguments: Arguments::Bits {
-            at: 2,
-            mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
-            value: libc::O_RDONLY,
-            text: "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
-        },
-        purpose: "files of `/proc`, `/sys`, tracefs and the BPF file system; observed executables",
-    },
-    CallGroup {
-        calls: &[
+    calls(
+        &[(libc::SYS_read, "read"), (libc::SYS_readv, "readv"), (libc::SYS_pread64, "pread64")],
+        "counters, answers of other threads and processes, files of `/proc`, `/sys` and tracefs",
+    ),
+    calls(
+        &[(libc::SYS_write, "write"), (libc::SYS_writev, "writev")],
+        "output, audit, answers to other threads",
+    ),
+    calls(
+        &[(libc::SYS_openat, "openat")],
+        "files of `/proc`, `/sys`, tracefs and the BPF file system; observed executables",
+    )
+    .with(Arguments::Bits {
+        at: 2,
+        mask: libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC,
+        value: libc::O_RDONLY,
+        text: "`O_RDONLY`, without `O_CREAT` and `O_TRUNC`",
+    }),
+    calls(
+        &[
             (libc::SYS_close, "close"),
             (libc::SYS_dup, "dup"),
             (libc::SYS_dup3, "dup3"),
             (libc::SYS_fcntl, "fcntl"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "descriptors of events, maps and programs",
-    },
-    CallGroup {
-        calls: &[
+        "descriptors of events, maps and programs",
+    ),
+    calls(
+        &[
             (libc::SYS_lseek, "lseek"),
             (libc::SYS_statx, "statx"),
             (libc::SYS_fstat, "fstat"),
@@ -180,111 +189,65 @@ const CALLS: &[CallGroup] = &[
             (libc::SYS_getdents64, "getdents64"),
             (libc::SYS_getcwd, "getcwd"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "what a path is, and whether it is there: observed executables, threads of a process, mounts \
-                  of tracefs and of the BPF file system",
-    },
+        "what a path is, and whether it is there: observed executables, threads of a process, mounts of tracefs \
+         and of the BPF file system",
+    ),
     #[cfg(target_arch = "x86_64")]
-    CallGroup {
-        calls: &[(libc::SYS_stat, "stat"), (libc::SYS_access, "access"), (libc::SYS_readlink, "readlink")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "the same, by the C library (x86-64)",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_mmap, "mmap")],
-        plugins: Plugins::All,
-        arguments: Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" },
-        purpose: "memory; pages of maps, ring buffers and events",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_mprotect, "mprotect")],
-        plugins: Plugins::All,
-        arguments: Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" },
-        purpose: "growing memory of the plugin",
-    },
-    CallGroup {
-        calls: &[
+    calls(
+        &[(libc::SYS_stat, "stat"), (libc::SYS_access, "access"), (libc::SYS_readlink, "readlink")],
+        "the same, by the C library (x86-64)",
+    ),
+    calls(&[(libc::SYS_mmap, "mmap")], "memory; pages of maps, ring buffers and events")
+        .with(Arguments::Bits { at: 2, mask: libc::PROT_EXEC, value: 0, text: "without `PROT_EXEC`" }),
+    calls(&[(libc::SYS_mprotect, "mprotect")], "growing memory of the plugin").with(Arguments::Bits {
+        at: 2,
+        mask: libc::PROT_EXEC,
+        value: 0,
+        text: "without `PROT_EXEC`",
+    }),
+    calls(
+        &[
             (libc::SYS_munmap, "munmap"),
             (libc::SYS_mremap, "mremap"),
             (libc::SYS_madvise, "madvise"),
             (libc::SYS_brk, "brk"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "memory",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_memfd_create, "memfd_create")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "libbpf reserves descriptors for maps",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_bpf, "bpf")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "maps, programs, links, types",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_perf_event_open, "perf_event_open")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "events",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_ioctl, "ioctl")],
-        plugins: Plugins::All,
-        arguments: Arguments::OneOf {
-            at: 1,
-            numbers: &EVENT_REQUESTS,
-            text: "enable, disable, reset and id of an event; `TCGETS`",
-        },
-        purpose: "events; whether output is a terminal",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_ioctl, "ioctl")],
-        plugins: Plugins::Sockets,
-        arguments: Arguments::OneOf {
-            at: 1,
-            numbers: &INTERFACE_REQUESTS,
-            text: "`SIOCGIFINDEX`, `SIOCGIFNAME`",
-        },
-        purpose: "indices and names of interfaces",
-    },
-    CallGroup {
-        calls: &[
+        "memory",
+    ),
+    calls(&[(libc::SYS_memfd_create, "memfd_create")], "libbpf reserves descriptors for maps"),
+    calls(&[(libc::SYS_bpf, "bpf")], "maps, programs, links, types"),
+    calls(&[(libc::SYS_perf_event_open, "perf_event_open")], "events"),
+    calls(&[(libc::SYS_ioctl, "ioctl")], "events; whether output is a terminal").with(Arguments::OneOf {
+        at: 1,
+        numbers: &EVENT_REQUESTS,
+        text: "enable, disable, reset and id of an event; `TCGETS`",
+    }),
+    calls(&[(libc::SYS_ioctl, "ioctl")], "indices and names of interfaces").only(Plugins::Sockets).with(
+        Arguments::OneOf { at: 1, numbers: &INTERFACE_REQUESTS, text: "`SIOCGIFINDEX`, `SIOCGIFNAME`" },
+    ),
+    calls(
+        &[
             (libc::SYS_ppoll, "ppoll"),
             (libc::SYS_epoll_create1, "epoll_create1"),
             (libc::SYS_epoll_ctl, "epoll_ctl"),
             (libc::SYS_epoll_pwait, "epoll_pwait"),
             (libc::SYS_eventfd2, "eventfd2"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "waiting for ring buffers, samples and the end",
-    },
+        "waiting for ring buffers, samples and the end",
+    ),
     #[cfg(target_arch = "x86_64")]
-    CallGroup {
-        calls: &[(libc::SYS_poll, "poll"), (libc::SYS_epoll_wait, "epoll_wait")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "the same, by libraries (x86-64)",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_clone, "clone")],
-        plugins: Plugins::All,
-        arguments: Arguments::Bits {
-            at: 0,
-            mask: libc::CLONE_THREAD,
-            value: libc::CLONE_THREAD,
-            text: "with `CLONE_THREAD`",
-        },
-        purpose: "threads; no processes",
-    },
-    CallGroup {
-        calls: &[
+    calls(
+        &[(libc::SYS_poll, "poll"), (libc::SYS_epoll_wait, "epoll_wait")],
+        "the same, by libraries (x86-64)",
+    ),
+    calls(&[(libc::SYS_clone, "clone")], "threads; no processes").with(Arguments::Bits {
+        at: 0,
+        mask: libc::CLONE_THREAD,
+        value: libc::CLONE_THREAD,
+        text: "with `CLONE_THREAD`",
+    }),
+    calls(
+        &[
             (libc::SYS_futex, "futex"),
             (libc::SYS_rseq, "rseq"),
             (libc::SYS_set_robust_list, "set_robust_list"),
@@ -295,51 +258,34 @@ const CALLS: &[CallGroup] = &[
             (libc::SYS_gettid, "gettid"),
             (libc::SYS_exit, "exit"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "threads and locks",
-    },
-    CallGroup {
-        calls: &[
+        "threads and locks",
+    ),
+    calls(
+        &[
             (libc::SYS_rt_sigprocmask, "rt_sigprocmask"),
             (libc::SYS_rt_sigaction, "rt_sigaction"),
             (libc::SYS_rt_sigreturn, "rt_sigreturn"),
             (libc::SYS_restart_syscall, "restart_syscall"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "signals that interrupt a call",
-    },
-    CallGroup {
-        calls: &[
-            (libc::SYS_tgkill, "tgkill"),
-            (libc::SYS_getpid, "getpid"),
-            (libc::SYS_exit_group, "exit_group"),
-        ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "the end of the process, also by a panic",
-    },
-    CallGroup {
-        calls: &[
+        "signals that interrupt a call",
+    ),
+    calls(
+        &[(libc::SYS_tgkill, "tgkill"), (libc::SYS_getpid, "getpid"), (libc::SYS_exit_group, "exit_group")],
+        "the end of the process, also by a panic",
+    ),
+    calls(
+        &[
             (libc::SYS_clock_gettime, "clock_gettime"),
             (libc::SYS_clock_nanosleep, "clock_nanosleep"),
             (libc::SYS_nanosleep, "nanosleep"),
             (libc::SYS_gettimeofday, "gettimeofday"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "time",
-    },
+        "time",
+    ),
     #[cfg(target_arch = "x86_64")]
-    CallGroup {
-        calls: &[(libc::SYS_time, "time")],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "the same, by the C library (x86-64)",
-    },
-    CallGroup {
-        calls: &[
+    calls(&[(libc::SYS_time, "time")], "the same, by the C library (x86-64)"),
+    calls(
+        &[
             (libc::SYS_getrandom, "getrandom"),
             (libc::SYS_getcpu, "getcpu"),
             (libc::SYS_getuid, "getuid"),
@@ -347,65 +293,39 @@ const CALLS: &[CallGroup] = &[
             (libc::SYS_uname, "uname"),
             (libc::SYS_sysinfo, "sysinfo"),
         ],
-        plugins: Plugins::All,
-        arguments: Arguments::Any,
-        purpose: "hash tables; what the machine is, for messages and libbpf",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_prlimit64, "prlimit64")],
-        plugins: Plugins::All,
-        arguments: Arguments::Null { at: 2, text: "no new limit" },
-        purpose: "limits are read, never set",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_prctl, "prctl")],
-        plugins: Plugins::All,
-        arguments: Arguments::OneOf {
-            at: 0,
-            numbers: &PROCESS_REQUESTS,
-            text: "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
-        },
-        purpose: "names of threads and of memory, for tools; capabilities, for messages",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_mkdirat, "mkdirat"), (libc::SYS_unlinkat, "unlinkat")],
-        plugins: Plugins::Pins,
-        arguments: Arguments::Any,
-        purpose: "folders and files of the BPF file system",
-    },
+        "hash tables; what the machine is, for messages and libbpf",
+    ),
+    calls(&[(libc::SYS_prlimit64, "prlimit64")], "limits are read, never set")
+        .with(Arguments::Null { at: 2, text: "no new limit" }),
+    calls(
+        &[(libc::SYS_prctl, "prctl")],
+        "names of threads and of memory, for tools; capabilities, for messages",
+    )
+    .with(Arguments::OneOf {
+        at: 0,
+        numbers: &PROCESS_REQUESTS,
+        text: "`PR_SET_NAME`, `PR_GET_NAME`, `PR_SET_VMA`, `PR_CAPBSET_READ`",
+    }),
+    calls(
+        &[(libc::SYS_mkdirat, "mkdirat"), (libc::SYS_unlinkat, "unlinkat")],
+        "folders and files of the BPF file system",
+    )
+    .only(Plugins::Pins),
     #[cfg(target_arch = "x86_64")]
-    CallGroup {
-        calls: &[(libc::SYS_mkdir, "mkdir"), (libc::SYS_unlink, "unlink")],
-        plugins: Plugins::Pins,
-        arguments: Arguments::Any,
-        purpose: "the same, by libbpf (x86-64)",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_kill, "kill")],
-        plugins: Plugins::Command,
-        arguments: Arguments::Any,
-        purpose: "ending the observed command",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_socket, "socket")],
-        plugins: Plugins::Sockets,
-        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u64], text: "`AF_UNIX`" },
-        purpose: "indices and names of interfaces",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_socket, "socket")],
-        plugins: Plugins::Network,
-        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u64], text: "`AF_NETLINK`" },
-        purpose: "attaching to interfaces",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_socket, "socket")],
-        plugins: Plugins::Packets,
-        arguments: Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u64], text: "`AF_PACKET`" },
-        purpose: "attaching socket filters",
-    },
-    CallGroup {
-        calls: &[
+    calls(&[(libc::SYS_mkdir, "mkdir"), (libc::SYS_unlink, "unlink")], "the same, by libbpf (x86-64)")
+        .only(Plugins::Pins),
+    calls(&[(libc::SYS_kill, "kill")], "ending the observed command").only(Plugins::Command),
+    calls(&[(libc::SYS_socket, "socket")], "indices and names of interfaces")
+        .only(Plugins::Sockets)
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u64], text: "`AF_UNIX`" }),
+    calls(&[(libc::SYS_socket, "socket")], "attaching to interfaces")
+        .only(Plugins::Network)
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u64], text: "`AF_NETLINK`" }),
+    calls(&[(libc::SYS_socket, "socket")], "attaching socket filters")
+        .only(Plugins::Packets)
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u64], text: "`AF_PACKET`" }),
+    calls(
+        &[
             (libc::SYS_bind, "bind"),
             (libc::SYS_setsockopt, "setsockopt"),
             (libc::SYS_getsockopt, "getsockopt"),
@@ -415,16 +335,11 @@ const CALLS: &[CallGroup] = &[
             (libc::SYS_recvfrom, "recvfrom"),
             (libc::SYS_recvmsg, "recvmsg"),
         ],
-        plugins: Plugins::Sockets,
-        arguments: Arguments::Any,
-        purpose: "these sockets; none connects to another host",
-    },
-    CallGroup {
-        calls: &[(libc::SYS_flock, "flock")],
-        plugins: Plugins::Network,
-        arguments: Arguments::Any,
-        purpose: "one change of an interface's queues at a time",
-    },
+        "these sockets; none connects to another host",
+    )
+    .only(Plugins::Sockets),
+    calls(&[(libc::SYS_flock, "flock")], "one change of an interface's queues at a time")
+        .only(Plugins::Network),
 ];
 
 /// Filters the system calls of the calling thread and of threads that it starts, and sets `no_new_privs` for

@@ -238,14 +238,14 @@ enum NetAdmin {
 }
 
 fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
-    let lacks_net_admin = !has(Capability::NetAdmin);
+    let lacks_net_admin = || !has(Capability::NetAdmin);
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
-        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::Required && lacks_net_admin => {
+        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::Required && lacks_net_admin() => {
             needs_net_admin()
         }
         Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
-        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::MayBeRequired && lacks_net_admin => {
+        Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::MayBeRequired && lacks_net_admin() => {
             needs_net_admin()
         }
         Errno::EPERM | Errno::EACCES => because(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
 use ks_compiler::object::table::ProgramType;
 use ks_compiler::object::{self, Object, ReadError, WriteError};
-use ks_wit::object::{PINNED_SECTION, cut_loop, timer_map};
-use ks_wit::section::{Arch, BpfRecord, FAULT_COUNT_PREFIX};
+use ks_wit::object::{PINNED_SECTION, loss_variable, timer_map};
+use ks_wit::section::{Arch, BpfRecord};
 
 /// Upper limit of the bytes of an object's name, which is also the name of a directory of pins.
 const MAX_NAME_BYTES: usize = 255;
@@ -119,8 +119,7 @@ impl PluginObject {
             return Err(ObjectError::Programs { found: model.programs.len() });
         }
         let variables = model.data.iter().flat_map(|section| &section.variables);
-        let counts = |name: &str| name.starts_with(FAULT_COUNT_PREFIX) || cut_loop(name).is_some();
-        let counters = variables.filter(|variable| counts(variable.name.as_str())).count();
+        let counters = variables.filter(|one| loss_variable(one.name.as_str()).is_some()).count();
         if counters > MAX_LOSS_COUNTERS {
             return Err(ObjectError::LossCounters { found: counters });
         }
