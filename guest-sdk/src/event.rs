@@ -51,7 +51,8 @@ impl Event {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound), with similar names; [`Invalid`](crate::ErrorKind::Invalid)
-    /// for an unknown term, value or letter.
+    /// for an unknown term, value or letter; [`DeniedByPolicy`](crate::ErrorKind::DeniedByPolicy) as for
+    /// [`Event::numbered`].
     pub fn named(name: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::named(name)? })
     }
@@ -61,6 +62,8 @@ impl Event {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for numbers that the kernel's header does not define,
+    /// [`DeniedByPolicy`](crate::ErrorKind::DeniedByPolicy) for a type that has its own function, and for
+    /// numbers that the PMU does not describe,
     /// [`NotFound`](crate::ErrorKind::NotFound) if no PMU has that type here.
     pub fn numbered(kind: u32, config: u64) -> Result<Event> {
         Ok(Event { raw: perf::Event::numbered(kind, config)? })
@@ -100,8 +103,9 @@ impl Event {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) (no such file or function; a kernel without uprobes),
-    /// [`Invalid`](crate::ErrorKind::Invalid) for another form. It cannot be opened with `inherit` or
-    /// `follow`, like [`kprobe`](Event::kprobe).
+    /// [`Invalid`](crate::ErrorKind::Invalid) for another form,
+    /// [`DeniedByPolicy`](crate::ErrorKind::DeniedByPolicy) where nothing proves that an instruction begins.
+    /// It cannot be opened with `inherit` or `follow`, like [`kprobe`](Event::kprobe).
     pub fn uprobe(target: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::uprobe(target)? })
     }

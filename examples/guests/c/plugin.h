@@ -806,7 +806,8 @@ extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borr
 // line on standard error says so.
 // 
 // Errors: `not-found` (no such target), `invalid` (a perf_event program: use `perf.open`; flags that xdp has not),
-// `unsupported` (this host does not attach that kind), `busy`, `not-permitted`, `denied-by-policy`, `kernel`.
+// `unsupported` (this host does not attach that kind), `busy`, `not-permitted`, `denied-by-policy` (also a probe where
+// nothing proves that an instruction begins, or of returns in a program in Go), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE and BPF_RAW_TRACEPOINT_OPEN.
 extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, uint32_t flags, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
@@ -846,8 +847,9 @@ extern void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borro
 // one kernel event on the PMU of each, which read as one. The upper 32 bits of a config of type 0 or 3 choose one
 // kind by the type of its PMU; so do names such as `cpu_atom/cycles/`.
 // 
-// Errors: `invalid` (a type with a call of its own; a hardware, software or cache config that the kernel's header
-// does not define; bits of no term), `not-found` (no PMU has that type here).
+// Errors: `invalid` (a hardware, software or cache config that the kernel's header does not define),
+// `denied-by-policy` (a type with a call of its own; a PMU without `format`; bits of no term), `not-found` (no PMU
+// has that type here).
 extern bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // As `numbered`, with `config1` and `config2` too, which some PMUs want.
 // 
@@ -860,7 +862,8 @@ extern bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t conf
 // in `format` and `events` of each PMU, and `config`, `config1`, `config2`. Letters behind an event: `u`,
 // `k`, `h`, `G`, `H`, `I`, `p`, `D`, `e`, `W`, as perf-list(1) says; they add to the options.
 // 
-// Errors: `not-found`, with near names; `invalid` (a term, a value or a letter that is none).
+// Errors: `not-found`, with near names; `invalid` (a term, a value or a letter that is none),
+// `denied-by-policy` (as `numbered`).
 // 
 // Source: perf-list(1); `/sys/bus/event_source/devices`.
 extern bool kernelscript_host_perf_static_event_named(plugin_string_t *name, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
@@ -886,8 +889,8 @@ extern bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function
 // jumps lead to from one, or a static probe of the file's notes. The event holds the file open.
 // 
 // Errors: `not-found` (no such file or function; the kernel was built without uprobes), `invalid` (the form; no regular
-// file, no program; a place where nothing proves that an instruction begins), `limit` (`probes`). It cannot
-// be opened with `inherit` or `follow`, as `kprobe` cannot.
+// file, no program), `denied-by-policy` (a place where nothing proves that an instruction begins), `limit`
+// (`probes`). It cannot be opened with `inherit` or `follow`, as `kprobe` cannot.
 // 
 // Source: `kernel/events/core.c`, `perf_uprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_uprobe_init`.
 extern bool kernelscript_host_perf_static_event_uprobe(plugin_string_t *place, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
