@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use nix::libc;
-use seccompiler::{
-    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch, apply_filter,
-};
+use seccompiler::{BackendError, BpfProgram, Error, TargetArch, apply_filter};
 
 use super::Confinement;
+use super::search::{self, Action, Test};
 
 /// A group of system calls with the same arguments and the same reason.
 struct CallGroup {
@@ -93,7 +91,7 @@ enum Arguments {
     /// One of these numbers.
     OneOf {
         at: u8,
-        numbers: &'static [u64],
+        numbers: &'static [u32],
         text: &'static str,
     },
     /// A null pointer.
@@ -104,20 +102,20 @@ enum Arguments {
 }
 
 impl Arguments {
-    /// Returns the rules, of which one must hold; none if every call is accepted.
-    fn rules(&self) -> Result<Vec<SeccompRule>, BackendError> {
+    /// Returns the tests of which one must hold; none if every call is accepted.
+    ///
+    /// The low 32 bits of an argument suffice: the kernel ignores the upper ones of these arguments, or the
+    /// bits in question are all in the lower half.
+    fn tests(&self) -> Vec<Test> {
         match *self {
-            Arguments::Any => Ok(Vec::new()),
+            Arguments::Any => Vec::new(),
             Arguments::Bits { at, mask, value, .. } => {
-                Ok(vec![rule(at, SeccompCmpOp::MaskedEq(mask as u64), value as u64)?])
+                vec![Test::Low { at, mask: mask.cast_unsigned(), value: value.cast_unsigned() }]
             }
             Arguments::OneOf { at, numbers, .. } => {
-                numbers.iter().map(|number| rule(at, SeccompCmpOp::Eq, *number)).collect()
+                numbers.iter().map(|value| Test::Low { at, mask: u32::MAX, value: *value }).collect()
             }
-            Arguments::Null { at, .. } => {
-                let null = SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
-                Ok(vec![SeccompRule::new(vec![null])?])
-            }
+            Arguments::Null { at, .. } => vec![Test::Zero { at }],
         }
     }
 
@@ -131,19 +129,23 @@ impl Arguments {
     }
 }
 
+/// Errnos, as a filter returns them.
+const EPERM: u16 = libc::EPERM as u16;
+const ENOSYS: u16 = libc::ENOSYS as u16;
+
 /// Requests of ioctl(2): operations on open events, and the test for a terminal. Source:
 /// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_ID`).
-const EVENT_REQUESTS: [u64; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS];
+const EVENT_REQUESTS: [u32; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS as u32];
 
 /// Requests of ioctl(2) for the index and the name of an interface.
-const INTERFACE_REQUESTS: [u64; 2] = [libc::SIOCGIFINDEX, libc::SIOCGIFNAME];
+const INTERFACE_REQUESTS: [u32; 2] = [libc::SIOCGIFINDEX as u32, libc::SIOCGIFNAME as u32];
 
 /// Requests of prctl(2).
-const PROCESS_REQUESTS: [u64; 4] = [
-    libc::PR_SET_NAME as u64,
-    libc::PR_GET_NAME as u64,
-    libc::PR_SET_VMA as u64,
-    libc::PR_CAPBSET_READ as u64,
+const PROCESS_REQUESTS: [u32; 4] = [
+    libc::PR_SET_NAME as u32,
+    libc::PR_GET_NAME as u32,
+    libc::PR_SET_VMA as u32,
+    libc::PR_CAPBSET_READ as u32,
 ];
 
 /// The system calls of a plugin's thread. All others fail with EPERM, except clone3, which fails with ENOSYS.
@@ -317,13 +319,13 @@ const CALLS: &[CallGroup] = &[
     calls(&[(libc::SYS_kill, "kill")], "ending the observed command").only(Plugins::Command),
     calls(&[(libc::SYS_socket, "socket")], "indices and names of interfaces")
         .only(Plugins::Sockets)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u64], text: "`AF_UNIX`" }),
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_UNIX as u32], text: "`AF_UNIX`" }),
     calls(&[(libc::SYS_socket, "socket")], "attaching to interfaces")
         .only(Plugins::Network)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u64], text: "`AF_NETLINK`" }),
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_NETLINK as u32], text: "`AF_NETLINK`" }),
     calls(&[(libc::SYS_socket, "socket")], "attaching socket filters")
         .only(Plugins::Packets)
-        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u64], text: "`AF_PACKET`" }),
+        .with(Arguments::OneOf { at: 0, numbers: &[libc::AF_PACKET as u32], text: "`AF_PACKET`" }),
     calls(
         &[
             (libc::SYS_bind, "bind"),
@@ -348,37 +350,37 @@ const CALLS: &[CallGroup] = &[
 /// # Errors
 /// Those of seccomp(2); an architecture that `seccompiler` does not support.
 pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
-    // The C library treats ENOSYS as a kernel without clone3 and falls back to clone. A filter can check
-    // clone's flags, which are in a register.
-    let clone3 = [(libc::SYS_clone3, Vec::new())].into();
-    apply_filter(&program(clone3, errno(libc::ENOSYS), SeccompAction::Allow)?)?;
-    apply_filter(&program(allowed(confinement)?, SeccompAction::Allow, errno(libc::EPERM))?)
+    apply_filter(&program(confinement)?)
 }
 
-/// Builds a filter with one action for calls that match these rules, and another for all other calls.
-fn program(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    matching: SeccompAction,
-    other: SeccompAction,
-) -> Result<BpfProgram, Error> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    Ok(BpfProgram::try_from(SeccompFilter::new(rules, other, matching, arch)?)?)
+fn program(confinement: Confinement) -> Result<BpfProgram, BackendError> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    search::compile(architecture, &actions(confinement), EPERM)
 }
 
-fn errno(number: libc::c_int) -> SeccompAction {
-    SeccompAction::Errno(number.unsigned_abs())
-}
-
-fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+fn actions(confinement: Confinement) -> BTreeMap<u32, Action> {
+    let mut actions = BTreeMap::new();
     for group in CALLS.iter().filter(|group| group.plugins.include(confinement)) {
         for (number, _) in group.calls {
-            rules.entry(*number).or_default().extend(group.arguments.rules()?);
+            let tests = group.arguments.tests();
+            let action = if tests.is_empty() { Action::Allow } else { Action::If(tests) };
+            // No call has a negative number.
+            let known = actions.entry(number.unsigned_abs() as u32).or_insert(Action::If(Vec::new()));
+            join(known, action);
         }
     }
-    // Never reaches the kernel: the first of the two filters answers it.
-    rules.insert(libc::SYS_clone3, Vec::new());
-    Ok(rules)
+    // The C library treats ENOSYS as a kernel without clone3 and falls back to clone, whose flags are in a
+    // register, where a filter can check them.
+    actions.insert(libc::SYS_clone3 as u32, Action::Fail(ENOSYS));
+    actions
+}
+
+/// Makes a action allow what another allows, too.
+fn join(known: &mut Action, more: Action) {
+    match (&mut *known, more) {
+        (Action::If(tests), Action::If(more)) => tests.extend(more),
+        (_, more) => *known = more,
+    }
 }
 
 /// Returns the filter as rows of a Markdown table: calls, plugins, arguments, purpose.
@@ -391,10 +393,4 @@ pub(super) fn table() -> String {
         let _ = writeln!(text, "| {} | {plugins} | {arguments} | {} |", names.join(" "), group.purpose);
     }
     text
-}
-
-/// Builds a rule that compares the low 32 bits of an argument. They suffice: the kernel ignores the upper
-/// bits of these arguments, or the compared bits are all in the lower half.
-fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?])
 }

@@ -15,6 +15,7 @@
 
 mod capabilities;
 mod filter;
+mod search;
 
 use std::collections::BTreeSet;
 
