@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
-use wasmtime::component::Linker;
 
 use crate::apart::Apart;
 use crate::bpf::{self, Object};
@@ -20,10 +19,9 @@ use crate::plugin::{
 use crate::policy::{Admitted, ObjectSet, Request};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
-/// The engine and the linked world; one per process.
+/// The engine and the cache; one per process.
 pub struct Host {
     engine: Engine,
-    linker: Linker<State>,
     cache: Option<Cache>,
 }
 
@@ -33,9 +31,7 @@ impl Host {
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Host, EngineError> {
-        let engine = Engine::new()?;
-        let linker = world::linker(&engine, Answers::Host)?;
-        Ok(Host { engine, linker, cache: None })
+        Ok(Host { engine: Engine::new()?, cache: None })
     }
 
     /// Stores compiled code in this cache.
@@ -66,14 +62,14 @@ impl Host {
         let mut objects = plugin.object_set()?;
         objects.choose(bpf::has_function);
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
-        let prepared = if plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
-            let mut linker = self.linker.clone();
+        let functions = Arc::new(self.engine.functions(&component));
+        let mut linker = world::linker(&self.engine, Answers::Host, &functions)
+            .map_err(|error| PluginError::Component(error.to_string()))?;
+        if plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
             world::wasi::add(&mut linker, &component)
                 .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
-            Prepared::new(&linker, &component, plugin)?
-        } else {
-            Prepared::new(&self.linker, &component, plugin)?
-        };
+        }
+        let prepared = Prepared::new(&linker, &component, plugin)?;
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
             prepared,
@@ -82,7 +78,7 @@ impl Host {
             manifests: plugin.manifests().to_vec(),
             imports: plugin.imports().into(),
             signers: plugin.signers().into(),
-            functions: Arc::new(self.engine.functions(&component)),
+            functions,
         })
     }
 }
@@ -188,7 +184,8 @@ impl PreparedPlugin {
         match calls.answers() {
             Answers::Host => Ok(self.prepared.clone()),
             answers => {
-                let linker = world::linker(&self.engine, answers).map_err(|error| error.to_string())?;
+                let linker = world::linker(&self.engine, answers, &self.functions)
+                    .map_err(|error| error.to_string())?;
                 self.prepared.linked_with(&linker).map_err(|error| error.to_string())
             }
         }

@@ -37,6 +37,9 @@ mod system;
 pub(crate) mod value;
 pub(crate) mod wasi;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use wasmtime::component::HasSelf;
 
 use crate::plugin::{Engine, EngineError};
@@ -53,16 +56,17 @@ pub use stacks::{StackMap, StackRequest};
 pub use state::State;
 pub use streams::{Form, Said, said_as_json};
 
-/// Returns a linker with every interface of the world.
+/// Returns a linker with those functions of the world that a plugin imports.
 ///
 /// # Errors
 /// If two interfaces define the same name, which a test would detect.
 pub(crate) fn linker(
     engine: &Engine,
     answers: Answers,
+    imported: &Arc<BTreeSet<String>>,
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
     let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
-    let mut linker = linker::Linker::new(engine.linker(), answers, State::called);
+    let mut linker = linker::Linker::new(engine.linker(), answers, Arc::clone(imported), State::called);
     bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called).map_err(failed)?;
     let mut linker = linker.into_inner();
     // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
