@@ -42,8 +42,10 @@ pub struct Apart {
 pub struct Bounds {
     /// Bytes of address space.
     pub memory: u64,
-    /// Wall-clock time; the limit on CPU time is two seconds more.
+    /// Wall-clock time; the limit on CPU time is two seconds more, for each thread.
     pub time: Duration,
+    /// Threads that compute at the same time.
+    pub threads: u32,
     /// Limit on the bytes of the answer.
     pub answer: u64,
 }
@@ -103,7 +105,7 @@ impl Apart {
 
     fn start(&self, argument: &str, bounds: Bounds) -> io::Result<Child> {
         // Two seconds more than the wall-clock limit, so that the latter is reached first.
-        let seconds = bounds.time.as_secs().saturating_add(2);
+        let seconds = bounds.time.as_secs().saturating_add(2).saturating_mul(bounds.threads.into());
         let mut command = Command::new(&self.program);
         command.args([argument.to_owned(), bounds.memory.to_string(), seconds.to_string()]);
         command

@@ -19,6 +19,9 @@ pub const SUBCOMMAND: &str = "compile-for-host";
 /// Limit on the bytes of compiled code. Guards the host: code has some ten times the bytes of its component.
 const MAX_CODE_BYTES: u64 = 16 * MAX_PLUGIN_BYTES;
 
+/// Limit on the threads that compile one component: each takes 128 MiB of address space and more.
+const MAX_THREADS: u32 = 4;
+
 /// Compiles a component in a separate process.
 ///
 /// # Errors
@@ -29,7 +32,7 @@ pub(super) fn compile(
     time: Duration,
     memory: u64,
 ) -> Result<Vec<u8>, PluginError> {
-    let bounds = Bounds { memory, time, answer: MAX_CODE_BYTES };
+    let bounds = Bounds { memory, time, threads: threads(), answer: MAX_CODE_BYTES };
     apart.ask(SUBCOMMAND, component, bounds).map_err(|error| match error {
         ApartError::Refused(reason) => PluginError::Component(reason),
         ApartError::Time => {
@@ -44,6 +47,12 @@ pub(super) fn compile(
     })
 }
 
+/// The threads that compile one component.
+fn threads() -> u32 {
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    u32::try_from(cpus).unwrap_or(MAX_THREADS).min(MAX_THREADS)
+}
+
 /// Runs the compiling process: reads a component, compiles it, and sends the code. `arguments` follow
 /// [`SUBCOMMAND`] on the command line.
 ///
@@ -51,6 +60,9 @@ pub(super) fn compile(
 /// See [`apart::serve`].
 pub fn serve(arguments: &[OsString]) -> io::Result<()> {
     apart::serve(arguments, MAX_PLUGIN_BYTES, |component| {
+        // wasmtime takes this pool, and panics if it cannot start one.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads() as usize).build_global();
+        pool.map_err(|error| format!("cannot start the threads that compile it: {error}"))?;
         let compile = move || -> Result<Vec<u8>, String> {
             let engine = Engine::new().map_err(|error| error.to_string())?;
             let compiled = engine.inner().precompile_component(&component);

@@ -20,7 +20,8 @@ const SELF: &str = "/proc/self/exe";
 const READ: &str = "read-for-host";
 
 /// Limits for reading one plugin; reading takes far less.
-const READING: Bounds = Bounds { memory: 4 << 30, time: Duration::from_secs(60), answer: 64 << 20 };
+const READING: Bounds =
+    Bounds { memory: 4 << 30, time: Duration::from_secs(60), threads: 1, answer: 64 << 20 };
 
 /// Creates a host that compiles plugins in separate processes with this limit of time and memory.
 pub(crate) fn host(time: Duration, memory: u64) -> anyhow::Result<Host> {
