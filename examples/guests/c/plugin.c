@@ -3,332 +3,384 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `kernelscript:host/bpf@0.1.0`
+// Imported Functions from `kernelscript:host/bpf@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[static]program.load")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("list-programs")))
+extern void __wasm_import_kernelscript_host_bpf_list_programs(uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[static]program.load")))
 extern void __wasm_import_kernelscript_host_bpf_static_program_load(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[method]program.info")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.info")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_info(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[method]program.attach")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_attach(int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[method]program.test-run")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.test-run")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_test_run(int32_t, uint8_t *, size_t, int32_t, int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[method]program.detach-all")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.detach-all")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_detach_all(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[static]link.register")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[static]link.register")))
 extern void __wasm_import_kernelscript_host_bpf_static_link_register(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[method]link.detach")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]link.detach")))
 extern void __wasm_import_kernelscript_host_bpf_method_link_detach(int32_t);
 
-// Imported Functions from `kernelscript:host/perf@0.1.0`
+// Imported Functions from `kernelscript:host/perf@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.numbered")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.numbered")))
 extern void __wasm_import_kernelscript_host_perf_static_event_numbered(int32_t, int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.raw")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.raw")))
 extern void __wasm_import_kernelscript_host_perf_static_event_raw(int32_t, int64_t, int64_t, int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.named")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.named")))
 extern void __wasm_import_kernelscript_host_perf_static_event_named(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.tracepoint")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.tracepoint")))
 extern void __wasm_import_kernelscript_host_perf_static_event_tracepoint(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.kprobe")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.kprobe")))
 extern void __wasm_import_kernelscript_host_perf_static_event_kprobe(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.uprobe")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.uprobe")))
 extern void __wasm_import_kernelscript_host_perf_static_event_uprobe(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.breakpoint")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.breakpoint")))
 extern void __wasm_import_kernelscript_host_perf_static_event_breakpoint(int64_t, int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[static]event.breakpoint-at")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[static]event.breakpoint-at")))
 extern void __wasm_import_kernelscript_host_perf_static_event_breakpoint_at(uint8_t *, size_t, int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]event.name")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]event.name")))
 extern void __wasm_import_kernelscript_host_perf_method_event_name(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[constructor]options")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[constructor]options")))
 extern int32_t __wasm_import_kernelscript_host_perf_constructor_options(void);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-pid")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_pid(int32_t, int32_t);
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-own-thread")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_own_thread(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-cpu")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_cpu(int32_t, int32_t);
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-task")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_task(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-period")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-every-task")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_every_task(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-process")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_process(int32_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-command")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_command(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.observe-cgroup")))
+extern void __wasm_import_kernelscript_host_perf_method_options_observe_cgroup(int32_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.on-any-cpu")))
+extern void __wasm_import_kernelscript_host_perf_method_options_on_any_cpu(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.on-cpu")))
+extern void __wasm_import_kernelscript_host_perf_method_options_on_cpu(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.on-every-cpu")))
+extern void __wasm_import_kernelscript_host_perf_method_options_on_every_cpu(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-start-disabled")))
+extern void __wasm_import_kernelscript_host_perf_method_options_set_start_disabled(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-enable-on-exec")))
+extern void __wasm_import_kernelscript_host_perf_method_options_set_enable_on_exec(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-remove-on-exec")))
+extern void __wasm_import_kernelscript_host_perf_method_options_set_remove_on_exec(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-period")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_period(int32_t, int64_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-wakeup")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_wakeup(int32_t, int32_t);
-
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-inherit")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-inherit")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_inherit(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-kernel")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-kernel")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_kernel(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-user")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-user")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_user(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-freq")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-freq")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_freq(int32_t, int64_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-idle")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-idle")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_idle(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-hv")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-hv")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_hv(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-host")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-host")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_host(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclude-guest")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclude-guest")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclude_guest(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-every-cpu")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_every_cpu(int32_t, int32_t);
-
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-process")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_process(int32_t, uint8_t *, size_t);
-
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-command")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_command(int32_t, int32_t);
-
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-cgroup")))
-extern void __wasm_import_kernelscript_host_perf_method_options_set_cgroup(int32_t, uint8_t *, size_t);
-
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-pinned")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-pinned")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_pinned(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-exclusive")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-exclusive")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_exclusive(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-precise")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-precise")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_precise(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-follow")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-follow")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_follow(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]options.set-weak")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]options.set-weak")))
 extern void __wasm_import_kernelscript_host_perf_method_options_set_weak(int32_t, int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.read")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.read")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_read(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.snapshot")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.snapshot")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_snapshot(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.snapshot-cpu")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.snapshot-cpu")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_snapshot_cpu(int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.enable")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.enable")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_enable(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.disable")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.disable")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_disable(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.reset")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.reset")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_reset(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.show")))
-extern void __wasm_import_kernelscript_host_perf_method_attachment_show(int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.publish")))
+extern void __wasm_import_kernelscript_host_perf_method_attachment_publish(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.detach")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.set-period")))
+extern void __wasm_import_kernelscript_host_perf_method_attachment_set_period(int32_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.detach")))
 extern void __wasm_import_kernelscript_host_perf_method_attachment_detach(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[method]attachment.id")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.id")))
 extern int64_t __wasm_import_kernelscript_host_perf_method_attachment_id(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("open")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[method]attachment.kernel-id")))
+extern void __wasm_import_kernelscript_host_perf_method_attachment_kernel_id(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("open")))
 extern void __wasm_import_kernelscript_host_perf_open(int32_t, int32_t, int32_t, int32_t, int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("read-by-id")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("read-by-id")))
 extern void __wasm_import_kernelscript_host_perf_read_by_id(int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("snapshot-by-id")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("snapshot-by-id")))
 extern void __wasm_import_kernelscript_host_perf_snapshot_by_id(int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("read-many")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("read-many")))
 extern void __wasm_import_kernelscript_host_perf_read_many(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("print-events")))
-extern void __wasm_import_kernelscript_host_perf_print_events(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("list-events")))
+extern void __wasm_import_kernelscript_host_perf_list_events(uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/maps@0.1.0`
+// Imported Functions from `kernelscript:host/maps@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]cursor.next")))
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]cursor.next")))
 extern void __wasm_import_kernelscript_host_maps_method_cursor_next(int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[static]map.open")))
-extern void __wasm_import_kernelscript_host_maps_static_map_open(uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("list-maps")))
+extern void __wasm_import_kernelscript_host_maps_list_maps(uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.info")))
-extern void __wasm_import_kernelscript_host_maps_method_map_info(int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-max-entries")))
+extern void __wasm_import_kernelscript_host_maps_set_max_entries(uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.lookup")))
-extern void __wasm_import_kernelscript_host_maps_method_map_lookup(int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-value-size")))
+extern void __wasm_import_kernelscript_host_maps_set_value_size(uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.update")))
-extern void __wasm_import_kernelscript_host_maps_method_map_update(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[static]bpf-map.open")))
+extern void __wasm_import_kernelscript_host_maps_static_bpf_map_open(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.share")))
-extern void __wasm_import_kernelscript_host_maps_method_map_share(int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.info")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_info(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.take")))
-extern void __wasm_import_kernelscript_host_maps_method_map_take(int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.lookup")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_lookup(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.contains")))
-extern void __wasm_import_kernelscript_host_maps_method_map_contains(int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.lookup-locked")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_lookup_locked(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.walk")))
-extern void __wasm_import_kernelscript_host_maps_method_map_walk(int32_t, int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.lookup-and-delete")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_lookup_and_delete(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.count")))
-extern void __wasm_import_kernelscript_host_maps_method_map_count(int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.update")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_update(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.clear")))
-extern void __wasm_import_kernelscript_host_maps_method_map_clear(int32_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.update-locked")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_update_locked(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[method]map.delete")))
-extern void __wasm_import_kernelscript_host_maps_method_map_delete(int32_t, uint8_t *, size_t, uint8_t *);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.update-sum")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_update_sum(int32_t, uint8_t *, size_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/ring@0.1.0`
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.update-batch")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_update_batch(int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("[static]ring.open")))
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.delete-batch")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_delete_batch(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.freeze")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_freeze(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.share")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_share(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.contains")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_contains(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.iterate")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_iterate(int32_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.count")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_count(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.clear")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_clear(int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.delete")))
+extern void __wasm_import_kernelscript_host_maps_method_bpf_map_delete(int32_t, uint8_t *, size_t, uint8_t *);
+
+// Imported Functions from `kernelscript:host/ring@0.2.0`
+
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[static]ring.open")))
 extern void __wasm_import_kernelscript_host_ring_static_ring_open(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("[method]ring.size")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]ring.size")))
 extern int32_t __wasm_import_kernelscript_host_ring_method_ring_size(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("[method]ring.waiting")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]ring.waiting")))
 extern int64_t __wasm_import_kernelscript_host_ring_method_ring_waiting(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("[method]ring.lost")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]ring.lost")))
 extern void __wasm_import_kernelscript_host_ring_method_ring_lost(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("poll")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("poll")))
 extern void __wasm_import_kernelscript_host_ring_poll(uint8_t *, size_t, int32_t, int64_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("put-back")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("put-back")))
 extern void __wasm_import_kernelscript_host_ring_put_back(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/globals@0.1.0`
+// Imported Functions from `kernelscript:host/globals@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[static]variable.open")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("list-variables")))
+extern void __wasm_import_kernelscript_host_globals_list_variables(uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[static]variable.open")))
 extern void __wasm_import_kernelscript_host_globals_static_variable_open(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.size")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.size")))
 extern int32_t __wasm_import_kernelscript_host_globals_method_variable_size(int32_t);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.get")))
-extern int64_t __wasm_import_kernelscript_host_globals_method_variable_get(int32_t);
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.get")))
+extern void __wasm_import_kernelscript_host_globals_method_variable_get(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.set")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.set")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_set(int32_t, int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.share")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.share")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_share(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.read")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.read")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_read(int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.write")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.write")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_write(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/layouts@0.1.0`
+// Imported Functions from `kernelscript:host/layouts@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-key")))
+__attribute__((__import_module__("kernelscript:host/layouts@0.2.0"), __import_name__("of-key")))
 extern void __wasm_import_kernelscript_host_layouts_of_key(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-value")))
+__attribute__((__import_module__("kernelscript:host/layouts@0.2.0"), __import_name__("of-value")))
 extern void __wasm_import_kernelscript_host_layouts_of_value(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-variable")))
+__attribute__((__import_module__("kernelscript:host/layouts@0.2.0"), __import_name__("of-variable")))
 extern void __wasm_import_kernelscript_host_layouts_of_variable(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-type")))
+__attribute__((__import_module__("kernelscript:host/layouts@0.2.0"), __import_name__("of-type")))
 extern void __wasm_import_kernelscript_host_layouts_of_type(uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/console@0.1.0`
+// Imported Functions from `kernelscript:host/console@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("print")))
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("print")))
 extern void __wasm_import_kernelscript_host_console_print(uint8_t *, size_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("histogram")))
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("histogram")))
 extern void __wasm_import_kernelscript_host_console_histogram(uint8_t *, size_t, int32_t, int64_t, int64_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("warn")))
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("warn")))
 extern void __wasm_import_kernelscript_host_console_warn(uint8_t *, size_t);
 
-__attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("warn-once")))
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("warn-once")))
 extern void __wasm_import_kernelscript_host_console_warn_once(int64_t, uint8_t *, size_t);
 
-__attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("abort")))
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("abort")))
 extern void __wasm_import_kernelscript_host_console_abort(uint8_t *, size_t);
 
-// Imported Functions from `kernelscript:host/clock@0.1.0`
+// Imported Functions from `kernelscript:host/clock@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("now")))
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("now")))
 extern int64_t __wasm_import_kernelscript_host_clock_now(void);
 
-__attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("boottime")))
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("boottime")))
 extern int64_t __wasm_import_kernelscript_host_clock_boottime(void);
 
-__attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("sleep")))
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("wall-clock")))
+extern int64_t __wasm_import_kernelscript_host_clock_wall_clock(void);
+
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("sleep")))
 extern void __wasm_import_kernelscript_host_clock_sleep(int64_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/clock@0.1.0"), __import_name__("stopping")))
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("sleep-until")))
+extern void __wasm_import_kernelscript_host_clock_sleep_until(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/clock@0.2.0"), __import_name__("stopping")))
 extern int32_t __wasm_import_kernelscript_host_clock_stopping(void);
 
-// Imported Functions from `kernelscript:host/args@0.1.0`
+// Imported Functions from `kernelscript:host/args@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("words")))
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("words")))
 extern void __wasm_import_kernelscript_host_args_words(uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("parse")))
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("parse")))
 extern void __wasm_import_kernelscript_host_args_parse(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("config")))
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("config")))
 extern void __wasm_import_kernelscript_host_args_config(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("has-command")))
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("has-command")))
 extern int32_t __wasm_import_kernelscript_host_args_has_command(void);
 
-__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("exit")))
+__attribute__((__import_module__("kernelscript:host/args@0.2.0"), __import_name__("exit")))
 extern void __wasm_import_kernelscript_host_args_exit(int32_t);
 
-// Imported Functions from `kernelscript:host/system@0.1.0`
+// Imported Functions from `kernelscript:host/system@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/system@0.1.0"), __import_name__("cpu-count")))
+__attribute__((__import_module__("kernelscript:host/system@0.2.0"), __import_name__("cpu-count")))
 extern int32_t __wasm_import_kernelscript_host_system_cpu_count(void);
 
-__attribute__((__import_module__("kernelscript:host/system@0.1.0"), __import_name__("pid-of")))
+__attribute__((__import_module__("kernelscript:host/system@0.2.0"), __import_name__("pid-of")))
 extern void __wasm_import_kernelscript_host_system_pid_of(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/system@0.1.0"), __import_name__("comm-of")))
+__attribute__((__import_module__("kernelscript:host/system@0.2.0"), __import_name__("comm-of")))
 extern void __wasm_import_kernelscript_host_system_comm_of(int32_t, uint8_t *);
 
-// Imported Functions from `kernelscript:host/symbols@0.1.0`
+// Imported Functions from `kernelscript:host/symbols@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/symbols@0.1.0"), __import_name__("name")))
+__attribute__((__import_module__("kernelscript:host/symbols@0.2.0"), __import_name__("name")))
 extern void __wasm_import_kernelscript_host_symbols_name(int32_t, int32_t, int64_t, uint8_t *);
-
-// Imported Functions from `kernelscript:host/exec@0.1.0`
-
-__attribute__((__import_module__("kernelscript:host/exec@0.1.0"), __import_name__("run")))
-extern void __wasm_import_kernelscript_host_exec_run(uint8_t *, size_t, uint8_t *);
-
-__attribute__((__import_module__("kernelscript:host/exec@0.1.0"), __import_name__("call")))
-extern void __wasm_import_kernelscript_host_exec_call(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
 // Exported Functions from `plugin`
 
@@ -359,10 +411,20 @@ void plugin_option_u32_free(plugin_option_u32_t *ptr) {
   }
 }
 
+void plugin_option_string_free(plugin_option_string_t *ptr) {
+  if (ptr->is_some) {
+    plugin_string_free(&ptr->val);
+  }
+}
+
 void kernelscript_host_types_error_free(kernelscript_host_types_error_t *ptr) {
   kernelscript_host_types_error_kind_free(&ptr->kind);
   plugin_option_u32_free(&ptr->errno);
   plugin_string_free(&ptr->message);
+  plugin_option_string_free(&ptr->errno_name);
+  plugin_string_free(&ptr->tried);
+  plugin_option_string_free(&ptr->because);
+  plugin_option_string_free(&ptr->advice);
 }
 
 void kernelscript_host_bpf_error_free(kernelscript_host_bpf_error_t *ptr) {
@@ -382,6 +444,12 @@ void kernelscript_host_bpf_program_info_free(kernelscript_host_bpf_program_info_
   kernelscript_host_bpf_program_kind_free(&ptr->kind);
 }
 
+void kernelscript_host_bpf_program_description_free(kernelscript_host_bpf_program_description_t *ptr) {
+  plugin_string_free(&ptr->name);
+  kernelscript_host_bpf_program_kind_free(&ptr->kind);
+  plugin_string_free(&ptr->target);
+}
+
 void plugin_list_u8_free(plugin_list_u8_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -396,7 +464,7 @@ void kernelscript_host_bpf_test_input_free(kernelscript_host_bpf_test_input_t *p
   plugin_list_u8_free(&ptr->data);
 }
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[resource-drop]program")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[resource-drop]program")))
 extern void __wasm_import_kernelscript_host_bpf_program_drop(int32_t handle);
 
 void kernelscript_host_bpf_program_drop_own(kernelscript_host_bpf_own_program_t handle) {
@@ -411,7 +479,7 @@ kernelscript_host_bpf_borrow_program_t kernelscript_host_bpf_borrow_program(kern
   return (kernelscript_host_bpf_borrow_program_t) { arg.__handle };
 }
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.1.0"), __import_name__("[resource-drop]link")))
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[resource-drop]link")))
 extern void __wasm_import_kernelscript_host_bpf_link_drop(int32_t handle);
 
 void kernelscript_host_bpf_link_drop_own(kernelscript_host_bpf_own_link_t handle) {
@@ -424,6 +492,17 @@ void kernelscript_host_bpf_link_drop_borrow(kernelscript_host_bpf_borrow_link_t 
 
 kernelscript_host_bpf_borrow_link_t kernelscript_host_bpf_borrow_link(kernelscript_host_bpf_own_link_t arg) {
   return (kernelscript_host_bpf_borrow_link_t) { arg.__handle };
+}
+
+void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_bpf_program_description_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_bpf_program_description_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
 }
 
 void kernelscript_host_bpf_result_own_program_error_free(kernelscript_host_bpf_result_own_program_error_t *ptr) {
@@ -459,7 +538,7 @@ void kernelscript_host_perf_error_free(kernelscript_host_perf_error_t *ptr) {
   kernelscript_host_types_error_free(ptr);
 }
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[resource-drop]event")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[resource-drop]event")))
 extern void __wasm_import_kernelscript_host_perf_event_drop(int32_t handle);
 
 void kernelscript_host_perf_event_drop_own(kernelscript_host_perf_own_event_t handle) {
@@ -474,7 +553,7 @@ kernelscript_host_perf_borrow_event_t kernelscript_host_perf_borrow_event(kernel
   return (kernelscript_host_perf_borrow_event_t) { arg.__handle };
 }
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[resource-drop]options")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[resource-drop]options")))
 extern void __wasm_import_kernelscript_host_perf_options_drop(int32_t handle);
 
 void kernelscript_host_perf_options_drop_own(kernelscript_host_perf_own_options_t handle) {
@@ -489,7 +568,7 @@ kernelscript_host_perf_borrow_options_t kernelscript_host_perf_borrow_options(ke
   return (kernelscript_host_perf_borrow_options_t) { arg.__handle };
 }
 
-void kernelscript_host_perf_counting_free(kernelscript_host_perf_counting_t *ptr) {
+void kernelscript_host_perf_counter_state_free(kernelscript_host_perf_counter_state_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 4: {
       break;
@@ -504,7 +583,7 @@ void plugin_option_u64_free(plugin_option_u64_t *ptr) {
 
 void kernelscript_host_perf_reading_free(kernelscript_host_perf_reading_t *ptr) {
   plugin_option_u64_free(&ptr->scaled);
-  kernelscript_host_perf_counting_free(&ptr->state);
+  kernelscript_host_perf_counter_state_free(&ptr->state);
 }
 
 void kernelscript_host_perf_entry_free(kernelscript_host_perf_entry_t *ptr) {
@@ -523,11 +602,11 @@ void kernelscript_host_perf_list_entry_free(kernelscript_host_perf_list_entry_t 
 }
 
 void kernelscript_host_perf_group_reading_free(kernelscript_host_perf_group_reading_t *ptr) {
-  kernelscript_host_perf_counting_free(&ptr->state);
+  kernelscript_host_perf_counter_state_free(&ptr->state);
   kernelscript_host_perf_list_entry_free(&ptr->entries);
 }
 
-__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("[resource-drop]attachment")))
+__attribute__((__import_module__("kernelscript:host/perf@0.2.0"), __import_name__("[resource-drop]attachment")))
 extern void __wasm_import_kernelscript_host_perf_attachment_drop(int32_t handle);
 
 void kernelscript_host_perf_attachment_drop_own(kernelscript_host_perf_own_attachment_t handle) {
@@ -540,6 +619,11 @@ void kernelscript_host_perf_attachment_drop_borrow(kernelscript_host_perf_borrow
 
 kernelscript_host_perf_borrow_attachment_t kernelscript_host_perf_borrow_attachment(kernelscript_host_perf_own_attachment_t arg) {
   return (kernelscript_host_perf_borrow_attachment_t) { arg.__handle };
+}
+
+void kernelscript_host_perf_listed_event_free(kernelscript_host_perf_listed_event_t *ptr) {
+  plugin_string_free(&ptr->name);
+  plugin_string_free(&ptr->perf_name);
 }
 
 void kernelscript_host_perf_result_own_event_error_free(kernelscript_host_perf_result_own_event_error_t *ptr) {
@@ -566,6 +650,13 @@ void kernelscript_host_perf_result_group_reading_error_free(kernelscript_host_pe
 }
 
 void kernelscript_host_perf_result_void_error_free(kernelscript_host_perf_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    kernelscript_host_perf_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_perf_result_u64_error_free(kernelscript_host_perf_result_u64_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_perf_error_free(&ptr->val.err);
@@ -618,8 +709,20 @@ void kernelscript_host_perf_result_list_reading_error_free(kernelscript_host_per
   }
 }
 
-void kernelscript_host_perf_result_u32_error_free(kernelscript_host_perf_result_u32_error_t *ptr) {
+void kernelscript_host_perf_list_listed_event_free(kernelscript_host_perf_list_listed_event_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_perf_listed_event_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_perf_listed_event_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_perf_result_list_listed_event_error_free(kernelscript_host_perf_result_list_listed_event_error_t *ptr) {
   if (!ptr->is_err) {
+    kernelscript_host_perf_list_listed_event_free(&ptr->val.ok);
   } else {
     kernelscript_host_perf_error_free(&ptr->val.err);
   }
@@ -629,7 +732,7 @@ void kernelscript_host_maps_error_free(kernelscript_host_maps_error_t *ptr) {
   kernelscript_host_types_error_free(ptr);
 }
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[resource-drop]cursor")))
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[resource-drop]cursor")))
 extern void __wasm_import_kernelscript_host_maps_cursor_drop(int32_t handle);
 
 void kernelscript_host_maps_cursor_drop_own(kernelscript_host_maps_own_cursor_t handle) {
@@ -644,19 +747,19 @@ kernelscript_host_maps_borrow_cursor_t kernelscript_host_maps_borrow_cursor(kern
   return (kernelscript_host_maps_borrow_cursor_t) { arg.__handle };
 }
 
-__attribute__((__import_module__("kernelscript:host/maps@0.1.0"), __import_name__("[resource-drop]map")))
-extern void __wasm_import_kernelscript_host_maps_map_drop(int32_t handle);
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[resource-drop]bpf-map")))
+extern void __wasm_import_kernelscript_host_maps_bpf_map_drop(int32_t handle);
 
-void kernelscript_host_maps_map_drop_own(kernelscript_host_maps_own_map_t handle) {
-  __wasm_import_kernelscript_host_maps_map_drop(handle.__handle);
+void kernelscript_host_maps_bpf_map_drop_own(kernelscript_host_maps_own_bpf_map_t handle) {
+  __wasm_import_kernelscript_host_maps_bpf_map_drop(handle.__handle);
 }
 
-void kernelscript_host_maps_map_drop_borrow(kernelscript_host_maps_borrow_map_t handle) {
-  __wasm_import_kernelscript_host_maps_map_drop(handle.__handle);
+void kernelscript_host_maps_bpf_map_drop_borrow(kernelscript_host_maps_borrow_bpf_map_t handle) {
+  __wasm_import_kernelscript_host_maps_bpf_map_drop(handle.__handle);
 }
 
-kernelscript_host_maps_borrow_map_t kernelscript_host_maps_borrow_map(kernelscript_host_maps_own_map_t arg) {
-  return (kernelscript_host_maps_borrow_map_t) { arg.__handle };
+kernelscript_host_maps_borrow_bpf_map_t kernelscript_host_maps_borrow_bpf_map(kernelscript_host_maps_own_bpf_map_t arg) {
+  return (kernelscript_host_maps_borrow_bpf_map_t) { arg.__handle };
 }
 
 void kernelscript_host_maps_result_list_u8_error_free(kernelscript_host_maps_result_list_u8_error_t *ptr) {
@@ -667,7 +770,25 @@ void kernelscript_host_maps_result_list_u8_error_free(kernelscript_host_maps_res
   }
 }
 
-void kernelscript_host_maps_result_own_map_error_free(kernelscript_host_maps_result_own_map_error_t *ptr) {
+void plugin_list_string_free(plugin_list_string_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    plugin_string_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      plugin_string_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    kernelscript_host_maps_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_maps_result_own_bpf_map_error_free(kernelscript_host_maps_result_own_bpf_map_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_maps_error_free(&ptr->val.err);
@@ -688,7 +809,7 @@ void kernelscript_host_maps_result_option_list_u8_error_free(kernelscript_host_m
   }
 }
 
-void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr) {
+void kernelscript_host_maps_result_u32_error_free(kernelscript_host_maps_result_u32_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_maps_error_free(&ptr->val.err);
@@ -709,18 +830,11 @@ void kernelscript_host_maps_result_own_cursor_error_free(kernelscript_host_maps_
   }
 }
 
-void kernelscript_host_maps_result_u32_error_free(kernelscript_host_maps_result_u32_error_t *ptr) {
-  if (!ptr->is_err) {
-  } else {
-    kernelscript_host_maps_error_free(&ptr->val.err);
-  }
-}
-
 void kernelscript_host_ring_error_free(kernelscript_host_ring_error_t *ptr) {
   kernelscript_host_types_error_free(ptr);
 }
 
-__attribute__((__import_module__("kernelscript:host/ring@0.1.0"), __import_name__("[resource-drop]ring")))
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[resource-drop]ring")))
 extern void __wasm_import_kernelscript_host_ring_ring_drop(int32_t handle);
 
 void kernelscript_host_ring_ring_drop_own(kernelscript_host_ring_own_ring_t handle) {
@@ -776,7 +890,7 @@ void kernelscript_host_globals_error_free(kernelscript_host_globals_error_t *ptr
   kernelscript_host_types_error_free(ptr);
 }
 
-__attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[resource-drop]variable")))
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[resource-drop]variable")))
 extern void __wasm_import_kernelscript_host_globals_variable_drop(int32_t handle);
 
 void kernelscript_host_globals_variable_drop_own(kernelscript_host_globals_own_variable_t handle) {
@@ -792,6 +906,13 @@ kernelscript_host_globals_borrow_variable_t kernelscript_host_globals_borrow_var
 }
 
 void kernelscript_host_globals_result_own_variable_error_free(kernelscript_host_globals_result_own_variable_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    kernelscript_host_globals_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_globals_result_u64_error_free(kernelscript_host_globals_result_u64_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_globals_error_free(&ptr->val.err);
@@ -976,17 +1097,6 @@ void kernelscript_host_args_parsed_free(kernelscript_host_args_parsed_t *ptr) {
   }
 }
 
-void plugin_list_string_free(plugin_list_string_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    plugin_string_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
-      plugin_string_free(&list_ptr[i]);
-    }
-    free(list_ptr);
-  }
-}
-
 void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_option_spec_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -1000,39 +1110,6 @@ void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_op
 
 void plugin_option_s32_free(plugin_option_s32_t *ptr) {
   if (ptr->is_some) {
-  }
-}
-
-void kernelscript_host_exec_error_free(kernelscript_host_exec_error_t *ptr) {
-  kernelscript_host_types_error_free(ptr);
-}
-
-void kernelscript_host_exec_value_free(kernelscript_host_exec_value_t *ptr) {
-  kernelscript_host_console_value_free(ptr);
-}
-
-void kernelscript_host_exec_result_void_error_free(kernelscript_host_exec_result_void_error_t *ptr) {
-  if (!ptr->is_err) {
-  } else {
-    kernelscript_host_exec_error_free(&ptr->val.err);
-  }
-}
-
-void kernelscript_host_exec_list_value_free(kernelscript_host_exec_list_value_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    kernelscript_host_exec_value_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
-      kernelscript_host_exec_value_free(&list_ptr[i]);
-    }
-    free(list_ptr);
-  }
-}
-
-void kernelscript_host_exec_result_u64_error_free(kernelscript_host_exec_result_u64_error_t *ptr) {
-  if (!ptr->is_err) {
-  } else {
-    kernelscript_host_exec_error_free(&ptr->val.err);
   }
 }
 
@@ -1063,9 +1140,17 @@ void plugin_string_free(plugin_string_t *ret) {
 
 // Component Adapters
 
+void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_list_programs(ptr);
+  *ret = (kernelscript_host_bpf_list_program_description_t) { (kernelscript_host_bpf_program_description_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
 bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, kernelscript_host_bpf_own_program_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_static_program_load((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_bpf_result_own_program_error_t result;
@@ -1127,11 +1212,51 @@ bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, kernelscri
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1147,7 +1272,7 @@ bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, kernelscri
 
 bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_method_program_info((self).__handle, ptr);
   kernelscript_host_bpf_result_program_info_error_t result;
@@ -1232,11 +1357,51 @@ bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_prog
           break;
         }
       }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
       };
       break;
     }
@@ -1252,7 +1417,7 @@ bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_prog
 
 bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, uint32_t flags, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_method_program_attach((self).__handle, (uint8_t *) (*target).ptr, (*target).len, (int32_t) (flags), ptr);
   kernelscript_host_bpf_result_own_link_error_t result;
@@ -1314,11 +1479,51 @@ bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_pr
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1334,7 +1539,7 @@ bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_pr
 
 bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_test_input_t *input, uint32_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_method_program_test_run((self).__handle, (uint8_t *) ((*input).data).ptr, ((*input).data).len, (int32_t) ((*input).packet_size), (int32_t) ((*input).ingress_ifindex), (int32_t) ((*input).mark), ptr);
   kernelscript_host_bpf_result_u32_error_t result;
@@ -1396,11 +1601,51 @@ bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1420,7 +1665,7 @@ void kernelscript_host_bpf_method_program_detach_all(kernelscript_host_bpf_borro
 
 bool kernelscript_host_bpf_static_link_register(plugin_string_t *name, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_static_link_register((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_bpf_result_own_link_error_t result;
@@ -1482,11 +1727,51 @@ bool kernelscript_host_bpf_static_link_register(plugin_string_t *name, kernelscr
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1506,7 +1791,7 @@ void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borrow_link_
 
 bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_numbered((int32_t) (type), (int64_t) (config), ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1568,11 +1853,51 @@ bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1588,7 +1913,7 @@ bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config
 
 bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_raw((int32_t) (type), (int64_t) (config), (int64_t) (config1), (int64_t) (config2), ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1650,11 +1975,51 @@ bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t config, uin
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1670,7 +2035,7 @@ bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t config, uin
 
 bool kernelscript_host_perf_static_event_named(plugin_string_t *name, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_named((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1732,11 +2097,51 @@ bool kernelscript_host_perf_static_event_named(plugin_string_t *name, kernelscri
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1752,7 +2157,7 @@ bool kernelscript_host_perf_static_event_named(plugin_string_t *name, kernelscri
 
 bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_tracepoint((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1814,11 +2219,51 @@ bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name, kerne
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1834,7 +2279,7 @@ bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name, kerne
 
 bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_kprobe((uint8_t *) (*function).ptr, (*function).len, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1896,11 +2341,51 @@ bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kerne
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1916,7 +2401,7 @@ bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kerne
 
 bool kernelscript_host_perf_static_event_uprobe(plugin_string_t *place, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_uprobe((uint8_t *) (*place).ptr, (*place).len, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -1978,11 +2463,51 @@ bool kernelscript_host_perf_static_event_uprobe(plugin_string_t *place, kernelsc
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -1998,7 +2523,7 @@ bool kernelscript_host_perf_static_event_uprobe(plugin_string_t *place, kernelsc
 
 bool kernelscript_host_perf_static_event_breakpoint(uint64_t address, uint32_t len, kernelscript_host_perf_access_t access, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_breakpoint((int64_t) (address), (int32_t) (len), access, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -2060,11 +2585,51 @@ bool kernelscript_host_perf_static_event_breakpoint(uint64_t address, uint32_t l
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2080,7 +2645,7 @@ bool kernelscript_host_perf_static_event_breakpoint(uint64_t address, uint32_t l
 
 bool kernelscript_host_perf_static_event_breakpoint_at(plugin_string_t *symbol, uint32_t len, kernelscript_host_perf_access_t access, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_static_event_breakpoint_at((uint8_t *) (*symbol).ptr, (*symbol).len, (int32_t) (len), access, ptr);
   kernelscript_host_perf_result_own_event_error_t result;
@@ -2142,11 +2707,51 @@ bool kernelscript_host_perf_static_event_breakpoint_at(plugin_string_t *symbol, 
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2173,20 +2778,56 @@ kernelscript_host_perf_own_options_t kernelscript_host_perf_constructor_options(
   return (kernelscript_host_perf_own_options_t) { ret };
 }
 
-void kernelscript_host_perf_method_options_set_pid(kernelscript_host_perf_borrow_options_t self, int32_t pid) {
-  __wasm_import_kernelscript_host_perf_method_options_set_pid((self).__handle, pid);
+void kernelscript_host_perf_method_options_observe_own_thread(kernelscript_host_perf_borrow_options_t self) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_own_thread((self).__handle);
 }
 
-void kernelscript_host_perf_method_options_set_cpu(kernelscript_host_perf_borrow_options_t self, int32_t cpu) {
-  __wasm_import_kernelscript_host_perf_method_options_set_cpu((self).__handle, cpu);
+void kernelscript_host_perf_method_options_observe_task(kernelscript_host_perf_borrow_options_t self, int32_t id) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_task((self).__handle, id);
+}
+
+void kernelscript_host_perf_method_options_observe_every_task(kernelscript_host_perf_borrow_options_t self) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_every_task((self).__handle);
+}
+
+void kernelscript_host_perf_method_options_observe_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_process((self).__handle, (uint8_t *) (*name).ptr, (*name).len);
+}
+
+void kernelscript_host_perf_method_options_observe_command(kernelscript_host_perf_borrow_options_t self) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_command((self).__handle);
+}
+
+void kernelscript_host_perf_method_options_observe_cgroup(kernelscript_host_perf_borrow_options_t self, plugin_string_t *path) {
+  __wasm_import_kernelscript_host_perf_method_options_observe_cgroup((self).__handle, (uint8_t *) (*path).ptr, (*path).len);
+}
+
+void kernelscript_host_perf_method_options_on_any_cpu(kernelscript_host_perf_borrow_options_t self) {
+  __wasm_import_kernelscript_host_perf_method_options_on_any_cpu((self).__handle);
+}
+
+void kernelscript_host_perf_method_options_on_cpu(kernelscript_host_perf_borrow_options_t self, int32_t cpu) {
+  __wasm_import_kernelscript_host_perf_method_options_on_cpu((self).__handle, cpu);
+}
+
+void kernelscript_host_perf_method_options_on_every_cpu(kernelscript_host_perf_borrow_options_t self) {
+  __wasm_import_kernelscript_host_perf_method_options_on_every_cpu((self).__handle);
+}
+
+void kernelscript_host_perf_method_options_set_start_disabled(kernelscript_host_perf_borrow_options_t self, bool on) {
+  __wasm_import_kernelscript_host_perf_method_options_set_start_disabled((self).__handle, on);
+}
+
+void kernelscript_host_perf_method_options_set_enable_on_exec(kernelscript_host_perf_borrow_options_t self, bool on) {
+  __wasm_import_kernelscript_host_perf_method_options_set_enable_on_exec((self).__handle, on);
+}
+
+void kernelscript_host_perf_method_options_set_remove_on_exec(kernelscript_host_perf_borrow_options_t self, bool on) {
+  __wasm_import_kernelscript_host_perf_method_options_set_remove_on_exec((self).__handle, on);
 }
 
 void kernelscript_host_perf_method_options_set_period(kernelscript_host_perf_borrow_options_t self, uint64_t events) {
   __wasm_import_kernelscript_host_perf_method_options_set_period((self).__handle, (int64_t) (events));
-}
-
-void kernelscript_host_perf_method_options_set_wakeup(kernelscript_host_perf_borrow_options_t self, uint32_t samples) {
-  __wasm_import_kernelscript_host_perf_method_options_set_wakeup((self).__handle, (int32_t) (samples));
 }
 
 void kernelscript_host_perf_method_options_set_inherit(kernelscript_host_perf_borrow_options_t self, bool on) {
@@ -2221,22 +2862,6 @@ void kernelscript_host_perf_method_options_set_exclude_guest(kernelscript_host_p
   __wasm_import_kernelscript_host_perf_method_options_set_exclude_guest((self).__handle, on);
 }
 
-void kernelscript_host_perf_method_options_set_every_cpu(kernelscript_host_perf_borrow_options_t self, bool on) {
-  __wasm_import_kernelscript_host_perf_method_options_set_every_cpu((self).__handle, on);
-}
-
-void kernelscript_host_perf_method_options_set_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name) {
-  __wasm_import_kernelscript_host_perf_method_options_set_process((self).__handle, (uint8_t *) (*name).ptr, (*name).len);
-}
-
-void kernelscript_host_perf_method_options_set_command(kernelscript_host_perf_borrow_options_t self, bool on) {
-  __wasm_import_kernelscript_host_perf_method_options_set_command((self).__handle, on);
-}
-
-void kernelscript_host_perf_method_options_set_cgroup(kernelscript_host_perf_borrow_options_t self, plugin_string_t *path) {
-  __wasm_import_kernelscript_host_perf_method_options_set_cgroup((self).__handle, (uint8_t *) (*path).ptr, (*path).len);
-}
-
 void kernelscript_host_perf_method_options_set_pinned(kernelscript_host_perf_borrow_options_t self, bool on) {
   __wasm_import_kernelscript_host_perf_method_options_set_pinned((self).__handle, on);
 }
@@ -2259,7 +2884,7 @@ void kernelscript_host_perf_method_options_set_weak(kernelscript_host_perf_borro
 
 bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(8)))
-  uint8_t ret_area[64];
+  uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_read((self).__handle, ptr);
   kernelscript_host_perf_result_reading_error_t result;
@@ -2278,7 +2903,7 @@ bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow
           break;
         }
       }
-      kernelscript_host_perf_counting_t variant;
+      kernelscript_host_perf_counter_state_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr + 48));
       switch ((int32_t) variant.tag) {
         case 0: {
@@ -2304,7 +2929,7 @@ bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow
         (plugin_option_u64_t) option,
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 32))),
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 40))),
-        (kernelscript_host_perf_counting_t) variant,
+        (kernelscript_host_perf_counter_state_t) variant,
         (bool) (int32_t) *((uint8_t*) (ptr + 56)),
       };
       break;
@@ -2361,11 +2986,51 @@ bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -2381,14 +3046,14 @@ bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow
 
 bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(8)))
-  uint8_t ret_area[(40+2*sizeof(void*))];
+  uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_snapshot((self).__handle, ptr);
   kernelscript_host_perf_result_group_reading_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      kernelscript_host_perf_counting_t variant;
+      kernelscript_host_perf_counter_state_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr + 24));
       switch ((int32_t) variant.tag) {
         case 0: {
@@ -2412,7 +3077,7 @@ bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_bo
       result.val.ok = (kernelscript_host_perf_group_reading_t) {
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 8))),
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 16))),
-        (kernelscript_host_perf_counting_t) variant,
+        (kernelscript_host_perf_counter_state_t) variant,
         (bool) (int32_t) *((uint8_t*) (ptr + 32)),
         (uint32_t) (uint32_t) (*((int32_t*) (ptr + 36))),
         (kernelscript_host_perf_list_entry_t) (kernelscript_host_perf_list_entry_t) { (kernelscript_host_perf_entry_t*)(*((uint8_t **) (ptr + 40))), (*((size_t*) (ptr + (40+1*sizeof(void*))))) },
@@ -2471,11 +3136,51 @@ bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_bo
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -2491,14 +3196,14 @@ bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_bo
 
 bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_perf_borrow_attachment_t self, uint32_t cpu, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(8)))
-  uint8_t ret_area[(40+2*sizeof(void*))];
+  uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_snapshot_cpu((self).__handle, (int32_t) (cpu), ptr);
   kernelscript_host_perf_result_group_reading_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      kernelscript_host_perf_counting_t variant;
+      kernelscript_host_perf_counter_state_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr + 24));
       switch ((int32_t) variant.tag) {
         case 0: {
@@ -2522,7 +3227,7 @@ bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_per
       result.val.ok = (kernelscript_host_perf_group_reading_t) {
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 8))),
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 16))),
-        (kernelscript_host_perf_counting_t) variant,
+        (kernelscript_host_perf_counter_state_t) variant,
         (bool) (int32_t) *((uint8_t*) (ptr + 32)),
         (uint32_t) (uint32_t) (*((int32_t*) (ptr + 36))),
         (kernelscript_host_perf_list_entry_t) (kernelscript_host_perf_list_entry_t) { (kernelscript_host_perf_entry_t*)(*((uint8_t **) (ptr + 40))), (*((size_t*) (ptr + (40+1*sizeof(void*))))) },
@@ -2581,11 +3286,51 @@ bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_per
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -2601,7 +3346,7 @@ bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_per
 
 bool kernelscript_host_perf_method_attachment_enable(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_enable((self).__handle, ptr);
   kernelscript_host_perf_result_void_error_t result;
@@ -2662,11 +3407,51 @@ bool kernelscript_host_perf_method_attachment_enable(kernelscript_host_perf_borr
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2681,7 +3466,7 @@ bool kernelscript_host_perf_method_attachment_enable(kernelscript_host_perf_borr
 
 bool kernelscript_host_perf_method_attachment_disable(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_disable((self).__handle, ptr);
   kernelscript_host_perf_result_void_error_t result;
@@ -2742,11 +3527,51 @@ bool kernelscript_host_perf_method_attachment_disable(kernelscript_host_perf_bor
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2761,7 +3586,7 @@ bool kernelscript_host_perf_method_attachment_disable(kernelscript_host_perf_bor
 
 bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_method_attachment_reset((self).__handle, ptr);
   kernelscript_host_perf_result_void_error_t result;
@@ -2822,11 +3647,51 @@ bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_perf_borro
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2839,11 +3704,11 @@ bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_perf_borro
   }
 }
 
-bool kernelscript_host_perf_method_attachment_show(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err) {
+bool kernelscript_host_perf_method_attachment_publish(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_perf_method_attachment_show((self).__handle, (uint8_t *) (*array).ptr, (*array).len, ptr);
+  __wasm_import_kernelscript_host_perf_method_attachment_publish((self).__handle, (uint8_t *) (*array).ptr, (*array).len, ptr);
   kernelscript_host_perf_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -2902,11 +3767,171 @@ bool kernelscript_host_perf_method_attachment_show(kernelscript_host_perf_borrow
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_perf_method_attachment_set_period(kernelscript_host_perf_borrow_attachment_t self, uint64_t events, kernelscript_host_perf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_perf_method_attachment_set_period((self).__handle, (int64_t) (events), ptr);
+  kernelscript_host_perf_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -2928,9 +3953,131 @@ uint64_t kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borr
   return (uint64_t) (ret);
 }
 
+bool kernelscript_host_perf_method_attachment_kernel_id(kernelscript_host_perf_borrow_attachment_t self, uint64_t *ret, kernelscript_host_perf_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(32+12*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_perf_method_attachment_kernel_id((self).__handle, ptr);
+  kernelscript_host_perf_result_u64_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint64_t) (*((int64_t*) (ptr + 8)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
 bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, kernelscript_host_perf_borrow_options_t options, kernelscript_host_perf_borrow_attachment_t *maybe_leader, kernelscript_host_perf_borrow_program_t *maybe_program, kernelscript_host_perf_own_attachment_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   kernelscript_host_perf_option_borrow_attachment_t leader;
   leader.is_some = maybe_leader != NULL;if (maybe_leader) {
     leader.val = *maybe_leader;
@@ -3020,11 +4167,51 @@ bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, ke
           break;
         }
       }
+      plugin_option_string_t option7;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option7.is_some = false;
+          break;
+        }
+        case 1: {
+          option7.is_some = true;
+          option7.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option8;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option8.is_some = false;
+          break;
+        }
+        case 1: {
+          option8.is_some = true;
+          option8.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option9;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option9.is_some = false;
+          break;
+        }
+        case 1: {
+          option9.is_some = true;
+          option9.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option6,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option7,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option8,
+        (plugin_option_string_t) option9,
       };
       break;
     }
@@ -3040,7 +4227,7 @@ bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, ke
 
 bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(8)))
-  uint8_t ret_area[64];
+  uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_read_by_id((int64_t) (id), ptr);
   kernelscript_host_perf_result_reading_error_t result;
@@ -3059,7 +4246,7 @@ bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_readi
           break;
         }
       }
-      kernelscript_host_perf_counting_t variant;
+      kernelscript_host_perf_counter_state_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr + 48));
       switch ((int32_t) variant.tag) {
         case 0: {
@@ -3085,7 +4272,7 @@ bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_readi
         (plugin_option_u64_t) option,
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 32))),
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 40))),
-        (kernelscript_host_perf_counting_t) variant,
+        (kernelscript_host_perf_counter_state_t) variant,
         (bool) (int32_t) *((uint8_t*) (ptr + 56)),
       };
       break;
@@ -3142,11 +4329,51 @@ bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_readi
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -3162,14 +4389,14 @@ bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_readi
 
 bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(8)))
-  uint8_t ret_area[(40+2*sizeof(void*))];
+  uint8_t ret_area[(32+12*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_snapshot_by_id((int64_t) (id), ptr);
   kernelscript_host_perf_result_group_reading_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      kernelscript_host_perf_counting_t variant;
+      kernelscript_host_perf_counter_state_t variant;
       variant.tag = (int32_t) *((uint8_t*) (ptr + 24));
       switch ((int32_t) variant.tag) {
         case 0: {
@@ -3193,7 +4420,7 @@ bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_g
       result.val.ok = (kernelscript_host_perf_group_reading_t) {
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 8))),
         (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 16))),
-        (kernelscript_host_perf_counting_t) variant,
+        (kernelscript_host_perf_counter_state_t) variant,
         (bool) (int32_t) *((uint8_t*) (ptr + 32)),
         (uint32_t) (uint32_t) (*((int32_t*) (ptr + 36))),
         (kernelscript_host_perf_list_entry_t) (kernelscript_host_perf_list_entry_t) { (kernelscript_host_perf_entry_t*)(*((uint8_t **) (ptr + 40))), (*((size_t*) (ptr + (40+1*sizeof(void*))))) },
@@ -3252,11 +4479,51 @@ bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_g
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -3272,7 +4539,7 @@ bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_g
 
 bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_perf_list_reading_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_perf_read_many((uint8_t *) (*ids).ptr, (*ids).len, ptr);
   kernelscript_host_perf_result_list_reading_error_t result;
@@ -3334,11 +4601,51 @@ bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_
           break;
         }
       }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant0,
         (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option4,
       };
       break;
     }
@@ -3352,16 +4659,16 @@ bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_
   }
 }
 
-bool kernelscript_host_perf_print_events(plugin_string_t *wildcard, uint32_t *ret, kernelscript_host_perf_error_t *err) {
+bool kernelscript_host_perf_list_events(plugin_string_t *wildcard, kernelscript_host_perf_list_listed_event_t *ret, kernelscript_host_perf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_perf_print_events((uint8_t *) (*wildcard).ptr, (*wildcard).len, ptr);
-  kernelscript_host_perf_result_u32_error_t result;
+  __wasm_import_kernelscript_host_perf_list_events((uint8_t *) (*wildcard).ptr, (*wildcard).len, ptr);
+  kernelscript_host_perf_result_list_listed_event_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (uint32_t) (*((int32_t*) (ptr + sizeof(void*))));
+      result.val.ok = (kernelscript_host_perf_list_listed_event_t) { (kernelscript_host_perf_listed_event_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
       break;
     }
     case 1: {
@@ -3416,11 +4723,51 @@ bool kernelscript_host_perf_print_events(plugin_string_t *wildcard, uint32_t *re
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -3436,7 +4783,7 @@ bool kernelscript_host_perf_print_events(plugin_string_t *wildcard, uint32_t *re
 
 bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cursor_t self, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_maps_method_cursor_next((self).__handle, (int32_t) (most), ptr);
   kernelscript_host_maps_result_list_u8_error_t result;
@@ -3498,202 +4845,51 @@ bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cur
           break;
         }
       }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    *ret = result.val.ok;
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
-}
-
-bool kernelscript_host_maps_static_map_open(plugin_string_t *name, kernelscript_host_maps_own_map_t *ret, kernelscript_host_maps_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_static_map_open((uint8_t *) (*name).ptr, (*name).len, ptr);
-  kernelscript_host_maps_result_own_map_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      result.val.ok = (kernelscript_host_maps_own_map_t) { *((int32_t*) (ptr + sizeof(void*))) };
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    *ret = result.val.ok;
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
-}
-
-void kernelscript_host_maps_method_map_info(kernelscript_host_maps_borrow_map_t self, kernelscript_host_maps_map_info_t *ret) {
-  __attribute__((__aligned__(4)))
-  uint8_t ret_area[20];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_info((self).__handle, ptr);
-  *ret = (kernelscript_host_maps_map_info_t) {
-    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 0))),
-    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 4))),
-    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 8))),
-    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 12))),
-    (bool) (int32_t) *((uint8_t*) (ptr + 16)),
-  };
-}
-
-bool kernelscript_host_maps_method_map_lookup(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_lookup((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
-  kernelscript_host_maps_result_option_list_u8_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      plugin_option_list_u8_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + sizeof(void*)))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
-          break;
-        }
-      }
-
-      result.val.ok = option;
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_u32_t option0;
-      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
         case 0: {
           option0.is_some = false;
           break;
         }
         case 1: {
           option0.is_some = true;
-          option0.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
           break;
         }
       }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option0,
+        (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -3707,11 +4903,19 @@ bool kernelscript_host_maps_method_map_lookup(kernelscript_host_maps_borrow_map_
   }
 }
 
-bool kernelscript_host_maps_method_map_update(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err) {
+void kernelscript_host_maps_list_maps(plugin_list_string_t *ret) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(2*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_update((self).__handle, (uint8_t *) (*key).ptr, (*key).len, (uint8_t *) (*value).ptr, (*value).len, (int32_t) mode, ptr);
+  __wasm_import_kernelscript_host_maps_list_maps(ptr);
+  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_set_max_entries((uint8_t *) (*map).ptr, (*map).len, (int32_t) (entries), ptr);
   kernelscript_host_maps_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -3770,11 +4974,51 @@ bool kernelscript_host_maps_method_map_update(kernelscript_host_maps_borrow_map_
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -3787,32 +5031,267 @@ bool kernelscript_host_maps_method_map_update(kernelscript_host_maps_borrow_map_
   }
 }
 
-bool kernelscript_host_maps_method_map_share(kernelscript_host_maps_borrow_map_t self, uint32_t *ret) {
-  __attribute__((__aligned__(4)))
-  uint8_t ret_area[8];
+bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_share((self).__handle, ptr);
-  plugin_option_u32_t option;
+  __wasm_import_kernelscript_host_maps_set_value_size((uint8_t *) (*map).ptr, (*map).len, (int32_t) (bytes), ptr);
+  kernelscript_host_maps_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
-      option.is_some = false;
+      result.is_err = false;
       break;
     }
     case 1: {
-      option.is_some = true;
-      option.val = (uint32_t) (*((int32_t*) (ptr + 4)));
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
       break;
     }
   }
-  *ret = option.val;
-  return option.is_some;
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
 }
 
-bool kernelscript_host_maps_method_map_take(kernelscript_host_maps_borrow_map_t self, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
+bool kernelscript_host_maps_static_bpf_map_open(plugin_string_t *name, kernelscript_host_maps_own_bpf_map_t *ret, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_take((self).__handle, ptr);
+  __wasm_import_kernelscript_host_maps_static_bpf_map_open((uint8_t *) (*name).ptr, (*name).len, ptr);
+  kernelscript_host_maps_result_own_bpf_map_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_maps_own_bpf_map_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+void kernelscript_host_maps_method_bpf_map_info(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_map_info_t *ret) {
+  __attribute__((__aligned__(4)))
+  uint8_t ret_area[20];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_info((self).__handle, ptr);
+  *ret = (kernelscript_host_maps_map_info_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 0))),
+    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 4))),
+    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 8))),
+    (uint32_t) (uint32_t) (*((int32_t*) (ptr + 12))),
+    (bool) (int32_t) *((uint8_t*) (ptr + 16)),
+  };
+}
+
+bool kernelscript_host_maps_method_bpf_map_lookup(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_lookup((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
   kernelscript_host_maps_result_option_list_u8_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -3885,11 +5364,51 @@ bool kernelscript_host_maps_method_map_take(kernelscript_host_maps_borrow_map_t 
           break;
         }
       }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option0,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
       };
       break;
     }
@@ -3903,16 +5422,285 @@ bool kernelscript_host_maps_method_map_take(kernelscript_host_maps_borrow_map_t 
   }
 }
 
-bool kernelscript_host_maps_method_map_contains(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *value, bool *ret, kernelscript_host_maps_error_t *err) {
+bool kernelscript_host_maps_method_bpf_map_lookup_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_contains((self).__handle, (uint8_t *) (*value).ptr, (*value).len, ptr);
-  kernelscript_host_maps_result_bool_error_t result;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_lookup_locked((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  kernelscript_host_maps_result_option_list_u8_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      plugin_option_list_u8_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + sizeof(void*)))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.ok = option;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_lookup_and_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_lookup_and_delete((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  kernelscript_host_maps_result_option_list_u8_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      plugin_option_list_u8_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + sizeof(void*)))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.ok = option;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option2,
+        (plugin_option_string_t) option3,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_update(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_update((self).__handle, (uint8_t *) (*key).ptr, (*key).len, (uint8_t *) (*value).ptr, (*value).len, (int32_t) mode, ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
       break;
     }
     case 1: {
@@ -3967,17 +5755,56 @@ bool kernelscript_host_maps_method_map_contains(kernelscript_host_maps_borrow_ma
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
   }
   if (!result.is_err) {
-    *ret = result.val.ok;
     return 1;
   } else {
     *err = result.val.err;
@@ -3985,16 +5812,15 @@ bool kernelscript_host_maps_method_map_contains(kernelscript_host_maps_borrow_ma
   }
 }
 
-bool kernelscript_host_maps_method_map_walk(kernelscript_host_maps_borrow_map_t self, bool values, kernelscript_host_maps_own_cursor_t *ret, kernelscript_host_maps_error_t *err) {
+bool kernelscript_host_maps_method_bpf_map_update_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_walk((self).__handle, values, ptr);
-  kernelscript_host_maps_result_own_cursor_error_t result;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_update_locked((self).__handle, (uint8_t *) (*key).ptr, (*key).len, (uint8_t *) (*value).ptr, (*value).len, (int32_t) mode, ptr);
+  kernelscript_host_maps_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (kernelscript_host_maps_own_cursor_t) { *((int32_t*) (ptr + sizeof(void*))) };
       break;
     }
     case 1: {
@@ -4049,17 +5875,56 @@ bool kernelscript_host_maps_method_map_walk(kernelscript_host_maps_borrow_map_t 
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
   }
   if (!result.is_err) {
-    *ret = result.val.ok;
     return 1;
   } else {
     *err = result.val.err;
@@ -4067,11 +5932,131 @@ bool kernelscript_host_maps_method_map_walk(kernelscript_host_maps_borrow_map_t 
   }
 }
 
-bool kernelscript_host_maps_method_map_count(kernelscript_host_maps_borrow_map_t self, uint32_t *ret, kernelscript_host_maps_error_t *err) {
+bool kernelscript_host_maps_method_bpf_map_update_sum(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_count((self).__handle, ptr);
+  __wasm_import_kernelscript_host_maps_method_bpf_map_update_sum((self).__handle, (uint8_t *) (*key).ptr, (*key).len, (uint8_t *) (*value).ptr, (*value).len, (int32_t) mode, ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_update_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *entries, kernelscript_host_maps_update_mode_t mode, uint32_t *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_update_batch((self).__handle, (uint8_t *) (*entries).ptr, (*entries).len, (int32_t) mode, ptr);
   kernelscript_host_maps_result_u32_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -4131,11 +6116,51 @@ bool kernelscript_host_maps_method_map_count(kernelscript_host_maps_borrow_map_t
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4149,11 +6174,133 @@ bool kernelscript_host_maps_method_map_count(kernelscript_host_maps_borrow_map_t
   }
 }
 
-bool kernelscript_host_maps_method_map_clear(kernelscript_host_maps_borrow_map_t self, kernelscript_host_maps_error_t *err) {
+bool kernelscript_host_maps_method_bpf_map_delete_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *keys, uint32_t *ret, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_clear((self).__handle, ptr);
+  __wasm_import_kernelscript_host_maps_method_bpf_map_delete_batch((self).__handle, (uint8_t *) (*keys).ptr, (*keys).len, ptr);
+  kernelscript_host_maps_result_u32_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint32_t) (*((int32_t*) (ptr + sizeof(void*))));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_freeze(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_freeze((self).__handle, ptr);
   kernelscript_host_maps_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -4212,11 +6359,51 @@ bool kernelscript_host_maps_method_map_clear(kernelscript_host_maps_borrow_map_t
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4229,11 +6416,32 @@ bool kernelscript_host_maps_method_map_clear(kernelscript_host_maps_borrow_map_t
   }
 }
 
-bool kernelscript_host_maps_method_map_delete(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+bool kernelscript_host_maps_method_bpf_map_share(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret) {
+  __attribute__((__aligned__(4)))
+  uint8_t ret_area[8];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_method_map_delete((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  __wasm_import_kernelscript_host_maps_method_bpf_map_share((self).__handle, ptr);
+  plugin_option_u32_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (uint32_t) (*((int32_t*) (ptr + 4)));
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_maps_method_bpf_map_contains(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *value, bool *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_contains((self).__handle, (uint8_t *) (*value).ptr, (*value).len, ptr);
   kernelscript_host_maps_result_bool_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -4293,11 +6501,537 @@ bool kernelscript_host_maps_method_map_delete(kernelscript_host_maps_borrow_map_
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_iterate(kernelscript_host_maps_borrow_bpf_map_t self, bool values, kernelscript_host_maps_own_cursor_t *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_iterate((self).__handle, values, ptr);
+  kernelscript_host_maps_result_own_cursor_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_maps_own_cursor_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_count(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_count((self).__handle, ptr);
+  kernelscript_host_maps_result_u32_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint32_t) (*((int32_t*) (ptr + sizeof(void*))));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_clear(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_clear((self).__handle, ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_method_bpf_map_delete((self).__handle, (uint8_t *) (*key).ptr, (*key).len, ptr);
+  kernelscript_host_maps_result_bool_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4313,7 +7047,7 @@ bool kernelscript_host_maps_method_map_delete(kernelscript_host_maps_borrow_map_
 
 bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_ring_static_ring_open((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_ring_result_own_ring_error_t result;
@@ -4375,11 +7109,51 @@ bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4426,7 +7200,7 @@ bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borrow_ring_
 
 bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   kernelscript_host_ring_option_nanoseconds_t timeout;
   timeout.is_some = maybe_timeout != NULL;if (maybe_timeout) {
     timeout.val = *maybe_timeout;
@@ -4502,11 +7276,51 @@ bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *ring
           break;
         }
       }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option5;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option5.is_some = false;
+          break;
+        }
+        case 1: {
+          option5.is_some = true;
+          option5.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option2,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option4,
+        (plugin_option_string_t) option5,
       };
       break;
     }
@@ -4522,7 +7336,7 @@ bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *ring
 
 bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_ring_put_back((uint8_t *) (*rings).ptr, (*rings).len, (uint8_t *) (*records).ptr, (*records).len, ptr);
   kernelscript_host_ring_result_void_error_t result;
@@ -4583,11 +7397,51 @@ bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4600,9 +7454,17 @@ bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *
   }
 }
 
+void kernelscript_host_globals_list_variables(plugin_list_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_globals_list_variables(ptr);
+  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
 bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kernelscript_host_globals_own_variable_t *ret, kernelscript_host_globals_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_globals_static_variable_open((uint8_t *) (*name).ptr, (*name).len, ptr);
   kernelscript_host_globals_result_own_variable_error_t result;
@@ -4664,11 +7526,51 @@ bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kerne
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4687,14 +7589,131 @@ uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host_global
   return (uint32_t) (ret);
 }
 
-uint64_t kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self) {
-  int64_t ret = __wasm_import_kernelscript_host_globals_method_variable_get((self).__handle);
-  return (uint64_t) (ret);
+bool kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self, uint64_t *ret, kernelscript_host_globals_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(32+12*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_globals_method_variable_get((self).__handle, ptr);
+  kernelscript_host_globals_result_u64_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint64_t) (*((int64_t*) (ptr + 8)));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
 }
 
 bool kernelscript_host_globals_method_variable_set(kernelscript_host_globals_borrow_variable_t self, uint64_t value, kernelscript_host_globals_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_globals_method_variable_set((self).__handle, (int64_t) (value), ptr);
   kernelscript_host_globals_result_void_error_t result;
@@ -4755,11 +7774,51 @@ bool kernelscript_host_globals_method_variable_set(kernelscript_host_globals_bor
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -4803,7 +7862,7 @@ void kernelscript_host_globals_method_variable_read(kernelscript_host_globals_bo
 
 bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_borrow_variable_t self, uint32_t offset, plugin_list_u8_t *bytes, kernelscript_host_globals_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_globals_method_variable_write((self).__handle, (int32_t) (offset), (uint8_t *) (*bytes).ptr, (*bytes).len, ptr);
   kernelscript_host_globals_result_void_error_t result;
@@ -4864,11 +7923,51 @@ bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_b
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -5029,9 +8128,14 @@ kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_boottime(void) {
   return (uint64_t) (ret);
 }
 
+kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_wall_clock(void) {
+  int64_t ret = __wasm_import_kernelscript_host_clock_wall_clock();
+  return (uint64_t) (ret);
+}
+
 bool kernelscript_host_clock_sleep(kernelscript_host_clock_nanoseconds_t duration, kernelscript_host_clock_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_clock_sleep((int64_t) (duration), ptr);
   kernelscript_host_clock_result_void_error_t result;
@@ -5092,11 +8196,171 @@ bool kernelscript_host_clock_sleep(kernelscript_host_clock_nanoseconds_t duratio
           break;
         }
       }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_clock_sleep_until(kernelscript_host_clock_nanoseconds_t deadline, kernelscript_host_clock_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_clock_sleep_until((int64_t) (deadline), ptr);
+  kernelscript_host_clock_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -5213,168 +8477,6 @@ void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, pl
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_symbols_name(option, option1, (int64_t) (address), ptr);
   *ret = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
-}
-
-bool kernelscript_host_exec_run(plugin_string_t *file, kernelscript_host_exec_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+3*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_exec_run((uint8_t *) (*file).ptr, (*file).len, ptr);
-  kernelscript_host_exec_result_void_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
-}
-
-bool kernelscript_host_exec_call(plugin_string_t *module, plugin_string_t *function, kernelscript_host_exec_list_value_t *args, uint64_t *ret, kernelscript_host_exec_error_t *err) {
-  __attribute__((__aligned__(8)))
-  uint8_t ret_area[(24+2*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_exec_call((uint8_t *) (*module).ptr, (*module).len, (uint8_t *) (*function).ptr, (*function).len, (uint8_t *) (*args).ptr, (*args).len, ptr);
-  kernelscript_host_exec_result_u64_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      result.val.ok = (uint64_t) (*((int64_t*) (ptr + 8)));
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + 20)));
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    *ret = result.val.ok;
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
 }
 
 __attribute__((__export_name__("run")))

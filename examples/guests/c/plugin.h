@@ -54,14 +54,28 @@ typedef struct {
   uint32_t val;
 } plugin_option_u32_t;
 
-// A failure: what kind, what the kernel said, and words for a person.
+typedef struct {
+  bool is_some;
+  plugin_string_t val;
+} plugin_option_string_t;
+
+// A failure: what kind, what the kernel said, and words for a person, as a whole and in parts.
 typedef struct kernelscript_host_types_error_t {
   // The kind, to decide by.
   kernelscript_host_types_error_kind_t   kind;
   // The errno, if a system call failed. Numbers are those of the machine's `errno.h`.
   plugin_option_u32_t   errno;
-  // What was tried, what the kernel said and what to do. Lines are separated by LF; there is none at the end.
+  // The whole text for a person, in the host's words: what was tried, what the kernel said and what to do. Lines are
+  // separated by LF; there is none at the end.
   plugin_string_t   message;
+  // The name of the errno, `ENOENT`; none if the machine has no name for the number.
+  plugin_option_string_t   errno_name;
+  // What was tried or is wrong: the first line of the message.
+  plugin_string_t   tried;
+  // Why, as far as the host knows.
+  plugin_option_string_t   because;
+  // What to do about it.
+  plugin_option_string_t   advice;
 } kernelscript_host_types_error_t;
 
 // A span of time, or the time of a monotonic clock, in nanoseconds.
@@ -98,6 +112,16 @@ typedef struct kernelscript_host_bpf_program_info_t {
   uint32_t   instructions;
 } kernelscript_host_bpf_program_info_t;
 
+// A program of the plugin's object, as the object says.
+typedef struct kernelscript_host_bpf_program_description_t {
+  // Its name.
+  plugin_string_t   name;
+  // The program type.
+  kernelscript_host_bpf_program_kind_t   kind;
+  // Where the object says that it is attached: a function, a tracepoint, a hook; empty if it says nothing.
+  plugin_string_t   target;
+} kernelscript_host_bpf_program_description_t;
+
 typedef struct {
   uint8_t *ptr;
   size_t len;
@@ -131,6 +155,11 @@ typedef struct kernelscript_host_bpf_own_link_t {
 typedef struct kernelscript_host_bpf_borrow_link_t {
   int32_t __handle;
 } kernelscript_host_bpf_borrow_link_t;
+
+typedef struct {
+  kernelscript_host_bpf_program_description_t *ptr;
+  size_t len;
+} kernelscript_host_bpf_list_program_description_t;
 
 typedef struct {
   bool is_err;
@@ -195,24 +224,24 @@ typedef struct kernelscript_host_perf_borrow_options_t {
 } kernelscript_host_perf_borrow_options_t;
 
 // How much of the enabled time a count stands for.
-typedef struct kernelscript_host_perf_counting_t {
+typedef struct kernelscript_host_perf_counter_state_t {
   uint8_t tag;
   union {
     uint32_t     other;
   } val;
-} kernelscript_host_perf_counting_t;
+} kernelscript_host_perf_counter_state_t;
 
 // The event ran all the time: `scaled` equals `raw`.
-#define KERNELSCRIPT_HOST_PERF_COUNTING_COUNTED 0
+#define KERNELSCRIPT_HOST_PERF_COUNTER_STATE_COUNTED 0
 // The event ran part of the time (more events than counters, or a task away from the event's CPU): `scaled` is an
 // estimate.
-#define KERNELSCRIPT_HOST_PERF_COUNTING_MULTIPLEXED 1
+#define KERNELSCRIPT_HOST_PERF_COUNTER_STATE_MULTIPLEXED 1
 // Enabled for some time and never on a counter: there is no number, `scaled` is none.
-#define KERNELSCRIPT_HOST_PERF_COUNTING_NEVER_RAN 2
+#define KERNELSCRIPT_HOST_PERF_COUNTER_STATE_NEVER_RAN 2
 // Both times are 0: just restarted, or the task has not run since. A true zero.
-#define KERNELSCRIPT_HOST_PERF_COUNTING_IDLE 3
+#define KERNELSCRIPT_HOST_PERF_COUNTER_STATE_IDLE 3
 // A state that a later version of this package defines.
-#define KERNELSCRIPT_HOST_PERF_COUNTING_OTHER 4
+#define KERNELSCRIPT_HOST_PERF_COUNTER_STATE_OTHER 4
 
 typedef struct {
   bool is_some;
@@ -231,7 +260,7 @@ typedef struct kernelscript_host_perf_reading_t {
   // Nanoseconds of these in which the event was on a counter.
   kernelscript_host_perf_nanoseconds_t   time_running;
   // What the two times say.
-  kernelscript_host_perf_counting_t   state;
+  kernelscript_host_perf_counter_state_t   state;
   // Only some of the CPUs, tasks or core kinds that were asked for have counted. A task that was on one kind of core
   // all the time has been counted in full.
   bool   partial;
@@ -239,8 +268,10 @@ typedef struct kernelscript_host_perf_reading_t {
 
 // One member of a group in a `snapshot`.
 typedef struct kernelscript_host_perf_entry_t {
-  // The kernel's id of the event (PERF_EVENT_IOC_ID); of several that of the first.
+  // As `attachment.id` of the member.
   uint64_t   id;
+  // As `attachment.kernel-id` of the member.
+  uint64_t   kernel_id;
   // Events since the group's last restart.
   uint64_t   raw;
   // As in `reading`.
@@ -259,7 +290,7 @@ typedef struct kernelscript_host_perf_group_reading_t {
   // As in `reading`.
   kernelscript_host_perf_nanoseconds_t   time_running;
   // What the two times say.
-  kernelscript_host_perf_counting_t   state;
+  kernelscript_host_perf_counter_state_t   state;
   // As in `reading`.
   bool   partial;
   // The index in `entries` of the attachment that was read.
@@ -275,6 +306,16 @@ typedef struct kernelscript_host_perf_own_attachment_t {
 typedef struct kernelscript_host_perf_borrow_attachment_t {
   int32_t __handle;
 } kernelscript_host_perf_borrow_attachment_t;
+
+// An event that this machine knows.
+typedef struct kernelscript_host_perf_listed_event_t {
+  // The language's spelling.
+  plugin_string_t   name;
+  // That of `perf list`.
+  plugin_string_t   perf_name;
+  // Whether this machine can count it.
+  bool   countable;
+} kernelscript_host_perf_listed_event_t;
 
 typedef struct {
   bool is_err;
@@ -306,6 +347,14 @@ typedef struct {
     kernelscript_host_perf_error_t err;
   } val;
 } kernelscript_host_perf_result_void_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    uint64_t ok;
+    kernelscript_host_perf_error_t err;
+  } val;
+} kernelscript_host_perf_result_u64_error_t;
 
 typedef struct {
   bool is_some;
@@ -346,12 +395,17 @@ typedef struct {
 } kernelscript_host_perf_result_list_reading_error_t;
 
 typedef struct {
+  kernelscript_host_perf_listed_event_t *ptr;
+  size_t len;
+} kernelscript_host_perf_list_listed_event_t;
+
+typedef struct {
   bool is_err;
   union {
-    uint32_t ok;
+    kernelscript_host_perf_list_listed_event_t ok;
     kernelscript_host_perf_error_t err;
   } val;
-} kernelscript_host_perf_result_u32_error_t;
+} kernelscript_host_perf_result_list_listed_event_error_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_maps_error_t;
 
@@ -387,13 +441,13 @@ typedef struct kernelscript_host_maps_borrow_cursor_t {
   int32_t __handle;
 } kernelscript_host_maps_borrow_cursor_t;
 
-typedef struct kernelscript_host_maps_own_map_t {
+typedef struct kernelscript_host_maps_own_bpf_map_t {
   int32_t __handle;
-} kernelscript_host_maps_own_map_t;
+} kernelscript_host_maps_own_bpf_map_t;
 
-typedef struct kernelscript_host_maps_borrow_map_t {
+typedef struct kernelscript_host_maps_borrow_bpf_map_t {
   int32_t __handle;
-} kernelscript_host_maps_borrow_map_t;
+} kernelscript_host_maps_borrow_bpf_map_t;
 
 typedef struct {
   bool is_err;
@@ -404,12 +458,24 @@ typedef struct {
 } kernelscript_host_maps_result_list_u8_error_t;
 
 typedef struct {
+  plugin_string_t *ptr;
+  size_t len;
+} plugin_list_string_t;
+
+typedef struct {
   bool is_err;
   union {
-    kernelscript_host_maps_own_map_t ok;
     kernelscript_host_maps_error_t err;
   } val;
-} kernelscript_host_maps_result_own_map_error_t;
+} kernelscript_host_maps_result_void_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_maps_own_bpf_map_t ok;
+    kernelscript_host_maps_error_t err;
+  } val;
+} kernelscript_host_maps_result_own_bpf_map_error_t;
 
 typedef struct {
   bool is_some;
@@ -427,9 +493,10 @@ typedef struct {
 typedef struct {
   bool is_err;
   union {
+    uint32_t ok;
     kernelscript_host_maps_error_t err;
   } val;
-} kernelscript_host_maps_result_void_error_t;
+} kernelscript_host_maps_result_u32_error_t;
 
 typedef struct {
   bool is_err;
@@ -446,14 +513,6 @@ typedef struct {
     kernelscript_host_maps_error_t err;
   } val;
 } kernelscript_host_maps_result_own_cursor_error_t;
-
-typedef struct {
-  bool is_err;
-  union {
-    uint32_t ok;
-    kernelscript_host_maps_error_t err;
-  } val;
-} kernelscript_host_maps_result_u32_error_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_ring_error_t;
 
@@ -517,6 +576,14 @@ typedef struct {
     kernelscript_host_globals_error_t err;
   } val;
 } kernelscript_host_globals_result_own_variable_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    uint64_t ok;
+    kernelscript_host_globals_error_t err;
+  } val;
+} kernelscript_host_globals_result_u64_error_t;
 
 typedef struct {
   bool is_err;
@@ -743,11 +810,6 @@ typedef struct kernelscript_host_args_parsed_t {
 #define KERNELSCRIPT_HOST_ARGS_PARSED_EXIT 1
 
 typedef struct {
-  plugin_string_t *ptr;
-  size_t len;
-} plugin_list_string_t;
-
-typedef struct {
   kernelscript_host_args_option_spec_t *ptr;
   size_t len;
 } kernelscript_host_args_list_option_spec_t;
@@ -757,33 +819,12 @@ typedef struct {
   int32_t val;
 } plugin_option_s32_t;
 
-typedef kernelscript_host_types_error_t kernelscript_host_exec_error_t;
-
-typedef kernelscript_host_console_value_t kernelscript_host_exec_value_t;
-
-typedef struct {
-  bool is_err;
-  union {
-    kernelscript_host_exec_error_t err;
-  } val;
-} kernelscript_host_exec_result_void_error_t;
-
-typedef struct {
-  kernelscript_host_exec_value_t *ptr;
-  size_t len;
-} kernelscript_host_exec_list_value_t;
-
-typedef struct {
-  bool is_err;
-  union {
-    uint64_t ok;
-    kernelscript_host_exec_error_t err;
-  } val;
-} kernelscript_host_exec_result_u64_error_t;
-
-// Imported Functions from `kernelscript:host/bpf@0.1.0`
-// Loads the program of this name, and with it the whole object of the plugin (maps and globals included), once.
-// A second call for the same name gives another handle to the same program.
+// Imported Functions from `kernelscript:host/bpf@0.2.0`
+// The programs of the plugin's object, in its order. Nothing is loaded. Empty without an object.
+extern void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret);
+// Loads the program of this name. The first load creates the maps and variables of the plugin's object and loads its
+// other programs, too, if the kernel accepts all of them: a program that it refuses stops no other. A second call for
+// the same name gives another handle to the same program.
 // 
 // Errors: `not-found` (no such program in the plugin file), `not-permitted` (CAP_BPF, CAP_PERFMON),
 // `unsupported` (the kernel lacks the program type), `denied-by-policy`, `kernel` (the verifier refused; the
@@ -798,7 +839,8 @@ extern bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, ker
 extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches the program to a target of its kind: `category/event` for a tracepoint, the event's name for a raw one.
 // Probes, hooks of the security module and tracepoints with typed arguments have their target in the plugin's
-// object: the target repeats it or is empty. A tracepoint's may be empty, too, or the event without its category.
+// object: the target repeats it or is empty. A tracepoint's, raw or not, may be empty, too; the event may stand without
+// its category.
 // A timer of `@timer` has none: attached to the empty string it runs until the link is dropped.
 // 
 // Flags are those of xdp: 0 for the driver, or the kernel's own code if the driver cannot; 2 for the kernel's, 4 for
@@ -837,7 +879,7 @@ extern bool kernelscript_host_bpf_static_link_register(plugin_string_t *name, ke
 // Detaches now. Idempotent: a second call does nothing.
 extern void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borrow_link_t self);
 
-// Imported Functions from `kernelscript:host/perf@0.1.0`
+// Imported Functions from `kernelscript:host/perf@0.2.0`
 // The event with these numbers: `perf_event_attr.type` and `.config`, as `perf_event_open(2)` lists them.
 // Types 0 (hardware), 1 (software), 3 (hardware cache), 4 (raw) and the numbers that the kernel publishes under
 // `/sys/bus/event_source/devices` are accepted, if the PMU says in `format` what its numbers mean: each bit must be one
@@ -908,16 +950,52 @@ extern bool kernelscript_host_perf_static_event_breakpoint_at(plugin_string_t *s
 extern void kernelscript_host_perf_method_event_name(kernelscript_host_perf_borrow_event_t self, plugin_string_t *ret);
 // All defaults.
 extern kernelscript_host_perf_own_options_t kernelscript_host_perf_constructor_options(void);
-// The task: 0 is the thread that runs this plugin, a positive number that task, -1 (the default) every task.
-// -1 needs a CPU. Other negative numbers are refused when the event is opened.
-extern void kernelscript_host_perf_method_options_set_pid(kernelscript_host_perf_borrow_options_t self, int32_t pid);
-// The CPU: a number from 0, or -1 for whichever CPU the task runs on. The default is 0.
-extern void kernelscript_host_perf_method_options_set_cpu(kernelscript_host_perf_borrow_options_t self, int32_t cpu);
+// The thread that runs this plugin. The default.
+extern void kernelscript_host_perf_method_options_observe_own_thread(kernelscript_host_perf_borrow_options_t self);
+// The task with this id: a thread, or the main thread of a process. `open` refuses negative numbers and 0 (`invalid`).
+extern void kernelscript_host_perf_method_options_observe_task(kernelscript_host_perf_borrow_options_t self, int32_t id);
+// Every task. Needs a CPU, or every CPU.
+extern void kernelscript_host_perf_method_options_observe_every_task(kernelscript_host_perf_borrow_options_t self);
+// Every process whose executable has this path (with a `/` in it) or whose command has this name: one kernel event
+// for the main thread of each that runs now, which read as one. Errors of `open`: `not-found` (there is none). The same
+// in a whole group.
+extern void kernelscript_host_perf_method_options_observe_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name);
+// The command that the host starts (`--exec`): counting begins at its exec. `inherit` counts its children, too. The
+// same in a whole group. Errors of `open`: `invalid` (the host starts no command).
+// 
+// Source: `perf_event_attr.enable_on_exec`.
+extern void kernelscript_host_perf_method_options_observe_command(kernelscript_host_perf_borrow_options_t self);
+// The tasks of a control group, by its path below the mount. Needs a CPU, or every CPU. Errors of `open`: `not-found`.
+// The same in a whole group. Since 2.6.39.
+// 
+// Source: PERF_FLAG_PID_CGROUP.
+extern void kernelscript_host_perf_method_options_observe_cgroup(kernelscript_host_perf_borrow_options_t self, plugin_string_t *path);
+// Whichever CPU the task runs on. The default.
+extern void kernelscript_host_perf_method_options_on_any_cpu(kernelscript_host_perf_borrow_options_t self);
+// One CPU, by its number from 0. `open` refuses negative numbers (`invalid`).
+extern void kernelscript_host_perf_method_options_on_cpu(kernelscript_host_perf_borrow_options_t self, int32_t cpu);
+// One kernel event on every CPU that is online (of those that the event's PMU counts on; of several kinds of core
+// each CPU gets that of its own). They read as one; CPUs that go and come are followed, and said on standard error. The
+// same in a whole group.
+extern void kernelscript_host_perf_method_options_on_every_cpu(kernelscript_host_perf_borrow_options_t self);
+// Open without starting: `attachment.enable` starts it. Default: no. For leaders and events that are alone; a member
+// counts when its leader does.
+// 
+// Source: `perf_event_attr.disabled`.
+extern void kernelscript_host_perf_method_options_set_start_disabled(kernelscript_host_perf_borrow_options_t self, bool on);
+// Open without starting, and start when the observed task next calls execve(2). Default: no. Has no effect with
+// `observe-command`, which does so already.
+// 
+// Source: `perf_event_attr.enable_on_exec`.
+extern void kernelscript_host_perf_method_options_set_enable_on_exec(kernelscript_host_perf_borrow_options_t self, bool on);
+// Close when the observed task next calls execve(2): the count stands still from then on. Default: no. Not together with
+// `set-enable-on-exec` (`invalid`). Since 5.13.
+// 
+// Source: `perf_event_attr.remove_on_exec`.
+extern void kernelscript_host_perf_method_options_set_remove_on_exec(kernelscript_host_perf_borrow_options_t self, bool on);
 // Events between two samples, that is, between two runs of the program. 0 (the default) means 1000000.
 // Without a program nothing is sampled and the period is not used.
 extern void kernelscript_host_perf_method_options_set_period(kernelscript_host_perf_borrow_options_t self, uint64_t events);
-// Samples between two wake-ups of a reader of the event's ring. 0 (the default) means 1.
-extern void kernelscript_host_perf_method_options_set_wakeup(kernelscript_host_perf_borrow_options_t self, uint32_t samples);
 // Count children that the task creates later, too. Default: no. Must be equal in a whole group.
 extern void kernelscript_host_perf_method_options_set_inherit(kernelscript_host_perf_borrow_options_t self, bool on);
 // Do not count while the CPU runs the kernel. Default: no. Refused for `context_switches`, `cpu_migrations` and
@@ -939,24 +1017,6 @@ extern void kernelscript_host_perf_method_options_set_exclude_hv(kernelscript_ho
 extern void kernelscript_host_perf_method_options_set_exclude_host(kernelscript_host_perf_borrow_options_t self, bool on);
 // Do not count in virtual machines. Default: no. Since 3.2.
 extern void kernelscript_host_perf_method_options_set_exclude_guest(kernelscript_host_perf_borrow_options_t self, bool on);
-// One kernel event on every CPU that is online (of those that the event's PMU counts on; of several kinds of core
-// each CPU gets that of its own), instead of `set-cpu`. They read as one; CPUs that go and come are followed, and said on standard error. Default: no. The same in a whole
-// group.
-extern void kernelscript_host_perf_method_options_set_every_cpu(kernelscript_host_perf_borrow_options_t self, bool on);
-// Every process whose executable has this path (with a `/` in it) or whose command has this name: one kernel event
-// for the main thread of each that runs now, which read as one. Empty (the default): `set-pid`. Errors of `open`:
-// `not-found` (there is none), `invalid` (together with a pid, a command or a cgroup). The same in a whole group.
-extern void kernelscript_host_perf_method_options_set_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name);
-// The command that the host starts (`--exec`): counting begins at its exec. Default: no. `inherit` counts its
-// children, too. The same in a whole group.
-// 
-// Source: `perf_event_attr.enable_on_exec`.
-extern void kernelscript_host_perf_method_options_set_command(kernelscript_host_perf_borrow_options_t self, bool on);
-// The tasks of a control group, by its path below the mount; a CPU or `set-every-cpu` is needed. Empty (the
-// default): none. Errors of `open`: `not-found`. The same in a whole group. Since 2.6.39.
-// 
-// Source: PERF_FLAG_PID_CGROUP.
-extern void kernelscript_host_perf_method_options_set_cgroup(kernelscript_host_perf_borrow_options_t self, plugin_string_t *path);
 // On a counter always, or in error state, in which a read gives `kernel`. Default: no. For leaders.
 extern void kernelscript_host_perf_method_options_set_pinned(kernelscript_host_perf_borrow_options_t self, bool on);
 // Nobody else is on the PMU while this counts. Default: no. For leaders.
@@ -988,7 +1048,7 @@ extern bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf
 // 
 // Errors: as `read`.
 extern bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err);
-// As `snapshot`, of what this attachment counts on one CPU: after `set-every-cpu`, or `set-cpu` with that CPU. Of a
+// As `snapshot`, of what this attachment counts on one CPU: after `on-every-cpu`, or `on-cpu` with that CPU. Of a
 // CPU that has gone offline it has what was counted before, and is partial; of one that came back, both.
 // 
 // Errors: as `read`; `invalid` (nothing of it counts that CPU alone).
@@ -1015,16 +1075,27 @@ extern bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_per
 // what the kernel counted since the event was opened, whatever was reset since. Loads the object if need be.
 // 
 // Errors: `stale`; `invalid` (it counts a task, or children too, which programs cannot read; no such array in the
-// object, or one that another attachment is shown in); as `bpf.program.load`; `kernel`.
+// object, or one that another attachment is published in); as `bpf.program.load`; `kernel`.
 // 
 // Source: `perf_event_fd_array_get_ptr` in kernel/bpf/arraymap.c; `perf_event_read_local` in kernel/events/core.c, v6.18.
-extern bool kernelscript_host_perf_method_attachment_show(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err);
+extern bool kernelscript_host_perf_method_attachment_publish(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err);
+// Changes the events between two samples, or the samples per second if it was opened with `set-freq`, while it is open.
+// 
+// Errors: `stale`; `invalid` (0; it has no program; a clock's period below 50000 ns), `limit` (above
+// `kernel.perf_event_max_sample_rate`), `kernel`.
+// Source: PERF_EVENT_IOC_PERIOD.
+extern bool kernelscript_host_perf_method_attachment_set_period(kernelscript_host_perf_borrow_attachment_t self, uint64_t events, kernelscript_host_perf_error_t *err);
 // Closes the event, and if it leads a group, its members first, newest first. Idempotent. Every later call on a
 // closed attachment gives `stale`.
 extern void kernelscript_host_perf_method_attachment_detach(kernelscript_host_perf_borrow_attachment_t self);
 // A number that names this attachment in this run of the plugin; never used again. From 1.
 extern uint64_t kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment_t self);
-// Opens an event and starts counting.
+// The kernel's id of the event, as samples of other tools show it; of several that of the first.
+// 
+// Errors: `stale`.
+// Source: PERF_EVENT_IOC_ID.
+extern bool kernelscript_host_perf_method_attachment_kernel_id(kernelscript_host_perf_borrow_attachment_t self, uint64_t *ret, kernelscript_host_perf_error_t *err);
+// Opens an event and starts counting, unless the options say otherwise.
 // 
 // With a program, it runs at every overflow (every `period` events). With a leader, the event joins that group,
 // and the whole group starts anew from zero: counts and times.
@@ -1032,8 +1103,8 @@ extern uint64_t kernelscript_host_perf_method_attachment_id(kernelscript_host_pe
 // A group is on one PMU: on a CPU with several kinds of core it is one group on each, which read as one, and a member
 // counts where its own PMU does. Kinds that do not know the event are told on standard error, and readings are partial.
 // 
-// Fields are checked in this order, before the kernel is asked: event, pid, cpu, their combination, the leader, the
-// rules of a group (same pid, cpu and inherit as the leader; a member cannot lead).
+// Fields are checked in this order, before the kernel is asked: event, tasks, CPUs, their combination, the leader, the
+// rules of a group (same tasks, CPUs and inherit as the leader; a member cannot lead).
 // 
 // Errors: `unsupported` (no counter for this event on this CPU), `not-permitted` (CAP_PERFMON or
 // kernel.perf_event_paranoid), `stale` (the leader is detached), `not-found` (no such task or CPU), `invalid`,
@@ -1057,79 +1128,124 @@ extern bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host
 // 
 // Errors: as `read-by-id`, of the first that cannot be read.
 extern bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_perf_list_reading_t *ret, kernelscript_host_perf_error_t *err);
-// Prints the events of which one of the two spellings matches a wildcard (`*`: any text, `?`: any character; empty:
-// all), one line for each on standard output: the language's spelling, that of `perf list`, and whether this machine
-// can count it. The result is their number.
+// The events of which one of the two spellings matches a wildcard (`*`: any text, `?`: any character; empty: all), in the
+// order of `perf list`.
 // 
-// Errors: `limit` (more than fit 32 bits).
+// Errors: `limit` (more than the host may copy).
 // 
 // Source: `/sys/bus/event_source/devices`, tracefs.
-extern bool kernelscript_host_perf_print_events(plugin_string_t *wildcard, uint32_t *ret, kernelscript_host_perf_error_t *err);
+extern bool kernelscript_host_perf_list_events(plugin_string_t *wildcard, kernelscript_host_perf_list_listed_event_t *ret, kernelscript_host_perf_error_t *err);
 
-// Imported Functions from `kernelscript:host/maps@0.1.0`
-// The next entries, each the key and then, if the walk has values, what `lookup` gives for it; as many as fit `most`
+// Imported Functions from `kernelscript:host/maps@0.2.0`
+// The next entries, each the key and then, if the iteration has values, what `lookup` gives for it; as many as fit `most`
 // bytes. Empty at the end.
 // 
 // Errors: `invalid` (an entry does not fit `most`), `limit` (the host keeps too much for the plugin), `kernel`.
 // Source: bpf(2), BPF_MAP_LOOKUP_BATCH; BPF_MAP_GET_NEXT_KEY where a kind has no batches.
 extern bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cursor_t self, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_maps_error_t *err);
+// The maps of the plugin's object, by name. Nothing is created. Empty without an object.
+extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
+// Sets the number of entries of a map that does not exist yet: one that the object leaves open, or another size than it
+// says. For a ring buffer its bytes, a power of 2 and whole pages. The policy judges the object again.
+// 
+// Errors: `not-found`, `invalid` (a number that the kind cannot have), `stale` (the maps exist already), `limit`,
+// `denied-by-policy`.
+extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
+// Sets the bytes of the values of a map that does not exist yet, for kinds that depend on the machine: stacks have 8 bytes
+// for each frame.
+// 
+// Errors: as `set-max-entries`; `invalid` (values with a type in BTF).
+extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err);
 // The map of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
 // 
 // A pinned map is the one that an earlier or another plugin of the same project pinned, if there is one.
 // 
 // Errors: `not-found` (also: nothing to pin in, bpffs is not mounted), `not-permitted` (CAP_BPF), `invalid` (a pin of
 // another shape), `denied-by-policy`, `kernel`.
-extern bool kernelscript_host_maps_static_map_open(plugin_string_t *name, kernelscript_host_maps_own_map_t *ret, kernelscript_host_maps_error_t *err);
+extern bool kernelscript_host_maps_static_bpf_map_open(plugin_string_t *name, kernelscript_host_maps_own_bpf_map_t *ret, kernelscript_host_maps_error_t *err);
 // The map's shape.
-extern void kernelscript_host_maps_method_map_info(kernelscript_host_maps_borrow_map_t self, kernelscript_host_maps_map_info_t *ret);
+extern void kernelscript_host_maps_method_bpf_map_info(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_map_info_t *ret);
 // The value at a key, or none if there is no entry. In per-CPU kinds: one value per possible CPU, in order,
 // one after the other (`value-size` bytes each, without the kernel's padding).
 // 
 // Errors: `invalid` (key of another size), `limit` (the host may not copy so much), `kernel`.
 // Source: bpf(2), BPF_MAP_LOOKUP_ELEM.
-extern bool kernelscript_host_maps_method_map_lookup(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
-// Writes a value. In per-CPU kinds, `value` is one value, which goes to CPU 0 with zeros elsewhere, or one per
-// possible CPU.
+extern bool kernelscript_host_maps_method_bpf_map_lookup(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
+// As `lookup`, under the lock of the value: no half of what a program writes under it is seen.
+// 
+// Errors: as `lookup`; `invalid` (a value without `struct bpf_spin_lock`). Since 5.1.
+// Source: bpf(2), BPF_F_LOCK; kernel/bpf/syscall.c, `map_lookup_elem`, v6.18.
+extern bool kernelscript_host_maps_method_bpf_map_lookup_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
+// Takes an entry out: the value at a key, or none if there is no entry. The key of a queue or stack is empty, and its next
+// value is taken; `lookup` with an empty key looks at it without taking it out. Otherwise as `lookup`.
+// 
+// Errors: `unsupported` (a kind that this kernel takes nothing out of: hash tables since 5.14), `invalid` (key of another
+// size), `kernel`.
+// Source: bpf(2), BPF_MAP_LOOKUP_AND_DELETE_ELEM.
+extern bool kernelscript_host_maps_method_bpf_map_lookup_and_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
+// Writes a value; in per-CPU kinds one value for each possible CPU, one after the other. `update` with an empty key appends
+// to a queue or stack.
 // 
 // Errors: `invalid` (a size), `limit` (the map is full: E2BIG or ENOMEM; or an array index beyond the end),
 // `busy`, `not-found` (see `update-mode`), `kernel`.
 // Source: bpf(2), BPF_MAP_UPDATE_ELEM.
-extern bool kernelscript_host_maps_method_map_update(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
+extern bool kernelscript_host_maps_method_bpf_map_update(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
+// As `update` of an entry that is there, under the lock of the value.
+// 
+// Errors: as `update`; `invalid` (a value without `struct bpf_spin_lock`). Since 5.1.
+// Source: bpf(2), BPF_F_LOCK.
+extern bool kernelscript_host_maps_method_bpf_map_update_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
+// Makes this the sum of the values of all CPUs: the value of CPU 0; those of the others become zero. For per-CPU kinds.
+// 
+// Errors: as `update`; `invalid` (another kind).
+extern bool kernelscript_host_maps_method_bpf_map_update_sum(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
+// Writes several entries, each a key and behind it what `update` takes for it, by as few system calls as the kernel can.
+// The result is their number. After an error some may be written.
+// 
+// Errors: as `update`; `invalid` (no whole number of entries), `unsupported` (a kind without batches).
+// Source: bpf(2), BPF_MAP_UPDATE_BATCH. Since 5.6.
+extern bool kernelscript_host_maps_method_bpf_map_update_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *entries, kernelscript_host_maps_update_mode_t mode, uint32_t *ret, kernelscript_host_maps_error_t *err);
+// Removes the entries with these keys, one key behind the other; keys without an entry are skipped. The result is the
+// number of those that were there.
+// 
+// Errors: as `delete`; `invalid` (no whole number of keys).
+// Source: bpf(2), BPF_MAP_DELETE_ELEM for each.
+extern bool kernelscript_host_maps_method_bpf_map_delete_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *keys, uint32_t *ret, kernelscript_host_maps_error_t *err);
+// Forbids every later `update` and `delete` by this and other processes, for as long as the map lives. Programs may still
+// write. Idempotent.
+// 
+// Errors: `invalid` (a map that is mapped, as by `share`; a kind that cannot be frozen), `kernel`.
+// Source: bpf(2), BPF_MAP_FREEZE. Since 5.2.
+extern bool kernelscript_host_maps_method_bpf_map_freeze(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err);
 // Where the first value of an array lies in the plugin's shared memory, from now until the plugin ends; the others
 // follow, each at the next multiple of 8 bytes. As `globals.variable.share`.
 // 
 // None for another kind of map, and for an array that was made without BPF_F_MMAPABLE or is frozen.
-extern bool kernelscript_host_maps_method_map_share(kernelscript_host_maps_borrow_map_t self, uint32_t *ret);
-// Takes the next value out of a queue or stack; `lookup` with an empty key looks at it without taking it out, `update`
-// with an empty key appends one. None if it is empty.
-// 
-// Errors: `unsupported` (another kind of map), `kernel`.
-// Source: bpf(2), BPF_MAP_LOOKUP_AND_DELETE_ELEM.
-extern bool kernelscript_host_maps_method_map_take(kernelscript_host_maps_borrow_map_t self, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
+extern bool kernelscript_host_maps_method_bpf_map_share(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret);
 // Whether a bloom filter may have a value: false is certain. `update` with an empty key adds one.
 // 
 // Errors: `invalid` (value of another size, or no bloom filter), `kernel`.
 // Source: Documentation/bpf/map_bloom_filter.rst, v6.12.
-extern bool kernelscript_host_maps_method_map_contains(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *value, bool *ret, kernelscript_host_maps_error_t *err);
-// Starts a walk over the entries, with their values or by their keys alone.
+extern bool kernelscript_host_maps_method_bpf_map_contains(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *value, bool *ret, kernelscript_host_maps_error_t *err);
+// Starts an iteration over the entries, with their values or by their keys alone.
 // 
 // Errors: `unsupported` (a kind whose entries cannot be listed).
-extern bool kernelscript_host_maps_method_map_walk(kernelscript_host_maps_borrow_map_t self, bool values, kernelscript_host_maps_own_cursor_t *ret, kernelscript_host_maps_error_t *err);
-// The number of entries: walks over them.
+extern bool kernelscript_host_maps_method_bpf_map_iterate(kernelscript_host_maps_borrow_bpf_map_t self, bool values, kernelscript_host_maps_own_cursor_t *ret, kernelscript_host_maps_error_t *err);
+// The number of entries: iterates over them.
 // 
-// Errors: as `walk`; `kernel`.
-extern bool kernelscript_host_maps_method_map_count(kernelscript_host_maps_borrow_map_t self, uint32_t *ret, kernelscript_host_maps_error_t *err);
+// Errors: as `iterate`; `kernel`.
+extern bool kernelscript_host_maps_method_bpf_map_count(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret, kernelscript_host_maps_error_t *err);
 // Removes every entry that is there when it gets to it.
 // 
-// Errors: as `walk`; `invalid` (an array kind), `kernel`.
-extern bool kernelscript_host_maps_method_map_clear(kernelscript_host_maps_borrow_map_t self, kernelscript_host_maps_error_t *err);
+// Errors: as `iterate`; `invalid` (an array kind), `kernel`.
+extern bool kernelscript_host_maps_method_bpf_map_clear(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err);
 // Removes an entry. False if there was none.
 // 
 // Errors: `invalid` (key of another size; an array kind, whose elements cannot be removed), `kernel`.
 // Source: bpf(2), BPF_MAP_DELETE_ELEM.
-extern bool kernelscript_host_maps_method_map_delete(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
+extern bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
 
-// Imported Functions from `kernelscript:host/ring@0.1.0`
+// Imported Functions from `kernelscript:host/ring@0.2.0`
 // The ring buffer of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
 // 
 // Errors: `not-found` (no map of this name, or it is no ring buffer), `not-permitted` (CAP_BPF),
@@ -1154,15 +1270,19 @@ extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_
 // Errors: `invalid` (no entries of the last batch), `limit` (the host keeps too much for the plugin).
 extern bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
 
-// Imported Functions from `kernelscript:host/globals@0.1.0`
+// Imported Functions from `kernelscript:host/globals@0.2.0`
+// The variables of the plugin's object, by name. Empty without an object.
+extern void kernelscript_host_globals_list_variables(plugin_list_string_t *ret);
 // The variable of this name. A pinned one loads the object, so that its value is that of the pin.
 // 
-// Errors: `not-found`; for a pinned one those of `maps.map.open`.
+// Errors: `not-found`; for a pinned one those of `maps.bpf-map.open`.
 extern bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kernelscript_host_globals_own_variable_t *ret, kernelscript_host_globals_error_t *err);
 // Its size in bytes.
 extern uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host_globals_borrow_variable_t self);
-// Its value, if it has 1, 2, 4 or 8 bytes: one atomic load, extended with zeros. 0 for a variable of another size.
-extern uint64_t kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self);
+// Its value, if it has 1, 2, 4 or 8 bytes: one atomic load, extended with zeros.
+// 
+// Errors: `invalid` (a variable of another size).
+extern bool kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self, uint64_t *ret, kernelscript_host_globals_error_t *err);
 // Stores a value of 1, 2, 4 or 8 bytes: the low bytes, by one atomic store.
 // 
 // Errors: `invalid` (a variable of another size), `not-permitted` (a loaded `.rodata` variable).
@@ -1184,7 +1304,7 @@ extern void kernelscript_host_globals_method_variable_read(kernelscript_host_glo
 // Errors: `invalid` (outside the variable), `not-permitted` (a loaded `.rodata` variable).
 extern bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_borrow_variable_t self, uint32_t offset, plugin_list_u8_t *bytes, kernelscript_host_globals_error_t *err);
 
-// Imported Functions from `kernelscript:host/layouts@0.1.0`
+// Imported Functions from `kernelscript:host/layouts@0.2.0`
 // The keys of a map. None if there is no such map or it has no keys, if BTF has their size only, or if the type has
 // more than 1024 members.
 // 
@@ -1198,7 +1318,7 @@ extern bool kernelscript_host_layouts_of_variable(plugin_string_t *name, kernels
 // if the object has none; clang leaves out what no map, variable or function shows.
 extern bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret);
 
-// Imported Functions from `kernelscript:host/console@0.1.0`
+// Imported Functions from `kernelscript:host/console@0.2.0`
 // Writes one line to standard output.
 // 
 // `format` is text with conversions: `%d %i %u %x %X %o %c %s %p %%` with the flags `- + space 0 #`, width and
@@ -1223,7 +1343,7 @@ extern void kernelscript_host_console_warn_once(uint64_t key, plugin_string_t *m
 // that of `warn`, but that lines which begin with two spaces stay lines. Does not return.
 extern void kernelscript_host_console_abort(plugin_string_t *message);
 
-// Imported Functions from `kernelscript:host/clock@0.1.0`
+// Imported Functions from `kernelscript:host/clock@0.2.0`
 // Nanoseconds of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
 extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_now(void);
 // Nanoseconds of CLOCK_BOOTTIME: the time since the boot, including the time for which the machine was suspended,
@@ -1231,15 +1351,21 @@ extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_now(void);
 // 
 // Source: clock_gettime(2); `kernel/bpf/helpers.c`, `bpf_ktime_get_boot_ns`.
 extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_boottime(void);
+// Nanoseconds of CLOCK_REALTIME since 1970-01-01 00:00 UTC, without leap seconds. It can be set, so it may jump: spans are
+// differences of `now`.
+// 
+// Source: clock_gettime(2).
+extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_wall_clock(void);
 // Waits. Returns early, with `interrupted`, when the host asks the plugin to stop. A command that the host starts
-// (`--exec`) runs from the first call of `sleep`, `stopping` or
-// `ring.poll` on.
+// (`--exec`) runs from the first call of `sleep`, `sleep-until`, `stopping` or `ring.poll` on.
 extern bool kernelscript_host_clock_sleep(kernelscript_host_clock_nanoseconds_t duration, kernelscript_host_clock_error_t *err);
-// The host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command that
-// it observes).
+// Waits until `now` is at least `deadline`; at once if it is already. Repeated waits by a period do not drift. In all else
+// as `sleep`.
+extern bool kernelscript_host_clock_sleep_until(kernelscript_host_clock_nanoseconds_t deadline, kernelscript_host_clock_error_t *err);
+// The host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command that it observes).
 extern bool kernelscript_host_clock_stopping(void);
 
-// Imported Functions from `kernelscript:host/args@0.1.0`
+// Imported Functions from `kernelscript:host/args@0.2.0`
 // The words, as they were given.
 extern void kernelscript_host_args_words(plugin_list_string_t *ret);
 // Reads the words by these specs. Numbers: decimal, `0x`, `0b`, a leading `-` for signed ones. A number out of its
@@ -1256,7 +1382,7 @@ extern bool kernelscript_host_args_has_command(void);
 // Ends the plugin now with this exit code. What it attached is detached. Does not return.
 extern void kernelscript_host_args_exit(uint8_t code);
 
-// Imported Functions from `kernelscript:host/system@0.1.0`
+// Imported Functions from `kernelscript:host/system@0.2.0`
 // The number of possible CPUs: per-CPU maps have so many values, and no CPU has this number or a higher one.
 // 
 // Source: `/sys/devices/system/cpu/possible`; `kernel/cpu.c`, `cpu_possible_mask`.
@@ -1271,7 +1397,7 @@ extern bool kernelscript_host_system_pid_of(plugin_list_u8_t *name, int32_t *ret
 // Source: proc_pid_comm(5).
 extern void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret);
 
-// Imported Functions from `kernelscript:host/symbols@0.1.0`
+// Imported Functions from `kernelscript:host/symbols@0.2.0`
 // The function at an address and the bytes from its start: `do_nanosleep+0x5f`; `0x..`, the address, if nothing is
 // known there: no symbol below it, nothing mapped, a file without symbols, no such task.
 // 
@@ -1283,16 +1409,6 @@ extern void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret)
 // Source: proc_kallsyms(5), proc_pid_maps(5), elf(5); kernel/kallsyms.c, v6.12, kallsyms_show_value.
 extern void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, plugin_string_t *ret);
 
-// Imported Functions from `kernelscript:host/exec@0.1.0`
-// Runs a Python file beside the plugin.
-// 
-// Errors: `denied-by-policy`.
-extern bool kernelscript_host_exec_run(plugin_string_t *file, kernelscript_host_exec_error_t *err);
-// Calls a function of a Python module with numbers and texts.
-// 
-// Errors: `denied-by-policy`.
-extern bool kernelscript_host_exec_call(plugin_string_t *module, plugin_string_t *function, kernelscript_host_exec_list_value_t *args, uint64_t *ret, kernelscript_host_exec_error_t *err);
-
 // Exported Functions from `plugin`
 int32_t exports_plugin_run(void);
 
@@ -1302,6 +1418,8 @@ void kernelscript_host_types_error_kind_free(kernelscript_host_types_error_kind_
 
 void plugin_option_u32_free(plugin_option_u32_t *ptr);
 
+void plugin_option_string_free(plugin_option_string_t *ptr);
+
 void kernelscript_host_types_error_free(kernelscript_host_types_error_t *ptr);
 
 void kernelscript_host_bpf_error_free(kernelscript_host_bpf_error_t *ptr);
@@ -1309,6 +1427,8 @@ void kernelscript_host_bpf_error_free(kernelscript_host_bpf_error_t *ptr);
 void kernelscript_host_bpf_program_kind_free(kernelscript_host_bpf_program_kind_t *ptr);
 
 void kernelscript_host_bpf_program_info_free(kernelscript_host_bpf_program_info_t *ptr);
+
+void kernelscript_host_bpf_program_description_free(kernelscript_host_bpf_program_description_t *ptr);
 
 void plugin_list_u8_free(plugin_list_u8_t *ptr);
 
@@ -1325,6 +1445,8 @@ extern void kernelscript_host_bpf_link_drop_own(kernelscript_host_bpf_own_link_t
 extern void kernelscript_host_bpf_link_drop_borrow(kernelscript_host_bpf_borrow_link_t handle);
 
 extern kernelscript_host_bpf_borrow_link_t kernelscript_host_bpf_borrow_link(kernelscript_host_bpf_own_link_t handle);
+
+void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr);
 
 void kernelscript_host_bpf_result_own_program_error_free(kernelscript_host_bpf_result_own_program_error_t *ptr);
 
@@ -1348,7 +1470,7 @@ extern void kernelscript_host_perf_options_drop_borrow(kernelscript_host_perf_bo
 
 extern kernelscript_host_perf_borrow_options_t kernelscript_host_perf_borrow_options(kernelscript_host_perf_own_options_t handle);
 
-void kernelscript_host_perf_counting_free(kernelscript_host_perf_counting_t *ptr);
+void kernelscript_host_perf_counter_state_free(kernelscript_host_perf_counter_state_t *ptr);
 
 void plugin_option_u64_free(plugin_option_u64_t *ptr);
 
@@ -1366,6 +1488,8 @@ extern void kernelscript_host_perf_attachment_drop_borrow(kernelscript_host_perf
 
 extern kernelscript_host_perf_borrow_attachment_t kernelscript_host_perf_borrow_attachment(kernelscript_host_perf_own_attachment_t handle);
 
+void kernelscript_host_perf_listed_event_free(kernelscript_host_perf_listed_event_t *ptr);
+
 void kernelscript_host_perf_result_own_event_error_free(kernelscript_host_perf_result_own_event_error_t *ptr);
 
 void kernelscript_host_perf_result_reading_error_free(kernelscript_host_perf_result_reading_error_t *ptr);
@@ -1373,6 +1497,8 @@ void kernelscript_host_perf_result_reading_error_free(kernelscript_host_perf_res
 void kernelscript_host_perf_result_group_reading_error_free(kernelscript_host_perf_result_group_reading_error_t *ptr);
 
 void kernelscript_host_perf_result_void_error_free(kernelscript_host_perf_result_void_error_t *ptr);
+
+void kernelscript_host_perf_result_u64_error_free(kernelscript_host_perf_result_u64_error_t *ptr);
 
 void kernelscript_host_perf_option_borrow_attachment_free(kernelscript_host_perf_option_borrow_attachment_t *ptr);
 
@@ -1386,7 +1512,9 @@ void kernelscript_host_perf_list_reading_free(kernelscript_host_perf_list_readin
 
 void kernelscript_host_perf_result_list_reading_error_free(kernelscript_host_perf_result_list_reading_error_t *ptr);
 
-void kernelscript_host_perf_result_u32_error_free(kernelscript_host_perf_result_u32_error_t *ptr);
+void kernelscript_host_perf_list_listed_event_free(kernelscript_host_perf_list_listed_event_t *ptr);
+
+void kernelscript_host_perf_result_list_listed_event_error_free(kernelscript_host_perf_result_list_listed_event_error_t *ptr);
 
 void kernelscript_host_maps_error_free(kernelscript_host_maps_error_t *ptr);
 
@@ -1396,27 +1524,29 @@ extern void kernelscript_host_maps_cursor_drop_borrow(kernelscript_host_maps_bor
 
 extern kernelscript_host_maps_borrow_cursor_t kernelscript_host_maps_borrow_cursor(kernelscript_host_maps_own_cursor_t handle);
 
-extern void kernelscript_host_maps_map_drop_own(kernelscript_host_maps_own_map_t handle);
+extern void kernelscript_host_maps_bpf_map_drop_own(kernelscript_host_maps_own_bpf_map_t handle);
 
-extern void kernelscript_host_maps_map_drop_borrow(kernelscript_host_maps_borrow_map_t handle);
+extern void kernelscript_host_maps_bpf_map_drop_borrow(kernelscript_host_maps_borrow_bpf_map_t handle);
 
-extern kernelscript_host_maps_borrow_map_t kernelscript_host_maps_borrow_map(kernelscript_host_maps_own_map_t handle);
+extern kernelscript_host_maps_borrow_bpf_map_t kernelscript_host_maps_borrow_bpf_map(kernelscript_host_maps_own_bpf_map_t handle);
 
 void kernelscript_host_maps_result_list_u8_error_free(kernelscript_host_maps_result_list_u8_error_t *ptr);
 
-void kernelscript_host_maps_result_own_map_error_free(kernelscript_host_maps_result_own_map_error_t *ptr);
+void plugin_list_string_free(plugin_list_string_t *ptr);
+
+void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr);
+
+void kernelscript_host_maps_result_own_bpf_map_error_free(kernelscript_host_maps_result_own_bpf_map_error_t *ptr);
 
 void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr);
 
 void kernelscript_host_maps_result_option_list_u8_error_free(kernelscript_host_maps_result_option_list_u8_error_t *ptr);
 
-void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr);
+void kernelscript_host_maps_result_u32_error_free(kernelscript_host_maps_result_u32_error_t *ptr);
 
 void kernelscript_host_maps_result_bool_error_free(kernelscript_host_maps_result_bool_error_t *ptr);
 
 void kernelscript_host_maps_result_own_cursor_error_free(kernelscript_host_maps_result_own_cursor_error_t *ptr);
-
-void kernelscript_host_maps_result_u32_error_free(kernelscript_host_maps_result_u32_error_t *ptr);
 
 void kernelscript_host_ring_error_free(kernelscript_host_ring_error_t *ptr);
 
@@ -1445,6 +1575,8 @@ extern void kernelscript_host_globals_variable_drop_borrow(kernelscript_host_glo
 extern kernelscript_host_globals_borrow_variable_t kernelscript_host_globals_borrow_variable(kernelscript_host_globals_own_variable_t handle);
 
 void kernelscript_host_globals_result_own_variable_error_free(kernelscript_host_globals_result_own_variable_error_t *ptr);
+
+void kernelscript_host_globals_result_u64_error_free(kernelscript_host_globals_result_u64_error_t *ptr);
 
 void kernelscript_host_globals_result_void_error_free(kernelscript_host_globals_result_void_error_t *ptr);
 
@@ -1478,21 +1610,9 @@ void kernelscript_host_args_list_option_value_free(kernelscript_host_args_list_o
 
 void kernelscript_host_args_parsed_free(kernelscript_host_args_parsed_t *ptr);
 
-void plugin_list_string_free(plugin_list_string_t *ptr);
-
 void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_option_spec_t *ptr);
 
 void plugin_option_s32_free(plugin_option_s32_t *ptr);
-
-void kernelscript_host_exec_error_free(kernelscript_host_exec_error_t *ptr);
-
-void kernelscript_host_exec_value_free(kernelscript_host_exec_value_t *ptr);
-
-void kernelscript_host_exec_result_void_error_free(kernelscript_host_exec_result_void_error_t *ptr);
-
-void kernelscript_host_exec_list_value_free(kernelscript_host_exec_list_value_t *ptr);
-
-void kernelscript_host_exec_result_u64_error_free(kernelscript_host_exec_result_u64_error_t *ptr);
 
 // Sets the string `ret` to reference the input string `s` without copying it
 void plugin_string_set(plugin_string_t *ret, const char*s);
