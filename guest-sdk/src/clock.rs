@@ -18,6 +18,12 @@ pub fn boottime() -> Duration {
     Duration::from_nanos(clock::boottime())
 }
 
+/// Returns the time of CLOCK_REALTIME since 1970-01-01 00:00 UTC. It can be set, so it may jump: compute time
+/// spans from [`now`].
+pub fn wall_clock() -> Duration {
+    Duration::from_nanos(clock::wall_clock())
+}
+
 /// Waits for this time. A command that the host starts (`--exec`) begins to run at the first call of this
 /// function, of [`stopping`] or of [`Ring::poll`](crate::Ring::poll).
 ///
@@ -36,6 +42,16 @@ pub fn boottime() -> Duration {
 pub fn sleep(duration: Duration) -> Result<()> {
     // Saturates beyond the range of the clock.
     Ok(clock::sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))?)
+}
+
+/// Waits until [`now`] is at least `deadline`; at once if it is already. Repeated waits by a period do not
+/// drift. In all else like [`sleep`].
+///
+/// # Errors
+/// [`Interrupted`](ErrorKind::Interrupted), early, when the host asks the plugin to stop.
+pub fn sleep_until(deadline: Duration) -> Result<()> {
+    // Saturates beyond the range of the clock.
+    Ok(clock::sleep_until(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX))?)
 }
 
 /// Whether the host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command it

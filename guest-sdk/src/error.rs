@@ -1,5 +1,6 @@
 //! Failures of host calls.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
@@ -56,34 +57,63 @@ impl From<types::ErrorKind> for ErrorKind {
 
 /// A failure of a call: its kind, the errno, and a message.
 ///
-/// The message says what was tried, what the kernel answered and what to do; it may have several lines.
+/// The message says what was tried, what the kernel answered and what to do; it may have several lines. Its parts
+/// are there on their own, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Box<Parts>);
+
+/// The parts of an error, on the heap: results of calls stay small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Parts {
     kind: ErrorKind,
     errno: Option<u32>,
+    errno_name: Option<String>,
     message: String,
+    because: Option<String>,
+    advice: Option<String>,
 }
 
 impl Error {
     /// The kind, for plugins that handle the error.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The errno, if a system call failed: a number in the `errno.h` of the machine that runs the plugin.
     pub fn errno(&self) -> Option<u32> {
-        self.errno
+        self.0.errno
+    }
+
+    /// The name of the errno, for example `ENOENT`.
+    pub fn errno_name(&self) -> Option<&str> {
+        self.0.errno_name.as_deref()
+    }
+
+    /// What was tried or is wrong: the first line of the message.
+    pub fn tried(&self) -> &str {
+        self.0.message.lines().next().unwrap_or_default()
+    }
+
+    /// The cause, as far as the host knows it.
+    pub fn because(&self) -> Option<&str> {
+        self.0.because.as_deref()
+    }
+
+    /// What to do about it.
+    pub fn advice(&self) -> Option<&str> {
+        self.0.advice.as_deref()
     }
 
     /// Creates an error that this crate detects itself: a type or value does not fit.
     pub(crate) fn invalid(message: String) -> Error {
-        Error { kind: ErrorKind::Invalid, errno: None, message }
+        let (errno, errno_name, because, advice) = (None, None, None, None);
+        Error(Box::new(Parts { kind: ErrorKind::Invalid, errno, errno_name, message, because, advice }))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
@@ -91,6 +121,13 @@ impl core::error::Error for Error {}
 
 impl From<types::Error> for Error {
     fn from(error: types::Error) -> Error {
-        Error { kind: error.kind.into(), errno: error.errno, message: error.message }
+        Error(Box::new(Parts {
+            kind: error.kind.into(),
+            errno: error.errno,
+            errno_name: error.errno_name,
+            message: error.message,
+            because: error.because,
+            advice: error.advice,
+        }))
     }
 }

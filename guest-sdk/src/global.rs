@@ -2,6 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 #[cfg(doc)]
@@ -11,6 +13,11 @@ use crate::layout;
 use crate::plain::Plain;
 use crate::shared::{self, VariableAddress};
 use crate::sys::{globals, layouts};
+
+/// Returns the names of the variables of the plugin's object.
+pub fn list_variables() -> Vec<String> {
+    globals::list_variables()
+}
 
 /// A global variable shared by programs and plugin; there is one copy.
 ///
@@ -85,7 +92,9 @@ impl<T: Plain> Global<T> {
             return shared::read(at);
         }
         if is_whole(T::SIZE) {
-            T::from_bytes(&self.raw.get().to_le_bytes())
+            // The host refuses other sizes only, which `open` has compared.
+            let value = self.raw.get().unwrap_or_else(|error| panic!("{}", error.message));
+            T::from_bytes(&value.to_le_bytes())
         } else {
             T::from_bytes(&self.raw.read())
         }

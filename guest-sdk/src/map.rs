@@ -1,6 +1,7 @@
 //! Maps with keys.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
@@ -24,7 +25,7 @@ pub(crate) enum ValueCopies {
 }
 
 /// Opens a map and compares its key type, if it has keys, and its value type with the plugin's types.
-pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: ValueCopies) -> Result<maps::Map> {
+pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: ValueCopies) -> Result<maps::BpfMap> {
     let raw = open_without_keys::<V>(name, values)?;
     layout::check::<K>(&format!("a key of map `{name}`"), layouts::of_key(name))?;
     check_size(name, "a key", K::SIZE, raw.info().key_size)?;
@@ -32,8 +33,8 @@ pub(crate) fn open<K: Plain, V: Plain>(name: &str, values: ValueCopies) -> Resul
 }
 
 /// Opens a map without keys, and compares its value type.
-pub(crate) fn open_without_keys<V: Plain>(name: &str, values: ValueCopies) -> Result<maps::Map> {
-    let raw = maps::Map::open(name)?;
+pub(crate) fn open_without_keys<V: Plain>(name: &str, values: ValueCopies) -> Result<maps::BpfMap> {
+    let raw = maps::BpfMap::open(name)?;
     shared::loaded();
     let info = raw.info();
     match (info.per_cpu, values) {
@@ -69,7 +70,7 @@ fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
 const ARRAY: u32 = 2;
 
 /// Returns the address of a map's elements, if it is an array that the host maps.
-fn elements(raw: &maps::Map) -> Option<Elements> {
+fn elements(raw: &maps::BpfMap) -> Option<Elements> {
     let info = raw.info();
     if info.type_ != ARRAY || info.key_size != 4 {
         return None;
@@ -97,7 +98,7 @@ fn elements(raw: &maps::Map) -> Option<Elements> {
 /// ```
 #[derive(Debug)]
 pub struct Map<K, V> {
-    raw: maps::Map,
+    raw: maps::BpfMap,
     elements: Option<Elements>,
     types: PhantomData<fn() -> (K, V)>,
 }
@@ -179,13 +180,52 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Ok(self.raw.delete(&key.to_bytes())?)
     }
 
+    /// Removes an entry and returns its value; none if there was none.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for a type of map that this kernel takes nothing out of: hash
+    /// tables since 5.14; [`Kernel`](ErrorKind::Kernel).
+    pub fn take(&self, key: &K) -> Result<Option<V>> {
+        Ok(self.raw.lookup_and_delete(&key.to_bytes())?.map(|bytes| V::from_bytes(&bytes)))
+    }
+
+    /// Creates or replaces several entries by as few system calls as possible. Returns their number. After an
+    /// error some may be written.
+    ///
+    /// # Errors
+    /// See [`Map::insert`].
+    pub fn insert_all(&self, entries: &[(K, V)]) -> Result<u32> {
+        let pair = |(key, value): &(K, V)| [key.to_bytes(), value.to_bytes()].concat();
+        let bytes: Vec<u8> = entries.iter().flat_map(pair).collect();
+        Ok(self.raw.update_batch(&bytes, UpdateMode::Any)?)
+    }
+
+    /// Removes several entries. Returns the number of those that existed.
+    ///
+    /// # Errors
+    /// See [`Map::remove`].
+    pub fn remove_all(&self, keys: &[K]) -> Result<u32> {
+        let bytes: Vec<u8> = keys.iter().flat_map(Plain::to_bytes).collect();
+        Ok(self.raw.delete_batch(&bytes)?)
+    }
+
+    /// Forbids later changes by this plugin and other processes; programs may still write.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) for a type of map that cannot be frozen,
+    /// [`Busy`](ErrorKind::Busy) for an array whose memory is shared with the plugin,
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn freeze(&self) -> Result<()> {
+        Ok(self.raw.freeze()?)
+    }
+
     /// Returns an iterator over the entries, which fetches them in batches, in no particular order. Entries
     /// that are added or removed meanwhile may be visited or not; no other entry is visited twice.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) for a type of map whose entries cannot be listed.
     pub fn iter(&self) -> Result<Entries<K, V>> {
-        Ok(Entries::new(self.raw.walk(true)?))
+        Ok(Entries::new(self.raw.iterate(true)?))
     }
 
     /// Returns an iterator over the keys alone, like [`Map::iter`].
@@ -193,7 +233,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// # Errors
     /// See [`Map::iter`].
     pub fn keys(&self) -> Result<Keys<K>> {
-        Ok(Keys::new(self.raw.walk(false)?))
+        Ok(Keys::new(self.raw.iterate(false)?))
     }
 
     /// Counts the entries by iterating over them.
@@ -213,6 +253,30 @@ impl<K: Plain, V: Plain> Map<K, V> {
     }
 }
 
+/// Returns the names of the maps of the plugin's object. Nothing is created.
+pub fn list_maps() -> Vec<String> {
+    maps::list_maps()
+}
+
+/// Sets the number of entries of a map that does not exist yet; of a ring buffer its bytes. The policy judges the
+/// object again.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) (a number that the type cannot have),
+/// [`Stale`](ErrorKind::Stale) (the maps exist already), [`Limit`](ErrorKind::Limit),
+/// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy).
+pub fn set_max_entries(map: &str, entries: u32) -> Result<()> {
+    Ok(maps::set_max_entries(map, entries)?)
+}
+
+/// Sets the size in bytes of the values of a map that does not exist yet. Stack maps have 8 bytes for each frame.
+///
+/// # Errors
+/// See [`set_max_entries`]; [`Invalid`](ErrorKind::Invalid) for values with a type.
+pub fn set_value_size(map: &str, bytes: u32) -> Result<()> {
+    Ok(maps::set_value_size(map, bytes)?)
+}
+
 /// Converts a key of an array to its index.
 #[inline]
 fn index<K: Plain>(key: &K) -> u32 {
@@ -224,7 +288,7 @@ fn index<K: Plain>(key: &K) -> u32 {
 /// A map with one value for each possible CPU at each key, indexed by CPU number.
 #[derive(Debug)]
 pub struct PerCpuMap<K, V> {
-    raw: maps::Map,
+    raw: maps::BpfMap,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -244,6 +308,14 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     pub fn get(&self, key: &K) -> Result<Option<Vec<V>>> {
         let bytes = self.raw.lookup(&key.to_bytes())?;
         Ok(bytes.map(|bytes| bytes.chunks_exact(V::SIZE).map(V::from_bytes).collect()))
+    }
+
+    /// Creates or replaces an entry whose values sum up to this one: CPU 0 has it, the others have zeros.
+    ///
+    /// # Errors
+    /// [`Limit`](ErrorKind::Limit) (the map is full), [`Kernel`](ErrorKind::Kernel).
+    pub fn insert_sum(&self, key: &K, value: &V) -> Result<()> {
+        Ok(self.raw.update_sum(&key.to_bytes(), &value.to_bytes(), UpdateMode::Any)?)
     }
 
     /// Creates or replaces an entry: one value for each possible CPU.
@@ -269,6 +341,6 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     /// # Errors
     /// See [`Map::keys`].
     pub fn keys(&self) -> Result<Keys<K>> {
-        Ok(Keys::new(self.raw.walk(false)?))
+        Ok(Keys::new(self.raw.iterate(false)?))
     }
 }

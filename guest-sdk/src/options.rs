@@ -4,14 +4,15 @@ use crate::sys::perf;
 
 /// Options for opening an event: the observed tasks and CPUs, exclusions, and the period of its program.
 ///
-/// The default observes every task on CPU 0, which needs CAP_PERFMON. Each method changes one option and
-/// returns the result; later calls override earlier ones.
+/// The default observes the own thread on whichever CPU it runs, which needs least rights. Each method changes
+/// one option and returns the result. Of the methods that select tasks one may be called; of those that select
+/// CPUs the last one counts.
 ///
 /// ```no_run
 /// use ks_guest::PerfOptions;
 ///
-/// let mine = PerfOptions::new().own_thread().exclude_kernel(true);
-/// let everything = PerfOptions::new().every_task().every_cpu(true);
+/// let mine = PerfOptions::new().exclude_kernel(true);
+/// let everything = PerfOptions::new().every_task().every_cpu();
 /// let samples = PerfOptions::new().task(4711).period(100_000);
 /// ```
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Default for PerfOptions {
 }
 
 impl PerfOptions {
-    /// Creates options for every task on CPU 0, with all defaults.
+    /// Creates options for the own thread, with all defaults.
     pub fn new() -> PerfOptions {
         PerfOptions { raw: perf::Options::new() }
     }
@@ -36,74 +37,81 @@ impl PerfOptions {
         self
     }
 
-    /// Observes the thread that runs this plugin, on whichever CPU it runs.
+    /// Observes the thread that runs this plugin. The default.
     #[must_use]
     pub fn own_thread(self) -> PerfOptions {
-        self.task(0)
+        self.with(perf::Options::observe_own_thread)
     }
 
-    /// Observes one task by its id, on whichever CPU it runs. 0 is the thread that runs this plugin; a
-    /// negative number is refused when the event is opened.
+    /// Observes one task by its id. Negative numbers and 0 are refused when the event is opened.
     #[must_use]
     pub fn task(self, id: i32) -> PerfOptions {
-        // -1 would mean every task, which [`PerfOptions::every_task`] requests explicitly.
-        let id = if id == -1 { i32::MIN } else { id };
-        self.with(|raw| {
-            raw.set_pid(id);
-            raw.set_cpu(-1);
-        })
+        self.with(|raw| raw.observe_task(id))
     }
 
     /// Observes every task; needs a CPU, or [`PerfOptions::every_cpu`].
     #[must_use]
     pub fn every_task(self) -> PerfOptions {
-        self.with(|raw| raw.set_pid(-1))
-    }
-
-    /// Counts on one CPU, by its number from 0.
-    #[must_use]
-    pub fn cpu(self, cpu: u32) -> PerfOptions {
-        // A number that no machine has is refused when the event is opened.
-        self.with(|raw| raw.set_cpu(i32::try_from(cpu).unwrap_or(i32::MAX)))
-    }
-
-    /// Counts on whichever CPU the task runs.
-    #[must_use]
-    pub fn any_cpu(self) -> PerfOptions {
-        self.with(|raw| raw.set_cpu(-1))
-    }
-
-    /// Opens one kernel event on every online CPU; they read as one. Must be equal for a whole group.
-    #[must_use]
-    pub fn every_cpu(self, on: bool) -> PerfOptions {
-        self.with(|raw| raw.set_every_cpu(on))
+        self.with(perf::Options::observe_every_task)
     }
 
     /// Observes every process whose executable has this path (with a `/` in it) or whose command has this
-    /// name, instead of a task. Must be equal for a whole group.
+    /// name. Must be equal for a whole group.
     #[must_use]
     pub fn process(self, name: &str) -> PerfOptions {
-        self.with(|raw| {
-            raw.set_process(name);
-            raw.set_cpu(-1);
-        })
+        self.with(|raw| raw.observe_process(name))
     }
 
     /// Observes the command that the host starts (`--exec`), from its exec on. Must be equal for a whole
     /// group.
     #[must_use]
     pub fn command(self) -> PerfOptions {
-        self.with(|raw| {
-            raw.set_command(true);
-            raw.set_cpu(-1);
-        })
+        self.with(perf::Options::observe_command)
     }
 
     /// Observes the tasks of a control group, by its path below the mount; needs a CPU, or
     /// [`PerfOptions::every_cpu`].
     #[must_use]
     pub fn cgroup(self, path: &str) -> PerfOptions {
-        self.with(|raw| raw.set_cgroup(path))
+        self.with(|raw| raw.observe_cgroup(path))
+    }
+
+    /// Counts on one CPU, by its number from 0.
+    #[must_use]
+    pub fn cpu(self, cpu: u32) -> PerfOptions {
+        // A number that no machine has is refused when the event is opened.
+        self.with(|raw| raw.on_cpu(i32::try_from(cpu).unwrap_or(i32::MAX)))
+    }
+
+    /// Counts on whichever CPU the task runs. The default.
+    #[must_use]
+    pub fn any_cpu(self) -> PerfOptions {
+        self.with(perf::Options::on_any_cpu)
+    }
+
+    /// Opens one kernel event on every online CPU; they read as one. Must be equal for a whole group.
+    #[must_use]
+    pub fn every_cpu(self) -> PerfOptions {
+        self.with(perf::Options::on_every_cpu)
+    }
+
+    /// Opens the event without starting it: [`Attachment::enable`](crate::Attachment::enable) does. For
+    /// leaders and events that are alone.
+    #[must_use]
+    pub fn start_disabled(self, on: bool) -> PerfOptions {
+        self.with(|raw| raw.set_start_disabled(on))
+    }
+
+    /// Opens the event without starting it: it starts when the observed task next calls execve(2).
+    #[must_use]
+    pub fn enable_on_exec(self, on: bool) -> PerfOptions {
+        self.with(|raw| raw.set_enable_on_exec(on))
+    }
+
+    /// Closes the event when the observed task next calls execve(2): the count stands still from then on.
+    #[must_use]
+    pub fn remove_on_exec(self, on: bool) -> PerfOptions {
+        self.with(|raw| raw.set_remove_on_exec(on))
     }
 
     /// Sets the number of events between two runs of the program; 0 means 1000000. Ignored without a program.
@@ -119,12 +127,6 @@ impl PerfOptions {
     #[must_use]
     pub fn frequency(self, hertz: u64) -> PerfOptions {
         self.with(|raw| raw.set_freq(hertz))
-    }
-
-    /// Sets the number of samples between two wake-ups of a reader of the event's ring; 0 means 1.
-    #[must_use]
-    pub fn wakeup(self, samples: u32) -> PerfOptions {
-        self.with(|raw| raw.set_wakeup(samples))
     }
 
     /// Also counts children that the task creates later. Must be equal for a whole group.

@@ -1,5 +1,6 @@
 //! Opened events and their readings.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -27,14 +28,14 @@ pub enum State {
     Other(u32),
 }
 
-impl From<perf::Counting> for State {
-    fn from(state: perf::Counting) -> State {
+impl From<perf::CounterState> for State {
+    fn from(state: perf::CounterState) -> State {
         match state {
-            perf::Counting::Counted => State::Counted,
-            perf::Counting::Multiplexed => State::Multiplexed,
-            perf::Counting::NeverRan => State::NeverRan,
-            perf::Counting::Idle => State::Idle,
-            perf::Counting::Other(number) => State::Other(number),
+            perf::CounterState::Counted => State::Counted,
+            perf::CounterState::Multiplexed => State::Multiplexed,
+            perf::CounterState::NeverRan => State::NeverRan,
+            perf::CounterState::Idle => State::Idle,
+            perf::CounterState::Other(number) => State::Other(number),
         }
     }
 }
@@ -75,8 +76,10 @@ impl From<perf::Reading> for Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupEntry {
-    /// The kernel's id of the event; for an attachment to several tasks or CPUs that of the first.
+    /// The member's [`Attachment::id`].
     pub id: u64,
+    /// The member's [`Attachment::kernel_id`].
+    pub kernel_id: u64,
     /// Events since the group's last restart.
     pub raw: u64,
     /// The scaled count, see [`Reading::scaled`].
@@ -104,7 +107,12 @@ pub struct GroupReading {
 
 impl From<perf::GroupReading> for GroupReading {
     fn from(read: perf::GroupReading) -> GroupReading {
-        let entry = |entry: perf::Entry| GroupEntry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+        let entry = |entry: perf::Entry| GroupEntry {
+            id: entry.id,
+            kernel_id: entry.kernel_id,
+            raw: entry.raw,
+            scaled: entry.scaled,
+        };
         GroupReading {
             time_enabled: Duration::from_nanos(read.time_enabled),
             time_running: Duration::from_nanos(read.time_running),
@@ -207,8 +215,8 @@ impl Attachment {
     /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task, and if there is
     /// no such array or another event is in it; [`Kernel`](ErrorKind::Kernel); see also [`Program::load`].
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
-    pub fn show(&self, array: &str) -> Result<()> {
-        Ok(self.raw.show(array)?)
+    pub fn publish(&self, array: &str) -> Result<()> {
+        Ok(self.raw.publish(array)?)
     }
 
     /// Resumes counting after [`Attachment::disable`]: of the whole group if this is its leader, else of this
@@ -236,6 +244,26 @@ impl Attachment {
     /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
     pub fn reset(&self) -> Result<()> {
         Ok(self.raw.reset()?)
+    }
+
+    /// Changes the number of events between two runs of the program, or the runs per second of an event with
+    /// [`PerfOptions::frequency`], while it is open.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for 0, for an event without a program, and
+    /// for a clock's period below 50000 ns; [`Limit`](ErrorKind::Limit) above
+    /// `kernel.perf_event_max_sample_rate`; [`Kernel`](ErrorKind::Kernel).
+    pub fn set_period(&self, events: u64) -> Result<()> {
+        Ok(self.raw.set_period(events)?)
+    }
+
+    /// The kernel's id of the event, as samples of other tools show it; for an attachment to several tasks or
+    /// CPUs that of the first.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale).
+    pub fn kernel_id(&self) -> Result<u64> {
+        Ok(self.raw.kernel_id()?)
     }
 
     /// A number that identifies this attachment in this run of the plugin; at least 1, never reused.
@@ -266,11 +294,27 @@ pub fn read_many(attachments: &[&Attachment]) -> Result<Vec<Reading>> {
     Ok(perf::read_many(&ids)?.into_iter().map(Reading::from).collect())
 }
 
-/// Prints the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all), one line
-/// for each on standard output: both spellings, and whether this machine can count it. Returns their number.
+/// An event that this machine knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedEvent {
+    /// The language's spelling.
+    pub name: String,
+    /// The spelling of `perf list`.
+    pub perf_name: String,
+    /// Whether this machine can count it.
+    pub countable: bool,
+}
+
+/// Returns the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all).
 ///
 /// # Errors
-/// [`Limit`](ErrorKind::Limit) if the number exceeds 32 bits.
-pub fn print_events(wildcard: &str) -> Result<u32> {
-    Ok(perf::print_events(wildcard)?)
+/// [`Limit`](ErrorKind::Limit) if the list is larger than the host may copy.
+pub fn list_events(wildcard: &str) -> Result<Vec<ListedEvent>> {
+    let listed = |event: perf::ListedEvent| ListedEvent {
+        name: event.name,
+        perf_name: event.perf_name,
+        countable: event.countable,
+    };
+    Ok(perf::list_events(wildcard)?.into_iter().map(listed).collect())
 }

@@ -61,6 +61,19 @@ pub struct Packet {
     pub mark: u32,
 }
 
+/// A program of the plugin's object, as the object describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramDescription {
+    /// The program's name.
+    pub name: String,
+    /// The program type.
+    pub kind: ProgramKind,
+    /// Where the object says that the program is attached: a function, a tracepoint, a hook. Empty if it says
+    /// nothing.
+    pub target: String,
+}
+
 /// A BPF program of the plugin file, loaded. It stays loaded while something is attached to it.
 ///
 /// ```no_run
@@ -77,8 +90,18 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program of this name, and with it the whole object of the plugin (maps and variables
-    /// included), once.
+    /// Returns the programs of the plugin's object, in its order. Nothing is loaded.
+    pub fn list() -> Vec<ProgramDescription> {
+        let describe = |one: bpf::ProgramDescription| ProgramDescription {
+            name: one.name,
+            kind: one.kind.into(),
+            target: one.target,
+        };
+        bpf::list_programs().into_iter().map(describe).collect()
+    }
+
+    /// Loads the program of this name. The first load creates the object's maps and variables and loads its other
+    /// programs, too, if the kernel accepts all of them.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) (no such program in the plugin file),

@@ -12,7 +12,7 @@ use crate::sys::maps::{self, UpdateMode};
 /// A queue or stack of the plugin's object.
 #[derive(Debug)]
 pub struct Queue<V> {
-    raw: maps::Map,
+    raw: maps::BpfMap,
     value: PhantomData<fn() -> V>,
 }
 
@@ -38,7 +38,7 @@ impl<V: Plain> Queue<V> {
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) (another type of map), [`Kernel`](ErrorKind::Kernel).
     pub fn pop(&self) -> Result<Option<V>> {
-        Ok(self.raw.take()?.map(|bytes| V::from_bytes(&bytes)))
+        Ok(self.raw.lookup_and_delete(&[])?.map(|bytes| V::from_bytes(&bytes)))
     }
 
     /// Returns the next value without removing it; none if it is empty.
@@ -53,7 +53,7 @@ impl<V: Plain> Queue<V> {
 /// A bloom filter of the plugin's object: a set with false positives.
 #[derive(Debug)]
 pub struct Bloom<V> {
-    raw: maps::Map,
+    raw: maps::BpfMap,
     value: PhantomData<fn() -> V>,
 }
 

@@ -28,7 +28,7 @@ pub const MEMORY_BYTES: usize = 128 << 20;
 pub const OWN_MEMORY_BYTES: usize = MEMORY_BYTES / 2;
 
 /// Name and version of the contract's WIT package.
-pub const CONTRACT: &str = "kernelscript:host@0.1.0";
+pub const CONTRACT: &str = "kernelscript:host@0.2.0";
 
 /// The files of package `kernelscript:host` as (name, text), in reading order.
 pub const WIT_FILES: &[(&str, &str)] = &[
@@ -44,6 +44,5 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("args.wit", include_str!("../args.wit")),
     ("system.wit", include_str!("../system.wit")),
     ("symbols.wit", include_str!("../symbols.wit")),
-    ("exec.wit", include_str!("../exec.wit")),
     ("world.wit", include_str!("../world.wit")),
 ];

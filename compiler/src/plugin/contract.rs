@@ -27,7 +27,7 @@ impl World {
 pub struct Interface {
     /// Name without package: `perf`.
     pub name: &'static str,
-    /// Name with package and version: `kernelscript:host/perf@0.1.0`.
+    /// Name with package and version: `kernelscript:host/perf@0.2.0`.
     pub id: &'static str,
     /// Types by name, including those that it uses of other interfaces.
     pub types: &'static [(&'static str, TypeId)],

@@ -113,9 +113,9 @@ fn all_functions_make_the_component_that_wit_component_makes() {
 
 #[test]
 fn modules_that_violate_the_contract_are_errors() {
-    let foreign = ("kernelscript:host/perf@0.1.0", "no-such".to_owned(), vec![], vec![]);
+    let foreign = ("kernelscript:host/perf@0.2.0", "no-such".to_owned(), vec![], vec![]);
     let error = component(&core(&[foreign]), World::Plugin).expect_err("no such function");
-    assert!(error.to_string().contains("no `kernelscript:host/perf@0.1.0` with a function `no-such`"));
+    assert!(error.to_string().contains("no `kernelscript:host/perf@0.2.0` with a function `no-such`"));
     let error = component(&wasm::Module::new().finish(), World::Plugin).expect_err("nothing is exported");
     assert!(error.to_string().contains("does not export `run`"));
 }

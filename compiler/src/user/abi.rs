@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn imports_are_named_as_the_component_model_does() {
         let read = Abi.import(import::perf::ATTACHMENT_READ);
-        assert_eq!(read.module, "kernelscript:host/perf@0.1.0");
+        assert_eq!(read.module, "kernelscript:host/perf@0.2.0");
         assert_eq!(read.name, "[method]attachment.read");
         assert_eq!((read.params, read.results), (&[ValType::I32, ValType::I32][..], &[][..]));
         let names = [import::perf::OPTIONS_NEW, import::perf::EVENT_BREAKPOINT_AT, import::perf::READ_BY_ID]

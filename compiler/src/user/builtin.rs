@@ -154,13 +154,13 @@ impl FnCx<'_, '_> {
         if !self.cx.exposed_counters.contains(&counter) {
             return Ok(());
         }
-        let show = self.cx.routine(Routine::PerfShow);
+        let publish = self.cx.routine(Routine::PerfPublish);
         let name = self.cx.text(&self.cx.hir.counters[counter].name);
         let attachment = self.aggregate_addr(attachment)?;
         self.push_addr(attachment);
         self.code.u32(name.address).u32(name.len);
         self.push_line(span);
-        self.code.call(show);
+        self.code.call(publish);
         Ok(())
     }
 

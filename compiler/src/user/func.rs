@@ -342,4 +342,12 @@ impl<'c, 'a> FnCx<'c, 'a> {
         let text = self.cx.text(self.cx.line_prefix(span));
         self.push_text(text);
     }
+
+    /// Writes the error of the last call to standard error, after the source line.
+    pub fn warn_refused(&mut self, err: u32, span: Span) {
+        let warn = self.cx.routine(Routine::WarnError);
+        self.push_line(span);
+        let returned = self.cx.returned;
+        self.code.u32(returned + err).call(warn);
+    }
 }

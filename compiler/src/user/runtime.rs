@@ -169,7 +169,7 @@ routines! {
     PerfSnapshotCpu: (I32, I32, I32, I32, I32), "snapshot_cpu" => perf::read::snapshot_cpu(cx, code);
     /// Attachment, name of an array of events (address, length), `where`: exposes the attachment to programs
     /// there.
-    PerfShow: (I32, I32, I32, I32, I32), "show" => perf::show::code(cx, code);
+    PerfPublish: (I32, I32, I32, I32, I32), "publish" => perf::publish::code(cx, code);
     /// A wildcard (address, size), `where` -> the number of events printed.
     PerfEvents: (I32, I32, I32, I32) -> I32, "events" => perf::list::code(cx, code);
     /// Attachment -> the largest count, which replaces one that does not fit.
@@ -196,6 +196,8 @@ routines! {
     IsUtf8: (I32, I32) -> I32, "is_utf8" => text::is_utf8(code);
     /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
     Symbol: (I32, I32, I32, I32, I64), "symbol" => tasks::symbol(cx, code);
+    /// Handle of a variable of the BPF object -> its value.
+    VariableGet: (I32) -> I64, "variable" => variables::get(cx, code);
     /// Milliseconds -> 0 or EINTR.
     Sleep: (I64) -> I32, "sleep" => load::sleep(cx, code);
     /// Returns when the host asks the plugin to stop.

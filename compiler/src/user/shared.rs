@@ -131,7 +131,7 @@ pub fn ask_variables(cx: &mut Cx<'_>, code: &mut WasmCode) {
 /// Asks the host for the address of a map's values, after the map was opened.
 pub fn ask_map(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table, handle: WasmGlobal) {
     if let Some((_, start)) = cx.shared_array(map) {
-        ask(cx, code, import::maps::MAP_SHARE, handle, start);
+        ask(cx, code, import::maps::BPF_MAP_SHARE, handle, start);
     }
 }
 

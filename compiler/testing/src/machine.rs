@@ -275,8 +275,8 @@ fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u
     }
 }
 
-/// Defines the calls for programs, tasks, and functions outside of the sandbox.
-fn define_outside(linker: &mut Linker<Machine>) {
+/// Defines the calls for programs and tasks.
+fn define_programs_and_tasks(linker: &mut Linker<Machine>) {
     define_call(linker, import::bpf::PROGRAM_LOAD, program_load);
     define_call(linker, import::bpf::PROGRAM_ATTACH, program_attach);
     let detach =
@@ -292,16 +292,6 @@ fn define_outside(linker: &mut Linker<Machine>) {
     define_call(linker, import::system::PID_OF, pid_of);
     define_call(linker, import::system::COMM_OF, comm_of);
     define_call(linker, import::symbols::NAME, symbol);
-    let run = |mut caller: Caller<'_, Machine>, file: u32, len: u32, result: u32| {
-        let file = text(&caller, file, len);
-        note(&mut caller, format!("run {file}"));
-        fail(&mut caller, result, 4);
-    };
-    define_call(linker, import::exec::RUN, run);
-    let call = |caller: Caller<'_, Machine>, module, module_len, name, name_len, values, count, result| {
-        python_call(caller, (module, module_len), (name, name_len), (values, count), result);
-    };
-    define_call(linker, import::exec::CALL, call);
 }
 
 /// Task 7 has a name of the kernel's maximal length.
@@ -332,24 +322,6 @@ fn answer(mut caller: Caller<'_, Machine>, name: &[u8], result: u32) -> Result<(
 }
 
 /// Refuses all functions except `allowed`, which returns the number of its arguments.
-fn python_call(
-    mut caller: Caller<'_, Machine>,
-    (module, module_len): (u32, u32),
-    (function, function_len): (u32, u32),
-    (values, count): (u32, u32),
-    result: u32,
-) {
-    let args: Vec<_> = (0..count).map(|index| value(&caller, values + 16 * index)).collect();
-    let (module, function) = (text(&caller, module, module_len), text(&caller, function, function_len));
-    note(&mut caller, format!("call {module} {function} {args:?}"));
-    if function == "allowed" {
-        write(&mut caller, result, &[0]);
-        write(&mut caller, result + 8, &u64::from(count).to_le_bytes());
-    } else {
-        fail(&mut caller, result, 8);
-    }
-}
-
 /// Runs a plugin without arguments, on a machine with its maps.
 pub fn run_with(core: &[u8], hir: &Hir) -> Outcome {
     run_for(core, hir, FUEL)
@@ -423,16 +395,18 @@ fn define(linker: &mut Linker<Machine>) {
     define_call(linker, import::clock::SLEEP, sleep);
     let stopping = |caller: Caller<'_, Machine>| u32::from(caller.data().sleeps >= 2);
     define_call(linker, import::clock::STOPPING, stopping);
-    define_outside(linker);
+    define_programs_and_tasks(linker);
     counters::define(linker);
-    define_call(linker, import::maps::MAP_OPEN, map_open);
-    define_call(linker, import::maps::MAP_LOOKUP, map_lookup);
-    define_call(linker, import::maps::MAP_DELETE, map_delete);
+    define_call(linker, import::maps::BPF_MAP_OPEN, map_open);
+    define_call(linker, import::maps::BPF_MAP_LOOKUP, map_lookup);
+    define_call(linker, import::maps::BPF_MAP_DELETE, map_delete);
     let update = |caller: Caller<'_, Machine>, map, key, key_len, value, value_len, mode, result| {
         map_update(caller, (map, mode), (key, key_len), (value, value_len), result);
     };
-    define_call(linker, import::maps::MAP_UPDATE, update);
+    // An emulated map makes the values of a per-CPU entry of one.
+    define_call(linker, import::maps::BPF_MAP_UPDATE, update);
+    define_call(linker, import::maps::BPF_MAP_UPDATE_SUM, update);
     // No memory is shared here.
     let share = |mut caller: Caller<'_, Machine>, _map: u32, result: u32| write(&mut caller, result, &[0]);
-    define_call(linker, import::maps::MAP_SHARE, share);
+    define_call(linker, import::maps::BPF_MAP_SHARE, share);
 }

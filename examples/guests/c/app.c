@@ -47,8 +47,8 @@ static bool count(uint64_t config, uint64_t period, kernelscript_host_perf_borro
     return false;
   kernelscript_host_perf_own_options_t options = kernelscript_host_perf_constructor_options();
   kernelscript_host_perf_borrow_options_t set = kernelscript_host_perf_borrow_options(options);
-  kernelscript_host_perf_method_options_set_pid(set, -1);
-  kernelscript_host_perf_method_options_set_cpu(set, 0);
+  kernelscript_host_perf_method_options_observe_every_task(set);
+  kernelscript_host_perf_method_options_on_cpu(set, 0);
   if (period != 0)
     kernelscript_host_perf_method_options_set_period(set, period);
   bool ok = kernelscript_host_perf_open(kernelscript_host_perf_borrow_event(event), set, leader, program, opened,

@@ -1,10 +1,10 @@
 // What a CPU switches between, once a second until it is stopped; ../ks/switches.ks says more.
 
-import { Program } from "kernelscript:host/bpf@0.1.0";
-import { now, stopping } from "kernelscript:host/clock@0.1.0";
-import { print, warn } from "kernelscript:host/console@0.1.0";
-import { Event, Options, open, readById } from "kernelscript:host/perf@0.1.0";
-import { Ring, poll } from "kernelscript:host/ring@0.1.0";
+import { Program } from "kernelscript:host/bpf@0.2.0";
+import { now, stopping } from "kernelscript:host/clock@0.2.0";
+import { print, warn } from "kernelscript:host/console@0.2.0";
+import { Event, Options, open, readById } from "kernelscript:host/perf@0.2.0";
+import { Ring, poll } from "kernelscript:host/ring@0.2.0";
 
 const SECOND = 1_000_000_000n;
 // Bytes of records that one call gives at most.
@@ -18,8 +18,8 @@ const [PAGE_FAULTS, CONTEXT_SWITCHES, CPU_MIGRATIONS] = [2n, 3n, 4n];
 // Opens a software event of every task on CPU 0.
 function count(config, leader, program, period) {
   const options = new Options();
-  options.setPid(-1);
-  options.setCpu(0);
+  options.observeEveryTask();
+  options.onCpu(0);
   if (period !== undefined) {
     options.setPeriod(period);
   }

@@ -21,8 +21,8 @@ SOFTWARE, PAGE_FAULTS, CONTEXT_SWITCHES, CPU_MIGRATIONS = 1, 2, 3, 4
 def count(config, leader=None, program=None, period=None):
     """Opens a software event of every task on CPU 0."""
     with perf.Event.numbered(SOFTWARE, config) as event, perf.Options() as options:
-        options.set_pid(-1)
-        options.set_cpu(0)
+        options.observe_every_task()
+        options.on_cpu(0)
         if period:
             options.set_period(period)
         return perf.open(event, options, leader, program)

@@ -182,7 +182,9 @@ pub(super) fn error(kind: ErrorKind, message: String) -> Error {
         ErrorKind::Kernel => RawKind::Kernel,
         ErrorKind::Other(number) => RawKind::Other(number),
     };
-    Error { kind, errno: None, message }
+    let (errno, errno_name, because, advice) = (None, None, None, None);
+    let tried = message.lines().next().unwrap_or_default().into();
+    Error { kind, errno, message, errno_name, tried, because, advice }
 }
 
 /// Error for something that the test did not declare.

@@ -252,8 +252,8 @@ fn key_bytes(key: &[u8]) -> u64 {
     key.len() as u64 + KEY_BYTES
 }
 
-/// Source: include/linux/errno.h, `ENOTSUPP` 524.
-fn is_unsupported(errno: Errno) -> bool {
+/// Whether the kernel lacks an operation. Source: include/linux/errno.h, `ENOTSUPP` 524.
+pub(super) fn is_unsupported(errno: Errno) -> bool {
     // `nix` does not know the number and returns `UnknownErrno`.
     matches!(errno, Errno::EOPNOTSUPP | Errno::UnknownErrno)
 }

@@ -170,6 +170,47 @@ pub enum BpfError {
         /// Name of the map.
         name: String,
     },
+    /// The size of a map that exists.
+    #[error("the map `{name}` exists already: its size is set before the first program is loaded")]
+    Created {
+        /// Name of the map.
+        name: String,
+    },
+    /// The policy does not admit the object with another size of a map.
+    #[error("{0}")]
+    Denied(String),
+    /// A map that was frozen.
+    #[error("`{name}` was frozen: nothing can be written to it")]
+    Frozen {
+        /// Name of the map.
+        name: String,
+    },
+    /// An operation that the kernel does not have for this kind of map.
+    #[error("this kernel cannot {operation} `{name}`: maps of type {ty} have no such operation")]
+    NoOperation {
+        /// The operation, for example `take entries out of`.
+        operation: &'static str,
+        /// Name of the map.
+        name: String,
+        /// Type of the map, a number of `enum bpf_map_type`.
+        ty: u32,
+    },
+    /// A value for all CPUs of a map that has one value only.
+    #[error("`{name}` has one value for all CPUs, so there is no sum")]
+    NotPerCpu {
+        /// Name of the map.
+        name: String,
+    },
+    /// A list of entries or keys with a rest.
+    #[error("{given} bytes are no whole number of {what}, which have {expected} each")]
+    NotWhole {
+        /// What the list is made of, for example `keys of `counts``.
+        what: String,
+        /// Size of an element in bytes.
+        expected: usize,
+        /// Size of the list in bytes.
+        given: usize,
+    },
     /// A map that is not a perf event array.
     #[error("`{name}` is not an array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
     NotOfEvents {

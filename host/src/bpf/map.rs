@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libbpf_rs::{MapCore, MapType};
 use nix::errno::Errno;
 
-use super::cursor::{Cursor, CursorContent};
+use super::cursor::{Cursor, CursorContent, is_unsupported};
 use super::error::BpfError;
 use super::sys::{RawMap, map_type};
 use crate::host_bytes::HostBytes;
@@ -116,6 +117,8 @@ pub struct Map {
     shape: MapShape,
     /// Values in one entry: 1, or the number of possible CPUs.
     slots: usize,
+    /// Whether this host has frozen it.
+    is_frozen: AtomicBool,
 }
 
 impl Map {
@@ -128,7 +131,7 @@ impl Map {
         let raw = RawMap::of(map, slots).map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        Ok(Map { name, raw, shape: MapShape::of(map), slots })
+        Ok(Map { name, raw, shape: MapShape::of(map), slots, is_frozen: AtomicBool::new(false) })
     }
 
     /// Returns the pages; none if the kernel cannot map this kind.
@@ -161,19 +164,138 @@ impl Map {
         }
     }
 
-    /// Writes a value. In per-CPU kinds: either one value per possible CPU, or a single value for CPU 0, with
-    /// zeros for the others.
+    /// As [`Map::lookup`], under the lock of the value.
     ///
     /// # Errors
-    /// [`BpfError::Size`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full (E2BIG also for an
-    /// array's index beyond the end), EEXIST and ENOENT by the mode.
-    pub fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+    /// As [`Map::lookup`]; EINVAL for values without a lock.
+    pub fn lookup_locked(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;
-        let value = self.with_padding(value)?;
-        self.raw
-            .update(key, &value, mode.flags())
-            .map_err(|errno| self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno))
+        match self.raw.lookup_locked(key) {
+            Ok(value) => Ok(Some(self.without_padding(value))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.kernel("look up a key in", "bpf(BPF_MAP_LOOKUP_ELEM)", errno)),
+        }
+    }
+
+    /// Writes a value; in per-CPU kinds one value for each possible CPU.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`]; [`BpfError::Frozen`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full
+    /// (E2BIG also for an array's index beyond the end), EEXIST and ENOENT by the mode.
+    pub fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+        self.write(key, &self.with_padding(value)?, mode.flags())
+    }
+
+    /// As [`Map::update`] under the lock of the value, for an entry that exists.
+    ///
+    /// # Errors
+    /// As [`Map::update`]; EINVAL for values without a lock.
+    pub fn update_locked(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+        self.write(key, &self.with_padding(value)?, mode.flags() | u64::from(libbpf_sys::BPF_F_LOCK))
+    }
+
+    /// Writes the value of CPU 0, and zeros for the others.
+    ///
+    /// # Errors
+    /// As [`Map::update`]; [`BpfError::NotPerCpu`].
+    pub fn update_sum(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+        if !self.shape.per_cpu {
+            return Err(BpfError::NotPerCpu { name: self.name.clone() });
+        }
+        let size = self.shape.value_size as usize;
+        if value.len() != size {
+            return Err(self.size("a value", size, value.len()));
+        }
+        let mut values = vec![0; self.raw.value_len()];
+        values[..size].copy_from_slice(value);
+        self.write(key, &values, mode.flags())
+    }
+
+    /// Writes a value in the kernel's form.
+    fn write(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), BpfError> {
+        self.check_numbers()?;
+        self.check_key(key)?;
+        self.raw.update(key, value, flags).map_err(|errno| self.not_written(errno))
+    }
+
+    fn not_written(&self, errno: Errno) -> BpfError {
+        if errno == Errno::EPERM && self.is_frozen.load(Ordering::Relaxed) {
+            return BpfError::Frozen { name: self.name.clone() };
+        }
+        self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno)
+    }
+
+    /// Writes several entries, each a key and then a value in the form of [`Map::update`], in batches if the
+    /// kind has them. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Map::update`]; [`BpfError::NotWhole`]. Some entries may be written.
+    pub fn update_batch(&self, entries: &[u8], mode: UpdateMode) -> Result<u32, BpfError> {
+        self.check_numbers()?;
+        let key_size = self.shape.key_size as usize;
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for entry in self.parts("entries", entries, key_size + self.looked_up_len())? {
+            let (key, value) = entry.split_at(key_size);
+            keys.extend_from_slice(key);
+            values.extend(self.with_padding(value)?);
+        }
+        let number = u32::try_from(keys.len() / key_size.max(1)).unwrap_or(u32::MAX);
+        match self.raw.update_batch(&keys, &values, number, mode.flags()) {
+            Ok(()) => return Ok(number),
+            // Without batches, or not with this mode; each call says what else is wrong.
+            Err(errno) if errno == Errno::EINVAL || is_unsupported(errno) => {}
+            Err(errno) => return Err(self.not_written(errno)),
+        }
+        let values = values.chunks_exact(self.raw.value_len());
+        for (key, value) in keys.chunks_exact(key_size.max(1)).zip(values) {
+            self.write(key, value, mode.flags())?;
+        }
+        Ok(number)
+    }
+
+    /// Removes the entries with these keys. Returns the number of those that existed.
+    ///
+    /// # Errors
+    /// As [`Map::delete`]; [`BpfError::NotWhole`].
+    pub fn delete_batch(&self, keys: &[u8]) -> Result<u32, BpfError> {
+        let mut keys = self.parts("keys", keys, self.shape.key_size as usize)?;
+        keys.try_fold(0, |count, key| Ok(count + u32::from(self.delete(key)?)))
+    }
+
+    /// Splits a list of entries or keys.
+    fn parts<'a>(
+        &self,
+        what: &'static str,
+        list: &'a [u8],
+        size: usize,
+    ) -> Result<std::slice::ChunksExact<'a, u8>, BpfError> {
+        if size == 0 || !list.len().is_multiple_of(size) {
+            let what = format!("{what} of `{}`", self.name);
+            return Err(BpfError::NotWhole { what, expected: size, given: list.len() });
+        }
+        Ok(list.chunks_exact(size))
+    }
+
+    /// Forbids later updates and deletions from user space. Idempotent.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`]: EBUSY for a map that is mapped, EOPNOTSUPP for kinds that cannot be frozen.
+    pub fn freeze(&self) -> Result<(), BpfError> {
+        if self.is_frozen.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.raw.freeze() {
+            Ok(()) => {}
+            Err(errno) if is_unsupported(errno) => return Err(self.no_operation("freeze")),
+            Err(errno) => return Err(self.kernel("freeze", "bpf(BPF_MAP_FREEZE)", errno)),
+        }
+        self.is_frozen.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn no_operation(&self, operation: &'static str) -> BpfError {
+        BpfError::NoOperation { operation, name: self.name.clone(), ty: self.shape.ty }
     }
 
     /// Removes an entry. False if there was none.
@@ -186,6 +308,9 @@ impl Map {
         match self.raw.delete(key) {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
+            Err(Errno::EPERM) if self.is_frozen.load(Ordering::Relaxed) => {
+                Err(BpfError::Frozen { name: self.name.clone() })
+            }
             Err(errno) => Err(self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno)),
         }
     }
@@ -210,14 +335,21 @@ impl Map {
         &self.name
     }
 
-    /// Pops the next value of a queue or stack; none if it is empty.
+    /// Removes an entry and returns its value, in the form of [`Map::lookup`]; none if there is none. The key
+    /// of queues and stacks is empty.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`]: EINVAL or EOPNOTSUPP for other kinds.
-    pub fn take(&self) -> Result<Option<Vec<u8>>, BpfError> {
-        match self.raw.take() {
-            Ok(value) => Ok(Some(value)),
+    /// [`BpfError::Size`]; [`BpfError::NoOperation`]; [`BpfError::Kernel`].
+    pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
+        self.check_numbers()?;
+        self.check_key(key)?;
+        match self.raw.lookup_and_delete(key) {
+            Ok(value) => Ok(Some(self.without_padding(value))),
             Err(Errno::ENOENT) => Ok(None),
+            // EINVAL before 5.14.
+            Err(errno) if errno == Errno::EINVAL || is_unsupported(errno) => {
+                Err(self.no_operation("take entries out of"))
+            }
             Err(errno) => Err(self.kernel("take from", "bpf(BPF_MAP_LOOKUP_AND_DELETE_ELEM)", errno)),
         }
     }
@@ -300,6 +432,12 @@ impl Map {
         Ok(raw.next)
     }
 
+    /// Returns the size of a list of entries with the kernel's padding in bytes, given its size without.
+    pub fn padded_bytes(&self, entries: usize) -> u64 {
+        let entry = self.shape.key_size as usize + self.looked_up_len();
+        self.batch_bytes(u32::try_from(entries / entry.max(1)).unwrap_or(u32::MAX))
+    }
+
     /// Returns the number of bytes that the kernel copies for a batch of entries.
     pub(super) fn batch_bytes(&self, entries: u32) -> u64 {
         let entry = self.shape.key_size as usize + self.raw.value_len();
@@ -340,11 +478,11 @@ impl Map {
         value.chunks_exact(self.stride()).flat_map(|slot| &slot[..size]).copied().collect()
     }
 
-    /// Builds the kernel's buffer from one value or, in per-CPU kinds, from one value or all.
+    /// Builds the kernel's buffer from the values of an entry.
     fn with_padding(&self, value: &[u8]) -> Result<Vec<u8>, BpfError> {
         let size = self.shape.value_size as usize;
-        if value.len() != size && value.len() != size * self.slots {
-            return Err(self.size("a value", size, value.len()));
+        if value.len() != size * self.slots {
+            return Err(self.size("a value", size * self.slots, value.len()));
         }
         let mut buffer = vec![0; self.raw.value_len()];
         if size > 0 {

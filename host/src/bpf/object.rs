@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
+use ks_compiler::object::model::Side;
 use ks_compiler::object::table::ProgramType;
 use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
@@ -20,7 +21,7 @@ use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::look;
 use super::losses::{self, LossCounter};
-use super::map::{Map, MapShape, Pages};
+use super::map::{Map, MapShape, Pages, possible_cpus};
 use super::members;
 use super::occupant::OccupantFinder;
 use super::pid_namespace;
@@ -28,11 +29,12 @@ use super::pin::Pins;
 use super::print;
 use super::program::{LoadedType, Program};
 use super::ring::Ring;
+use super::selection::{self, Selection};
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
 use crate::host_bytes::{Charge, Full, HostBytes};
-use crate::policy::{self, Admitted, Class};
+use crate::policy::{self, Admitted, Class, Policy, Readmission};
 
 /// Size in bytes of the verifier log buffer of one program. At log level 1 a program near the limit of a
 /// million verified instructions logs more; kernels since 6.4 then keep the end, which contains the reason.
@@ -51,10 +53,21 @@ pub struct Object {
     pins: Pins,
     stage: Stage,
     changed: Changed,
-    /// The error of a failed load, which is not repeated.
+    /// The error of a failed load of all programs, which is not repeated.
     failure: Option<BpfError>,
+    /// The errors of programs that were loaded alone, which are not repeated.
+    failures: BTreeMap<String, BpfError>,
     supervisor: Option<Arc<Supervisor>>,
     occupants: Option<OccupantFinder>,
+}
+
+/// A size of a map that can be set before it is created.
+#[derive(Debug, Clone, Copy)]
+pub enum MapSize {
+    /// Maximum number of entries; for a ring buffer its size in bytes.
+    Entries(u32),
+    /// Size of a value in bytes.
+    ValueBytes(u32),
 }
 
 /// Granularity in bytes of the copies that this module takes of sections.
@@ -102,7 +115,22 @@ enum Stage {
 #[derive(Debug)]
 struct Loaded {
     maps: BTreeMap<String, Arc<Map>>,
+    /// The object that created the maps.
     object: libbpf_rs::Object,
+    /// Objects with programs that were loaded alone, on the same maps.
+    more: Vec<libbpf_rs::Object>,
+}
+
+impl Loaded {
+    /// The programs that are loaded.
+    fn programs(&self) -> impl Iterator<Item = libbpf_rs::Program<'_>> {
+        let objects = std::iter::once(&self.object).chain(&self.more);
+        objects.flat_map(libbpf_rs::Object::progs).filter(sys::is_loaded)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.programs().any(|program| program.name() == name)
+    }
 }
 
 impl Object {
@@ -125,6 +153,7 @@ impl Object {
             stage,
             changed,
             failure: None,
+            failures: BTreeMap::new(),
             supervisor: None,
             occupants: None,
         })
@@ -176,6 +205,56 @@ impl Object {
         })
     }
 
+    /// Returns name, type and target of each program. Does not load anything.
+    pub fn programs(&self) -> impl Iterator<Item = (String, ProgramType, String)> {
+        self.model().programs.iter().map(|one| {
+            let target = one.section.target.to_string();
+            (one.name.as_str().to_owned(), one.section.kind.program, target)
+        })
+    }
+
+    /// Returns the names of the maps. Does not load anything.
+    pub fn map_names(&self) -> impl Iterator<Item = String> {
+        self.model().maps.iter().map(|map| map.name.as_str().to_owned())
+    }
+
+    /// Returns the names of the variables. Does not load anything.
+    pub fn variable_names(&self) -> impl Iterator<Item = String> {
+        self.variables.keys().cloned()
+    }
+
+    /// Gives a map that does not exist yet another shape, if the policy admits the object with it.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`]; [`BpfError::Created`]; [`BpfError::Unsound`] for a shape that the kind cannot
+    /// have; [`BpfError::Denied`] with the policy's reasons.
+    pub fn resize(&mut self, policy: &Policy, map: &str, size: MapSize) -> Result<(), BpfError> {
+        let known = || self.map_names().collect();
+        let position = self.model().maps.iter().position(|one| one.name.as_str() == map);
+        let position = position.ok_or_else(|| not_found("map", map, known()))?;
+        let Stage::Open(open) = &self.stage else { return Err(BpfError::Created { name: map.to_owned() }) };
+        let written = self.written(open);
+        let mut model = self.model().clone();
+        let shape = &mut model.maps[position].shape;
+        match size {
+            MapSize::Entries(entries) => shape.entries = entries,
+            MapSize::ValueBytes(_) if matches!(shape.value, Side::Typed { .. }) => {
+                return Err(BpfError::Unsound(format!("the values of `{map}` have a type, and its size")));
+            }
+            MapSize::ValueBytes(bytes) => shape.value = Side::Bytes(bytes),
+        }
+        let admitted = policy.admit_again(&self.admitted, model, possible_cpus()?);
+        let admitted = admitted.map_err(|refused| match refused {
+            Readmission::Unsound(reason) => BpfError::Unsound(reason),
+            Readmission::Denied(reasons) => BpfError::Denied(reasons),
+        })?;
+        self.elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
+        self.admitted = admitted;
+        self.failure = None;
+        self.stage = self.reopen(&written).map_or(Stage::Closed, Stage::Open);
+        Ok(())
+    }
+
     /// Returns whether a program may hide hits of its tracepoint from other counters. Does not load anything.
     pub fn may_filter_events(&self, program: &str) -> bool {
         let model = self.model();
@@ -186,7 +265,7 @@ impl Object {
         self.admitted.object().model()
     }
 
-    /// Loads the object: creates its maps, verifies and loads its programs. A repeated call returns the first
+    /// Creates the maps, and loads all programs if the kernel accepts all. A repeated call returns the first
     /// result.
     ///
     /// # Errors
@@ -194,16 +273,71 @@ impl Object {
     /// pins keep changing; [`BpfError::NoBpffs`], [`BpfError::PinShape`] and [`BpfError::Kernel`] for its
     /// pins.
     pub fn load(&mut self) -> Result<(), BpfError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
+        self.load_or(Selection::Maps)
+    }
+
+    /// Loads all programs, or, if the kernel refuses one of several, this selection.
+    fn load_or(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
+        if let Stage::Loaded(_) = self.stage {
+            return Ok(());
         }
+        if self.failure.is_none() {
+            let loaded = self.load_selected(Selection::All);
+            let Err(error) = loaded else { return Ok(()) };
+            self.failure = Some(error);
+        }
+        match &self.failure {
+            Some(BpfError::Load(_)) if self.model().programs.len() > 1 => self.load_selected(selection),
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn load_selected(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
         match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Open(open) => self.load_open(open).inspect_err(|error| self.failure = Some(error.clone())),
+            Stage::Open(open) => self.load_open(open, selection),
             loaded => {
                 self.stage = loaded;
                 Ok(())
             }
         }
+    }
+
+    /// Loads a program: with all others, or alone if the kernel refuses one of them.
+    fn load_program(&mut self, name: &str) -> Result<(), BpfError> {
+        if let Some(failure) = self.failures.get(name) {
+            return Err(failure.clone());
+        }
+        let loaded = self.load_or(Selection::One(name)).and_then(|()| match &self.stage {
+            Stage::Loaded(loaded) if !loaded.has(name) => self.load_more(Selection::One(name)),
+            _ => Ok(()),
+        });
+        if let (Err(error), Some(_)) = (&loaded, &self.failure) {
+            self.failures.insert(name.to_owned(), error.clone());
+        }
+        loaded
+    }
+
+    /// Loads programs in an object of their own, on the maps of the loaded one.
+    fn load_more(&mut self, selection: Selection<'_>) -> Result<(), BpfError> {
+        let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
+        let failed = |errno, libbpf| load_error(&self.admitted, errno, None, libbpf);
+        let mut open = open_with_libbpf(&self.admitted, &self.elf)?;
+        selection
+            .apply(&mut open, self.model())
+            .and_then(|()| selection::share_maps(&mut open, &loaded.object))
+            .map_err(|errno| failed(errno, Vec::new()))?;
+        let (prepared, libbpf) = print::collect(|| sys::prepare(&mut open));
+        prepared.map_err(|errno| failed(errno, libbpf))?;
+        look::look(&open, self.model()).map_err(BpfError::LastLook)?;
+        let (result, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
+        let object = result.map_err(|refusal| {
+            load_error(&self.admitted, refusal.errno, verifier_log(refusal.logs), libbpf)
+        })?;
+        if let Stage::Loaded(loaded) = &mut self.stage {
+            loaded.more.push(object);
+        }
+        Ok(())
     }
 
     /// Sets the programs' flags for the loaded ones among the kernel modules that they support.
@@ -241,7 +375,7 @@ impl Object {
         self.variables.contains_key(PID_NAMESPACE) && pid_namespace::number().is_some()
     }
 
-    fn load_open(&mut self, mut open: OpenObject) -> Result<(), BpfError> {
+    fn load_open(&mut self, mut open: OpenObject, selection: Selection<'_>) -> Result<(), BpfError> {
         self.show_modules(&mut open);
         if let Err(error) = self.show_namespace(&mut open) {
             self.stage = Stage::Open(open);
@@ -256,7 +390,8 @@ impl Object {
                     return Err(error);
                 }
             };
-            let (prepared, libbpf) = print::collect(|| sys::prepare(&mut open));
+            let selected = selection.apply(&mut open, self.model());
+            let (prepared, libbpf) = print::collect(|| selected.and_then(|()| sys::prepare(&mut open)));
             if let Err(errno) = prepared {
                 return Err(self.refused(Refusal { errno, logs: Vec::new() }, libbpf, &written));
             }
@@ -270,7 +405,7 @@ impl Object {
                 Pins::show_variables(&object, &reused)?;
                 let maps = maps(&object)?;
                 self.changed = Changed::default();
-                self.stage = Stage::Loaded(Loaded { maps, object });
+                self.stage = Stage::Loaded(Loaded { maps, object, more: Vec::new() });
                 return Ok(());
             }
             // Another plugin pinned its maps first; use those.
@@ -284,13 +419,7 @@ impl Object {
     /// variables keep their values.
     fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, written: &[Written]) -> BpfError {
         self.stage = self.reopen(written).map_or(Stage::Closed, Stage::Open);
-        let logs = refusal.logs.into_iter();
-        let mut said = logs.filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
-        let verifier = said.next();
-        if let Some((program, log)) = &verifier {
-            tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
-        }
-        load_error(&self.admitted, refusal.errno, verifier, libbpf)
+        load_error(&self.admitted, refusal.errno, verifier_log(refusal.logs), libbpf)
     }
 
     /// Opens the object again and restores the written content of its sections.
@@ -329,32 +458,20 @@ impl Object {
         written
     }
 
-    /// Returns a program by name. Loads the object if necessary.
+    /// Returns a program by name. Loads it if necessary, with the object's other programs if the kernel accepts
+    /// all of them.
     ///
     /// # Errors
     /// [`BpfError::NotFound`], without loading anything; as [`Object::load`].
     pub fn program(&mut self, name: &str) -> Result<Program<'_>, BpfError> {
-        if let Stage::Open(open) = &self.stage {
-            let known: Vec<String> =
-                open.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
-            if !known.iter().any(|known| known == name) {
-                return Err(not_found("program", name, known));
-            }
-        }
-        self.load()?;
+        self.class_of(name)?;
+        self.load_program(name)?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        match loaded.object.progs().find(|program| program.name() == name) {
-            Some(inner) => {
-                let timer = loaded.maps.get(&timer_map(name));
-                let (supervisor, occupants) = (self.supervisor.as_ref(), self.occupants.as_ref());
-                Ok(Program { inner, supervisor, occupants, timer })
-            }
-            None => {
-                let known =
-                    loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());
-                Err(not_found("program", name, known.collect()))
-            }
-        }
+        // What the object does not load by default, and was loaded alone, is in a later object.
+        let inner = loaded.programs().find(|program| program.name() == name).ok_or(BpfError::NoObject)?;
+        let timer = loaded.maps.get(&timer_map(name));
+        let (supervisor, occupants) = (self.supervisor.as_ref(), self.occupants.as_ref());
+        Ok(Program { inner, supervisor, occupants, timer })
     }
 
     /// Registers the kernel struct (struct_ops) that the object defines under this name. Loads the object if
@@ -365,14 +482,18 @@ impl Object {
     /// # Errors
     /// [`BpfError::NotFound`]; [`BpfError::Registered`]; [`BpfError::Kernel`]; as [`Object::load`].
     pub fn register(&mut self, name: &str) -> Result<Link, BpfError> {
-        self.load()?;
-        let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
-        let is_struct = |map: &libbpf_rs::MapMut<'_>| map.map_type() == MapType::StructOps;
-        let Some(mut map) = loaded.object.maps_mut().find(|map| is_struct(map) && map.name() == name) else {
-            let known = loaded.object.maps_mut().filter(is_struct);
-            let known = known.map(|map| map.name().to_string_lossy().into_owned()).collect();
+        let known = || self.model().struct_ops.iter().map(|one| one.name.as_str().to_owned());
+        if !known().any(|known| known == name) {
+            let known = known().collect();
+            self.load()?;
             return Err(not_found("struct to register", name, known));
-        };
+        }
+        self.load_structs()?;
+        let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
+        let mut objects = std::iter::once(&mut loaded.object).chain(&mut loaded.more);
+        let object = objects.find(|object| has_structs(object)).ok_or(BpfError::NoObject)?;
+        let mut maps = object.maps_mut().filter(|map| map.map_type() == MapType::StructOps);
+        let mut map = maps.find(|map| map.name() == name).ok_or(BpfError::NoObject)?;
         let (linked, _) = print::collect(|| {
             // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
             map.attach_struct_ops().map_err(|_| Errno::last())
@@ -390,6 +511,14 @@ impl Object {
             let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
             BpfError::Kernel { tried: tried(), call: "fcntl(F_DUPFD_CLOEXEC)", errno }
         })
+    }
+
+    /// Loads the members of the object's kernel structs, with all other programs if the kernel accepts them.
+    fn load_structs(&mut self) -> Result<(), BpfError> {
+        self.load_or(Selection::Structs)?;
+        let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
+        let mut objects = std::iter::once(&loaded.object).chain(&loaded.more);
+        if objects.any(has_structs) { Ok(()) } else { self.load_more(Selection::Structs) }
     }
 
     /// Returns a map by name. Loads the object if necessary.
@@ -450,7 +579,7 @@ impl Object {
     /// Returns the names of the loaded programs and maps. None before the load.
     pub fn loaded(&self) -> Option<(Vec<String>, Vec<String>)> {
         let Stage::Loaded(loaded) = &self.stage else { return None };
-        let programs = loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());
+        let programs = loaded.programs().map(|program| program.name().to_string_lossy().into_owned());
         let maps = loaded.object.maps().map(|map| map.name().to_string_lossy().into_owned());
         Some((programs.collect(), maps.collect()))
     }
@@ -468,7 +597,7 @@ impl Object {
                 nanoseconds: info.run_time_ns,
             })
         };
-        loaded.object.progs().filter_map(time).collect()
+        loaded.programs().filter_map(time).collect()
     }
 
     /// Returns how often programs lost data because the ring buffer or map of this name was full. None if the
@@ -632,6 +761,11 @@ fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfEr
     Ok(open)
 }
 
+/// Whether an object has created its kernel structs.
+fn has_structs(object: &libbpf_rs::Object) -> bool {
+    object.maps().any(|map| map.map_type() == MapType::StructOps && sys::is_created(&map))
+}
+
 fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
     object
         .maps()
@@ -667,6 +801,15 @@ fn not_mapped(variable: &Variable) -> BpfError {
 
 fn not_found(what: &'static str, name: &str, known: Vec<String>) -> BpfError {
     BpfError::NotFound { what, name: name.into(), known }
+}
+
+/// Returns the first program whose log says something, and that log.
+fn verifier_log(logs: Vec<(String, Vec<u8>)>) -> Option<(String, VerifierLog)> {
+    let mut said =
+        logs.into_iter().filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
+    let (program, log) = said.next()?;
+    tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
+    Some((program, log))
 }
 
 fn load_error(

@@ -35,6 +35,18 @@ pub(super) fn map_descriptor(map: &libbpf_rs::OpenMap<'_>) -> Option<i32> {
     (descriptor >= 0).then_some(descriptor)
 }
 
+/// Whether a program of a loaded object is loaded itself.
+pub(super) fn is_loaded(program: &libbpf_rs::Program<'_>) -> bool {
+    // SAFETY: the program belongs to a live object.
+    unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) >= 0 }
+}
+
+/// Whether a map of a loaded object was created.
+pub(super) fn is_created(map: &impl AsRawLibbpf<LibbpfType = libbpf_sys::bpf_map>) -> bool {
+    // SAFETY: the map belongs to a live object.
+    unsafe { libbpf_sys::bpf_map__fd(map.as_libbpf_object().as_ptr()) >= 0 }
+}
+
 /// A failed load: errno, and each program's verifier log in the order of the object. A log may be empty.
 pub(super) struct Refusal {
     pub(super) errno: Errno,
@@ -407,19 +419,69 @@ impl RawMap {
         Ok(value)
     }
 
-    /// Pops the next value of a queue or stack.
-    pub(super) fn take(&self) -> Result<Vec<u8>, Errno> {
+    /// As [`RawMap::lookup`], under the lock of the value.
+    pub(super) fn lookup_locked(&self, key: &[u8]) -> Result<Vec<u8>, Errno> {
+        let key = self.key(key)?;
         let mut value = vec![0; self.value_len];
-        // SAFETY: these kinds have no key; `value` has the size that the kernel writes. The kernel rejects
-        // other kinds.
+        // SAFETY: the key has the map's size; `value` has the size that the kernel writes.
         check(unsafe {
-            libbpf_sys::bpf_map_lookup_and_delete_elem(
+            libbpf_sys::bpf_map_lookup_elem_flags(
                 self.fd.as_raw_fd(),
-                self.key(&[])?,
+                key,
                 value.as_mut_ptr().cast(),
+                libbpf_sys::BPF_F_LOCK.into(),
             )
         })?;
         Ok(value)
+    }
+
+    /// Removes an entry and returns its value. ENOENT if there is no entry.
+    pub(super) fn lookup_and_delete(&self, key: &[u8]) -> Result<Vec<u8>, Errno> {
+        let key = self.key(key)?;
+        let mut value = vec![0; self.value_len];
+        // SAFETY: the key has the map's size, or is null for kinds without keys; `value` has the size that
+        // the kernel writes.
+        check(unsafe {
+            libbpf_sys::bpf_map_lookup_and_delete_elem(self.fd.as_raw_fd(), key, value.as_mut_ptr().cast())
+        })?;
+        Ok(value)
+    }
+
+    /// Forbids writing from user space.
+    pub(super) fn freeze(&self) -> Result<(), Errno> {
+        // SAFETY: the call has no argument but the descriptor.
+        check(unsafe { libbpf_sys::bpf_map_freeze(self.fd.as_raw_fd()) }).map(drop)
+    }
+
+    /// Writes `number` entries.
+    pub(super) fn update_batch(
+        &self,
+        keys: &[u8],
+        values: &[u8],
+        number: u32,
+        flags: u64,
+    ) -> Result<(), Errno> {
+        if keys.len() != self.key_len * number as usize || values.len() != self.value_len * number as usize {
+            return Err(Errno::EINVAL);
+        }
+        let mut count = number;
+        let options = libbpf_sys::bpf_map_batch_opts {
+            sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as libbpf_sys::size_t,
+            elem_flags: flags,
+            flags: 0,
+        };
+        // SAFETY: keys and values hold `count` entries of the sizes that the kernel reads; `options` has its
+        // own size.
+        check(unsafe {
+            libbpf_sys::bpf_map_update_batch(
+                self.fd.as_raw_fd(),
+                keys.as_ptr().cast(),
+                values.as_ptr().cast(),
+                &raw mut count,
+                &raw const options,
+            )
+        })
+        .map(drop)
     }
 
     /// Returns whether a bloom filter may contain a value.

@@ -134,8 +134,8 @@ const EPERM: u16 = libc::EPERM as u16;
 const ENOSYS: u16 = libc::ENOSYS as u16;
 
 /// Requests of ioctl(2): operations on open events, and the test for a terminal. Source:
-/// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_ID`).
-const EVENT_REQUESTS: [u32; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS as u32];
+/// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_PERIOD`, `_ID`).
+const EVENT_REQUESTS: [u32; 6] = [0x2400, 0x2401, 0x2403, 0x4008_2404, 0x8008_2407, libc::TCGETS as u32];
 
 /// Requests of ioctl(2) for the index and the name of an interface.
 const INTERFACE_REQUESTS: [u32; 2] = [libc::SIOCGIFINDEX as u32, libc::SIOCGIFNAME as u32];
@@ -222,7 +222,7 @@ const CALLS: &[CallGroup] = &[
     calls(&[(libc::SYS_ioctl, "ioctl")], "events; whether output is a terminal").with(Arguments::OneOf {
         at: 1,
         numbers: &EVENT_REQUESTS,
-        text: "enable, disable, reset and id of an event; `TCGETS`",
+        text: "enable, disable, reset, period and id of an event; `TCGETS`",
     }),
     calls(&[(libc::SYS_ioctl, "ioctl")], "indices and names of interfaces").only(Plugins::Sockets).with(
         Arguments::OneOf { at: 1, numbers: &INTERFACE_REQUESTS, text: "`SIOCGIFINDEX`, `SIOCGIFNAME`" },

@@ -45,6 +45,8 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Mode { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }
+        | BpfError::NotWhole { .. }
+        | BpfError::NotPerCpu { .. }
         | BpfError::PacketSize { .. }
         | BpfError::NotOfEvents { .. }
         | BpfError::Batch => plain(FailureKind::Invalid),
@@ -72,9 +74,15 @@ pub fn explain(error: &BpfError) -> Explanation {
             remedy: Some(format!("remove {} or change the name", path.display())),
         },
         BpfError::AlreadyAttached { .. } => plain(FailureKind::Busy),
+        BpfError::Created { .. } => plain(FailureKind::Stale),
+        BpfError::Denied(_) => plain(FailureKind::DeniedByPolicy),
         BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(FailureKind::Limit),
-        BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(FailureKind::NotPermitted),
-        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(FailureKind::Unsupported),
+        BpfError::Constant { .. } | BpfError::OfDescriptors { .. } | BpfError::Frozen { .. } => {
+            plain(FailureKind::NotPermitted)
+        }
+        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } | BpfError::NoOperation { .. } => {
+            plain(FailureKind::Unsupported)
+        }
         BpfError::Occupied { occupant, .. } => Explanation {
             kind: FailureKind::Busy,
             because: Some(format!(

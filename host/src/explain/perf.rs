@@ -63,7 +63,9 @@ pub enum Action {
     /// Setting the count to zero.
     Reset,
     /// Putting the event into a map, so that BPF programs can read it.
-    Show,
+    Publish,
+    /// Changing the number of events between two samples.
+    SetPeriod,
 }
 
 /// The operation that was tried, with its arguments.
@@ -106,7 +108,8 @@ impl fmt::Display for Attempt {
             Action::Enable => write!(f, "cannot enable `{event}`")?,
             Action::Disable => write!(f, "cannot disable `{event}`")?,
             Action::Reset => write!(f, "cannot reset `{event}`")?,
-            Action::Show => write!(f, "cannot let programs read `{event}`")?,
+            Action::Publish => write!(f, "cannot let programs read `{event}`")?,
+            Action::SetPeriod => write!(f, "cannot change the period of `{event}`")?,
         }
         match self.pid {
             -1 if !self.cgroup.is_empty() => write!(f, " (cgroup {}, ", self.cgroup)?,
@@ -138,7 +141,9 @@ pub enum Call {
     /// read(2) of the count or the group.
     Read,
     /// bpf(2) with BPF_MAP_UPDATE_ELEM, which puts the event into an array of events.
-    Show,
+    Publish,
+    /// PERF_EVENT_IOC_PERIOD, which changes the period.
+    Period,
 }
 
 /// Formats the name as manual pages write it.
@@ -152,7 +157,8 @@ impl fmt::Display for Call {
             Call::Enable => "ioctl(PERF_EVENT_IOC_ENABLE)",
             Call::Disable => "ioctl(PERF_EVENT_IOC_DISABLE)",
             Call::Read => "read",
-            Call::Show => "bpf(BPF_MAP_UPDATE_ELEM)",
+            Call::Publish => "bpf(BPF_MAP_UPDATE_ELEM)",
+            Call::Period => "ioctl(PERF_EVENT_IOC_PERIOD)",
         })
     }
 }
@@ -186,6 +192,10 @@ pub fn explain(failure: &Failure) -> Explanation {
         // The kernel implements the call: without perf events, /proc has no such setting.
         (Call::Open, Errno::ENOSYS) if is_filtered && facts.paranoid.is_some() => filtered("perf_event_open"),
         (Call::Link, errno) => link(*errno, facts),
+        (Call::Period, Errno::EINVAL) if attempt.freq > 0 => Explanation::new(
+            FailureKind::Limit,
+            "no event is sampled more often than kernel.perf_event_max_sample_rate says",
+        ),
         (Call::Read, Errno::ECHILD) => mismatched_children(),
         (Call::Open, Errno::ENOENT | Errno::EOPNOTSUPP) => no_counter(attempt, *errno, facts),
         (Call::Open, Errno::EACCES | Errno::EPERM) => not_permitted(attempt, facts),

@@ -160,6 +160,9 @@ impl Attachments {
         if plan.link.is_some() && event.is_clock() {
             plan.options.check_clock().map_err(refused)?;
         }
+        if plan.options.remove_on_exec && (plan.options.enable_on_exec || plan.options.command) {
+            return Err(refused(Refusal::StartsAndEndsOnExec));
+        }
         let target = Target::of(&plan.options);
         let mut reported = Notice::of_options(event, &plan.options);
         let points = event.probe_points();
@@ -206,6 +209,7 @@ impl Attachments {
         let for_leaders = match &plan.options {
             Options { pinned: true, .. } => Err(Refusal::ForLeaders("pinned")),
             Options { exclusive: true, .. } => Err(Refusal::ForLeaders("exclusive")),
+            Options { start_disabled: true, .. } => Err(Refusal::ForLeaders("start_disabled")),
             _ => Ok(()),
         };
         let several = [fan_out.leader(), plan].into_iter().find(|plan| plan.event.points() > 1);
@@ -300,7 +304,7 @@ impl Attachments {
                 if one == id {
                     own = Some((entries.len(), tally));
                 }
-                entries.push(GroupEntry::of(kernel_id, &tally));
+                entries.push(GroupEntry::of(one, kernel_id, &tally));
             })?;
             if let (Some((own, tally)), true) = (own, is_there) {
                 return Ok(Snapshot::of(&tally, own, entries));
@@ -341,6 +345,38 @@ impl Attachments {
         self.with_cpus(id, |fan_out, _| fan_out.reset(id))
     }
 
+    /// Changes the events between two samples, or the samples per second of an event with a frequency.
+    ///
+    /// Errors: [`PerfError::Stale`]; [`PerfError::Refused`] for 0, without a program, and for a clock that
+    /// would leave its CPU no time; [`PerfError::Kernel`].
+    #[doc(alias = "PERF_EVENT_IOC_PERIOD")]
+    pub fn set_period(&mut self, id: AttachmentId, events: u64) -> Result<(), PerfError> {
+        self.with_cpus(id, |fan_out, _| {
+            let plan = fan_out.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+            let mut options = plan.options.clone();
+            options.set_period(events);
+            let checked = match () {
+                () if plan.link.is_none() => Err(Refusal::NotSampled),
+                () if events == 0 => Err(Refusal::NoPeriod),
+                () if plan.event.is_clock() => options.check_clock(),
+                () => Ok(()),
+            };
+            checked.map_err(|refusal| {
+                let attempt = Box::new(plan.attempt(Action::SetPeriod, None));
+                PerfError::Refused { attempt, refusal }
+            })?;
+            fan_out.set_period(id, events)
+        })
+    }
+
+    /// Returns the kernel's id of an event, of several that of the first.
+    ///
+    /// Errors: [`PerfError::Stale`].
+    #[doc(alias = "PERF_EVENT_IOC_ID")]
+    pub fn kernel_id(&mut self, id: AttachmentId) -> Result<u64, PerfError> {
+        self.with_cpus(id, |fan_out, _| Ok(fan_out.kernel_id(id, None)))
+    }
+
     /// Makes this attachment readable by programs of the kernel half: puts the kernel event of each CPU into
     /// the array, including CPUs that come online later. The entries are removed with the attachment.
     ///
@@ -350,7 +386,7 @@ impl Attachments {
     ///
     /// Source: `perf_event_read_local` in `kernel/events/core.c`, v6.18.
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
-    pub fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
+    pub fn publish(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
         let plans = self.fan_outs.values().flat_map(FanOut::plans);
         let is_there = |plan: &&Plan| {
             plan.event_array.as_ref().is_some_and(|event_array| event_array.name() == array.name())
@@ -364,9 +400,9 @@ impl Attachments {
             let refusal = match () {
                 () if !of_cpus || !of_all || options.inherit => Refusal::NotOfCpus,
                 () if occupied => Refusal::EventArrayInUse(array.name().to_owned()),
-                () => return fan_out.show(id, array),
+                () => return fan_out.publish(id, array),
             };
-            let attempt = Box::new(plan.attempt(Action::Show, None));
+            let attempt = Box::new(plan.attempt(Action::Publish, None));
             Err(PerfError::Refused { attempt, refusal })
         })
     }

@@ -43,9 +43,6 @@ pub struct Options {
     /// Runs of the program per second; the kernel adapts the period. 0 (the default) uses `period`.
     #[doc(alias = "sample_freq")]
     pub freq: u64,
-    /// Number of samples between two wake-ups of a reader of the event's ring; 0 means the default, 1.
-    #[doc(alias = "wakeup_events")]
-    pub wakeup: u32,
     /// Also count children that the task creates later. All events of a group must agree.
     pub inherit: bool,
     /// Do not count while the CPU runs the kernel. Kernel clocks ignore it and count all time.
@@ -69,11 +66,17 @@ pub struct Options {
     pub precise: u32,
     /// Open the event alone if it does not fit into the group.
     pub weak: bool,
+    /// Open without starting. Leaders only.
+    #[doc(alias = "disabled")]
+    pub start_disabled: bool,
+    /// Open without starting, and start when the task next calls execve(2).
+    pub enable_on_exec: bool,
+    /// Close when the task next calls execve(2). 5.13.
+    pub remove_on_exec: bool,
 }
 
 impl Options {
     const DEFAULT_PERIOD: u64 = 1_000_000;
-    const DEFAULT_WAKEUP: u32 = 1;
     /// Shortest period of a program on a clock event, in nanoseconds. On a virtual machine each run takes
     /// about 20 us, mostly for the interrupt, and the kernel throttles no clock up to
     /// `kernel.perf_event_max_sample_rate`: with a period of 10 000 ns, a CPU did nothing else until the
@@ -90,6 +93,12 @@ impl Options {
             return Ok(());
         }
         Err(Refusal::ClockTooOften { period, shortest: Options::MIN_CLOCK_PERIOD })
+    }
+
+    /// Sets the period, or the frequency of options that have one.
+    pub(super) fn set_period(&mut self, events: u64) {
+        let field = if self.freq == 0 { &mut self.period } else { &mut self.freq };
+        *field = events;
     }
 
     /// Returns the observed scope in the vocabulary of policies: `own` (this thread), `command` (the one that
@@ -118,7 +127,6 @@ impl Default for Options {
             follow: false,
             period: Options::DEFAULT_PERIOD,
             freq: 0,
-            wakeup: Options::DEFAULT_WAKEUP,
             inherit: false,
             exclude_kernel: false,
             exclude_user: false,
@@ -130,6 +138,9 @@ impl Default for Options {
             exclusive: false,
             precise: 0,
             weak: false,
+            start_disabled: false,
+            enable_on_exec: false,
+            remove_on_exec: false,
         }
     }
 }
@@ -154,7 +165,8 @@ pub(super) fn attr(kind: &EventKind, options: &Options, purpose: Purpose) -> per
     // All children of a thread inherit its events unless `inherit_thread` is set.
     attr.set_inherit(u64::from(options.inherit || options.follow));
     attr.set_inherit_thread(u64::from(options.follow && !options.inherit));
-    attr.set_enable_on_exec(u64::from(options.command));
+    attr.set_enable_on_exec(u64::from(options.command || options.enable_on_exec));
+    attr.set_remove_on_exec(u64::from(options.remove_on_exec));
     attr.set_exclude_kernel(u64::from(options.exclude_kernel));
     attr.set_exclude_user(u64::from(options.exclude_user));
     attr.set_exclude_idle(u64::from(options.exclude_idle));
@@ -193,7 +205,7 @@ fn when(attr: &mut perf_event_attr, options: &Options, purpose: Purpose) {
     if purpose == Purpose::Counting {
         return;
     }
-    attr.wakeup_events = or_default(options.wakeup, Options::DEFAULT_WAKEUP);
+    attr.wakeup_events = 1;
     if options.freq == 0 {
         attr.sample_period = or_default(options.period, Options::DEFAULT_PERIOD);
     } else {
@@ -232,11 +244,11 @@ mod tests {
 
     #[test]
     fn zero_means_the_default_and_counting_has_no_period() {
-        let zero = Options { period: 0, wakeup: 0, ..Options::default() };
+        let zero = Options { period: 0, ..Options::default() };
         assert_eq!(sampling(&zero, Purpose::Sampling), (1_000_000, 0, 1));
         assert_eq!(sampling(&zero, Purpose::Counting), (0, 0, 0));
-        let given = Options { period: 7, wakeup: 3, ..Options::default() };
-        assert_eq!(sampling(&given, Purpose::Sampling), (7, 0, 3));
+        let given = Options { period: 7, ..Options::default() };
+        assert_eq!(sampling(&given, Purpose::Sampling), (7, 0, 1));
         assert_eq!(sampling(&given, Purpose::Counting), (0, 0, 0));
         let frequent = Options { freq: 99, ..Options::default() };
         assert_eq!(sampling(&frequent, Purpose::Sampling), (99, 1, 1));

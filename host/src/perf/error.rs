@@ -128,6 +128,15 @@ pub enum Refusal {
         /// The shortest accepted period, in nanoseconds.
         shortest: u64,
     },
+    /// A period of 0 for an event that is open.
+    #[error("a period is 1 or more")]
+    NoPeriod,
+    /// A period for an event that runs no program.
+    #[error("nothing is sampled: it runs no program")]
+    NotSampled,
+    /// `remove_on_exec` together with `enable_on_exec`.
+    #[error("it cannot both start and end at an exec")]
+    StartsAndEndsOnExec,
     /// `precise` is above 3.
     #[error("precise {0} is not a level: 0 allows any skid, 3 allows none")]
     Precise(u32),

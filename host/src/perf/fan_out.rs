@@ -95,7 +95,7 @@ impl FanOut {
             uncounted: BTreeSet::new(),
             lacking: BTreeSet::new(),
             notices: Vec::new(),
-            enabled: true,
+            enabled: !plan.options.start_disabled,
             stopped: BTreeSet::new(),
             looked: Instant::now(),
         };
@@ -145,9 +145,9 @@ impl FanOut {
 
     /// Makes an attachment readable by programs on every CPU that it counts on, including CPUs that come
     /// online later.
-    pub(super) fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
+    pub(super) fn publish(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
         for Branch { location, group, .. } in &mut self.branches {
-            group.show(id, location.cpu, array)?;
+            group.publish(id, location.cpu, array)?;
         }
         let plan = self.plans.iter_mut().find(|plan| plan.id == id);
         plan.into_iter().for_each(|plan| plan.event_array = Some(Arc::clone(array)));
@@ -224,10 +224,10 @@ impl FanOut {
             return Ok((own, count.tally().lacking(self.lacks(id))));
         }
         let mut tallies = Vec::new();
-        self.read_all(|_, kernel_id, tally| tallies.push((kernel_id, tally)))?;
+        self.read_all(|id, kernel_id, tally| tallies.push((id, kernel_id, tally)))?;
         entries.clear();
-        entries.extend(tallies.iter().map(|(kernel_id, tally)| GroupEntry::of(*kernel_id, tally)));
-        Ok((own, tallies[own].1))
+        entries.extend(tallies.iter().map(|(id, kernel_id, tally)| GroupEntry::of(*id, *kernel_id, tally)));
+        Ok((own, tallies[own].2))
     }
 
     /// Whether a requested kind of core or CPU is not counted.
@@ -274,7 +274,7 @@ impl FanOut {
     }
 
     /// Returns the kernel's id of an attachment at its first location, or at the first one on `cpu`.
-    fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
+    pub(super) fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
         let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.location.cpu == cpu));
         let mut counters = branches.flat_map(|branch| branch.group.counters());
         counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
@@ -301,6 +301,16 @@ impl FanOut {
         }
         let groups = self.branches.iter_mut().rev().map(|branch| &mut branch.group);
         groups.filter(|group| group.has(id)).try_for_each(|group| group.disable(id))
+    }
+
+    /// Changes the events between two samples of an attachment, or its samples per second, also on CPUs that
+    /// come online later.
+    pub(super) fn set_period(&mut self, id: AttachmentId, events: u64) -> Result<(), PerfError> {
+        self.each(id, |group| group.set_period(id, events))?;
+        for Plan { options, .. } in self.plans.iter_mut().filter(|plan| plan.id == id) {
+            options.set_period(events);
+        }
+        Ok(())
     }
 
     /// Sets counts and times to zero: of the whole group if `id` is the leader, else of this member.

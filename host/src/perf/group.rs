@@ -98,14 +98,14 @@ impl Counter {
     }
 
     /// Keeps the event readable by programs until it is closed.
-    pub(super) fn show(&mut self, event_array: EventArrayEntry) {
+    pub(super) fn publish(&mut self, event_array: EventArrayEntry) {
         self.event_array = Some(event_array);
     }
 
     /// Returns the event's entry in a snapshot.
     #[inline]
     fn entry(&self, count: Count) -> GroupEntry {
-        GroupEntry { id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
+        GroupEntry { id: self.id, kernel_id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
     }
 
     /// The kernel's id of the event (PERF_EVENT_IOC_ID).
@@ -193,9 +193,11 @@ impl Counter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GroupStart {
     /// This process enables the events.
-    OnEnable,
+    Immediate,
     /// The kernel enables the events at the exec of their task.
-    OnExec,
+    Exec,
+    /// Nothing enables the events before [`Group::enable`].
+    Request,
 }
 
 /// A leader with its members.
@@ -205,7 +207,7 @@ pub(super) struct Group {
     members: Vec<Counter>,
     leader: Counter,
     enabled: bool,
-    /// [`GroupStart::OnEnable`] after the exec of the task, too.
+    /// [`GroupStart::Immediate`] after the exec of the task or the request, too.
     start: GroupStart,
     buffer: Buffer,
 }
@@ -217,12 +219,12 @@ impl Group {
     }
 
     pub(super) fn start(&mut self) -> Result<(), PerfError> {
-        if self.start == GroupStart::OnEnable {
+        if self.start == GroupStart::Immediate {
             let action = self.leader.attempt.action.clone();
             sys::enable(self.leader.event())
                 .map_err(|errno| self.leader.error(action, Call::Enable, errno))?;
         }
-        self.enabled = true;
+        self.enabled = self.start != GroupStart::Request;
         Ok(())
     }
 
@@ -233,7 +235,7 @@ impl Group {
 
     /// Records that the task has reached its exec, or has ended.
     pub(super) fn note_exec(&mut self) {
-        self.start = GroupStart::OnEnable;
+        self.start = GroupStart::Immediate;
     }
 
     /// Returns the leader, then the members in the order in which they joined.
@@ -247,7 +249,7 @@ impl Group {
     }
 
     /// Makes the event of this attachment readable by programs on `cpu`, if the group contains it.
-    pub(super) fn show(
+    pub(super) fn publish(
         &mut self,
         id: AttachmentId,
         cpu: i32,
@@ -256,8 +258,8 @@ impl Group {
         let mut counters = iter::once(&mut self.leader).chain(&mut self.members);
         let Some(counter) = counters.find(|counter| counter.id == id) else { return Ok(()) };
         let event_array = EventArrayEntry::put(array, cpu, counter.event())
-            .map_err(|errno| counter.error(Action::Show, Call::Show, errno))?;
-        counter.show(event_array);
+            .map_err(|errno| counter.error(Action::Publish, Call::Publish, errno))?;
+        counter.publish(event_array);
         Ok(())
     }
 
@@ -314,7 +316,7 @@ impl Group {
         }
         self.rebase_all(action)?;
         self.switch_on(action)?;
-        self.enabled = true;
+        self.enabled = self.start != GroupStart::Request;
         Ok(())
     }
 
@@ -325,7 +327,7 @@ impl Group {
 
     /// Enables all events that are not stopped on their own, the leader last.
     fn switch_on(&self, action: &Action) -> Result<(), PerfError> {
-        if self.start == GroupStart::OnExec {
+        if self.start != GroupStart::Immediate {
             return Ok(());
         }
         let members = self.members.iter().filter(|member| member.stopped.is_none());
@@ -425,6 +427,9 @@ impl Group {
     /// member.
     pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
         let whole = id == self.leader.id;
+        if whole && self.start == GroupStart::Request {
+            self.start = GroupStart::Immediate;
+        }
         let is_stopped =
             self.members.iter().any(|member| (whole || member.id == id) && member.stopped.is_some());
         if is_stopped {
@@ -457,6 +462,14 @@ impl Group {
     fn enable_leader(&self) -> Result<(), PerfError> {
         sys::enable(self.leader.event())
             .map_err(|errno| self.leader.error(Action::Enable, Call::Enable, errno))
+    }
+
+    /// Changes the events between two samples of an attachment.
+    pub(super) fn set_period(&self, id: AttachmentId, events: u64) -> Result<(), PerfError> {
+        self.counters().filter(|counter| counter.id == id).try_for_each(|counter| {
+            sys::set_period(counter.event(), events)
+                .map_err(|errno| counter.error(Action::SetPeriod, Call::Period, errno))
+        })
     }
 
     /// Stops the whole group if `id` leads it, else this member.

@@ -105,8 +105,8 @@ impl Plan {
             counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);
         }
         if let Some(array) = &self.event_array {
-            counter.show(
-                EventArrayEntry::put(array, location.cpu, counter.event()).map_err(failed(Call::Show))?,
+            counter.publish(
+                EventArrayEntry::put(array, location.cpu, counter.event()).map_err(failed(Call::Publish))?,
             );
         }
         Ok(counter)

@@ -5,6 +5,7 @@ use std::mem;
 use std::ops::Deref;
 use std::slice;
 
+use super::attachments::AttachmentId;
 use super::scale::{State, Tally};
 
 /// The result of reading one counter.
@@ -44,8 +45,10 @@ impl Reading {
 /// One event of a group in a [`Snapshot`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupEntry {
+    /// The attachment.
+    pub id: AttachmentId,
     /// The kernel's id of the event (PERF_EVENT_IOC_ID); with several locations, that of the first.
-    pub id: u64,
+    pub kernel_id: u64,
     /// Events since the last restart, as in [`Reading::raw`].
     pub raw: u64,
     /// The scaled count, as in [`Reading::scaled`]. A member that was stopped or reset on its own is scaled
@@ -134,8 +137,8 @@ impl Drop for Entries {
 impl GroupEntry {
     /// Returns the entry of an event with this kernel id.
     #[inline]
-    pub(super) fn of(id: u64, tally: &Tally) -> GroupEntry {
-        GroupEntry { id, raw: tally.raw, scaled: tally.scaled() }
+    pub(super) fn of(id: AttachmentId, kernel_id: u64, tally: &Tally) -> GroupEntry {
+        GroupEntry { id, kernel_id, raw: tally.raw, scaled: tally.scaled() }
     }
 }
 

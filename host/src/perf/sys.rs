@@ -67,6 +67,10 @@ enum Request<'a> {
         event: BorrowedFd<'a>,
         scope: Scope,
     },
+    Period {
+        event: BorrowedFd<'a>,
+        events: u64,
+    },
     Read {
         event: BorrowedFd<'a>,
         words: &'a mut [u64],
@@ -81,6 +85,7 @@ impl Request<'_> {
             Request::Enable { .. } => "PERF_EVENT_IOC_ENABLE",
             Request::Disable { .. } => "PERF_EVENT_IOC_DISABLE",
             Request::Reset { .. } => "PERF_EVENT_IOC_RESET",
+            Request::Period { .. } => "PERF_EVENT_IOC_PERIOD",
             Request::Read { .. } => "read",
         }
     }
@@ -139,6 +144,12 @@ pub(super) fn reset(event: BorrowedFd<'_>, scope: Scope) -> Result<(), Errno> {
     perform(Request::Reset { event, scope }).map(drop)
 }
 
+/// Sets the events between two samples, or the samples per second of an event with a frequency.
+#[doc(alias = "PERF_EVENT_IOC_PERIOD")]
+pub(super) fn set_period(event: BorrowedFd<'_>, events: u64) -> Result<(), Errno> {
+    perform(Request::Period { event, events }).map(drop)
+}
+
 /// Reads into `words`. Returns the number of bytes, 0 if the event is in error state.
 pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
     perform(Request::Read { event, words }).map(|length| usize::try_from(length).unwrap_or(usize::MAX))
@@ -176,6 +187,12 @@ fn perform(request: Request<'_>) -> Result<u64, Errno> {
         Request::Enable { event } => control(event, bindings::ENABLE, Scope::Event),
         Request::Disable { event, scope } => control(event, bindings::DISABLE, scope),
         Request::Reset { event, scope } => control(event, bindings::RESET, scope),
+        Request::Period { event, mut events } => {
+            // SAFETY: PERF_EVENT_IOC_PERIOD reads one u64 from its argument, which lives on this frame.
+            let answer =
+                unsafe { libc::ioctl(event.as_raw_fd(), request_code(bindings::PERIOD), &raw mut events) };
+            checked(libc::c_long::from(answer))
+        }
         Request::Read { event, words } => {
             // SAFETY: the pointer and the length in bytes are those of one exclusively borrowed slice, and
             // any bit pattern is a u64.

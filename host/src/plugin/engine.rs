@@ -54,7 +54,7 @@ pub enum CodeOrigin {
     NotStored(CacheError),
 }
 
-/// Extracts the interface from an import: `perf` from `kernelscript:host/perf@0.1.0`.
+/// Extracts the interface from an import: `perf` from `kernelscript:host/perf@0.2.0`.
 pub(crate) fn interface_name(import: &str) -> &str {
     import.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default()
 }

@@ -186,7 +186,7 @@ impl Plugin {
         &self.manifests
     }
 
-    /// The names of the component's imports, for example `kernelscript:host/perf@0.1.0`, in file order.
+    /// The names of the component's imports, for example `kernelscript:host/perf@0.2.0`, in file order.
     pub fn imports(&self) -> &[String] {
         &self.imports
     }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use ks_compiler::object::Object;
 use ks_wit::helper::{self, HelperClass};
 
 use class::COUNTING_FAMILIES;
@@ -251,6 +252,23 @@ impl Policy {
         if reasons.is_empty() { Ok(request.into_objects().into_admitted()) } else { Err(reasons.join("\n")) }
     }
 
+    /// Judges an admitted object again after a change of its model, as [`Policy::admit`] judged it first. The
+    /// changed model is written and read again, so that it is one that the strict reader accepts.
+    ///
+    /// # Errors
+    /// [`Readmission`].
+    pub fn admit_again(
+        &self,
+        admitted: &Admitted,
+        model: Object,
+        cpus: usize,
+    ) -> Result<Admitted, Readmission> {
+        let objects = admitted.changed(&model).map_err(|error| Readmission::Unsound(error.to_string()))?;
+        let request = Request::new(objects, &[]);
+        let admitted = self.admit(request, cpus).map_err(Readmission::Denied)?;
+        admitted.ok_or_else(|| Readmission::Unsound("there is no object".to_owned()))
+    }
+
     /// Formats the policy as a policy file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("[allow]\n");
@@ -273,6 +291,17 @@ impl Policy {
         }
         text
     }
+}
+
+/// Why a changed object is not admitted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Readmission {
+    /// No object can be made of the changed model.
+    #[error("{0}")]
+    Unsound(String),
+    /// The policy does not allow it; the text has all that is denied.
+    #[error("{0}")]
+    Denied(String),
 }
 
 /// The name for all classes in `--allow`.

@@ -279,6 +279,12 @@ impl Admitted {
         &self.0
     }
 
+    /// Returns the object with another model, to be judged again.
+    pub(super) fn changed(&self, model: &Object) -> Result<ObjectSet, ObjectError> {
+        let read = object::read(&object::write(model)?)?;
+        ObjectSet::new(vec![PluginObject::new(&self.0.name, self.0.arch, read)?], [0])
+    }
+
     /// Generates the ELF file for libbpf from the parsed model alone.
     ///
     /// # Errors

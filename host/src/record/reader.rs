@@ -139,7 +139,7 @@ fn form<T: DeserializeOwned>(line: Map<String, Value>) -> Result<T, String> {
 mod tests {
     use super::*;
 
-    const HEADER: &str = r#"{"ks-record":1,"contract":"kernelscript:host@0.1.0","plugin":"a.wasm"}"#;
+    const HEADER: &str = r#"{"ks-record":1,"contract":"kernelscript:host@0.2.0","plugin":"a.wasm"}"#;
     const CALL: &str = r#"{"call":"clock.now","args":[],"answer":7}"#;
     const END: &str = r#"{"end":"returned","code":0}"#;
 

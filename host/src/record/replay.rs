@@ -283,7 +283,7 @@ fn display(function: &str, args: &[Value]) -> String {
 mod tests {
     use super::*;
 
-    const RECORD: &str = r#"{"ks-record":1,"contract":"kernelscript:host@0.1.0","plugin":"a.wasm"}
+    const RECORD: &str = r#"{"ks-record":1,"contract":"kernelscript:host@0.2.0","plugin":"a.wasm"}
 {"call":"clock.now","args":[],"answer":7}
 {"call":"console.print","args":["x",[]]}
 {"host":"stdout","text":"from the kernel half\n"}

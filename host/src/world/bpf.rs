@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 use super::attached::Held;
 use super::audit::Decision;
 use super::bindings::kernelscript::host::bpf::{
-    Host, HostLink, HostProgram, ProgramInfo, ProgramKind, TestInput,
+    Host, HostLink, HostProgram, ProgramDescription, ProgramInfo, ProgramKind, TestInput,
 };
 use super::error::{HostError, check_length};
 use super::misses::Skipped;
@@ -38,7 +38,18 @@ pub struct LinkHandle {
 /// Size in bytes of an entry in the list of attachments, in addition to its texts.
 const ATTACHED_BYTES: u64 = 256;
 
-impl Host for State {}
+impl Host for State {
+    fn list_programs(&mut self) -> wasmtime::Result<Vec<ProgramDescription>> {
+        // Without an object there is nothing to list.
+        let Ok(object) = self.object() else { return Ok(Vec::new()) };
+        let describe = |(name, ty, target): (String, ProgramType, String)| ProgramDescription {
+            name,
+            kind: kind_of(LoadedType::Known(ty)),
+            target,
+        };
+        Ok(object.programs().map(describe).collect())
+    }
+}
 
 impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
@@ -54,17 +65,7 @@ impl HostProgram for State {
     fn info(&mut self, this: Resource<ProgramHandle>) -> Result<ProgramInfo, HostError> {
         let name = self.table.get(&this)?.name.to_string();
         let info = self.object()?.program(&name)?.info()?;
-        Ok(ProgramInfo {
-            name,
-            kind: match info.kind {
-                LoadedType::Known(ProgramType::PerfEvent) => ProgramKind::PerfEvent,
-                LoadedType::Known(ProgramType::Tracepoint) => ProgramKind::Tracepoint,
-                LoadedType::Known(ProgramType::RawTracepoint) => ProgramKind::RawTracepoint,
-                other => ProgramKind::Other(other.number()),
-            },
-            id: info.id,
-            instructions: info.instructions,
-        })
+        Ok(ProgramInfo { name, kind: kind_of(info.kind), id: info.id, instructions: info.instructions })
     }
 
     fn attach(
@@ -182,6 +183,7 @@ impl State {
         let class = object.class_of(name)?;
         let target = match class {
             Class::Tracepoint => object.program(name)?.tracepoint_target(target),
+            Class::RawTracepoint => object.program(name)?.raw_tracepoint_target(target),
             Class::PerfEvent
             | Class::Timer
             | Class::Kprobe
@@ -230,6 +232,15 @@ impl State {
             );
         }
         0
+    }
+}
+
+fn kind_of(ty: LoadedType) -> ProgramKind {
+    match ty {
+        LoadedType::Known(ProgramType::PerfEvent) => ProgramKind::PerfEvent,
+        LoadedType::Known(ProgramType::Tracepoint) => ProgramKind::Tracepoint,
+        LoadedType::Known(ProgramType::RawTracepoint) => ProgramKind::RawTracepoint,
+        other => ProgramKind::Other(other.number()),
     }
 }
 

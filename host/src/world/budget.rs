@@ -13,7 +13,6 @@ use ks_compiler::object::table::ProgramType;
 
 use super::attached::Held;
 use super::audit::Decision;
-use super::bindings::kernelscript::host::types::{Error, ErrorKind};
 use super::error::HostError;
 use super::state::State;
 use crate::bpf::LoadedType;
@@ -155,15 +154,11 @@ impl State {
         else {
             return Ok(());
         };
-        Err(HostError::Guest(Error {
-            kind: ErrorKind::Limit,
-            errno: None,
-            message: format!(
-                "program `{program}` took more of the CPUs' time than it may\n  do: --max-bpf-share above \
-                 {} allows more",
-                budget.most
-            ),
-        }))
+        Err(HostError::over_limit(format!(
+            "program `{program}` took more of the CPUs' time than it may\n  do: --max-bpf-share above {} \
+             allows more",
+            budget.most
+        )))
     }
 }
 

@@ -10,11 +10,15 @@ use super::state::State;
 
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {
-        since_boot(ClockId::CLOCK_MONOTONIC)
+        since_start(ClockId::CLOCK_MONOTONIC)
+    }
+
+    fn wall_clock(&mut self) -> wasmtime::Result<u64> {
+        since_start(ClockId::CLOCK_REALTIME)
     }
 
     fn boottime(&mut self) -> wasmtime::Result<u64> {
-        since_boot(ClockId::CLOCK_BOOTTIME)
+        since_start(ClockId::CLOCK_BOOTTIME)
     }
 
     fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
@@ -25,15 +29,20 @@ impl Host for State {
         if self.stop.stopping() { Err(HostError::interrupted()) } else { Ok(()) }
     }
 
+    fn sleep_until(&mut self, deadline: u64) -> Result<(), HostError> {
+        let now = Host::now(self)?;
+        self.sleep(deadline.saturating_sub(now))
+    }
+
     fn stopping(&mut self) -> wasmtime::Result<bool> {
         self.release_command()?;
         Ok(self.stop.stopping())
     }
 }
 
-/// Returns the time of a clock that starts at the boot, in nanoseconds.
-fn since_boot(clock: ClockId) -> wasmtime::Result<u64> {
+/// Returns the time of a clock, in nanoseconds.
+fn since_start(clock: ClockId) -> wasmtime::Result<u64> {
     let time = Duration::from(clock_gettime(clock).map_err(wasmtime::Error::new)?);
-    // 64 bits of nanoseconds since the boot suffice for 584 years.
+    // 64 bits of nanoseconds suffice for 584 years.
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -17,7 +17,7 @@ use crate::text;
 #[derive(Debug)]
 pub enum HostError {
     /// An error that the function returns to the plugin.
-    Guest(Error),
+    Guest(Box<Error>),
     /// A trap that ends the plugin: a broken invariant of the host, or an invalid handle.
     Trap(wasmtime::Error),
 }
@@ -25,26 +25,31 @@ pub enum HostError {
 impl HostError {
     /// The plugin's policy does not allow the action.
     pub(super) fn denied(message: String) -> HostError {
-        HostError::Guest(Error { kind: ErrorKind::DeniedByPolicy, errno: None, message })
+        HostError::Guest(Box::new(failure(ErrorKind::DeniedByPolicy, None, message)))
     }
 
     /// The plugin has reached a limit.
     pub(super) fn limit(limit: Limit, number: u64) -> HostError {
-        HostError::Guest(Error { kind: ErrorKind::Limit, errno: None, message: limit.reached(number) })
+        HostError::over_limit(limit.reached(number))
+    }
+
+    /// The plugin has reached a limit that has its own text.
+    pub(super) fn over_limit(message: String) -> HostError {
+        HostError::Guest(Box::new(failure(ErrorKind::Limit, None, message)))
     }
 
     /// A request that can never succeed.
     pub(super) fn invalid(message: String) -> HostError {
-        HostError::Guest(Error { kind: ErrorKind::Invalid, errno: None, message })
+        HostError::Guest(Box::new(failure(ErrorKind::Invalid, None, message)))
     }
 
     /// A wait was interrupted because the plugin is to stop.
     pub(super) fn interrupted() -> HostError {
-        HostError::Guest(Error {
-            kind: ErrorKind::Interrupted,
-            errno: None,
-            message: "the plugin was asked to stop".into(),
-        })
+        HostError::Guest(Box::new(failure(
+            ErrorKind::Interrupted,
+            None,
+            "the plugin was asked to stop".into(),
+        )))
     }
 }
 
@@ -116,14 +121,57 @@ fn guest(kind: FailureKind, errno: Option<Errno>, message: String) -> HostError 
         FailureKind::Unsupported => ErrorKind::Unsupported,
         FailureKind::Kernel => ErrorKind::Kernel,
     };
-    HostError::Guest(Error { kind, errno: errno.map(|errno| (errno as i32).unsigned_abs()), message })
+    HostError::Guest(Box::new(failure(kind, errno, message)))
+}
+
+/// Builds a failure from its text, whose parts are those of [`explain`]: a line that says what was tried, then
+/// lines that begin with two spaces and `because:` or `do:`, each of which may go on in further lines.
+fn failure(kind: ErrorKind, errno: Option<Errno>, message: String) -> Error {
+    let part = |label: &str| {
+        let start = message.find(&format!("\n  {label}: "))?;
+        let text = &message[start + label.len() + 5..];
+        let next =
+            ["kernel", "because", "do"].iter().filter_map(|label| text.find(&format!("\n  {label}: ")));
+        Some(text[..next.min().unwrap_or(text.len())].to_owned())
+    };
+    Error {
+        kind,
+        errno: errno.map(|errno| (errno as i32).unsigned_abs()),
+        errno_name: errno.filter(|errno| *errno != Errno::UnknownErrno).map(|errno| format!("{errno:?}")),
+        tried: message.lines().next().unwrap_or_default().to_owned(),
+        because: part("because"),
+        advice: part("do"),
+        message,
+    }
 }
 
 impl Host for State {
     fn convert_error(&mut self, error: HostError) -> wasmtime::Result<Error> {
         match error {
-            HostError::Guest(error) => Ok(error),
+            HostError::Guest(error) => Ok(*error),
             HostError::Trap(trap) => Err(trap),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_has_the_parts_of_its_text() {
+        let text = "cannot open `x` (pid 1, any cpu)\n  kernel: perf_event_open: EACCES\n  because: it is\n  \
+                    another user's\n  do: ask\n  or wait";
+        let error = failure(ErrorKind::NotPermitted, Some(Errno::EACCES), text.to_owned());
+        assert_eq!((error.errno, error.errno_name.as_deref()), (Some(13), Some("EACCES")));
+        assert_eq!(
+            (error.message.as_str(), error.tried.as_str()),
+            (text, "cannot open `x` (pid 1, any cpu)")
+        );
+        assert_eq!(error.because.as_deref(), Some("it is\n  another user's"));
+        assert_eq!(error.advice.as_deref(), Some("ask\n  or wait"));
+        let error = failure(ErrorKind::Invalid, None, "no text".to_owned());
+        assert_eq!((error.tried.as_str(), error.errno_name), ("no text", None));
+        assert_eq!((error.because, error.advice), (None, None));
     }
 }

@@ -5,13 +5,18 @@ use wasmtime::component::Resource;
 use super::bindings::kernelscript::host::globals::{Host, HostVariable};
 use super::error::{HostError, check_length, too_much};
 use super::state::State;
-use crate::bpf::{BpfError, Variable};
+use crate::bpf::Variable;
 use crate::host_bytes::Charged;
 
 /// Host side of a `variable` handle.
 pub struct VariableHandle(Charged<Variable>);
 
-impl Host for State {}
+impl Host for State {
+    fn list_variables(&mut self) -> wasmtime::Result<Vec<String>> {
+        // Without an object there is nothing to list.
+        Ok(self.object().map(|object| object.variable_names().collect()).unwrap_or_default())
+    }
+}
 
 impl HostVariable for State {
     fn open(&mut self, name: String) -> Result<Resource<VariableHandle>, HostError> {
@@ -29,13 +34,9 @@ impl HostVariable for State {
         Ok(u32::try_from(self.table.get(&this)?.0.size())?)
     }
 
-    fn get(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u64> {
+    fn get(&mut self, this: Resource<VariableHandle>) -> Result<u64, HostError> {
         let variable = Variable::clone(&self.table.get(&this)?.0);
-        match self.object().and_then(|object| object.get(&variable)) {
-            Ok(value) => Ok(value),
-            Err(BpfError::Size { .. }) => Ok(0),
-            Err(error) => Err(wasmtime::Error::new(error)),
-        }
+        Ok(self.object()?.get(&variable)?)
     }
 
     fn set(&mut self, this: Resource<VariableHandle>, value: u64) -> Result<(), HostError> {

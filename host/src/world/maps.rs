@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
-use super::bindings::kernelscript::host::maps::{Host, HostCursor, HostMap, MapInfo, UpdateMode};
+use super::bindings::kernelscript::host::maps::{Host, HostBpfMap, HostCursor, MapInfo, UpdateMode};
 use super::error::{HostError, check_length};
 use super::state::State;
-use crate::bpf::{self, BpfError, Cursor, CursorContent, Map};
+use crate::bpf::{self, BpfError, Cursor, CursorContent, Map, MapSize};
 use crate::host_bytes::Charged;
 
 /// Host side of a `map` handle.
@@ -28,9 +28,47 @@ impl MapHandle {
     }
 }
 
-impl Host for State {}
+impl From<UpdateMode> for bpf::UpdateMode {
+    fn from(mode: UpdateMode) -> bpf::UpdateMode {
+        match mode {
+            UpdateMode::Any => bpf::UpdateMode::Any,
+            UpdateMode::NoExist => bpf::UpdateMode::NoExist,
+            UpdateMode::Exist => bpf::UpdateMode::Exist,
+        }
+    }
+}
 
-impl HostMap for State {
+impl Host for State {
+    fn list_maps(&mut self) -> wasmtime::Result<Vec<String>> {
+        // Without an object there is nothing to list.
+        Ok(self.object().map(|object| object.map_names().collect()).unwrap_or_default())
+    }
+
+    fn set_max_entries(&mut self, map: String, entries: u32) -> Result<(), HostError> {
+        self.resize(&map, MapSize::Entries(entries))
+    }
+
+    fn set_value_size(&mut self, map: String, bytes: u32) -> Result<(), HostError> {
+        self.resize(&map, MapSize::ValueBytes(bytes))
+    }
+}
+
+impl State {
+    fn resize(&mut self, map: &str, size: MapSize) -> Result<(), HostError> {
+        check_length("map", map)?;
+        let target = match size {
+            MapSize::Entries(entries) => format!("{map}, {entries} entries"),
+            MapSize::ValueBytes(bytes) => format!("{map}, values of {bytes} bytes"),
+        };
+        let resize = |state: &mut State| {
+            let policy = state.policy.clone();
+            Ok(state.object()?.resize(&policy, map, size)?)
+        };
+        self.audited("resize", &target, |()| None, resize)
+    }
+}
+
+impl HostBpfMap for State {
     fn open(&mut self, name: String) -> Result<Resource<MapHandle>, HostError> {
         check_length("map", &name)?;
         let map = self.audited("map", &name, |_| None, |state| Ok(state.object()?.map(&name)?))?;
@@ -53,6 +91,22 @@ impl HostMap for State {
         self.table.get(&this)?.with_value(self, |map| map.lookup(&key))
     }
 
+    fn lookup_locked(
+        &mut self,
+        this: Resource<MapHandle>,
+        key: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, HostError> {
+        self.table.get(&this)?.with_value(self, |map| map.lookup_locked(&key))
+    }
+
+    fn lookup_and_delete(
+        &mut self,
+        this: Resource<MapHandle>,
+        key: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, HostError> {
+        self.table.get(&this)?.with_value(self, |map| map.lookup_and_delete(&key))
+    }
+
     fn update(
         &mut self,
         this: Resource<MapHandle>,
@@ -60,20 +114,55 @@ impl HostMap for State {
         value: Vec<u8>,
         mode: UpdateMode,
     ) -> Result<(), HostError> {
-        let mode = match mode {
-            UpdateMode::Any => bpf::UpdateMode::Any,
-            UpdateMode::NoExist => bpf::UpdateMode::NoExist,
-            UpdateMode::Exist => bpf::UpdateMode::Exist,
-        };
-        self.table.get(&this)?.with_value(self, |map| map.update(&key, &value, mode))
+        self.table.get(&this)?.with_value(self, |map| map.update(&key, &value, mode.into()))
+    }
+
+    fn update_locked(
+        &mut self,
+        this: Resource<MapHandle>,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        mode: UpdateMode,
+    ) -> Result<(), HostError> {
+        self.table.get(&this)?.with_value(self, |map| map.update_locked(&key, &value, mode.into()))
+    }
+
+    fn update_sum(
+        &mut self,
+        this: Resource<MapHandle>,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        mode: UpdateMode,
+    ) -> Result<(), HostError> {
+        self.table.get(&this)?.with_value(self, |map| map.update_sum(&key, &value, mode.into()))
+    }
+
+    fn update_batch(
+        &mut self,
+        this: Resource<MapHandle>,
+        entries: Vec<u8>,
+        mode: UpdateMode,
+    ) -> Result<u32, HostError> {
+        let map = Arc::clone(&self.table.get(&this)?.0);
+        // A growing vector may have twice the capacity it needs.
+        let _charge =
+            self.host_bytes.during_call(entries.len() as u64 + 2 * map.padded_bytes(entries.len()))?;
+        Ok(map.update_batch(&entries, mode.into())?)
+    }
+
+    fn delete_batch(&mut self, this: Resource<MapHandle>, keys: Vec<u8>) -> Result<u32, HostError> {
+        let map = Arc::clone(&self.table.get(&this)?.0);
+        let _charge = self.host_bytes.during_call(keys.len() as u64)?;
+        Ok(map.delete_batch(&keys)?)
+    }
+
+    fn freeze(&mut self, this: Resource<MapHandle>) -> Result<(), HostError> {
+        let map = Arc::clone(&self.table.get(&this)?.0);
+        self.audited("freeze", map.name(), |()| None, |_| Ok(map.freeze()?))
     }
 
     fn delete(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
         Ok(self.table.get(&this)?.0.delete(&key)?)
-    }
-
-    fn take(&mut self, this: Resource<MapHandle>) -> Result<Option<Vec<u8>>, HostError> {
-        self.table.get(&this)?.with_value(self, Map::take)
     }
 
     fn contains(&mut self, this: Resource<MapHandle>, value: Vec<u8>) -> Result<bool, HostError> {
@@ -85,7 +174,11 @@ impl HostMap for State {
         Ok(self.map_pages(pages))
     }
 
-    fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<CursorHandle>, HostError> {
+    fn iterate(
+        &mut self,
+        this: Resource<MapHandle>,
+        values: bool,
+    ) -> Result<Resource<CursorHandle>, HostError> {
         let map = Arc::clone(&self.table.get(&this)?.0);
         let content = if values { CursorContent::KeysAndValues } else { CursorContent::Keys };
         let cursor = Cursor::new(map, content, &self.host_bytes)?;

@@ -14,7 +14,6 @@ mod budget;
 mod clock;
 mod console;
 mod error;
-mod exec;
 mod format;
 mod globals;
 mod histogram;

@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 use super::attached::Held;
 use super::audit::Decision;
 use super::bindings::kernelscript::host::perf::{
-    self as wit, Counting, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
+    self as wit, CounterState, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
 use super::bpf::{ProgramHandle, link_program};
 use super::error::{self, HostError, check_length};
@@ -27,7 +27,20 @@ use crate::text;
 pub type EventHandle = Charged<Event>;
 
 /// Host side of an `options` handle.
-pub type OptionsHandle = Charged<Options>;
+pub struct OptionsHandle {
+    options: Charged<Options>,
+    /// Whether a task was named. Options that select other tasks contradict it.
+    names_task: bool,
+}
+
+impl OptionsHandle {
+    /// Selects tasks otherwise than by an id.
+    fn select(&mut self) {
+        if !self.names_task {
+            self.options.pid = -1;
+        }
+    }
+}
 
 /// Host side of an `attachment` handle.
 pub struct AttachmentHandle {
@@ -37,6 +50,9 @@ pub struct AttachmentHandle {
 
 /// Size in bytes of an attachment in the host, in addition to its texts.
 const ATTACHMENT_BYTES: u64 = 1 << 10;
+
+/// Size in bytes of a listed event, in addition to its texts.
+const LISTED_BYTES: usize = size_of::<wit::ListedEvent>();
 
 impl HostEvent for State {
     fn numbered(&mut self, ty: u32, config: u64) -> Result<Resource<EventHandle>, HostError> {
@@ -122,120 +138,158 @@ impl HostEvent for State {
 
 impl HostOptions for State {
     fn new(&mut self) -> wasmtime::Result<Resource<OptionsHandle>> {
-        let options = self.host_bytes.keep(Options::default(), 0).map_err(error::too_much)?;
-        self.table.push(options).map_err(error::no_room)
+        let default = Options { pid: 0, cpu: -1, ..Options::default() };
+        let options = self.host_bytes.keep(default, 0).map_err(error::too_much)?;
+        self.table.push(OptionsHandle { options, names_task: false }).map_err(error::no_room)
     }
 
-    fn set_pid(&mut self, this: Resource<OptionsHandle>, pid: i32) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.pid = pid;
+    fn observe_own_thread(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
+        let handle = self.table.get_mut(&this)?;
+        handle.options.pid = 0;
+        handle.names_task = true;
         Ok(())
     }
 
-    fn set_cpu(&mut self, this: Resource<OptionsHandle>, cpu: i32) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.cpu = cpu;
+    fn observe_task(&mut self, this: Resource<OptionsHandle>, id: i32) -> wasmtime::Result<()> {
+        let handle = self.table.get_mut(&this)?;
+        // These two are the own thread and every task, which have methods of their own.
+        handle.options.pid = if matches!(id, 0 | -1) { i32::MIN } else { id };
+        handle.names_task = true;
+        Ok(())
+    }
+
+    fn observe_every_task(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.options.pid = -1;
+        Ok(())
+    }
+
+    fn observe_process(&mut self, this: Resource<OptionsHandle>, name: String) -> wasmtime::Result<()> {
+        let name = kept(name);
+        let handle = self.table.get_mut(&this)?;
+        let before = handle.options.process.len();
+        handle.options.recharge(before, name.len()).map_err(error::too_much)?;
+        handle.options.process = name;
+        handle.select();
+        Ok(())
+    }
+
+    fn observe_command(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
+        let handle = self.table.get_mut(&this)?;
+        handle.options.command = true;
+        handle.select();
+        Ok(())
+    }
+
+    fn observe_cgroup(&mut self, this: Resource<OptionsHandle>, path: String) -> wasmtime::Result<()> {
+        let path = kept(path);
+        let handle = self.table.get_mut(&this)?;
+        let before = handle.options.cgroup.len();
+        handle.options.recharge(before, path.len()).map_err(error::too_much)?;
+        handle.options.cgroup = path;
+        handle.select();
+        Ok(())
+    }
+
+    fn on_any_cpu(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
+        let options = &mut self.table.get_mut(&this)?.options;
+        (options.cpu, options.every_cpu) = (-1, false);
+        Ok(())
+    }
+
+    fn on_cpu(&mut self, this: Resource<OptionsHandle>, cpu: i32) -> wasmtime::Result<()> {
+        let options = &mut self.table.get_mut(&this)?.options;
+        (options.cpu, options.every_cpu) = (if cpu == -1 { i32::MIN } else { cpu }, false);
+        Ok(())
+    }
+
+    fn on_every_cpu(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
+        let options = &mut self.table.get_mut(&this)?.options;
+        (options.cpu, options.every_cpu) = (-1, true);
+        Ok(())
+    }
+
+    fn set_start_disabled(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.options.start_disabled = on;
+        Ok(())
+    }
+
+    fn set_enable_on_exec(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.options.enable_on_exec = on;
+        Ok(())
+    }
+
+    fn set_remove_on_exec(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.options.remove_on_exec = on;
         Ok(())
     }
 
     fn set_period(&mut self, this: Resource<OptionsHandle>, events: u64) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.period = events;
-        Ok(())
-    }
-
-    fn set_wakeup(&mut self, this: Resource<OptionsHandle>, samples: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.wakeup = samples;
+        self.table.get_mut(&this)?.options.period = events;
         Ok(())
     }
 
     fn set_inherit(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.inherit = on;
+        self.table.get_mut(&this)?.options.inherit = on;
         Ok(())
     }
 
     fn set_exclude_kernel(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_kernel = on;
+        self.table.get_mut(&this)?.options.exclude_kernel = on;
         Ok(())
     }
 
     fn set_exclude_user(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_user = on;
+        self.table.get_mut(&this)?.options.exclude_user = on;
         Ok(())
     }
 
     fn set_freq(&mut self, this: Resource<OptionsHandle>, hertz: u64) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.freq = hertz;
+        self.table.get_mut(&this)?.options.freq = hertz;
         Ok(())
     }
 
     fn set_exclude_idle(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_idle = on;
+        self.table.get_mut(&this)?.options.exclude_idle = on;
         Ok(())
     }
 
     fn set_exclude_hv(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_hv = on;
+        self.table.get_mut(&this)?.options.exclude_hv = on;
         Ok(())
     }
 
     fn set_exclude_host(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_host = on;
+        self.table.get_mut(&this)?.options.exclude_host = on;
         Ok(())
     }
 
     fn set_exclude_guest(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclude_guest = on;
-        Ok(())
-    }
-
-    fn set_every_cpu(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.every_cpu = on;
-        Ok(())
-    }
-
-    fn set_process(&mut self, this: Resource<OptionsHandle>, name: String) -> wasmtime::Result<()> {
-        let name = kept(name);
-        let options = self.table.get_mut(&this)?;
-        let before = options.process.len();
-        options.recharge(before, name.len()).map_err(error::too_much)?;
-        options.process = name;
-        Ok(())
-    }
-
-    fn set_command(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.command = on;
-        Ok(())
-    }
-
-    fn set_cgroup(&mut self, this: Resource<OptionsHandle>, path: String) -> wasmtime::Result<()> {
-        let path = kept(path);
-        let options = self.table.get_mut(&this)?;
-        let before = options.cgroup.len();
-        options.recharge(before, path.len()).map_err(error::too_much)?;
-        options.cgroup = path;
+        self.table.get_mut(&this)?.options.exclude_guest = on;
         Ok(())
     }
 
     fn set_pinned(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.pinned = on;
+        self.table.get_mut(&this)?.options.pinned = on;
         Ok(())
     }
 
     fn set_exclusive(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.exclusive = on;
+        self.table.get_mut(&this)?.options.exclusive = on;
         Ok(())
     }
 
     fn set_precise(&mut self, this: Resource<OptionsHandle>, step: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.precise = step;
+        self.table.get_mut(&this)?.options.precise = step;
         Ok(())
     }
 
     fn set_follow(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.follow = on;
+        self.table.get_mut(&this)?.options.follow = on;
         Ok(())
     }
 
     fn set_weak(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.weak = on;
+        self.table.get_mut(&this)?.options.weak = on;
         Ok(())
     }
 
@@ -277,17 +331,17 @@ impl HostAttachment for State {
         Ok(self.attachments.reset(id)?)
     }
 
-    fn show(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
+    fn publish(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
         check_length("array of events", &array)?;
         let id = self.attachment(&this)?;
         let result = self.audited(
-            "show",
+            "publish",
             &array,
             |()| Some(id.get()),
             |state| {
                 let events: Arc<dyn perf::EventArray> =
                     Arc::new(Events(state.object()?.event_array(&array)?));
-                Ok(state.attachments.show(id, &events)?)
+                Ok(state.attachments.publish(id, &events)?)
             },
         );
         self.report_notices();
@@ -302,6 +356,18 @@ impl HostAttachment for State {
 
     fn id(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<u64> {
         Ok(self.attachment(&this)?.get())
+    }
+
+    fn kernel_id(&mut self, this: Resource<AttachmentHandle>) -> Result<u64, HostError> {
+        let id = self.attachment(&this)?;
+        Ok(self.attachments.kernel_id(id)?)
+    }
+
+    fn set_period(&mut self, this: Resource<AttachmentHandle>, events: u64) -> Result<(), HostError> {
+        let id = self.attachment(&this)?;
+        let target = format!("event, {events}");
+        let set = |state: &mut State| Ok(state.attachments.set_period(id, events)?);
+        self.audited("set-period", &target, |()| Some(id.get()), set)
     }
 
     fn drop(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
@@ -320,7 +386,7 @@ impl Host for State {
         program: Option<Resource<ProgramHandle>>,
     ) -> Result<Resource<AttachmentHandle>, HostError> {
         let event = Event::clone(self.table.get(&event)?);
-        let options = Options::clone(self.table.get(&options)?);
+        let options = Options::clone(&self.table.get(&options)?.options);
         let leader = leader.map(|leader| self.attachment(&leader)).transpose()?;
         let most = self.policy.limit(Limit::Attachments);
         if self.attachments.count() as u64 >= most {
@@ -357,16 +423,18 @@ impl Host for State {
         Ok(self.read_attachments(&ids)?.into_iter().map(one_reading).collect())
     }
 
-    fn print_events(&mut self, wildcard: String) -> Result<u32, HostError> {
+    fn list_events(&mut self, wildcard: String) -> Result<Vec<wit::ListedEvent>, HostError> {
         check_length("event", &wildcard)?;
         let listed = self.catalog.list(&wildcard);
-        let number = u32::try_from(listed.len()).map_err(wasmtime::Error::new)?;
-        for event in listed {
-            let counted = if self.catalog.why_not(&event).is_none() { "yes" } else { "no" };
-            let line = format!("{:<42} {:<42} {counted}\n", event.name, event.perf);
-            self.output.print_from_host(line.as_bytes());
-        }
-        Ok(number)
+        let bytes: usize =
+            listed.iter().map(|event| LISTED_BYTES + event.name.len() + event.perf.len()).sum();
+        let _charge = self.host_bytes.during_call(bytes as u64)?;
+        let to_contract = |event: perf::ListedEvent| wit::ListedEvent {
+            countable: self.catalog.why_not(&event).is_none(),
+            name: event.name,
+            perf_name: event.perf,
+        };
+        Ok(listed.into_iter().map(to_contract).collect())
     }
 }
 
@@ -526,17 +594,22 @@ fn one_reading(reading: perf::Reading) -> wit::Reading {
         scaled: reading.scaled,
         time_enabled: reading.time_enabled,
         time_running: reading.time_running,
-        state: counting(reading.state),
+        state: counter_state(reading.state),
         partial: reading.partial,
     }
 }
 
 fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
-    let entry = |entry: &perf::GroupEntry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+    let entry = |entry: &perf::GroupEntry| wit::Entry {
+        id: entry.id.get(),
+        kernel_id: entry.kernel_id,
+        raw: entry.raw,
+        scaled: entry.scaled,
+    };
     Ok(GroupReading {
         time_enabled: snapshot.time_enabled,
         time_running: snapshot.time_running,
-        state: counting(snapshot.state),
+        state: counter_state(snapshot.state),
         partial: snapshot.partial,
         own: u32::try_from(snapshot.own).map_err(wasmtime::Error::new)?,
         entries: snapshot.entries.iter().map(entry).collect(),
@@ -551,11 +624,11 @@ fn access_of(access: wit::Access) -> perf::Access {
     }
 }
 
-fn counting(state: perf::State) -> Counting {
+fn counter_state(state: perf::State) -> CounterState {
     match state {
-        perf::State::Counted => Counting::Counted,
-        perf::State::Multiplexed => Counting::Multiplexed,
-        perf::State::NeverRan => Counting::NeverRan,
-        perf::State::Idle => Counting::Idle,
+        perf::State::Counted => CounterState::Counted,
+        perf::State::Multiplexed => CounterState::Multiplexed,
+        perf::State::NeverRan => CounterState::NeverRan,
+        perf::State::Idle => CounterState::Idle,
     }
 }

@@ -51,14 +51,13 @@ const PAGES: u32 = 16;
 /// Functions that run in only one of 32 steps that select them: they end the plugin, or read state of the
 /// whole machine (every event, every process, every symbol of the kernel), which takes a hundred times as
 /// long as another call.
-const RARE: [&str; 9] = [
+const RARE: [&str; 8] = [
     "args.exit",
     "console.abort",
-    "exec.run",
-    "perf.print-events",
+    "perf.list-events",
     "perf.event.breakpoint-at",
     "perf.event.uprobe",
-    "perf.options.set-process",
+    "perf.options.observe-process",
     "symbols.name",
     "system.pid-of",
 ];
@@ -255,12 +254,12 @@ pub(super) fn sequences() -> Vec<Vec<u8>> {
         ("globals.variable.set", &[0, 7]),
         ("globals.variable.write", &[0, 0, 1]),
         ("globals.variable.share", &[]),
-        ("maps.map.open", &[3]),
-        ("maps.map.update", &[0, 15, 1, 0]),
-        ("maps.map.lookup", &[0, 15]),
-        ("maps.map.walk", &[0, 1]),
+        ("maps.bpf-map.open", &[3]),
+        ("maps.bpf-map.update", &[0, 15, 1, 0]),
+        ("maps.bpf-map.lookup", &[0, 15]),
+        ("maps.bpf-map.iterate", &[0, 1]),
         ("maps.cursor.next", &[0, 8]),
-        ("maps.map.delete", &[0, 15]),
+        ("maps.bpf-map.delete", &[0, 15]),
         ("ring.ring.open", &[4]),
         ("ring.ring.waiting", &[]),
         ("ring.poll", &[1, 1, 0, 4]),

@@ -50,7 +50,7 @@ pub fn request(model: Object, imports: &[&str]) -> Request {
     let object = PluginObject::new("test", Arch::Any, model).expect("a sound object");
     let objects = ObjectSet::new(vec![object], Some(0)).expect("one object");
     let imports: Vec<String> =
-        imports.iter().map(|import| format!("kernelscript:host/{import}@0.1.0")).collect();
+        imports.iter().map(|import| format!("kernelscript:host/{import}@0.2.0")).collect();
     Request::new(objects, &imports)
 }
 

@@ -90,7 +90,7 @@ fn root_switches_and_looks_are_acts() {
     in_order(
         &written,
         &[
-            ("show", "ksauscount", true, Some("ok")),
+            ("publish", "ksauscount", true, Some("ok")),
             ("open", "page_faults of own", true, Some("ok")),
             ("disable", "event", true, Some("ok")),
             ("enable", "event", true, Some("ok")),

@@ -9,14 +9,12 @@ use ks_tests::{compile, component, run_plugin, wait_until_gone};
 /// Every call that may fail writes its result to 1024: a byte that is 0 for success, then from 1028 the
 /// handle, or the error as kind (8 bytes), errno (tag, value) and message (address, length).
 const PRELUDE: &str = r#"
-  (import "kernelscript:host/perf@0.1.0" "[static]event.numbered" (func $numbered (param i32 i64 i32)))
-  (import "kernelscript:host/perf@0.1.0" "[static]event.breakpoint" (func $breakpoint (param i64 i32 i32 i32)))
-  (import "kernelscript:host/perf@0.1.0" "[constructor]options" (func $options (result i32)))
-  (import "kernelscript:host/perf@0.1.0" "[method]options.set-pid" (func $pid (param i32 i32)))
-  (import "kernelscript:host/perf@0.1.0" "[method]options.set-cpu" (func $cpu (param i32 i32)))
-  (import "kernelscript:host/perf@0.1.0" "open" (func $open (param i32 i32 i32 i32 i32 i32 i32)))
-  (import "kernelscript:host/perf@0.1.0" "[method]attachment.snapshot" (func $snapshot (param i32 i32)))
-  (import "kernelscript:host/console@0.1.0" "warn" (func $warn (param i32 i32)))
+  (import "kernelscript:host/perf@0.2.0" "[static]event.numbered" (func $numbered (param i32 i64 i32)))
+  (import "kernelscript:host/perf@0.2.0" "[static]event.breakpoint" (func $breakpoint (param i64 i32 i32 i32)))
+  (import "kernelscript:host/perf@0.2.0" "[constructor]options" (func $options (result i32)))
+  (import "kernelscript:host/perf@0.2.0" "open" (func $open (param i32 i32 i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/perf@0.2.0" "[method]attachment.snapshot" (func $snapshot (param i32 i32)))
+  (import "kernelscript:host/console@0.2.0" "warn" (func $warn (param i32 i32)))
   (memory (export "memory") 2)
   (global $free (mut i32) (i32.const 65536))
   (func (export "cabi_realloc") (param $old i32) (param $size i32) (param $align i32) (param $new i32) (result i32)
@@ -27,11 +25,7 @@ const PRELUDE: &str = r#"
     (call $warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
     (i32.load (i32.const 1040)))
   ;; The options of the plugin's own thread on any CPU.
-  (func $own (result i32) (local $o i32)
-    (local.set $o (call $options))
-    (call $pid (local.get $o) (i32.const 0))
-    (call $cpu (local.get $o) (i32.const -1))
-    (local.get $o))
+  (func $own (result i32) (call $options))
 "#;
 
 fn plugin(project: &str, run: &str) -> Vec<u8> {
@@ -102,7 +96,7 @@ fn root_a_trap_in_the_middle_leaks_nothing() {
         }
     "#;
     let run = r#"
-      (import "kernelscript:host/bpf@0.1.0" "[static]program.load" (func $load (param i32 i32 i32)))
+      (import "kernelscript:host/bpf@0.2.0" "[static]program.load" (func $load (param i32 i32 i32)))
       (data (i32.const 2048) "trapprog")
       (func (export "run") (result i32) (local $program i32) (local $event i32)
         (call $load (i32.const 2048) (i32.const 8) (i32.const 1024))

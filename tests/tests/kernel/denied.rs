@@ -31,7 +31,15 @@ const FAMILIES: [(&str, &str); 4] = [
 ];
 
 /// Scopes as (name, task, CPU).
-const SCOPES: [(&str, i32, i32); 3] = [("own", 0, -1), ("task", 1, -1), ("all", -1, 0)];
+const SCOPES: [(&str, &str); 3] = [
+    ("own", "(call $perf.options.observe-own-thread (local.get $o))"),
+    ("task", "(call $perf.options.observe-task (local.get $o) (i32.const 1))"),
+    (
+        "all",
+        "(call $perf.options.observe-every-task (local.get $o))
+         (call $perf.options.on-cpu (local.get $o) (i32.const 0))",
+    ),
+];
 
 /// Targets of the xdp program; the test's network namespace has only the first.
 const INTERFACES: [&str; 3] = ["lo", "left", "lo2"];
@@ -139,7 +147,7 @@ fn code(act: Act, index: usize) -> String {
     };
     match act {
         Act::Open { family, scope, program } => {
-            let (_, pid, cpu) = SCOPES[scope];
+            let (_, observe) = SCOPES[scope];
             let program = if program {
                 "(i32.ne (global.get $event) (i32.const 0)) (global.get $event)"
             } else {
@@ -149,8 +157,7 @@ fn code(act: Act, index: usize) -> String {
                 "{} {letter} (if (i32.eqz (i32.load8_u (i32.const {RESULT}))) (then
                  (local.set $e (i32.load offset=4 (i32.const {RESULT})))
                  (local.set $o (call $perf.options.new))
-                 (call $perf.options.set-pid (local.get $o) (i32.const {pid}))
-                 (call $perf.options.set-cpu (local.get $o) (i32.const {cpu}))
+                 {observe}
                  (call $perf.options.set-period (local.get $o) (i64.const 1000000))
                  (call $perf.open (local.get $e) (local.get $o) (i32.const 0) (i32.const 0) {program}
                    (i32.const {RESULT})) {letter}))",

@@ -68,14 +68,58 @@ fn root_per_cpu_values_come_without_the_kernels_padding() {
     let (_object, map) = map(PERCPU_ARRAY);
     let cpus = libbpf_rs::num_possible_cpus().expect("known");
     assert!(map.shape().per_cpu);
-    map.update(&key(0), &VALUE, UpdateMode::Any).expect("written");
+    map.update_sum(&key(0), &VALUE, UpdateMode::Any).expect("written");
     let mut expected = vec![0; 12 * cpus];
     expected[..12].copy_from_slice(&VALUE);
-    assert_eq!(map.lookup(&key(0)).expect("answered").as_ref(), Some(&expected), "one value is CPU 0's");
+    assert_eq!(map.lookup(&key(0)).expect("answered").as_ref(), Some(&expected), "a sum is CPU 0's");
+    let one = map.update(&key(0), &VALUE, UpdateMode::Any);
+    assert!(matches!(one, Err(BpfError::Size { given: 12, .. })), "one value is none for each CPU: {one:?}");
 
     let each: Vec<u8> = (0..12 * cpus).map(|byte| byte as u8).collect();
     map.update(&key(1), &each, UpdateMode::Any).expect("written");
     assert_eq!(map.lookup(&key(1)).expect("answered"), Some(each), "one value for each CPU");
+}
+
+#[test]
+fn root_batches_take_whole_entries_and_keys() {
+    let (_object, map) = map(HASH);
+    let entries: Vec<u8> = (1..=2).flat_map(|n: u32| [&key(n)[..], &[n as u8; 12]].concat()).collect();
+    assert_eq!(map.update_batch(&entries, UpdateMode::Any).expect("room for them"), 2);
+    assert_eq!(map.lookup(&key(2)).expect("answered"), Some(vec![2; 12]));
+    assert_eq!(map.update_batch(&[], UpdateMode::Any).expect("nothing to do"), 0);
+    let rest = map.update_batch(&entries[1..], UpdateMode::Any);
+    assert!(matches!(rest, Err(BpfError::NotWhole { .. })), "{rest:?}");
+    // The kernel's batches know no mode but `any`; the host writes one by one then.
+    let there = map.update_batch(&entries, UpdateMode::NoExist);
+    assert!(matches!(there, Err(BpfError::Kernel { errno: Errno::EEXIST, .. })), "{there:?}");
+    assert_eq!(map.update_batch(&entries, UpdateMode::Exist).expect("they are there"), 2);
+
+    assert_eq!(map.lookup_and_delete(&key(2)).expect("answered"), Some(vec![2; 12]));
+    assert_eq!(map.lookup_and_delete(&key(2)).expect("answered"), None);
+    let full: Vec<u8> = (1..=3).flat_map(|n: u32| [&key(n)[..], &[n as u8; 12]].concat()).collect();
+    let full = map.update_batch(&full, UpdateMode::Any);
+    assert!(matches!(full, Err(BpfError::Kernel { errno: Errno::E2BIG, .. })), "{full:?}");
+    let keys = [key(1), key(2), key(3)].concat();
+    assert_eq!(map.delete_batch(&keys).expect("answered"), 2, "what had room");
+    map.update(&key(1), &VALUE, UpdateMode::Any).expect("written");
+    let lock = map.lookup_locked(&key(1));
+    assert!(matches!(lock, Err(BpfError::Kernel { errno: Errno::EINVAL, .. })), "it has no lock: {lock:?}");
+}
+
+#[test]
+fn root_a_frozen_map_is_read_only_for_user_space() {
+    let (_object, map) = map(HASH);
+    map.update(&key(1), &VALUE, UpdateMode::Any).expect("written");
+    map.freeze().expect("a hash can be frozen");
+    map.freeze().expect("it is frozen already");
+    assert_eq!(map.lookup(&key(1)).expect("answered"), Some(VALUE.to_vec()));
+    for refused in [
+        map.update(&key(1), &VALUE, UpdateMode::Any).map(drop),
+        map.update_batch(&[&key(2)[..], &VALUE].concat(), UpdateMode::Any).map(drop),
+        map.delete(&key(1)).map(drop),
+    ] {
+        assert!(matches!(refused, Err(BpfError::Frozen { .. })), "{refused:?}");
+    }
 }
 
 /// Returns the whole map iteration, in pieces of at most this many bytes.

@@ -39,7 +39,7 @@ fn root_every_member_reads_its_own_count() {
         assert_eq!((snapshot.time_enabled, snapshot.state), (reading.time_enabled, reading.state));
     }
     let mut ids: Vec<u64> =
-        attachments.snapshot(faults).unwrap().entries.iter().map(|entry| entry.id).collect();
+        attachments.snapshot(faults).unwrap().entries.iter().map(|entry| entry.kernel_id).collect();
     ids.dedup();
     assert_eq!(ids.len(), 3, "each entry has the kernel's id of its own event");
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::perf_support::{named, own_thread, program, some_descriptor, spin, store, stores_to};
-use ks_host::perf::{Attachments, ErrorKind, Notice, Options, PerfError};
+use ks_host::perf::{Attachments, Catalog, ErrorKind, Notice, Options, PerfError, State};
+use ks_tests::wait_until;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -95,6 +96,65 @@ fn root_more_samples_than_the_kernel_allows_name_the_setting() {
     let fine = Options { freq: 99, ..own_thread() };
     let sampling = program(|_| some_descriptor());
     attachments.open(&named("cpu_clock"), &fine, None, sampling).unwrap();
+}
+
+/// A whole group waits: members that join do not start it.
+#[test]
+fn root_what_starts_disabled_counts_from_the_enabling() {
+    static WORD: AtomicU64 = AtomicU64::new(0);
+    let mut attachments = Attachments::new();
+    let waits = Options { start_disabled: true, ..own_thread() };
+    let leader = attachments.open(&stores_to(&WORD), &waits, None, None).unwrap();
+    store(&WORD, 9);
+    let member = attachments.open(&stores_to(&WORD), &own_thread(), Some(leader), None).unwrap();
+    store(&WORD, 9);
+    let before = attachments.read(leader).unwrap();
+    assert_eq!((before.raw, before.state), (0, State::Idle));
+    attachments.enable(leader).unwrap();
+    store(&WORD, 5);
+    for id in [leader, member] {
+        let reading = attachments.read(id).unwrap();
+        assert_eq!((reading.raw, reading.state), (5, State::Counted), "{id}");
+    }
+    attachments.disable(leader).unwrap();
+    store(&WORD, 9);
+    attachments.enable(leader).unwrap();
+    store(&WORD, 1);
+    assert_eq!(attachments.read(member).unwrap().raw, 6);
+    let refused = attachments.open(&stores_to(&WORD), &waits, Some(leader), None).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+}
+
+/// A shell that calls kill(2) twenty times, then executes one that does so thirty times: both wait for a line.
+#[test]
+fn root_an_event_starts_or_ends_when_its_task_executes_a_program() {
+    let kills =
+        |times: u32| format!("read line; i=0; while [ $i -lt {times} ]; do kill -0 $$; i=$((i+1)); done");
+    let script = format!("{}; exec sh -c '{}; read line'", kills(20), kills(30));
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(shell.id()).unwrap();
+    let kills = Catalog::default().tracepoint("syscalls/sys_enter_kill").unwrap();
+    let of_shell = Options { pid, cpu: -1, ..Options::default() };
+    let mut attachments = Attachments::new();
+    let mut open = |options: Options| attachments.open(&kills, &options, None, None);
+    let all = open(of_shell.clone()).unwrap();
+    let later = open(Options { enable_on_exec: true, ..of_shell.clone() }).unwrap();
+    let earlier = open(Options { remove_on_exec: true, ..of_shell.clone() }).unwrap();
+    let both = open(Options { enable_on_exec: true, remove_on_exec: true, ..of_shell }).unwrap_err();
+    assert_eq!(both.kind(), ErrorKind::Invalid, "{both}");
+    let mut input = shell.stdin.take().unwrap();
+    for lines in ["\n", "\n"] {
+        std::io::Write::write_all(&mut input, lines.as_bytes()).unwrap();
+    }
+    wait_until(Duration::from_secs(10), "all are called", || attachments.read(all).unwrap().raw == 50);
+    assert_eq!(attachments.read(later).unwrap().raw, 30);
+    assert_eq!(attachments.read(earlier).unwrap().raw, 20);
+    drop(input);
+    shell.wait().unwrap();
 }
 
 /// Counting and sampling members: only the sampling one has a period.

@@ -225,9 +225,10 @@ fn root_all_cpus_read_as_one_and_each_for_itself() {
         let here = attachments.snapshot_cpu(member, *cpu as i32).unwrap();
         assert_eq!((here.entries[0].raw, here.own), (*cpu as u64 + 1, 1), "cpu {cpu}");
     }
-    let ids: Vec<u64> = attachments.snapshot(leader).unwrap().entries.iter().map(|entry| entry.id).collect();
+    let ids: Vec<u64> =
+        attachments.snapshot(leader).unwrap().entries.iter().map(|entry| entry.kernel_id).collect();
     let first = attachments.snapshot_cpu(leader, cpus[0] as i32).unwrap();
-    assert_eq!(ids, first.entries.iter().map(|entry| entry.id).collect::<Vec<_>>());
+    assert_eq!(ids, first.entries.iter().map(|entry| entry.kernel_id).collect::<Vec<_>>());
     let none = attachments.snapshot_cpu(leader, 100_000).unwrap_err();
     assert!(none.to_string().contains("cpu: all"), "{none}");
 }

@@ -2,6 +2,7 @@
 
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
+use ks_tests::{Folder, allowed, compile, finish};
 
 /// Loads `count` and leaves its handle on the stack.
 const LOAD: &str = r#"
@@ -168,4 +169,44 @@ fn root_an_unknown_program_is_answered_with_those_there_are() {
     ));
     let message = trapped(run_with(with_object(guest, elf::counting("perf_event")), |_| {}).outcome);
     assert_eq!(message, "the BPF object has no program `cuont`\n  because: the object has `count`");
+}
+
+/// An object may have forms of one program for other kernels. This one loads no program of a security hook.
+#[test]
+fn root_a_program_that_the_kernel_refuses_does_not_stop_the_others() {
+    let script = "
+        var entries : hash<u32, u64>(4)
+        @tracepoint(\"sched/sched_switch\")
+        fn ksone_switch(ctx: *trace_event_raw_sched_switch) -> i32 {
+            entries[1] = 1
+            return 0
+        }
+        @lsm(\"file_open\")
+        fn ksone_refused(file: *file) -> i32 {
+            entries[2] = 2
+            return 0
+        }
+        @tracepoint(\"raw_syscalls/sys_enter\")
+        fn ksone_calls(ctx: *trace_event_raw_sys_enter) -> i32 {
+            entries[3] = 3
+            return 0
+        }
+        fn main() -> i32 {
+            var refused = load(ksone_refused)
+            var again = load(ksone_refused)
+            var one = load(ksone_switch)
+            var other = load(ksone_calls)
+            if (one == null || other == null) { return 1 }
+            attach(one, \"sched/sched_switch\", 0)
+            attach(other, \"raw_syscalls/sys_enter\", 0)
+            sleep(50)
+            print(\"%u %u: %u %u %u\", refused == null, again == null, entries[1], entries[2], entries[3])
+            return 0
+        }
+    ";
+    let folder = Folder::new();
+    let plugin = folder.write("ksone.wasm", compile("ksone", script).plugin);
+    let outcome = finish(allowed().arg("--no-cache").arg(plugin));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1: 1 0 3\n"), "{outcome:#?}");
+    assert_eq!(outcome.stderr.matches("prog 'ksone_refused'").count(), 2, "each load says why: {outcome:#?}");
 }

@@ -73,10 +73,10 @@ fn root_unshareable_maps_are_accessed_by_host_calls() {
 
 /// A module with a shared memory of two pages; `{extra}` may make it invalid.
 const MODULE: &str = r#"(module
-  (import "kernelscript:host/globals@0.1.0" "[static]variable.open" (func $open (param i32 i32 i32)))
-  (import "kernelscript:host/globals@0.1.0" "[method]variable.share" (func $share (param i32 i32)))
-  (import "kernelscript:host/globals@0.1.0" "[resource-drop]variable" (func $drop (param i32)))
-  (import "kernelscript:host/bpf@0.1.0" "[static]program.load" (func $load (param i32 i32 i32)))
+  (import "kernelscript:host/globals@0.2.0" "[static]variable.open" (func $open (param i32 i32 i32)))
+  (import "kernelscript:host/globals@0.2.0" "[method]variable.share" (func $share (param i32 i32)))
+  (import "kernelscript:host/globals@0.2.0" "[resource-drop]variable" (func $drop (param i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[static]program.load" (func $load (param i32 i32 i32)))
   (memory (export "memory") 2)
   (memory $shared 2 2)
   (global $free (mut i32) (i32.const 65536))

@@ -1,5 +1,7 @@
 //! The contract from outside: a package for other tools, and a promise to plugins that are already built.
 
+use std::path::PathBuf;
+
 use ks_tests::{Folder, Outcome, command, finish, repository};
 use wit_parser::Resolve;
 
@@ -42,14 +44,22 @@ fn every_item_says_since_when_it_is_there() {
     assert!(found > 100, "{found}");
 }
 
-/// Plugins that were built against older versions of the contract; the file name is the version. They are
-/// `tests/guests/rust` of their time, with the object of `tests/tests/toolchains/guest_rust.rs` in it.
+/// Returns the stored plugins in a language, `LANGUAGE-VERSION.wasm`. Those in Rust are `tests/guests/rust` of their
+/// time, with the object of `tests/tests/toolchains/guest_rust.rs` in it, the others `examples/guests`.
+fn stored(language: &str) -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(repository().join("tests/plugins")).expect("the folder is there");
+    let files = folder.map(|entry| entry.expect("readable").path());
+    let is_of = |file: &PathBuf| {
+        file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{language}-")))
+    };
+    let files: Vec<_> = files.filter(is_of).collect();
+    assert!(!files.is_empty(), "there are no stored plugins of {language}");
+    files
+}
+
 #[test]
 fn root_plugins_that_are_built_keep_working() {
-    let stored = std::fs::read_dir(repository().join("tests/plugins")).expect("the folder is there");
-    let files: Vec<_> = stored.map(|entry| entry.expect("readable").path()).collect();
-    assert!(!files.is_empty(), "there are no stored plugins");
-    for file in files {
+    for file in stored("rust") {
         let run = |argument: &str| {
             let outcome = finish(command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(argument));
             assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{}: {outcome:#?}", file.display());
@@ -60,6 +70,13 @@ fn root_plugins_that_are_built_keep_working() {
         let ran = run("kernel");
         let [faults, seen] = ran.numbers("faults")[..] else { panic!("two numbers: {ran:#?}") };
         assert!(faults >= 64 && seen == faults + 100, "{}: {faults} {seen}", file.display());
+    }
+    for file in [stored("c"), stored("script")].concat() {
+        let mut host = command("ks-host");
+        let ran = finish(host.args(["--no-cache", "--timeout", "1.3", "--allow", "all"]).arg(&file));
+        assert_eq!(ran.code, 124, "{}: {ran:#?}", file.display());
+        let counts = ran.numbers("1");
+        assert!(counts.len() == 6 && counts[1] > 0, "{}: {ran:#?}", file.display());
     }
 }
 
@@ -86,7 +103,7 @@ fn run_built_against(version: &str) -> Outcome {
 /// host.
 #[test]
 fn other_versions_of_a_minor_version_are_served() {
-    for version in ["0.1.0", "0.1.7"] {
+    for version in ["0.2.0", "0.2.7"] {
         let outcome = run_built_against(version);
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{version}: {outcome:#?}");
     }
@@ -94,7 +111,7 @@ fn other_versions_of_a_minor_version_are_served() {
 
 #[test]
 fn a_version_that_is_not_supported_is_reported() {
-    for version in ["0.2.0", "1.0.0"] {
+    for version in ["0.1.0", "0.3.0", "1.0.0"] {
         let outcome = run_built_against(version);
         assert_eq!(outcome.code, 127, "{outcome:#?}");
         let expected = format!(

@@ -11,6 +11,7 @@ mod contract;
 mod documents;
 mod embedding;
 mod fuzzed;
+mod growth;
 mod histograms;
 mod host_faults;
 mod limits;

@@ -15,7 +15,7 @@ use ks_tests::{finish_within, repository};
 const EM_BPF: u16 = 247;
 
 /// Returns the programs of the package, fetching it first.
-fn programs() -> Vec<PathBuf> {
+pub(crate) fn programs() -> Vec<PathBuf> {
     let outcome =
         finish_within(&mut Command::new(repository().join("scripts/libbpf-tools")), Duration::from_secs(120));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
@@ -27,7 +27,7 @@ fn programs() -> Vec<PathBuf> {
 
 /// Returns the BPF object inside a program, as its skeleton embeds it: from its magic number to the end of its
 /// table of sections, which is last.
-fn embedded(program: &[u8]) -> Option<&[u8]> {
+pub(crate) fn embedded(program: &[u8]) -> Option<&[u8]> {
     let number = |at: usize, len: usize| {
         let bytes = program.get(at..at + len)?;
         Some(bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)))

@@ -56,13 +56,42 @@ fn root_programs_maps_rings_and_variables_are_typed() {
     );
     assert_eq!(outcome.numbers("entries"), [491, 491, 491], "{outcome:#?}");
     assert!(
-        stdout.contains("again Err(Busy)\nremoved true false\nabsent Err(NotFound)\ncleared 0\n"),
+        stdout.contains(
+            "again Err(Busy)\nremoved true false\nabsent Err(NotFound)\ntaken Some(33) true\n\
+             written 200 of 699\nremoved 200 then 0\ncleared 0\nfrozen true Err(NotPermitted)\n"
+        ),
         "{outcome:#?}"
     );
     assert_eq!(outcome.row("cells"), ["cells", "true", &faults.to_string()], "{outcome:#?}");
+    assert!(stdout.contains("sum 7 7\none of all Err(Invalid)\n"), "{outcome:#?}");
     assert!(stdout.contains("queue Some(5) Some(5) Some(6) None\n"), "{outcome:#?}");
     let row = format!("records Some(101) Some(102) {}\nin order true\nnone 0 lost Some(0)\n", faults - 1);
     assert!(stdout.contains(&row), "{row} {outcome:#?}");
+}
+
+#[test]
+fn root_options_say_who_is_observed_and_when_it_starts() {
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().expect("it is later").as_secs();
+    let before = now();
+    let outcome = run("options");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.numbers("waits"), [0], "{outcome:#?}");
+    assert!((64..100_000).contains(&outcome.numbers("runs")[0]), "{outcome:#?}");
+    let event = r#"ListedEvent { name: "page_faults", perf_name: "page-faults", countable: true }"#;
+    for line in [
+        "ids true",
+        "kernel ids true",
+        "no program Err(Invalid)",
+        "quarter true",
+        "no period Err(Invalid)",
+        &format!("listed Some({event})"),
+        "slept until true",
+    ] {
+        assert!(outcome.stdout.lines().any(|one| one == line), "{line}: {outcome:#?}");
+    }
+    let wall_clock =
+        outcome.stdout.lines().find_map(|line| line.strip_prefix("wall clock ")).expect("a line");
+    assert!((before..=now()).contains(&wall_clock.parse().expect("a number")), "{outcome:#?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Plugins that other languages' tools build: they need those tools (`make test-packages`), and root.
 
+mod attaching;
 mod documents;
 mod foreign_objects;
 mod guest_rust;

@@ -30,8 +30,8 @@ fn return_if_failed(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Va
 /// Emits the body of [`Routine::MapCursor`]. The values of all CPUs are merged by a separate lookup.
 pub fn cursor(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let cursor = cx.host(import::maps::MAP_WALK);
-    let shape = cx.abi.result(import::maps::MAP_WALK);
+    let cursor = cx.host(import::maps::BPF_MAP_ITERATE);
+    let shape = cx.abi.result(import::maps::BPF_MAP_ITERATE);
     let handle = opened(cx, code, map, location, location_len);
     let values = i32::from(!map.is_per_cpu(cx.hir));
     code.get(handle).i32(values).u32(cx.returned).call(cursor);
@@ -61,8 +61,8 @@ pub fn next(cx: &mut Cx<'_>, code: &mut WasmCode) {
 /// Emits the body of [`Routine::MapCount`].
 pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let count = cx.host(import::maps::MAP_COUNT);
-    let shape = cx.abi.result(import::maps::MAP_COUNT);
+    let count = cx.host(import::maps::BPF_MAP_COUNT);
+    let shape = cx.abi.result(import::maps::BPF_MAP_COUNT);
     let handle = opened(cx, code, map, location, location_len);
     code.get(handle).u32(cx.returned).call(count);
     return_if_failed(cx, code, shape.err().offset, location, location_len);
@@ -72,8 +72,8 @@ pub fn count(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 /// Emits the body of [`Routine::MapClear`].
 pub fn clear(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (location, location_len) = (Var(0), Var(1));
-    let clear = cx.host(import::maps::MAP_CLEAR);
-    let err = cx.abi.result(import::maps::MAP_CLEAR).err().offset;
+    let clear = cx.host(import::maps::BPF_MAP_CLEAR);
+    let err = cx.abi.result(import::maps::BPF_MAP_CLEAR).err().offset;
     let handle = opened(cx, code, map, location, location_len);
     code.get(handle).u32(cx.returned).call(clear);
     return_if_failed(cx, code, err, location, location_len);

@@ -42,8 +42,8 @@ pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
 pub fn open(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let kept = cx.kept(KeptGlobal::Map(map), UNOPENED);
     let name = cx.text(map.name(cx.hir));
-    let open = cx.host(import::maps::MAP_OPEN);
-    let shape = cx.abi.result(import::maps::MAP_OPEN);
+    let open = cx.host(import::maps::BPF_MAP_OPEN);
+    let shape = cx.abi.result(import::maps::BPF_MAP_OPEN);
     let warn = cx.routine(Routine::WarnError);
     code.get_global(kept).i32(UNOPENED).op(I::I32Ne).if_();
     code.get_global(kept).op(I::Return).end();
@@ -70,8 +70,8 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
     let Some((name, span)) = maps.chain(rings.map(|ring| (&ring.name, ring.span))).next() else { return };
     let location = cx.line_prefix(span);
     let (name, location) = (cx.text(name), cx.text(location));
-    let open = cx.host(import::maps::MAP_OPEN);
-    let shape = cx.abi.result(import::maps::MAP_OPEN);
+    let open = cx.host(import::maps::BPF_MAP_OPEN);
+    let shape = cx.abi.result(import::maps::BPF_MAP_OPEN);
     let abort = cx.routine(Routine::AbortError);
     reset_arena(code);
     code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
@@ -82,7 +82,7 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut WasmCode, split: &Split) {
         code.op(I::Unreachable);
     });
     code.else_();
-    let drop = cx.drop_handle(import::maps::MAP);
+    let drop = cx.drop_handle(import::maps::BPF_MAP);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop).end();
 }
 
@@ -133,7 +133,13 @@ pub fn store(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
     reset_arena(code);
     code.get(handle).get(key).u32(key_size(cx, map)).get(value).u32(size).get(mode);
-    let err = call_update(cx, code);
+    let err = if map.is_per_cpu(cx.hir) {
+        let update = cx.host(import::maps::BPF_MAP_UPDATE_SUM);
+        code.u32(cx.returned).call(update);
+        cx.abi.result(import::maps::BPF_MAP_UPDATE_SUM).err().offset
+    } else {
+        call_update(cx, code)
+    };
     push_failed(cx, code);
     code.op(I::I32Eqz).br_if(done);
     let gone = cx.abi.named("types", "error").field("kind").case("not-found").0;
@@ -167,8 +173,8 @@ pub fn add(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
 pub fn remove(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (key, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
-    let delete = cx.host(import::maps::MAP_DELETE);
-    let err = cx.abi.result(import::maps::MAP_DELETE).err().offset;
+    let delete = cx.host(import::maps::BPF_MAP_DELETE);
+    let err = cx.abi.result(import::maps::BPF_MAP_DELETE).err().offset;
     let done = code.block();
     push_open(cx, code, &Access { map, key, location, location_len });
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
@@ -222,8 +228,8 @@ fn push_open(cx: &mut Cx<'_>, code: &mut WasmCode, access: &Access) {
 /// Looks an entry up. Branches to `absent` if there is none, or after reporting that the lookup failed.
 fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> FoundValue {
     let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
-    let lookup = cx.host(import::maps::MAP_LOOKUP);
-    let shape = cx.abi.result(import::maps::MAP_LOOKUP);
+    let lookup = cx.host(import::maps::BPF_MAP_LOOKUP);
+    let shape = cx.abi.result(import::maps::BPF_MAP_LOOKUP);
     let value = shape.ok().some().offset;
     push_open(cx, code, &access);
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);
@@ -241,9 +247,9 @@ fn find(cx: &mut Cx<'_>, code: &mut WasmCode, access: Access, absent: Label) -> 
 
 /// Calls `update` with the arguments on the stack and returns the offset of its error.
 fn call_update(cx: &mut Cx<'_>, code: &mut WasmCode) -> u32 {
-    let update = cx.host(import::maps::MAP_UPDATE);
+    let update = cx.host(import::maps::BPF_MAP_UPDATE);
     code.u32(cx.returned).call(update);
-    cx.abi.result(import::maps::MAP_UPDATE).err().offset
+    cx.abi.result(import::maps::BPF_MAP_UPDATE).err().offset
 }
 
 fn push_warn(cx: &mut Cx<'_>, code: &mut WasmCode, err: u32, location: Var, location_len: Var) {

@@ -40,14 +40,14 @@ pub fn take(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (to, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
-    let take = cx.host(import::maps::MAP_TAKE);
-    let shape = cx.abi.result(import::maps::MAP_TAKE);
+    let take = cx.host(import::maps::BPF_MAP_LOOKUP_AND_DELETE);
+    let shape = cx.abi.result(import::maps::BPF_MAP_LOOKUP_AND_DELETE);
     let value = shape.ok().some().offset;
     let absent = code.block();
     push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);
     reset_arena(code);
-    code.get(handle).u32(cx.returned).call(take);
+    code.get(handle).i32(0).i32(0).u32(cx.returned).call(take);
     push_failed(cx, code);
     code.if_();
     push_warn(cx, code, shape.err().offset, location, location_len);
@@ -68,8 +68,8 @@ pub fn has(cx: &mut Cx<'_>, code: &mut WasmCode, map: Table) {
     let (value, location, location_len) = (Var(0), Var(1), Var(2));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
-    let contains = cx.host(import::maps::MAP_CONTAINS);
-    let shape = cx.abi.result(import::maps::MAP_CONTAINS);
+    let contains = cx.host(import::maps::BPF_MAP_CONTAINS);
+    let shape = cx.abi.result(import::maps::BPF_MAP_CONTAINS);
     push_open(cx, code, &access(map, location, location_len));
     code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).if_();
     code.i32(0).op(I::Return).end();

@@ -24,10 +24,7 @@ const LOCATION_LEN: Var = Var(6);
 
 /// Setters of the contract's `options`, each with the field that it sets.
 const SETTERS: &[(HostFunction, usize)] = &[
-    (import::perf::OPTIONS_SET_PID, options::PID),
-    (import::perf::OPTIONS_SET_CPU, options::CPU),
     (import::perf::OPTIONS_SET_PERIOD, options::PERIOD),
-    (import::perf::OPTIONS_SET_WAKEUP, options::WAKEUP),
     (import::perf::OPTIONS_SET_INHERIT, options::INHERIT),
     (import::perf::OPTIONS_SET_EXCLUDE_KERNEL, options::EXCLUDE_KERNEL),
     (import::perf::OPTIONS_SET_EXCLUDE_USER, options::EXCLUDE_USER),
@@ -40,10 +37,6 @@ const MORE_SETTERS: &[(HostFunction, usize)] = &[
     (import::perf::OPTIONS_SET_EXCLUDE_HV, options::EXCLUDE_HV),
     (import::perf::OPTIONS_SET_EXCLUDE_HOST, options::EXCLUDE_HOST),
     (import::perf::OPTIONS_SET_EXCLUDE_GUEST, options::EXCLUDE_GUEST),
-    (import::perf::OPTIONS_SET_EVERY_CPU, options::EVERY_CPU),
-    (import::perf::OPTIONS_SET_PROCESS, options::PROCESS),
-    (import::perf::OPTIONS_SET_COMMAND, options::COMMAND),
-    (import::perf::OPTIONS_SET_CGROUP, options::CGROUP),
     (import::perf::OPTIONS_SET_PINNED, options::PINNED),
     (import::perf::OPTIONS_SET_EXCLUSIVE, options::EXCLUSIVE),
     (import::perf::OPTIONS_SET_PRECISE, options::PRECISE),
@@ -203,15 +196,14 @@ fn open(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, handle: V
     let shape = cx.abi.result(import::perf::OPEN);
     let chosen = code.local(ValType::I32);
     code.call(new_options).set(chosen);
+    observe(cx, code, chosen);
+    choose_cpus(cx, code, chosen);
     let more: Vec<_> =
         MORE_SETTERS.iter().filter(|(_, position)| cx.perf.options.contains(position)).collect();
     for (setter, position) in SETTERS.iter().chain(more) {
         let call = cx.host(*setter);
         code.get(chosen);
-        match *position {
-            options::PROCESS | options::CGROUP => push_text_option(cx, code, *position),
-            position => push_option(cx, code, position),
-        }
+        push_option(cx, code, *position);
         code.call(call);
     }
     reset_arena(code);
@@ -222,6 +214,57 @@ fn open(cx: &mut Cx<'_>, code: &mut WasmCode, event: Var, leader: Var, handle: V
     code.get(chosen).call(drop_options);
     warn_if_failed(cx, code, shape.err().offset, failed);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(handle);
+}
+
+/// Tells the host the tasks to observe. The language's default is every task, the contract's the own thread.
+fn observe(cx: &mut Cx<'_>, code: &mut WasmCode, chosen: Var) {
+    let [own, every, task] = [
+        import::perf::OPTIONS_OBSERVE_OWN_THREAD,
+        import::perf::OPTIONS_OBSERVE_EVERY_TASK,
+        import::perf::OPTIONS_OBSERVE_TASK,
+    ]
+    .map(|function| cx.host(function));
+    let pid = code.local(ValType::I32);
+    push_option(cx, code, options::PID);
+    code.tee(pid).op(I::I32Eqz).if_();
+    code.get(chosen).call(own).else_().get(pid).i32(-1).op(I::I32Eq).if_();
+    code.get(chosen).call(every).else_().get(chosen).get(pid).call(task).end().end();
+    for (method, position) in [
+        (import::perf::OPTIONS_OBSERVE_PROCESS, options::PROCESS),
+        (import::perf::OPTIONS_OBSERVE_CGROUP, options::CGROUP),
+        (import::perf::OPTIONS_OBSERVE_COMMAND, options::COMMAND),
+    ] {
+        if !cx.perf.options.contains(&position) {
+            continue;
+        }
+        let call = cx.host(method);
+        // The first byte of a text is 0 if it is empty, as is a boolean that is false.
+        code.get(OPTIONS).op(I::I32Load8U(mem(option_field(cx, position)))).if_();
+        code.get(chosen);
+        if position != options::COMMAND {
+            push_text_option(cx, code, position);
+        }
+        code.call(call).end();
+    }
+}
+
+/// Tells the host the CPUs to observe.
+fn choose_cpus(cx: &mut Cx<'_>, code: &mut WasmCode, chosen: Var) {
+    let (any, one) = (cx.host(import::perf::OPTIONS_ON_ANY_CPU), cx.host(import::perf::OPTIONS_ON_CPU));
+    let every =
+        cx.perf.options.contains(&options::EVERY_CPU).then(|| cx.host(import::perf::OPTIONS_ON_EVERY_CPU));
+    let cpu = code.local(ValType::I32);
+    if let Some(every) = every {
+        push_option(cx, code, options::EVERY_CPU);
+        code.if_();
+        code.get(chosen).call(every).else_();
+    }
+    push_option(cx, code, options::CPU);
+    code.tee(cpu).i32(-1).op(I::I32Eq).if_();
+    code.get(chosen).call(any).else_().get(chosen).get(cpu).call(one).end();
+    if every.is_some() {
+        code.end();
+    }
 }
 
 /// Pushes a field of the script's `perf_options`, loaded with the field's width.

@@ -4,9 +4,9 @@ pub mod attach;
 pub mod control;
 pub mod count;
 pub mod list;
+pub mod publish;
 pub mod read;
 pub mod record;
-pub mod show;
 pub mod used;
 
 use wasm_encoder::Instruction as I;

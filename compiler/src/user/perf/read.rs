@@ -159,7 +159,8 @@ fn store_members(cx: &mut Cx<'_>, code: &mut WasmCode, at: Var, len: Var, entry:
     code.get(to);
     push_scaled(cx, code, at, entry.field("scaled"));
     code.op(I::I64Store(mem(values)));
-    code.get(to).get(at).op(I::I64Load(mem(entry.field("id").offset))).op(I::I64Store(mem(ids)));
+    code.get(to).get(at).op(I::I64Load(mem(entry.field("kernel-id").offset)));
+    code.op(I::I64Store(mem(ids)));
     code.get_plus(to, WORD).set(to);
     code.get_plus(at, entry.size()).tee(at).get(end).op(I::I32LtU).br_if(next).end();
 

@@ -20,14 +20,20 @@ pub(super) fn define(linker: &mut Linker<Machine>) {
     define_call(linker, import::perf::EVENT_NUMBERED, numbered);
     define_call(linker, import::perf::OPTIONS_NEW, |_: Caller<'_, Machine>| HANDLE);
     for setter in [
-        import::perf::OPTIONS_SET_PID,
-        import::perf::OPTIONS_SET_CPU,
-        import::perf::OPTIONS_SET_WAKEUP,
+        import::perf::OPTIONS_OBSERVE_TASK,
+        import::perf::OPTIONS_ON_CPU,
         import::perf::OPTIONS_SET_INHERIT,
         import::perf::OPTIONS_SET_EXCLUDE_KERNEL,
         import::perf::OPTIONS_SET_EXCLUDE_USER,
     ] {
         define_call(linker, setter, |_: Caller<'_, Machine>, _: u32, _: u32| {});
+    }
+    for method in [
+        import::perf::OPTIONS_OBSERVE_OWN_THREAD,
+        import::perf::OPTIONS_OBSERVE_EVERY_TASK,
+        import::perf::OPTIONS_ON_ANY_CPU,
+    ] {
+        define_call(linker, method, |_: Caller<'_, Machine>, _: u32| {});
     }
     let period = |_: Caller<'_, Machine>, _: u32, _: u64| {};
     define_call(linker, import::perf::OPTIONS_SET_PERIOD, period);

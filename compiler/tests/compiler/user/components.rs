@@ -43,7 +43,7 @@ fn sections<'a>(plugin: &'a [u8], name: &str) -> Vec<&'a [u8]> {
 #[test]
 fn a_component_imports_only_what_its_script_uses() {
     let compiled = compile(HELLO);
-    let expected = ["console@0.1.0 print", "args@0.1.0 parse", "args@0.1.0 exit"];
+    let expected = ["console@0.2.0 print", "args@0.2.0 parse", "args@0.2.0 exit"];
     let imports = core_imports(&compiled.core);
     let expected: Vec<_> = expected.iter().map(|name| format!("kernelscript:host/{name}")).collect();
     assert_eq!(imports, expected);
@@ -94,7 +94,7 @@ fn the_same_script_gives_the_same_bytes() {
 fn a_script_without_main_only_says_so() {
     let text = "@perf_event\nfn on(ctx: *bpf_perf_event_data) -> i32 {\n    return 0\n}\n";
     let compiled = compile(text);
-    assert_eq!(core_imports(&compiled.core), ["kernelscript:host/console@0.1.0 warn"]);
+    assert_eq!(core_imports(&compiled.core), ["kernelscript:host/console@0.2.0 warn"]);
     plugin(&compiled, &[]);
 }
 

@@ -205,7 +205,7 @@ fn counter_setter(name: &str) -> TokenStream {
         #[doc = "As [`ks_guest::Attachment::show`]."]
         #naming
         pub fn #function(event: &::ks_guest::Attachment) -> ::ks_guest::Result<()> {
-            event.show(#name)
+            event.publish(#name)
         }
     }
 }

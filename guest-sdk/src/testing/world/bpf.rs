@@ -1,12 +1,24 @@
 //! `bpf`: programs and links. Programs can be loaded and attached, but never run.
 
 use std::string::{String, ToString};
+use std::vec::Vec;
 
-pub(crate) use crate::bindings::kernelscript::host::bpf::{ProgramInfo, ProgramKind, TestInput};
+pub(crate) use crate::bindings::kernelscript::host::bpf::{
+    ProgramDescription, ProgramInfo, ProgramKind, TestInput,
+};
 use crate::bindings::kernelscript::host::types::Error;
 use crate::error::ErrorKind;
 
 use super::super::state::{Linked, error, if_there, missing, with};
+
+pub(crate) fn list_programs() -> Vec<ProgramDescription> {
+    let describe = |name: &String| ProgramDescription {
+        name: name.clone(),
+        kind: ProgramKind::Other(0),
+        target: String::new(),
+    };
+    with(|state| state.programs.iter().map(describe).collect())
+}
 
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -42,7 +54,7 @@ impl Program {
         with(|state| {
             state.links.retain(|_, link| link.program != self.name);
             let own = |id: &u64| state.opened[id].program.as_ref() == Some(&self.name);
-            let own: std::vec::Vec<u64> = state.opened.keys().copied().filter(own).collect();
+            let own: Vec<u64> = state.opened.keys().copied().filter(own).collect();
             own.into_iter().for_each(|id| state.close(id));
         });
     }

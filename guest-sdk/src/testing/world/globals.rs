@@ -7,6 +7,10 @@ use crate::bindings::kernelscript::host::types::Error;
 
 use super::super::state::{missing, with};
 
+pub(crate) fn list_variables() -> Vec<String> {
+    with(|state| state.globals.keys().cloned().collect())
+}
+
 #[derive(Debug)]
 pub(crate) struct Variable {
     name: String,
@@ -28,11 +32,11 @@ impl Variable {
         self.read().len() as u32
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> Result<u64, Error> {
         let mut whole = [0; 8];
         let bytes = self.read();
         whole[..bytes.len()].copy_from_slice(&bytes);
-        u64::from_le_bytes(whole)
+        Ok(u64::from_le_bytes(whole))
     }
 
     pub(crate) fn set(&self, value: u64) -> Result<(), Error> {

@@ -10,17 +10,30 @@ use crate::error::ErrorKind;
 
 use super::super::state::{FakeMap, MapKind, error, missing, with};
 
+pub(crate) fn list_maps() -> Vec<String> {
+    with(|state| state.maps.keys().cloned().collect())
+}
+
+pub(crate) fn set_max_entries(map: &str, entries: u32) -> Result<(), Error> {
+    BpfMap::open(map).map(|map| map.with(|map| map.max_entries = entries))
+}
+
+/// The test declares maps with their types.
+pub(crate) fn set_value_size(map: &str, _bytes: u32) -> Result<(), Error> {
+    BpfMap::open(map).map(drop)
+}
+
 #[derive(Debug)]
-pub(crate) struct Map {
+pub(crate) struct BpfMap {
     name: String,
 }
 
-impl Map {
-    pub(crate) fn open(name: &str) -> Result<Map, Error> {
+impl BpfMap {
+    pub(crate) fn open(name: &str) -> Result<BpfMap, Error> {
         with(|state| {
             state.permit(name)?;
             if state.maps.contains_key(name) {
-                Ok(Map { name: name.to_string() })
+                Ok(BpfMap { name: name.to_string() })
             } else {
                 Err(missing("map", name, "map::<K, V>(..)"))
             }
@@ -82,19 +95,47 @@ impl Map {
         None
     }
 
-    pub(crate) fn take(&self) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.with(|map| match map.kind {
             MapKind::Queue => Ok(map.values.pop_front()),
             MapKind::Stack => Ok(map.values.pop_back()),
+            MapKind::Hash => Ok(map.entries.remove(key)),
             _ => Err(error(ErrorKind::Unsupported, "nothing is taken out of this kind of map".to_string())),
         })
+    }
+
+    pub(crate) fn update_sum(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), Error> {
+        let mut values = value.to_vec();
+        values.resize(self.with(|map| map.slot_bytes()), 0);
+        self.update(key, &values, mode)
+    }
+
+    pub(crate) fn update_batch(&self, entries: &[u8], mode: UpdateMode) -> Result<u32, Error> {
+        let (key, entry) = self.with(|map| {
+            let key = map.key.as_ref().map_or(0, |key| key.size as usize);
+            (key, key + map.slot_bytes())
+        });
+        for entry in entries.chunks_exact(entry) {
+            self.update(&entry[..key], &entry[key..], mode)?;
+        }
+        Ok((entries.len() / entry) as u32)
+    }
+
+    pub(crate) fn delete_batch(&self, keys: &[u8]) -> Result<u32, Error> {
+        let size = self.with(|map| map.key.as_ref().map_or(1, |key| key.size as usize));
+        keys.chunks_exact(size).try_fold(0, |count, key| Ok(count + u32::from(self.delete(key)?)))
+    }
+
+    /// Nothing else writes to the maps of a test.
+    pub(crate) fn freeze(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     pub(crate) fn contains(&self, value: &[u8]) -> Result<bool, Error> {
         Ok(self.with(|map| map.values.iter().any(|known| known == value)))
     }
 
-    pub(crate) fn walk(&self, values: bool) -> Result<Cursor, Error> {
+    pub(crate) fn iterate(&self, values: bool) -> Result<Cursor, Error> {
         let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| {
             if values { [key.as_slice(), value].concat() } else { key.clone() }
         };
@@ -131,10 +172,13 @@ fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode
     if !there && (map.kind == MapKind::Array || map.entries.len() >= map.max_entries as usize) {
         return Err(full(name));
     }
-    // A single value becomes the first CPU's.
-    let mut slot = value.to_vec();
-    slot.resize(map.slot_bytes(), 0);
-    map.entries.insert(key.to_vec(), slot);
+    if value.len() != map.slot_bytes() {
+        return Err(error(
+            ErrorKind::Invalid,
+            format!("a value of map `{name}` has {} bytes", map.slot_bytes()),
+        ));
+    }
+    map.entries.insert(key.to_vec(), value.to_vec());
     Ok(())
 }
 

@@ -7,7 +7,9 @@ use std::vec::Vec;
 
 use super::super::state::{Opened, State, error, if_there, missing, spelling, with};
 use super::bpf::Program;
-pub(crate) use crate::bindings::kernelscript::host::perf::{Access, Counting, Entry, GroupReading, Reading};
+pub(crate) use crate::bindings::kernelscript::host::perf::{
+    Access, CounterState, Entry, GroupReading, ListedEvent, Reading,
+};
 use crate::bindings::kernelscript::host::types::Error;
 use crate::error::ErrorKind;
 use crate::perf;
@@ -66,24 +68,25 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Options;
 
-macro_rules! setters {
-    ($($name:ident: $ty:ty),* $(,)?) => {
+macro_rules! methods {
+    ($($name:ident $(($ty:ty))?),* $(,)?) => {
         impl Options {
             pub(crate) fn new() -> Options {
                 Options
             }
 
-            $(pub(crate) fn $name(&self, _: $ty) {})*
+            $(pub(crate) fn $name(&self $(, _: $ty)?) {})*
         }
     };
 }
 
-setters! {
-    set_pid: i32, set_cpu: i32, set_period: u64, set_wakeup: u32, set_inherit: bool, set_exclude_kernel: bool,
-    set_exclude_user: bool, set_freq: u64, set_exclude_idle: bool, set_exclude_hv: bool,
-    set_exclude_host: bool, set_exclude_guest: bool, set_every_cpu: bool, set_process: &str,
-    set_command: bool, set_cgroup: &str, set_pinned: bool, set_exclusive: bool, set_precise: u32,
-    set_follow: bool, set_weak: bool,
+methods! {
+    observe_own_thread, observe_task(i32), observe_every_task, observe_process(&str), observe_command,
+    observe_cgroup(&str), on_any_cpu, on_cpu(i32), on_every_cpu, set_start_disabled(bool),
+    set_enable_on_exec(bool), set_remove_on_exec(bool), set_period(u64), set_inherit(bool),
+    set_exclude_kernel(bool), set_exclude_user(bool), set_freq(u64), set_exclude_idle(bool),
+    set_exclude_hv(bool), set_exclude_host(bool), set_exclude_guest(bool), set_pinned(bool),
+    set_exclusive(bool), set_precise(u32), set_follow(bool), set_weak(bool),
 }
 
 #[derive(Debug)]
@@ -116,14 +119,9 @@ pub(crate) fn open(
     })
 }
 
-pub(crate) fn print_events(_wildcard: &str) -> Result<u32, Error> {
-    let names: Vec<String> = with(|state| state.events.keys().cloned().collect());
-    names.iter().for_each(|name| super::console::print(b"%s", &[text(name)]));
-    Ok(names.len() as u32)
-}
-
-fn text(name: &str) -> super::console::Value {
-    super::console::Value::Text(name.as_bytes().to_vec())
+pub(crate) fn list_events(_wildcard: &str) -> Result<Vec<ListedEvent>, Error> {
+    let listed = |name: &String| ListedEvent { name: name.clone(), perf_name: name.clone(), countable: true };
+    Ok(with(|state| state.events.keys().map(listed).collect()))
 }
 
 fn stale() -> Error {
@@ -136,7 +134,7 @@ pub(crate) fn read_by_id(id: u64) -> Result<Reading, Error> {
         scaled: reading.scaled,
         time_enabled: nanos(reading.time_enabled),
         time_running: nanos(reading.time_running),
-        state: counting(reading.state),
+        state: counter_state(reading.state),
         partial: reading.partial,
     })
 }
@@ -154,11 +152,16 @@ pub(crate) fn snapshot_by_id(id: u64) -> Result<GroupReading, Error> {
         let own = ids.iter().position(|one| *one == id).unwrap_or_default() as u32;
         let reads = ids.iter().map(|id| Ok((*id, next(state, *id)?))).collect::<Result<Vec<_>, Error>>()?;
         let times = reads[0].1;
-        let entry = |(id, read): &(u64, perf::Reading)| Entry { id: *id, raw: read.raw, scaled: read.scaled };
+        let entry = |(id, read): &(u64, perf::Reading)| Entry {
+            id: *id,
+            kernel_id: *id,
+            raw: read.raw,
+            scaled: read.scaled,
+        };
         Ok(GroupReading {
             time_enabled: nanos(times.time_enabled),
             time_running: nanos(times.time_running),
-            state: counting(times.state),
+            state: counter_state(times.state),
             partial: times.partial,
             own,
             entries: reads.iter().map(entry).collect(),
@@ -171,7 +174,7 @@ impl Attachment {
         snapshot_by_id(self.id)
     }
 
-    pub(crate) fn show(&self, _array: &str) -> Result<(), Error> {
+    pub(crate) fn publish(&self, _array: &str) -> Result<(), Error> {
         self.live()
     }
 
@@ -191,8 +194,16 @@ impl Attachment {
         with(|state| state.opened.contains_key(&self.id)).then_some(()).ok_or_else(stale)
     }
 
+    pub(crate) fn set_period(&self, _events: u64) -> Result<(), Error> {
+        self.live()
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(crate) fn kernel_id(&self) -> Result<u64, Error> {
+        self.live().map(|()| self.id)
     }
 
     pub(crate) fn detach(&self) {
@@ -220,12 +231,12 @@ fn nanos(time: Duration) -> u64 {
     super::super::nanos(time)
 }
 
-fn counting(state: perf::State) -> Counting {
+fn counter_state(state: perf::State) -> CounterState {
     match state {
-        perf::State::Counted => Counting::Counted,
-        perf::State::Multiplexed => Counting::Multiplexed,
-        perf::State::NeverRan => Counting::NeverRan,
-        perf::State::Idle => Counting::Idle,
-        perf::State::Other(number) => Counting::Other(number),
+        perf::State::Counted => CounterState::Counted,
+        perf::State::Multiplexed => CounterState::Multiplexed,
+        perf::State::NeverRan => CounterState::NeverRan,
+        perf::State::Idle => CounterState::Idle,
+        perf::State::Other(number) => CounterState::Other(number),
     }
 }

@@ -27,6 +27,11 @@ impl Program<'_> {
         section.split_once('/').map(|(_, target)| target.to_owned()).unwrap_or_default()
     }
 
+    /// Returns the raw tracepoint that a target denotes: an empty string is the program's own.
+    pub fn raw_tracepoint_target(&self, target: &str) -> String {
+        if target.is_empty() { self.own_target() } else { target.to_owned() }
+    }
+
     /// Returns the tracepoint that a target denotes. The program's own tracepoint is meant by an empty
     /// string, by the event without its category, and by the system call of the event.
     pub fn tracepoint_target(&self, target: &str) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use nix::errno::Errno;
 
+use super::super::attr::Options;
 use super::super::error::{PerfError, Refusal};
 use super::super::group::{Group, GroupStart};
 use super::super::locations::{self, CpuAndTask, Surroundings};
@@ -44,7 +45,7 @@ impl FanOut {
         surroundings: &Surroundings,
     ) -> Result<(), PerfError> {
         let incarnation = surroundings.sysfs.incarnation(location.cpu);
-        let mut group = self.open_group(&location, GroupStart::OnEnable, surroundings)?;
+        let mut group = self.open_group(&location, GroupStart::Immediate, surroundings)?;
         if self.enabled {
             group.restart(&Action::Open)?;
         }
@@ -109,7 +110,11 @@ fn open_at(
     surroundings: &Surroundings,
 ) -> Result<OpenedGroups, PerfError> {
     let fleeting = is_fleeting(&plan.options);
-    let start = if plan.options.command { GroupStart::OnExec } else { GroupStart::OnEnable };
+    let start = match plan.options {
+        Options { command: true, .. } | Options { enable_on_exec: true, .. } => GroupStart::Exec,
+        Options { start_disabled: true, .. } => GroupStart::Request,
+        _ => GroupStart::Immediate,
+    };
     let sysfs = &surroundings.sysfs;
     let mut opened =
         OpenedGroups { branches: Vec::with_capacity(locations.len()), ..OpenedGroups::default() };

@@ -31,7 +31,7 @@ fn read_counts(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
     let members = [counter(102), counter(103)];
     let mut entries = Entries::new();
     fill(&mut entries, &counter(101), &members, &parse(answer).unwrap())?;
-    Ok(entries.iter().map(|entry| (entry.id, entry.raw)).collect())
+    Ok(entries.iter().map(|entry| (entry.kernel_id, entry.raw)).collect())
 }
 
 #[test]
@@ -56,11 +56,16 @@ fn an_answer_that_lacks_one_gives_no_entries() {
 #[test]
 fn the_memory_of_entries_serves_the_next() {
     let mut first = Entries::new();
-    first.extend((0..64).map(|id| GroupEntry { id, raw: 0, scaled: None }));
+    first.extend((0..64).map(|id| GroupEntry {
+        id: AttachmentId::of(id),
+        kernel_id: id,
+        raw: 0,
+        scaled: None,
+    }));
     let address = first.as_ptr();
     drop(first);
     let mut second = Entries::new();
     assert!(second.is_empty());
-    second.push(GroupEntry { id: 1, raw: 0, scaled: None });
+    second.push(GroupEntry { id: AttachmentId::of(1), kernel_id: 1, raw: 0, scaled: None });
     assert_eq!(second.as_ptr(), address);
 }

@@ -20,7 +20,7 @@ use super::AttachmentHandle;
 use crate::perf::{self, AttachmentId, Snapshot};
 
 /// Name of the interface in the contract.
-const INTERFACE: &str = "kernelscript:host/perf@0.1.0";
+const INTERFACE: &str = "kernelscript:host/perf@0.2.0";
 /// Size in bytes of a word. Every field of these records begins at a multiple of its size, and none is
 /// larger.
 const WORD: usize = size_of::<u64>();
@@ -158,7 +158,7 @@ fn reading(reading: &perf::Reading) -> [u64; READING] {
 
 fn entry(entry: &perf::GroupEntry) -> [u64; ENTRY] {
     let [is_some, scaled] = option(entry.scaled);
-    [entry.id, entry.raw, is_some, scaled]
+    [entry.id.get(), entry.kernel_id, entry.raw, is_some, scaled]
 }
 
 fn option(value: Option<u64>) -> [u64; 2] {
@@ -231,6 +231,6 @@ unsafe impl<R: LowerWords> Lower for Whole<R> {
 }
 
 // The written words are all of each record.
-const _: () = assert!(READING == 7 && <Result<Reading, Error> as ComponentType>::SIZE32 == 8 * WORD);
-const _: () = assert!(ENTRY == 4 && <Result<GroupReading, Error> as ComponentType>::SIZE32 == 6 * WORD);
+const _: () = assert!(READING == 7 && <Reading as ComponentType>::ALIGN32 == WORD as u32);
+const _: () = assert!(ENTRY == 5 && <GroupReading as ComponentType>::SIZE32 == 5 * WORD);
 const _: () = assert!(<Result<Vec<Reading>, Error> as ComponentType>::ALIGN32 == 4);

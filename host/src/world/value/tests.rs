@@ -1,6 +1,6 @@
 use super::*;
 use crate::world::bindings::kernelscript::host::console::Value as Printed;
-use crate::world::bindings::kernelscript::host::perf::{Access, Counting, Reading};
+use crate::world::bindings::kernelscript::host::perf::{Access, CounterState, Reading};
 use crate::world::bindings::kernelscript::host::types::{Error, ErrorKind};
 
 fn text<T: Recorded>(value: &T) -> String {
@@ -31,14 +31,23 @@ fn every_kind_of_type_comes_back() {
         scaled: None,
         time_enabled: 2,
         time_running: 1,
-        state: Counting::NeverRan,
+        state: CounterState::NeverRan,
         partial: false,
     };
     let members =
         r#""partial":false,"raw":7,"scaled":null,"state":"never-ran","time-enabled":2,"time-running":1"#;
     same(Ok::<_, Error>(reading), &format!(r#"{{"ok":{{{members}}}}}"#));
-    let error = Error { kind: ErrorKind::Other(9), errno: Some(1), message: "no".into() };
-    same(Err::<(), _>(error), r#"{"err":{"errno":1,"kind":{"other":9},"message":"no"}}"#);
+    let error = Error {
+        kind: ErrorKind::Other(9),
+        errno: Some(1),
+        message: "no".into(),
+        errno_name: Some("EPERM".into()),
+        tried: "no".into(),
+        because: None,
+        advice: None,
+    };
+    let members = r#""advice":null,"because":null,"errno":1,"errno-name":"EPERM","kind":{"other":9}"#;
+    same(Err::<(), _>(error), &format!(r#"{{"err":{{{members},"message":"no","tried":"no"}}}}"#));
 }
 
 #[test]

@@ -21,8 +21,6 @@ fn main() -> Result<i32> {
         }
         Some("raw") => {
             let options = perf::Options::new();
-            options.set_pid(0);
-            options.set_cpu(-1);
             let read = perf::open(&perf::Event::named("instructions")?, &options, None, None)?;
             let id = read.id();
             counters.around(|| Ok(perf::read_by_id(id)?.raw))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ks_guest::{
     Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
-    args, clock, println, read_many, system,
+    args, clock, list_events, println, read_many, system,
 };
 
 /// The record of the test's script.
@@ -27,6 +27,7 @@ fn main() -> Result<i32, Box<dyn Error>> {
     match args::words().first().map(String::as_str) {
         Some("count") => count()?,
         Some("kernel") => kernel()?,
+        Some("options") => options()?,
         Some("misfits") => misfits()?,
         Some("fail") => {
             Event::named("page_fault")?;
@@ -104,12 +105,26 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     println!("again {:?}", map.insert_new(&10, &seen).map_err(|error| error.kind()));
     println!("removed {} {}", map.remove(&10)?, map.remove(&10)?);
     println!("absent {:?}", map.replace(&10, &seen).map_err(|error| error.kind()));
+    println!("taken {:?} {:?}", map.take(&11)?.map(|seen| seen.number), map.take(&11)?.is_none());
+    let entries: Vec<(u32, Seen)> =
+        (500..700).map(|key| (key, Seen { cpu: key, number: u64::from(key) })).collect();
+    println!("written {} of {}", map.insert_all(&entries)?, map.get(&699)?.map_or(0, |seen| seen.number));
+    let keys: Vec<u32> = entries.iter().map(|(key, _)| *key).collect();
+    println!("removed {} then {}", map.remove_all(&keys)?, map.remove_all(&keys)?);
     map.clear()?;
     println!("cleared {}", map.count()?);
+    map.insert(&1, &seen)?;
+    map.freeze()?;
+    map.freeze()?;
+    println!("frozen {:?} {:?}", map.get(&1)? == Some(seen), map.remove(&1).map_err(|error| error.kind()));
 
     let cells = PerCpuMap::<u32, u64>::open("cells")?;
     let values = cells.get(&0)?.unwrap_or_default();
     println!("cells {} {}", values.len() == system::cpu_count() as usize, values.iter().sum::<u64>());
+    cells.insert_sum(&0, &7)?;
+    let values = cells.get(&0)?.unwrap_or_default();
+    println!("sum {} {}", values[0], values.iter().sum::<u64>());
+    println!("one of all {:?}", cells.insert(&0, &[7]).map_err(|error| error.kind()));
 
     let queue = Queue::<u32>::open("line")?;
     queue.push(&5)?;
@@ -124,6 +139,46 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     println!("in order {}", records.windows(2).all(|two| two[0] + 1 == two[1]));
     let none = ring.poll(Some(Duration::from_millis(1)))?.count();
     println!("none {none} lost {:?}", ring.lost());
+    Ok(())
+}
+
+fn options() -> Result<(), Box<dyn Error>> {
+    let event = Event::named("page_faults")?;
+    // The own thread is the default.
+    let waits = Attachment::open(&event, &PerfOptions::new().exclude_kernel(true).start_disabled(true))?;
+    touch(64);
+    println!("waits {}", waits.read()?.raw);
+    waits.enable()?;
+    // More than the allocator has back.
+    touch(192);
+    println!("runs {}", waits.read()?.raw);
+    let group = Group::open(&event, &mine())?;
+    let member = group.join(&Event::named("task_clock")?, &PerfOptions::new())?;
+    let entries = group.snapshot()?.entries;
+    println!("ids {}", entries.iter().map(|entry| entry.id).eq([group.id(), member.id()]));
+    let kernel_ids = [group.kernel_id()?, member.kernel_id()?];
+    println!("kernel ids {}", entries.iter().map(|entry| entry.kernel_id).eq(kernel_ids));
+    println!("no program {:?}", group.set_period(7).map_err(|error| error.kind()));
+
+    let counted = Global::<u64>::open("counted")?;
+    let program = Program::load("guest_fault")?;
+    let samples = Attachment::open_with(&event, &mine().period(1), &program)?;
+    samples.set_period(4)?;
+    samples.reset()?;
+    counted.set(&0)?;
+    touch(512);
+    samples.disable()?;
+    let faults = samples.read()?.raw;
+    // The kernel begins a new period at once.
+    println!("quarter {}", faults >= 256 && (faults / 4).abs_diff(counted.get()) <= 2);
+    println!("no period {:?}", samples.set_period(0).map_err(|error| error.kind()));
+
+    let listed = list_events("page*faults")?;
+    println!("listed {:?}", listed.iter().find(|event| event.name == "page_faults"));
+    let deadline = clock::now() + Duration::from_millis(2);
+    clock::sleep_until(deadline)?;
+    println!("slept until {}", clock::now() >= deadline);
+    println!("wall clock {}", clock::wall_clock().as_secs());
     Ok(())
 }
 

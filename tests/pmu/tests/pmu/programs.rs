@@ -109,7 +109,7 @@ fn programs_read_exact_counts() {
     for (id, name, of_instruction) in [(member, "instructions", 1), (leader, "cycles", 2)] {
         let reader = Arc::new(CounterReader::load(name).expect("root may load it"));
         let array: Arc<dyn EventArray> = Arc::clone(&reader) as Arc<dyn EventArray>;
-        attachments.show(id, &array).unwrap();
+        attachments.publish(id, &array).unwrap();
         let call = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
         let linked = Arc::clone(&reader);
         let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
@@ -127,7 +127,7 @@ fn programs_read_exact_counts() {
     let own = Options { pid: 0, cpu: -1, ..Options::default() };
     let own = attachments.open(&instructions(), &own, None, None).unwrap();
     let array: Arc<dyn EventArray> = Arc::new(CounterReader::load("own").unwrap());
-    assert!(matches!(attachments.show(own, &array), Err(PerfError::Refused { .. })));
+    assert!(matches!(attachments.publish(own, &array), Err(PerfError::Refused { .. })));
 }
 
 /// Returns how far cycles and instructions advance over this many iterations of a loop, each read in a
@@ -167,8 +167,8 @@ fn a_compiled_script_reads_exact_counts() {
     let options = Options { pid: -1, every_cpu: true, exclude_kernel: true, ..Options::default() };
     let leader = attachments.open(&Event::named("cpu_cycles").unwrap(), &options, None, None).unwrap();
     let member = attachments.open(&instructions(), &options, Some(leader), None).unwrap();
-    attachments.show(leader, &script.counter("cycles")).unwrap();
-    attachments.show(member, &script.counter("retired")).unwrap();
+    attachments.publish(leader, &script.counter("cycles")).unwrap();
+    attachments.publish(member, &script.counter("retired")).unwrap();
     let call = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
     let linked = Arc::clone(&script);
     let link: LinkProgram = Arc::new(move |event, _| linked.link(event));

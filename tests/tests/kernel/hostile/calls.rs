@@ -62,8 +62,8 @@ fn recursion_ends_at_the_stack_wherever_it_goes() {
 fn an_allocator_may_do_anything() {
     let module = |realloc: &str| {
         format!(
-            "(module (import \"kernelscript:host/args@0.1.0\" \"words\" (func $words (param i32)))
-             (import \"kernelscript:host/clock@0.1.0\" \"now\" (func $now (result i64)))
+            "(module (import \"kernelscript:host/args@0.2.0\" \"words\" (func $words (param i32)))
+             (import \"kernelscript:host/clock@0.2.0\" \"now\" (func $now (result i64)))
              (memory (export \"memory\") 1)
              (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) {realloc})
              (func (export \"run\") (result i32) (call $words (i32.const 1024)) (i32.const 0)))"
@@ -151,14 +151,14 @@ fn floods_of_texts_are_not_kept() {
         (
             "names of processes",
             format!(
-                "(call $perf.options.set-process (call $perf.options.new) (i32.const 4096) (i32.const \
+                "(call $perf.options.observe-process (call $perf.options.new) (i32.const 4096) (i32.const \
                  {megabyte}))"
             ),
         ),
         (
             "paths of groups",
             format!(
-                "(call $perf.options.set-cgroup (call $perf.options.new) (i32.const 4096) (i32.const \
+                "(call $perf.options.observe-cgroup (call $perf.options.new) (i32.const 4096) (i32.const \
                  {megabyte}))"
             ),
         ),

@@ -96,7 +96,7 @@ fn files_that_are_something_else_are_distinguished() {
         ("(component)", "does not export `run`"),
         ("(component (import \"wasi:cli/environment@0.2.0\" (instance)))", "does not"),
         (
-            "(component (import \"kernelscript:host/perf@0.1.0\" (instance (export \"steal\" (func)))))",
+            "(component (import \"kernelscript:host/perf@0.2.0\" (instance (export \"steal\" (func)))))",
             "perf",
         ),
         (

@@ -52,8 +52,8 @@ fn dropped_handles_are_not_reused() {
     let options = "(local.set $a (call $perf.options.new)) (call $perf.options.drop (local.get $a))";
     for again in [
         "(call $perf.options.drop (local.get $a))",
-        "(call $perf.options.set-pid (local.get $a) (i32.const 1))",
-        "(call $perf.options.set-process (local.get $a) (i32.const 2048) (i32.const 1))",
+        "(call $perf.options.observe-task (local.get $a) (i32.const 1))",
+        "(call $perf.options.observe-process (local.get $a) (i32.const 2048) (i32.const 1))",
     ] {
         ended(&run(&function(&format!("{options} {again} (i32.const 0)"))), &["handle"]);
     }
@@ -71,8 +71,6 @@ fn an_attachment_outlives_its_event_and_options_and_not_its_leader() {
             "(call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))
              (local.set $a (i32.load (i32.const 1028)))
              (local.set $b (call $perf.options.new))
-             (call $perf.options.set-pid (local.get $b) (i32.const 0))
-             (call $perf.options.set-cpu (local.get $b) (i32.const -1))
              (call $perf.options.set-exclude-kernel (local.get $b) (i32.const 1))
              (call $perf.open (local.get $a) (local.get $b) {leader} (i32.const 0) (i32.const 0) (i32.const \
              1024))

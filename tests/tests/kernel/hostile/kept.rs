@@ -68,8 +68,6 @@ fn records() -> String {
          (call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024)) {CHECK}
          (local.set $a (i32.load (i32.const 1028)))
          (local.set $b (call $perf.options.new))
-         (call $perf.options.set-pid (local.get $b) (i32.const 0))
-         (call $perf.options.set-cpu (local.get $b) (i32.const -1))
          (call $perf.options.set-period (local.get $b) (i64.const 1))
          (call $perf.open (local.get $a) (local.get $b) (i32.const 0) (i32.const 0)
            (i32.const 1) (local.get $n) (i32.const 1024)) {CHECK}
@@ -162,11 +160,11 @@ fn root_records_that_come_back_are_of_the_hosts_bytes() {
 /// Returns the kind of the first error, or 99 if there is none.
 fn cursors(number: u32, bytes: u32) -> String {
     format!(
-        "(call $maps.map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
+        "(call $maps.bpf-map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
          (local.set $a (i32.load (i32.const 1028)))
          (loop $next
            (global.set $heap (i32.const 65536))
-           (call $maps.map.walk (local.get $a) (i32.const 1) (i32.const 1024)) {CHECK}
+           (call $maps.bpf-map.iterate (local.get $a) (i32.const 1) (i32.const 1024)) {CHECK}
            (call $maps.cursor.next (i32.load (i32.const 1028)) (i32.const {bytes}) (i32.const 1024)) {CHECK}
            (if (i32.ne (i32.load (i32.const 1032)) (i32.const {bytes})) (then (return (i32.const 90))))
            (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \
@@ -188,8 +186,8 @@ fn root_cursors_read_what_is_asked_for() {
     let outcome = run_object(large(), &[(2048, "m")], &cursors(1, (1 << 20) + 4), &limit);
     assert_eq!(outcome.code, LIMIT, "{outcome:#?}");
     let lookup = format!(
-        "(call $maps.map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
-         (call $maps.map.lookup (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 4) (i32.const \
+        "(call $maps.bpf-map.open (i32.const 2048) (i32.const 1) (i32.const 1024)) {CHECK}
+         (call $maps.bpf-map.lookup (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 4) (i32.const \
          1024)) {CHECK}
          (i32.const 99)"
     );
@@ -269,8 +267,8 @@ fn texts_of_handles_are_of_the_hosts_bytes() {
                (local.set $a (call $perf.options.new))
                (local.set $b (i32.const 0))
                (loop $again
-                 (call $perf.options.set-process (local.get $a) (i32.const 4096) (i32.const 4096))
-                 (call $perf.options.set-cgroup (local.get $a) (i32.const 4096) (i32.const 4096))
+                 (call $perf.options.observe-process (local.get $a) (i32.const 4096) (i32.const 4096))
+                 (call $perf.options.observe-cgroup (local.get $a) (i32.const 4096) (i32.const 4096))
                  (br_if $again (i32.lt_u (local.tee $b (i32.add (local.get $b) (i32.const 1))) (i32.const \
              {texts}))))
                (br_if $next (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \

@@ -42,10 +42,10 @@ fn run_plugin(plugin: Vec<u8>, options: &[&str]) -> Outcome {
 /// is none.
 fn iterate_map(len: usize) -> String {
     format!(
-        "(call $maps.map.open (i32.const 2048) (i32.const {len}) (i32.const 1024))
+        "(call $maps.bpf-map.open (i32.const 2048) (i32.const {len}) (i32.const 1024))
          (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
          (local.set $a (i32.load (i32.const 1028)))
-         (call $maps.map.walk (local.get $a) (i32.const 1) (i32.const 1024))
+         (call $maps.bpf-map.iterate (local.get $a) (i32.const 1) (i32.const 1024))
          (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
          (call $maps.cursor.next (i32.load (i32.const 1028)) (i32.const 1000000) (i32.const 1024))
          (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
@@ -78,7 +78,7 @@ fn names_of_a_megabyte_are_refused() {
     let name = "n".repeat(1 << 20);
     let object = elf::with_map(MapDef { name: &name, ty: HASH, ..MapDef::SMALL });
     // The kind of the error `invalid` is 2.
-    let body = "(call $maps.map.open (i32.const 2048) (i32.const 1048576) (i32.const 1024))
+    let body = "(call $maps.bpf-map.open (i32.const 2048) (i32.const 1048576) (i32.const 1024))
         (if (i32.load8_u (i32.const 1024)) (then
           (call $console.warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
           (return (i32.load8_u (i32.const 1032)))))

@@ -35,7 +35,6 @@ fn writes() -> String {
              (call $console.warn-once (i64.const 1) {text})
              (call $perf.event.named {text} (i32.const 1024))
              (call $console.warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
-             (call $exec.run {text} (i32.const 1024))
              (call $console.abort {text})
              (i32.const 0)"
         ))
@@ -140,7 +139,7 @@ fn the_limit_of_output_counts_what_is_written() {
 fn a_wildcard_of_a_megabyte_is_refused() {
     let body = function(
         "(memory.fill (i32.const 65536) (i32.const 42) (i32.const 1000000))
-         (call $perf.print-events (i32.const 65536) (i32.const 1000000) (i32.const 1024))
+         (call $perf.list-events (i32.const 65536) (i32.const 1000000) (i32.const 1024))
          (i32.add (i32.load8_u (i32.const 1024)) (i32.load8_u (i32.const 1028)))",
     );
     let file = component("hostile", &core_module(20, &body), &[]).expect("it fits the world");
@@ -156,7 +155,7 @@ fn a_name_of_a_megabyte_is_refused_wherever_one_is_taken() {
     for call in [
         "(call $bpf.program.load (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
         "(call $bpf.link.register (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
-        "(call $maps.map.open (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
+        "(call $maps.bpf-map.open (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
         "(call $ring.ring.open (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
         "(call $globals.variable.open (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
         "(call $perf.event.named (i32.const 65536) (i32.const 1000000) (i32.const 1024))",
@@ -171,14 +170,14 @@ fn a_name_of_a_megabyte_is_refused_wherever_one_is_taken() {
     }
 }
 
-/// Calls `exec` this many times with this many control characters, next to a well-behaved plugin, and returns
+/// Loads this many times a program whose name is so many control characters, next to a well-behaved plugin, and returns
 /// the lines of the audit log.
 fn audited(times: u32, bytes: u32) -> (Outcome, Vec<Value>, u64) {
     let folder = Folder::new();
     let loops = function(&format!(
         "(memory.fill (i32.const 65536) (i32.const 1) (i32.const {bytes}))
          (loop $again
-           (call $exec.run (i32.const 65536) (i32.const {bytes}) (i32.const 1024))
+           (call $bpf.program.load (i32.const 65536) (i32.const {bytes}) (i32.const 1024))
            (global.set $heap (i32.const 60000))
            (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const \
          {times}))))
@@ -204,18 +203,18 @@ fn audited(times: u32, bytes: u32) -> (Outcome, Vec<Value>, u64) {
 }
 
 #[test]
-fn a_target_of_megabytes_is_cut_in_the_audit() {
-    let (outcome, lines, bytes) = audited(3, 8_000_000);
+fn the_longest_target_is_cut_in_the_audit() {
+    let (outcome, lines, bytes) = audited(3, 4096);
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let acts: Vec<&Value> = lines.iter().filter(|line| line["act"] == "exec").collect();
+    let acts: Vec<&Value> = lines.iter().filter(|line| line["act"] == "program").collect();
     assert_eq!(acts.len(), 3);
-    assert!(acts[0]["target"].as_str().is_some_and(|target| target.starts_with("run `\\u{1}\\u{1}")));
-    assert!(bytes < 200_000, "{bytes}");
+    assert!(acts[0]["target"].as_str().is_some_and(|target| target.starts_with("\\u{1}\\u{1}")));
+    assert!(bytes < 60_000, "{bytes}");
 }
 
 #[test]
 fn only_the_plugin_that_floods_the_audit_is_ended() {
-    let (outcome, lines, bytes) = audited(100_000, 5000);
+    let (outcome, lines, bytes) = audited(100_000, 4096);
     ended(&outcome, &["hostile.wasm: it acts more often than the audit records"]);
     assert!(bytes < 64 << 20, "{bytes}");
     let end = |plugin: &str| {
