@@ -8,3 +8,4 @@ mod guest_std;
 mod languages;
 mod mutants;
 mod shared_rust;
+mod transpiled;
