@@ -83,7 +83,7 @@ pub use map::{Map, PerCpuMap, list_maps, set_max_entries, set_value_size};
 pub use options::PerfOptions;
 pub use perf::{Attachment, GroupEntry, GroupReading, ListedEvent, Reading, State, list_events, read_many};
 pub use plain::Plain;
-pub use program::{Link, Packet, Program, ProgramDescription, ProgramInfo, ProgramKind};
+pub use program::{Link, Packet, Program, ProgramDescription, ProgramInfo, ProgramKind, TestOutput, XdpMode};
 pub use queue::{Bloom, Queue};
 pub use ring::{Records, Ring};
 pub use termination::Termination;

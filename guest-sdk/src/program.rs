@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -49,7 +50,7 @@ pub struct ProgramInfo {
 }
 
 /// The input of a test run of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// The first bytes of the packet, from the Ethernet header on.
     pub data: Vec<u8>,
@@ -59,6 +60,40 @@ pub struct Packet {
     pub interface: u32,
     /// The `mark` of the socket buffer.
     pub mark: u32,
+    /// Number of runs on the same packet, 1 to 1000000.
+    pub repeat: u32,
+}
+
+impl Default for Packet {
+    fn default() -> Packet {
+        Packet { data: Vec::new(), size: 1500, interface: 0, mark: 0, repeat: 1 }
+    }
+}
+
+/// The result of a test run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TestOutput {
+    /// The program's return value, in the last run.
+    pub return_value: u32,
+    /// The packet as the program left it; empty for programs without packets.
+    pub data: Vec<u8>,
+    /// The mean time of a run.
+    pub duration: Duration,
+}
+
+/// Where an xdp program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum XdpMode {
+    /// In the driver, or in the kernel's own code if the driver cannot.
+    #[default]
+    Best,
+    /// In the kernel's own code, for any interface.
+    Generic,
+    /// In the driver.
+    Native,
+    /// On the device.
+    Offloaded,
 }
 
 /// A program of the plugin's object, as the object describes it.
@@ -139,33 +174,53 @@ impl Program {
     /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn attach(&self, target: &str) -> Result<Link> {
-        self.attach_with(target, 0)
+        Ok(Link { raw: self.raw.attach(target)? })
     }
 
-    /// Like [`Program::attach`], with flags of xdp: 2 for generic mode, 4 for driver mode, 8 for hardware
-    /// offload; 0 for the default.
+    /// Attaches an xdp program to an interface, by name or number, in this mode.
     ///
     /// # Errors
-    /// See [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for flags that xdp does not define.
-    pub fn attach_with(&self, target: &str, flags: u32) -> Result<Link> {
-        Ok(Link { raw: self.raw.attach(target, flags)? })
+    /// See [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for a program of another type.
+    pub fn attach_xdp(&self, interface: &str, mode: XdpMode) -> Result<Link> {
+        let mode = match mode {
+            XdpMode::Best => bpf::XdpMode::Best,
+            XdpMode::Generic => bpf::XdpMode::Generic,
+            XdpMode::Native => bpf::XdpMode::Native,
+            XdpMode::Offloaded => bpf::XdpMode::Offloaded,
+        };
+        Ok(Link { raw: self.raw.attach_xdp(interface, mode)? })
     }
 
-    /// Runs the program once on a packet and returns its result. Nothing is attached; maps and variables
+    /// Runs the program on a packet, [`Packet::repeat`] times. Nothing is attached; maps and variables
     /// change as in any run.
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) (the packet's size; no such interface),
     /// [`Unsupported`](ErrorKind::Unsupported) (no test run for its type),
     /// [`NotPermitted`](ErrorKind::NotPermitted), [`Kernel`](ErrorKind::Kernel).
-    pub fn test_run(&self, packet: &Packet) -> Result<u32> {
-        let input = bpf::TestInput {
-            data: packet.data.clone(),
-            packet_size: packet.size,
-            ingress_ifindex: packet.interface,
-            mark: packet.mark,
-        };
-        Ok(self.raw.test_run(&input)?)
+    pub fn test_run(&self, packet: &Packet) -> Result<TestOutput> {
+        let input = bpf::TestInput::new();
+        input.set_data(&packet.data);
+        input.set_packet_size(packet.size);
+        input.set_ingress_ifindex(packet.interface);
+        input.set_mark(packet.mark);
+        input.set_repeat(packet.repeat);
+        self.run(&input)
+    }
+
+    /// Runs a program of a raw tracepoint once on these arguments, at most 12.
+    ///
+    /// # Errors
+    /// See [`Program::test_run`].
+    pub fn test_run_with(&self, arguments: &[u64]) -> Result<TestOutput> {
+        let input = bpf::TestInput::new();
+        input.set_arguments(arguments);
+        self.run(&input)
+    }
+
+    fn run(&self, input: &bpf::TestInput) -> Result<TestOutput> {
+        let bpf::TestOutput { return_value, data, duration } = self.raw.test_run(input)?;
+        Ok(TestOutput { return_value, data, duration: Duration::from_nanos(duration) })
     }
 
     /// Detaches all attachments of the program, including perf events, newest first.

@@ -6,6 +6,7 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::abi::LIST_LEN;
 use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, KeptGlobal, Lower};
 use super::errno::EINVAL;
@@ -17,6 +18,13 @@ use super::runtime::{
 use crate::hir::{Expr, ImplId};
 use crate::plugin::contract::import;
 use crate::source::Span;
+
+/// Type of xdp programs. Source: include/uapi/linux/bpf.h, `BPF_PROG_TYPE_XDP`, v6.18.
+const XDP_PROGRAM: u32 = 6;
+/// Has no effect: a link is exclusive anyway. Source of the flags: include/uapi/linux/if_link.h, v6.12.
+const XDP_FLAGS_UPDATE_IF_NOEXIST: i64 = 1;
+/// The language's flags, and the contract's modes.
+const XDP_FLAGS: [(i64, &str); 4] = [(0, "best"), (2, "generic"), (4, "native"), (8, "offloaded")];
 
 /// Byte offsets of a record's fields, and its size.
 const NEXT: u32 = 0;
@@ -69,7 +77,6 @@ pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
 pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     let [program, target, target_len] = [0, 1, 2].map(Var);
     let (flags, location, location_len) = (Var(3), Var(4), Var(5));
-    let call = cx.host(import::bpf::PROGRAM_ATTACH);
     let shape = cx.abi.result(import::bpf::PROGRAM_ATTACH);
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
@@ -80,11 +87,11 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.get(program).op(I::I32Eqz).if_();
     warn_not_loaded(cx, code, [location, location_len], [target, target_len]);
     code.i32(EINVAL).op(I::Return).end();
-    reset_arena(code);
-    code.get(program).get(target).get(target_len);
-    // Flags that exceed the contract's 32 bits become flags that no kind has.
-    code.i32(-1).get(flags).op(I::I32WrapI64).get(flags).i64(i64::from(u32::MAX));
-    code.ops_of([I::I64GtU, I::Select]).u32(cx.returned).call(call);
+    code.get(flags).op(I::I64Eqz).if_();
+    call_attach(cx, code, [program, target, target_len]);
+    code.else_();
+    attach_with_flags(cx, code, [program, target, target_len], flags, [location, location_len]);
+    code.end();
     push_failed(cx, code);
     code.if_();
     code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn);
@@ -93,6 +100,78 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(link);
     keep(cx, code, program, link, [location, location_len]);
     code.i32(0);
+}
+
+fn call_attach(cx: &mut Cx<'_>, code: &mut WasmCode, [program, target, target_len]: [Var; 3]) {
+    let call = cx.host(import::bpf::PROGRAM_ATTACH);
+    reset_arena(code);
+    code.get(program).get(target).get(target_len).u32(cx.returned).call(call);
+}
+
+/// Attaches with flags, which say the mode of an xdp program. A program of another kind has none: they have no
+/// effect, and one line says so.
+fn attach_with_flags(
+    cx: &mut Cx<'_>,
+    code: &mut WasmCode,
+    [program, target, target_len]: [Var; 3],
+    flags: Var,
+    [location, location_len]: [Var; 2],
+) {
+    let [info, attach] =
+        [import::bpf::PROGRAM_INFO, import::bpf::PROGRAM_ATTACH_XDP].map(|call| cx.host(call));
+    let known = cx.abi.result(import::bpf::PROGRAM_INFO).ok();
+    let (name, kind) = (known.field("name").offset, known.field("kind"));
+    let (other, number) = kind.case("other");
+    let number = number.expect("another kind has a number").offset;
+    let at = |offset| I::I32Load(mem(offset));
+    let returned = cx.returned;
+    let mode = code.local(ValType::I32);
+    reset_arena(code);
+    code.get(program).u32(returned).call(info);
+    push_failed(cx, code);
+    code.op(I::I32Eqz)
+        .u32(returned)
+        .op(I::I32Load8U(mem(kind.offset)))
+        .u32(other)
+        .ops_of([I::I32Eq, I::I32And]);
+    code.u32(returned).op(at(number)).u32(XDP_PROGRAM).ops_of([I::I32Eq, I::I32And]).if_();
+
+    code.i32(-1).set(mode);
+    for (flag, name) in XDP_FLAGS {
+        let of_mode = cx.abi.named("bpf", "xdp-mode").enumerator(name);
+        code.get(flags).i64(!XDP_FLAGS_UPDATE_IF_NOEXIST).op(I::I64And).i64(flag).op(I::I64Eq).if_();
+        code.u32(of_mode).set(mode).end();
+    }
+    code.get(mode).i32(0).op(I::I32LtS).if_();
+    let known = "cannot attach: xdp has the flags 0, 2 (generic), 4 (driver) and 8 (hardware)";
+    warn_with(cx, code, [location, location_len], |cx, code| append_text(cx, code, known));
+    code.i32(EINVAL).op(I::Return).end();
+    reset_arena(code);
+    code.get(program).get(target).get(target_len).get(mode).u32(returned).call(attach).else_();
+
+    warn_with(cx, code, [location, location_len], |cx, code| {
+        let append = cx.routine(Routine::Append);
+        append_text(cx, code, "attaching `");
+        code.u32(returned).op(at(name)).u32(returned).op(at(name + LIST_LEN)).call(append);
+        append_text(cx, code, "`: its kind has no flags, and those given have no effect: pass 0");
+    });
+    call_attach(cx, code, [program, target, target_len]);
+    code.end();
+}
+
+/// Writes a line after the source line.
+fn warn_with(
+    cx: &mut Cx<'_>,
+    code: &mut WasmCode,
+    location: [Var; 2],
+    text: impl FnOnce(&mut Cx<'_>, &mut WasmCode),
+) {
+    let warn = cx.host(import::console::WARN);
+    let start = begin_message(code);
+    append_vars(cx, code, location[0], location[1]);
+    text(cx, code);
+    end_message(code, start);
+    code.call(warn);
 }
 
 /// Prepends a link to the list.
@@ -132,12 +211,7 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
 
 /// Warns about a target that is not UTF-8, which can be neither passed to the host nor printed.
 fn warn_not_utf8(cx: &mut Cx<'_>, code: &mut WasmCode, location: [Var; 2]) {
-    let warn = cx.host(import::console::WARN);
-    let start = begin_message(code);
-    append_vars(cx, code, location[0], location[1]);
-    append_text(cx, code, "cannot attach: the target is not UTF-8");
-    end_message(code, start);
-    code.call(warn);
+    warn_with(cx, code, location, |cx, code| append_text(cx, code, "cannot attach: the target is not UTF-8"));
 }
 
 /// Warns that the program is not loaded.

@@ -3,13 +3,13 @@
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
-use super::code::mem;
+use super::code::{Var, mem};
 use super::cx::Lower;
 use super::func::FnCx;
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::scalar::convert;
 use crate::hir::{Expr, FuncId};
-use crate::plugin::contract::import;
+use crate::plugin::contract::{HostFunction, import};
 use crate::source::Span;
 use crate::types::{IntType, StructId, TypeId, TypeKind};
 
@@ -31,21 +31,26 @@ impl FnCx<'_, '_> {
         self.code.call(load).tee(handle).op(I::I32Eqz).if_();
         self.fail_test(span);
         self.code.end();
-        reset_arena(&mut self.code);
-        self.code.get(handle);
+        let made = self.temp(ValType::I32);
+        let new = self.cx.host(import::bpf::TEST_INPUT_NEW);
+        let drop_input = self.cx.drop_handle(import::bpf::TEST_INPUT);
+        self.code.call(new).set(made);
         match self.cx.hir.types.kind(input.ty) {
-            TypeKind::Struct(id) => self.push_described(*id, described),
+            TypeKind::Struct(id) => self.describe(made, *id, described),
             _ => {
                 let len = self.packet_bytes(input.ty);
-                self.push_addr(described);
-                self.code.u32(len).u32(len.max(MIN_PACKET_BYTES)).i32(0).i32(0);
+                self.set_data(made, described, len);
+                self.set_number(made, import::bpf::TEST_INPUT_SET_PACKET_SIZE, |fcx| {
+                    fcx.code.u32(len.max(MIN_PACKET_BYTES));
+                });
             }
         }
         let run = self.cx.host(import::bpf::PROGRAM_TEST_RUN);
         let shape = self.cx.abi.result(import::bpf::PROGRAM_TEST_RUN);
-        let (ok, err) = (shape.ok().offset, shape.err().offset);
+        let (ok, err) = (shape.ok().field("return-value").offset, shape.err().offset);
         let returned = self.cx.returned;
-        self.code.u32(returned).call(run);
+        reset_arena(&mut self.code);
+        self.code.get(handle).get(made).u32(returned).call(run).get(made).call(drop_input);
         push_failed(self.cx, &mut self.code);
         self.code.if_();
         self.warn_refused(err, span);
@@ -55,23 +60,35 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Pushes a `test-input` described by a struct: the packet's first bytes, its size, interface and mark.
-    /// The kernel takes the protocol from the packet alone.
-    fn push_described(&mut self, id: StructId, at: Addr) {
+    /// Fills a test input from a struct: the packet's first bytes, its size, interface and mark. The kernel takes
+    /// the protocol from the packet alone.
+    fn describe(&mut self, made: Var, id: StructId, at: Addr) {
         let mut data_len = 0;
-        match self.member(id, at, "data") {
-            Some((addr, ty)) => {
-                data_len = self.packet_bytes(ty);
-                self.push_addr(addr);
-            }
-            None => {
-                self.code.i32(0);
-            }
+        if let Some((addr, ty)) = self.member(id, at, "data") {
+            data_len = self.packet_bytes(ty);
+            self.set_data(made, addr, data_len);
         }
-        self.code.u32(data_len);
-        self.push_number(id, at, "packet_size", USUAL_PACKET_BYTES.max(data_len));
-        self.push_number(id, at, "ingress_ifindex", 0);
-        self.push_number(id, at, "mark", 0);
+        for (setter, name, absent) in [
+            (import::bpf::TEST_INPUT_SET_PACKET_SIZE, "packet_size", USUAL_PACKET_BYTES.max(data_len)),
+            (import::bpf::TEST_INPUT_SET_INGRESS_IFINDEX, "ingress_ifindex", 0),
+            (import::bpf::TEST_INPUT_SET_MARK, "mark", 0),
+        ] {
+            self.set_number(made, setter, |fcx| fcx.push_number(id, at, name, absent));
+        }
+    }
+
+    fn set_data(&mut self, made: Var, data: Addr, len: u32) {
+        let set = self.cx.host(import::bpf::TEST_INPUT_SET_DATA);
+        self.code.get(made);
+        self.push_addr(data);
+        self.code.u32(len).call(set);
+    }
+
+    fn set_number(&mut self, made: Var, setter: HostFunction, push: impl FnOnce(&mut Self)) {
+        let set = self.cx.host(setter);
+        self.code.get(made);
+        push(self);
+        self.code.call(set);
     }
 
     /// Pushes a member as 32 bits. A value that does not fit becomes the largest number, which the host

@@ -242,6 +242,14 @@ fn program_load(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u3
     write(&mut caller, result + 4, &handle.to_le_bytes());
 }
 
+/// Every program is one of xdp, without a name.
+fn program_info(mut caller: Caller<'_, Machine>, _program: u32, result: u32) {
+    write(&mut caller, result, &[0; 28]);
+    // The kind is `other`, and its number that of xdp.
+    write(&mut caller, result + 12, &[3]);
+    write(&mut caller, result + 16, &6_u32.to_le_bytes());
+}
+
 /// Returns the defaults, except for the block `set`, whose first byte is set to 9.
 fn config(
     mut caller: Caller<'_, Machine>,
@@ -258,9 +266,13 @@ fn config(
 
 /// Returns a link whose handle is the number of calls so far. The target `gone` does not exist, and `taken`
 /// fails with an errno.
-fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, flags: u32, result: u32) {
+fn program_attach(caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, result: u32) {
+    attach_in(caller, program, (at, len), "", result);
+}
+
+fn attach_in(mut caller: Caller<'_, Machine>, program: u32, (at, len): (u32, u32), mode: &str, result: u32) {
     let target = text(&caller, at, len);
-    note(&mut caller, format!("attach {program} {target} {flags}"));
+    note(&mut caller, format!("attach {program} {target}{mode}"));
     match target.as_str() {
         "gone" => fail(&mut caller, result, 4),
         "taken" => {
@@ -279,6 +291,12 @@ fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u
 fn define_programs_and_tasks(linker: &mut Linker<Machine>) {
     define_call(linker, import::bpf::PROGRAM_LOAD, program_load);
     define_call(linker, import::bpf::PROGRAM_ATTACH, program_attach);
+    let attach_xdp =
+        |caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, mode: u32, result: u32| {
+            attach_in(caller, program, (at, len), &format!(" in mode {mode}"), result);
+        };
+    define_call(linker, import::bpf::PROGRAM_ATTACH_XDP, attach_xdp);
+    define_call(linker, import::bpf::PROGRAM_INFO, program_info);
     let detach =
         |mut caller: Caller<'_, Machine>, program: u32| note(&mut caller, format!("detach {program}"));
     define_call(linker, import::bpf::PROGRAM_DETACH_ALL, detach);

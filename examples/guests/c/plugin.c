@@ -5,8 +5,26 @@
 
 // Imported Functions from `kernelscript:host/bpf@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("list-programs")))
-extern void __wasm_import_kernelscript_host_bpf_list_programs(uint8_t *);
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[constructor]test-input")))
+extern int32_t __wasm_import_kernelscript_host_bpf_constructor_test_input(void);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-data")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_data(int32_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-packet-size")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_packet_size(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-ingress-ifindex")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_ingress_ifindex(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-mark")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_mark(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-repeat")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_repeat(int32_t, int32_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]test-input.set-arguments")))
+extern void __wasm_import_kernelscript_host_bpf_method_test_input_set_arguments(int32_t, uint8_t *, size_t);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[static]program.load")))
 extern void __wasm_import_kernelscript_host_bpf_static_program_load(uint8_t *, size_t, uint8_t *);
@@ -15,10 +33,13 @@ __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__
 extern void __wasm_import_kernelscript_host_bpf_method_program_info(int32_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach")))
-extern void __wasm_import_kernelscript_host_bpf_method_program_attach(int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-xdp")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_xdp(int32_t, uint8_t *, size_t, int32_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.test-run")))
-extern void __wasm_import_kernelscript_host_bpf_method_program_test_run(int32_t, uint8_t *, size_t, int32_t, int32_t, int32_t, uint8_t *);
+extern void __wasm_import_kernelscript_host_bpf_method_program_test_run(int32_t, int32_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.detach-all")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_detach_all(int32_t);
@@ -28,6 +49,9 @@ extern void __wasm_import_kernelscript_host_bpf_static_link_register(uint8_t *, 
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]link.detach")))
 extern void __wasm_import_kernelscript_host_bpf_method_link_detach(int32_t);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("list-programs")))
+extern void __wasm_import_kernelscript_host_bpf_list_programs(uint8_t *);
 
 // Imported Functions from `kernelscript:host/perf@0.2.0`
 
@@ -192,15 +216,6 @@ extern void __wasm_import_kernelscript_host_perf_list_events(uint8_t *, size_t, 
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]cursor.next")))
 extern void __wasm_import_kernelscript_host_maps_method_cursor_next(int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("list-maps")))
-extern void __wasm_import_kernelscript_host_maps_list_maps(uint8_t *);
-
-__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-max-entries")))
-extern void __wasm_import_kernelscript_host_maps_set_max_entries(uint8_t *, size_t, int32_t, uint8_t *);
-
-__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-value-size")))
-extern void __wasm_import_kernelscript_host_maps_set_value_size(uint8_t *, size_t, int32_t, uint8_t *);
-
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[static]bpf-map.open")))
 extern void __wasm_import_kernelscript_host_maps_static_bpf_map_open(uint8_t *, size_t, uint8_t *);
 
@@ -252,6 +267,15 @@ extern void __wasm_import_kernelscript_host_maps_method_bpf_map_clear(int32_t, u
 __attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("[method]bpf-map.delete")))
 extern void __wasm_import_kernelscript_host_maps_method_bpf_map_delete(int32_t, uint8_t *, size_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("list-maps")))
+extern void __wasm_import_kernelscript_host_maps_list_maps(uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-max-entries")))
+extern void __wasm_import_kernelscript_host_maps_set_max_entries(uint8_t *, size_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/maps@0.2.0"), __import_name__("set-value-size")))
+extern void __wasm_import_kernelscript_host_maps_set_value_size(uint8_t *, size_t, int32_t, uint8_t *);
+
 // Imported Functions from `kernelscript:host/ring@0.2.0`
 
 __attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[static]ring.open")))
@@ -274,9 +298,6 @@ extern void __wasm_import_kernelscript_host_ring_put_back(uint8_t *, size_t, uin
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
 
-__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("list-variables")))
-extern void __wasm_import_kernelscript_host_globals_list_variables(uint8_t *);
-
 __attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[static]variable.open")))
 extern void __wasm_import_kernelscript_host_globals_static_variable_open(uint8_t *, size_t, uint8_t *);
 
@@ -297,6 +318,9 @@ extern void __wasm_import_kernelscript_host_globals_method_variable_read(int32_t
 
 __attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.write")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_write(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("list-variables")))
+extern void __wasm_import_kernelscript_host_globals_list_variables(uint8_t *);
 
 // Imported Functions from `kernelscript:host/layouts@0.2.0`
 
@@ -450,6 +474,21 @@ void kernelscript_host_bpf_program_description_free(kernelscript_host_bpf_progra
   plugin_string_free(&ptr->target);
 }
 
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[resource-drop]test-input")))
+extern void __wasm_import_kernelscript_host_bpf_test_input_drop(int32_t handle);
+
+void kernelscript_host_bpf_test_input_drop_own(kernelscript_host_bpf_own_test_input_t handle) {
+  __wasm_import_kernelscript_host_bpf_test_input_drop(handle.__handle);
+}
+
+void kernelscript_host_bpf_test_input_drop_borrow(kernelscript_host_bpf_borrow_test_input_t handle) {
+  __wasm_import_kernelscript_host_bpf_test_input_drop(handle.__handle);
+}
+
+kernelscript_host_bpf_borrow_test_input_t kernelscript_host_bpf_borrow_test_input(kernelscript_host_bpf_own_test_input_t arg) {
+  return (kernelscript_host_bpf_borrow_test_input_t) { arg.__handle };
+}
+
 void plugin_list_u8_free(plugin_list_u8_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -460,7 +499,7 @@ void plugin_list_u8_free(plugin_list_u8_t *ptr) {
   }
 }
 
-void kernelscript_host_bpf_test_input_free(kernelscript_host_bpf_test_input_t *ptr) {
+void kernelscript_host_bpf_test_output_free(kernelscript_host_bpf_test_output_t *ptr) {
   plugin_list_u8_free(&ptr->data);
 }
 
@@ -494,12 +533,11 @@ kernelscript_host_bpf_borrow_link_t kernelscript_host_bpf_borrow_link(kernelscri
   return (kernelscript_host_bpf_borrow_link_t) { arg.__handle };
 }
 
-void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr) {
+void plugin_list_u64_free(plugin_list_u64_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
-    kernelscript_host_bpf_program_description_t *list_ptr = ptr->ptr;
+    uint64_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
-      kernelscript_host_bpf_program_description_free(&list_ptr[i]);
     }
     free(list_ptr);
   }
@@ -527,10 +565,22 @@ void kernelscript_host_bpf_result_own_link_error_free(kernelscript_host_bpf_resu
   }
 }
 
-void kernelscript_host_bpf_result_u32_error_free(kernelscript_host_bpf_result_u32_error_t *ptr) {
+void kernelscript_host_bpf_result_test_output_error_free(kernelscript_host_bpf_result_test_output_error_t *ptr) {
   if (!ptr->is_err) {
+    kernelscript_host_bpf_test_output_free(&ptr->val.ok);
   } else {
     kernelscript_host_bpf_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_bpf_program_description_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_bpf_program_description_free(&list_ptr[i]);
+    }
+    free(list_ptr);
   }
 }
 
@@ -680,16 +730,6 @@ void kernelscript_host_perf_result_own_attachment_error_free(kernelscript_host_p
   }
 }
 
-void plugin_list_u64_free(plugin_list_u64_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    uint64_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
-    }
-    free(list_ptr);
-  }
-}
-
 void kernelscript_host_perf_list_reading_free(kernelscript_host_perf_list_reading_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -770,24 +810,6 @@ void kernelscript_host_maps_result_list_u8_error_free(kernelscript_host_maps_res
   }
 }
 
-void plugin_list_string_free(plugin_list_string_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    plugin_string_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
-      plugin_string_free(&list_ptr[i]);
-    }
-    free(list_ptr);
-  }
-}
-
-void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr) {
-  if (!ptr->is_err) {
-  } else {
-    kernelscript_host_maps_error_free(&ptr->val.err);
-  }
-}
-
 void kernelscript_host_maps_result_own_bpf_map_error_free(kernelscript_host_maps_result_own_bpf_map_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
@@ -804,6 +826,13 @@ void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr) {
 void kernelscript_host_maps_result_option_list_u8_error_free(kernelscript_host_maps_result_option_list_u8_error_t *ptr) {
   if (!ptr->is_err) {
     plugin_option_list_u8_free(&ptr->val.ok);
+  } else {
+    kernelscript_host_maps_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
   } else {
     kernelscript_host_maps_error_free(&ptr->val.err);
   }
@@ -827,6 +856,17 @@ void kernelscript_host_maps_result_own_cursor_error_free(kernelscript_host_maps_
   if (!ptr->is_err) {
   } else {
     kernelscript_host_maps_error_free(&ptr->val.err);
+  }
+}
+
+void plugin_list_string_free(plugin_list_string_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    plugin_string_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      plugin_string_free(&list_ptr[i]);
+    }
+    free(list_ptr);
   }
 }
 
@@ -1140,12 +1180,33 @@ void plugin_string_free(plugin_string_t *ret) {
 
 // Component Adapters
 
-void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(2*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_bpf_list_programs(ptr);
-  *ret = (kernelscript_host_bpf_list_program_description_t) { (kernelscript_host_bpf_program_description_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+kernelscript_host_bpf_own_test_input_t kernelscript_host_bpf_constructor_test_input(void) {
+  int32_t ret = __wasm_import_kernelscript_host_bpf_constructor_test_input();
+  return (kernelscript_host_bpf_own_test_input_t) { ret };
+}
+
+void kernelscript_host_bpf_method_test_input_set_data(kernelscript_host_bpf_borrow_test_input_t self, plugin_list_u8_t *data) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_data((self).__handle, (uint8_t *) (*data).ptr, (*data).len);
+}
+
+void kernelscript_host_bpf_method_test_input_set_packet_size(kernelscript_host_bpf_borrow_test_input_t self, uint32_t bytes) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_packet_size((self).__handle, (int32_t) (bytes));
+}
+
+void kernelscript_host_bpf_method_test_input_set_ingress_ifindex(kernelscript_host_bpf_borrow_test_input_t self, uint32_t index) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_ingress_ifindex((self).__handle, (int32_t) (index));
+}
+
+void kernelscript_host_bpf_method_test_input_set_mark(kernelscript_host_bpf_borrow_test_input_t self, uint32_t mark) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_mark((self).__handle, (int32_t) (mark));
+}
+
+void kernelscript_host_bpf_method_test_input_set_repeat(kernelscript_host_bpf_borrow_test_input_t self, uint32_t times) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_repeat((self).__handle, (int32_t) (times));
+}
+
+void kernelscript_host_bpf_method_test_input_set_arguments(kernelscript_host_bpf_borrow_test_input_t self, plugin_list_u64_t *arguments) {
+  __wasm_import_kernelscript_host_bpf_method_test_input_set_arguments((self).__handle, (uint8_t *) (*arguments).ptr, (*arguments).len);
 }
 
 bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, kernelscript_host_bpf_own_program_t *ret, kernelscript_host_bpf_error_t *err) {
@@ -1415,11 +1476,11 @@ bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_prog
   }
 }
 
-bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, uint32_t flags, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_bpf_method_program_attach((self).__handle, (uint8_t *) (*target).ptr, (*target).len, (int32_t) (flags), ptr);
+  __wasm_import_kernelscript_host_bpf_method_program_attach((self).__handle, (uint8_t *) (*target).ptr, (*target).len, ptr);
   kernelscript_host_bpf_result_own_link_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -1537,16 +1598,16 @@ bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_pr
   }
 }
 
-bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_test_input_t *input, uint32_t *ret, kernelscript_host_bpf_error_t *err) {
+bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_xdp_mode_t mode, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_bpf_method_program_test_run((self).__handle, (uint8_t *) ((*input).data).ptr, ((*input).data).len, (int32_t) ((*input).packet_size), (int32_t) ((*input).ingress_ifindex), (int32_t) ((*input).mark), ptr);
-  kernelscript_host_bpf_result_u32_error_t result;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_xdp((self).__handle, (uint8_t *) (*interface).ptr, (*interface).len, (int32_t) mode, ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (uint32_t) (*((int32_t*) (ptr + sizeof(void*))));
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
       break;
     }
     case 1: {
@@ -1644,6 +1705,132 @@ bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
         (plugin_option_string_t) option0,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_borrow_test_input_t input, kernelscript_host_bpf_test_output_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(32+12*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_test_run((self).__handle, (input).__handle, ptr);
+  kernelscript_host_bpf_result_test_output_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_test_output_t) {
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + 8))),
+        (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (8+1*sizeof(void*))))), (*((size_t*) (ptr + (8+2*sizeof(void*))))) },
+        (kernelscript_host_bpf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + (16+2*sizeof(void*))))),
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
         (plugin_option_string_t) option1,
         (plugin_option_string_t) option2,
       };
@@ -1787,6 +1974,14 @@ bool kernelscript_host_bpf_static_link_register(plugin_string_t *name, kernelscr
 
 void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borrow_link_t self) {
   __wasm_import_kernelscript_host_bpf_method_link_detach((self).__handle);
+}
+
+void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_list_programs(ptr);
+  *ret = (kernelscript_host_bpf_list_program_description_t) { (kernelscript_host_bpf_program_description_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
 bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err) {
@@ -4903,254 +5098,6 @@ bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cur
   }
 }
 
-void kernelscript_host_maps_list_maps(plugin_list_string_t *ret) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(2*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_list_maps(ptr);
-  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
-}
-
-bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+14*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_set_max_entries((uint8_t *) (*map).ptr, (*map).len, (int32_t) (entries), ptr);
-  kernelscript_host_maps_result_void_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_string_t option0;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
-        case 0: {
-          option0.is_some = false;
-          break;
-        }
-        case 1: {
-          option0.is_some = true;
-          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option1;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
-        case 0: {
-          option1.is_some = false;
-          break;
-        }
-        case 1: {
-          option1.is_some = true;
-          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option2;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
-        case 0: {
-          option2.is_some = false;
-          break;
-        }
-        case 1: {
-          option2.is_some = true;
-          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-        (plugin_option_string_t) option0,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
-        (plugin_option_string_t) option1,
-        (plugin_option_string_t) option2,
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
-}
-
-bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(16+14*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_maps_set_value_size((uint8_t *) (*map).ptr, (*map).len, (int32_t) (bytes), ptr);
-  kernelscript_host_maps_result_void_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_string_t option0;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
-        case 0: {
-          option0.is_some = false;
-          break;
-        }
-        case 1: {
-          option0.is_some = true;
-          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option1;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
-        case 0: {
-          option1.is_some = false;
-          break;
-        }
-        case 1: {
-          option1.is_some = true;
-          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option2;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
-        case 0: {
-          option2.is_some = false;
-          break;
-        }
-        case 1: {
-          option2.is_some = true;
-          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-        (plugin_option_string_t) option0,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
-        (plugin_option_string_t) option1,
-        (plugin_option_string_t) option2,
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
-}
-
 bool kernelscript_host_maps_static_bpf_map_open(plugin_string_t *name, kernelscript_host_maps_own_bpf_map_t *ret, kernelscript_host_maps_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
@@ -7045,6 +6992,254 @@ bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_
   }
 }
 
+void kernelscript_host_maps_list_maps(plugin_list_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_list_maps(ptr);
+  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_set_max_entries((uint8_t *) (*map).ptr, (*map).len, (int32_t) (entries), ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_maps_set_value_size((uint8_t *) (*map).ptr, (*map).len, (int32_t) (bytes), ptr);
+  kernelscript_host_maps_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
 bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
@@ -7452,14 +7647,6 @@ bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *
     *err = result.val.err;
     return 0;
   }
-}
-
-void kernelscript_host_globals_list_variables(plugin_list_string_t *ret) {
-  __attribute__((__aligned__(sizeof(void*))))
-  uint8_t ret_area[(2*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_globals_list_variables(ptr);
-  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
 bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kernelscript_host_globals_own_variable_t *ret, kernelscript_host_globals_error_t *err) {
@@ -7978,6 +8165,14 @@ bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_b
     *err = result.val.err;
     return 0;
   }
+}
+
+void kernelscript_host_globals_list_variables(plugin_list_string_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_globals_list_variables(ptr);
+  *ret = (plugin_list_string_t) { (plugin_string_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
 bool kernelscript_host_layouts_of_key(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret) {

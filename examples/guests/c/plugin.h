@@ -83,6 +83,8 @@ typedef uint64_t kernelscript_host_types_nanoseconds_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_bpf_error_t;
 
+typedef kernelscript_host_types_nanoseconds_t kernelscript_host_bpf_nanoseconds_t;
+
 // The program types that this version of the host attaches.
 typedef struct kernelscript_host_bpf_program_kind_t {
   uint8_t tag;
@@ -112,6 +114,18 @@ typedef struct kernelscript_host_bpf_program_info_t {
   uint32_t   instructions;
 } kernelscript_host_bpf_program_info_t;
 
+// Where an xdp program runs.
+typedef uint8_t kernelscript_host_bpf_xdp_mode_t;
+
+// In the driver, or in the kernel's own code if the driver cannot.
+#define KERNELSCRIPT_HOST_BPF_XDP_MODE_BEST 0
+// In the kernel's own code, for any interface.
+#define KERNELSCRIPT_HOST_BPF_XDP_MODE_GENERIC 1
+// In the driver.
+#define KERNELSCRIPT_HOST_BPF_XDP_MODE_NATIVE 2
+// On the device.
+#define KERNELSCRIPT_HOST_BPF_XDP_MODE_OFFLOADED 3
+
 // A program of the plugin's object, as the object says.
 typedef struct kernelscript_host_bpf_program_description_t {
   // Its name.
@@ -122,23 +136,28 @@ typedef struct kernelscript_host_bpf_program_description_t {
   plugin_string_t   target;
 } kernelscript_host_bpf_program_description_t;
 
+typedef struct kernelscript_host_bpf_own_test_input_t {
+  int32_t __handle;
+} kernelscript_host_bpf_own_test_input_t;
+
+typedef struct kernelscript_host_bpf_borrow_test_input_t {
+  int32_t __handle;
+} kernelscript_host_bpf_borrow_test_input_t;
+
 typedef struct {
   uint8_t *ptr;
   size_t len;
 } plugin_list_u8_t;
 
-// What a test run of a program gets.
-typedef struct kernelscript_host_bpf_test_input_t {
-  // The packet's first bytes, from the Ethernet header on.
+// What came of a test run.
+typedef struct kernelscript_host_bpf_test_output_t {
+  // What the program returned, in the last run.
+  uint32_t   return_value;
+  // The packet as the program left it; empty for programs without packets.
   plugin_list_u8_t   data;
-  // Bytes of the whole packet, 14 to 65536; what `data` does not give is zero, what it gives beyond is cut off. The
-  // kernel may refuse more than a page holds.
-  uint32_t   packet_size;
-  // Index of the interface that the packet came from, which must exist for `xdp`; 0: none is named.
-  uint32_t   ingress_ifindex;
-  // The mark of the socket buffer. An `xdp` program has none: one line on standard error says so.
-  uint32_t   mark;
-} kernelscript_host_bpf_test_input_t;
+  // The mean time of a run.
+  kernelscript_host_bpf_nanoseconds_t   duration;
+} kernelscript_host_bpf_test_output_t;
 
 typedef struct kernelscript_host_bpf_own_program_t {
   int32_t __handle;
@@ -157,9 +176,9 @@ typedef struct kernelscript_host_bpf_borrow_link_t {
 } kernelscript_host_bpf_borrow_link_t;
 
 typedef struct {
-  kernelscript_host_bpf_program_description_t *ptr;
+  uint64_t *ptr;
   size_t len;
-} kernelscript_host_bpf_list_program_description_t;
+} plugin_list_u64_t;
 
 typedef struct {
   bool is_err;
@@ -188,10 +207,15 @@ typedef struct {
 typedef struct {
   bool is_err;
   union {
-    uint32_t ok;
+    kernelscript_host_bpf_test_output_t ok;
     kernelscript_host_bpf_error_t err;
   } val;
-} kernelscript_host_bpf_result_u32_error_t;
+} kernelscript_host_bpf_result_test_output_error_t;
+
+typedef struct {
+  kernelscript_host_bpf_program_description_t *ptr;
+  size_t len;
+} kernelscript_host_bpf_list_program_description_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_perf_error_t;
 
@@ -377,11 +401,6 @@ typedef struct {
 } kernelscript_host_perf_result_own_attachment_error_t;
 
 typedef struct {
-  uint64_t *ptr;
-  size_t len;
-} plugin_list_u64_t;
-
-typedef struct {
   kernelscript_host_perf_reading_t *ptr;
   size_t len;
 } kernelscript_host_perf_list_reading_t;
@@ -458,18 +477,6 @@ typedef struct {
 } kernelscript_host_maps_result_list_u8_error_t;
 
 typedef struct {
-  plugin_string_t *ptr;
-  size_t len;
-} plugin_list_string_t;
-
-typedef struct {
-  bool is_err;
-  union {
-    kernelscript_host_maps_error_t err;
-  } val;
-} kernelscript_host_maps_result_void_error_t;
-
-typedef struct {
   bool is_err;
   union {
     kernelscript_host_maps_own_bpf_map_t ok;
@@ -489,6 +496,13 @@ typedef struct {
     kernelscript_host_maps_error_t err;
   } val;
 } kernelscript_host_maps_result_option_list_u8_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_maps_error_t err;
+  } val;
+} kernelscript_host_maps_result_void_error_t;
 
 typedef struct {
   bool is_err;
@@ -513,6 +527,11 @@ typedef struct {
     kernelscript_host_maps_error_t err;
   } val;
 } kernelscript_host_maps_result_own_cursor_error_t;
+
+typedef struct {
+  plugin_string_t *ptr;
+  size_t len;
+} plugin_list_string_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_ring_error_t;
 
@@ -820,8 +839,21 @@ typedef struct {
 } plugin_option_s32_t;
 
 // Imported Functions from `kernelscript:host/bpf@0.2.0`
-// The programs of the plugin's object, in its order. Nothing is loaded. Empty without an object.
-extern void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret);
+// All defaults.
+extern kernelscript_host_bpf_own_test_input_t kernelscript_host_bpf_constructor_test_input(void);
+// The packet's first bytes, from the Ethernet header on.
+extern void kernelscript_host_bpf_method_test_input_set_data(kernelscript_host_bpf_borrow_test_input_t self, plugin_list_u8_t *data);
+// Bytes of the whole packet, 14 to 65536; what the data do not give is zero, what they give beyond is cut off. The
+// kernel may refuse more than a page holds. Default: 1500, or as many as there are data.
+extern void kernelscript_host_bpf_method_test_input_set_packet_size(kernelscript_host_bpf_borrow_test_input_t self, uint32_t bytes);
+// Index of the interface that the packet came from, which must exist for `xdp`. Default: 0, none is named.
+extern void kernelscript_host_bpf_method_test_input_set_ingress_ifindex(kernelscript_host_bpf_borrow_test_input_t self, uint32_t index);
+// The mark of the socket buffer. Default: 0. An `xdp` program has none: one line on standard error says so.
+extern void kernelscript_host_bpf_method_test_input_set_mark(kernelscript_host_bpf_borrow_test_input_t self, uint32_t mark);
+// How often the program runs, on the same packet; 1 to 1000000. Default: 1. `test-run` takes that long.
+extern void kernelscript_host_bpf_method_test_input_set_repeat(kernelscript_host_bpf_borrow_test_input_t self, uint32_t times);
+// The arguments of a raw tracepoint, at most 12. Default: zeros.
+extern void kernelscript_host_bpf_method_test_input_set_arguments(kernelscript_host_bpf_borrow_test_input_t self, plugin_list_u64_t *arguments);
 // Loads the program of this name. The first load creates the maps and variables of the plugin's object and loads its
 // other programs, too, if the kernel accepts all of them: a program that it refuses stops no other. A second call for
 // the same name gives another handle to the same program.
@@ -843,24 +875,26 @@ extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borr
 // its category.
 // A timer of `@timer` has none: attached to the empty string it runs until the link is dropped.
 // 
-// Flags are those of xdp: 0 for the driver, or the kernel's own code if the driver cannot; 2 for the kernel's, 4 for
-// the driver's, 8 for the device's; 1 beside these says nothing more. For any other kind they have no effect, and one
-// line on standard error says so.
-// 
-// Errors: `not-found` (no such target), `invalid` (a perf_event program: use `perf.open`; flags that xdp has not),
+// Errors: `not-found` (no such target), `invalid` (a perf_event program: use `perf.open`),
 // `unsupported` (this host does not attach that kind), `busy`, `not-permitted`, `denied-by-policy` (also a probe where
 // nothing proves that an instruction begins, or of returns in a program in Go), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE and BPF_RAW_TRACEPOINT_OPEN.
-extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, uint32_t flags, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
-// Runs the program once on a packet of the caller's and gives what it returned. Nothing is attached, no real packet
-// is touched; maps and globals change as in any run.
+extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches an xdp program to an interface, by name or number, in this mode. An interface takes one.
 // 
-// Errors: `invalid` (the packet's size; an interface that does not exist), `unsupported` (the kernel has no test
-// run for programs of this type), `not-permitted`, `kernel`.
+// Errors: as `attach`; `invalid` (a program of another kind), `unsupported` (the driver or the device cannot).
+// 
+// Source: bpf(2), BPF_LINK_CREATE; `XDP_FLAGS_SKB_MODE` and the others of include/uapi/linux/if_link.h, v6.18.
+extern bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_xdp_mode_t mode, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Runs the program on a packet or the arguments of the caller, and gives what came of it. Nothing is attached, no real
+// packet is touched; maps and globals change as in any run.
+// 
+// Errors: `invalid` (the packet's size, the repetitions, the number of arguments; an interface that does not exist),
+// `unsupported` (the kernel has no test run for programs of this type), `not-permitted`, `denied-by-policy`, `kernel`.
 // 
 // Source: bpf(2), BPF_PROG_TEST_RUN; `net/bpf/test_run.c`, v6.18.
-extern bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_test_input_t *input, uint32_t *ret, kernelscript_host_bpf_error_t *err);
+extern bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_borrow_test_input_t input, kernelscript_host_bpf_test_output_t *ret, kernelscript_host_bpf_error_t *err);
 // Detaches everything that this program is attached to, perf events too, newest first; members of a group that
 // a leader of this program leads are detached before it. Idempotent.
 extern void kernelscript_host_bpf_method_program_detach_all(kernelscript_host_bpf_borrow_program_t self);
@@ -878,6 +912,8 @@ extern void kernelscript_host_bpf_method_program_detach_all(kernelscript_host_bp
 extern bool kernelscript_host_bpf_static_link_register(plugin_string_t *name, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Detaches now. Idempotent: a second call does nothing.
 extern void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borrow_link_t self);
+// The programs of the plugin's object, in its order. Nothing is loaded. Empty without an object.
+extern void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_program_description_t *ret);
 
 // Imported Functions from `kernelscript:host/perf@0.2.0`
 // The event with these numbers: `perf_event_attr.type` and `.config`, as `perf_event_open(2)` lists them.
@@ -1143,19 +1179,6 @@ extern bool kernelscript_host_perf_list_events(plugin_string_t *wildcard, kernel
 // Errors: `invalid` (an entry does not fit `most`), `limit` (the host keeps too much for the plugin), `kernel`.
 // Source: bpf(2), BPF_MAP_LOOKUP_BATCH; BPF_MAP_GET_NEXT_KEY where a kind has no batches.
 extern bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cursor_t self, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_maps_error_t *err);
-// The maps of the plugin's object, by name. Nothing is created. Empty without an object.
-extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
-// Sets the number of entries of a map that does not exist yet: one that the object leaves open, or another size than it
-// says. For a ring buffer its bytes, a power of 2 and whole pages. The policy judges the object again.
-// 
-// Errors: `not-found`, `invalid` (a number that the kind cannot have), `stale` (the maps exist already), `limit`,
-// `denied-by-policy`.
-extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
-// Sets the bytes of the values of a map that does not exist yet, for kinds that depend on the machine: stacks have 8 bytes
-// for each frame.
-// 
-// Errors: as `set-max-entries`; `invalid` (values with a type in BTF).
-extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err);
 // The map of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
 // 
 // A pinned map is the one that an earlier or another plugin of the same project pinned, if there is one.
@@ -1244,6 +1267,19 @@ extern bool kernelscript_host_maps_method_bpf_map_clear(kernelscript_host_maps_b
 // Errors: `invalid` (key of another size; an array kind, whose elements cannot be removed), `kernel`.
 // Source: bpf(2), BPF_MAP_DELETE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
+// The maps of the plugin's object, by name. Nothing is created. Empty without an object.
+extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
+// Sets the number of entries of a map that does not exist yet: one that the object leaves open, or another size than it
+// says. For a ring buffer its bytes, a power of 2 and whole pages. The policy judges the object again.
+// 
+// Errors: `not-found`, `invalid` (a number that the kind cannot have), `stale` (the maps exist already), `limit`,
+// `denied-by-policy`.
+extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
+// Sets the bytes of the values of a map that does not exist yet, for kinds that depend on the machine: stacks have 8 bytes
+// for each frame.
+// 
+// Errors: as `set-max-entries`; `invalid` (values with a type in BTF).
+extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err);
 
 // Imported Functions from `kernelscript:host/ring@0.2.0`
 // The ring buffer of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
@@ -1271,8 +1307,6 @@ extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_
 extern bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
-// The variables of the plugin's object, by name. Empty without an object.
-extern void kernelscript_host_globals_list_variables(plugin_list_string_t *ret);
 // The variable of this name. A pinned one loads the object, so that its value is that of the pin.
 // 
 // Errors: `not-found`; for a pinned one those of `maps.bpf-map.open`.
@@ -1303,6 +1337,8 @@ extern void kernelscript_host_globals_method_variable_read(kernelscript_host_glo
 // 
 // Errors: `invalid` (outside the variable), `not-permitted` (a loaded `.rodata` variable).
 extern bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_borrow_variable_t self, uint32_t offset, plugin_list_u8_t *bytes, kernelscript_host_globals_error_t *err);
+// The variables of the plugin's object, by name. Empty without an object.
+extern void kernelscript_host_globals_list_variables(plugin_list_string_t *ret);
 
 // Imported Functions from `kernelscript:host/layouts@0.2.0`
 // The keys of a map. None if there is no such map or it has no keys, if BTF has their size only, or if the type has
@@ -1430,9 +1466,15 @@ void kernelscript_host_bpf_program_info_free(kernelscript_host_bpf_program_info_
 
 void kernelscript_host_bpf_program_description_free(kernelscript_host_bpf_program_description_t *ptr);
 
+extern void kernelscript_host_bpf_test_input_drop_own(kernelscript_host_bpf_own_test_input_t handle);
+
+extern void kernelscript_host_bpf_test_input_drop_borrow(kernelscript_host_bpf_borrow_test_input_t handle);
+
+extern kernelscript_host_bpf_borrow_test_input_t kernelscript_host_bpf_borrow_test_input(kernelscript_host_bpf_own_test_input_t handle);
+
 void plugin_list_u8_free(plugin_list_u8_t *ptr);
 
-void kernelscript_host_bpf_test_input_free(kernelscript_host_bpf_test_input_t *ptr);
+void kernelscript_host_bpf_test_output_free(kernelscript_host_bpf_test_output_t *ptr);
 
 extern void kernelscript_host_bpf_program_drop_own(kernelscript_host_bpf_own_program_t handle);
 
@@ -1446,7 +1488,7 @@ extern void kernelscript_host_bpf_link_drop_borrow(kernelscript_host_bpf_borrow_
 
 extern kernelscript_host_bpf_borrow_link_t kernelscript_host_bpf_borrow_link(kernelscript_host_bpf_own_link_t handle);
 
-void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr);
+void plugin_list_u64_free(plugin_list_u64_t *ptr);
 
 void kernelscript_host_bpf_result_own_program_error_free(kernelscript_host_bpf_result_own_program_error_t *ptr);
 
@@ -1454,7 +1496,9 @@ void kernelscript_host_bpf_result_program_info_error_free(kernelscript_host_bpf_
 
 void kernelscript_host_bpf_result_own_link_error_free(kernelscript_host_bpf_result_own_link_error_t *ptr);
 
-void kernelscript_host_bpf_result_u32_error_free(kernelscript_host_bpf_result_u32_error_t *ptr);
+void kernelscript_host_bpf_result_test_output_error_free(kernelscript_host_bpf_result_test_output_error_t *ptr);
+
+void kernelscript_host_bpf_list_program_description_free(kernelscript_host_bpf_list_program_description_t *ptr);
 
 void kernelscript_host_perf_error_free(kernelscript_host_perf_error_t *ptr);
 
@@ -1506,8 +1550,6 @@ void kernelscript_host_perf_option_borrow_program_free(kernelscript_host_perf_op
 
 void kernelscript_host_perf_result_own_attachment_error_free(kernelscript_host_perf_result_own_attachment_error_t *ptr);
 
-void plugin_list_u64_free(plugin_list_u64_t *ptr);
-
 void kernelscript_host_perf_list_reading_free(kernelscript_host_perf_list_reading_t *ptr);
 
 void kernelscript_host_perf_result_list_reading_error_free(kernelscript_host_perf_result_list_reading_error_t *ptr);
@@ -1532,21 +1574,21 @@ extern kernelscript_host_maps_borrow_bpf_map_t kernelscript_host_maps_borrow_bpf
 
 void kernelscript_host_maps_result_list_u8_error_free(kernelscript_host_maps_result_list_u8_error_t *ptr);
 
-void plugin_list_string_free(plugin_list_string_t *ptr);
-
-void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr);
-
 void kernelscript_host_maps_result_own_bpf_map_error_free(kernelscript_host_maps_result_own_bpf_map_error_t *ptr);
 
 void plugin_option_list_u8_free(plugin_option_list_u8_t *ptr);
 
 void kernelscript_host_maps_result_option_list_u8_error_free(kernelscript_host_maps_result_option_list_u8_error_t *ptr);
 
+void kernelscript_host_maps_result_void_error_free(kernelscript_host_maps_result_void_error_t *ptr);
+
 void kernelscript_host_maps_result_u32_error_free(kernelscript_host_maps_result_u32_error_t *ptr);
 
 void kernelscript_host_maps_result_bool_error_free(kernelscript_host_maps_result_bool_error_t *ptr);
 
 void kernelscript_host_maps_result_own_cursor_error_free(kernelscript_host_maps_result_own_cursor_error_t *ptr);
+
+void plugin_list_string_free(plugin_list_string_t *ptr);
 
 void kernelscript_host_ring_error_free(kernelscript_host_ring_error_t *ptr);
 

@@ -60,16 +60,13 @@ pub enum BpfError {
         /// Kind of the program, other than perf_event.
         kind: LoadedType,
     },
-    /// Flags that denote no xdp mode.
-    #[error(
-        "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) \
-         are known"
-    )]
-    Mode {
+    /// An xdp mode for a program of another type.
+    #[error("`{program}` is no xdp program, but one of type {kind}: attach it without a mode")]
+    NotXdp {
         /// Name of the program.
         program: String,
-        /// The flags that were passed.
-        flags: u32,
+        /// Type of the program.
+        kind: LoadedType,
     },
     /// A target that does not exist or suit the program.
     #[error("`{target}` is not a target for `{program}`: {expected}")]
@@ -121,6 +118,24 @@ pub enum BpfError {
         program: String,
         /// The requested size in bytes.
         size: u32,
+    },
+    /// A test run of a program whose type the kernel has none for.
+    #[error("cannot test-run program `{program}`: this kernel has no test run for programs of type {kind}")]
+    NoTestRun {
+        /// Name of the program.
+        program: String,
+        /// Type of the program.
+        kind: LoadedType,
+    },
+    /// A number of repetitions or of arguments that no test run has.
+    #[error(
+        "cannot test-run program `{program}`: it runs 1 to {} times, and has at most {} arguments",
+        super::test_run::MAX_REPEAT,
+        super::test_run::MAX_ARGUMENTS
+    )]
+    TestRun {
+        /// Name of the program.
+        program: String,
     },
     /// Data of a different size than the map or variable has.
     #[error("{what} of `{name}` has {expected} bytes, not {given}")]
@@ -318,7 +333,7 @@ impl BpfError {
             BpfError::Kernel { errno, .. }
             | BpfError::Occupied { errno, .. }
             | BpfError::Registered { errno, .. } => Some(*errno),
-            BpfError::Mode { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
+            BpfError::NotXdp { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             BpfError::TracefsClosed { .. } => Some(Errno::EACCES),
             _ => None,

@@ -35,7 +35,7 @@ mod test_run;
 mod tracepoint;
 mod verifier_log;
 
-pub use attach::{ControlGroup, ProbeAttachPoint};
+pub use attach::{ControlGroup, ProbeAttachPoint, XdpMode};
 pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
 pub use globals::Variable;
@@ -50,6 +50,6 @@ pub use occupant::Occupant;
 pub use pid_namespace::number as pid_namespace_number;
 pub use program::{LoadedType, Program, ProgramInfo};
 pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
-pub use test_run::TestInput;
+pub use test_run::{TestInput, TestOutput};
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;

@@ -26,11 +26,6 @@ pub enum LoadedType {
 }
 
 impl LoadedType {
-    /// Returns whether attaching a program of this type takes flags.
-    pub fn has_flags(self) -> bool {
-        self == LoadedType::Known(ProgramType::Xdp)
-    }
-
     /// Returns whether the kernel skips the program while any program of these types runs on the CPU, not
     /// only while it runs itself.
     ///

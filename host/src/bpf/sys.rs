@@ -15,6 +15,7 @@ use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use super::print;
+use super::test_run::TestOutput;
 
 /// Converts a libbpf result: 0 or positive for success, else a negative errno.
 fn check(answer: i32) -> Result<i32, Errno> {
@@ -289,23 +290,39 @@ pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> Resul
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Runs a program once on this packet, with the given start of its context. Returns the program's result.
+/// A test run: packet, context and repetitions.
+pub(super) struct TestRun {
+    pub(super) packet: Vec<u8>,
+    pub(super) context: Vec<u8>,
+    pub(super) repeat: u32,
+}
+
+/// Growth of a packet for which the output of a test run has room, in bytes: programs may lengthen it.
+const PACKET_GROWTH: usize = 4096;
+
+/// Runs a program on a packet or a context.
 ///
-/// Source: bpf(2), BPF_PROG_TEST_RUN.
-pub(super) fn test_run(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> Result<u32, Errno> {
+/// Source: bpf(2), BPF_PROG_TEST_RUN; `net/bpf/test_run.c`, v6.18.
+pub(super) fn test_run(program: BorrowedFd<'_>, run: &TestRun) -> Result<TestOutput, Errno> {
+    let TestRun { packet, context, repeat } = run;
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| Errno::E2BIG);
+    let mut data = if packet.is_empty() { Vec::new() } else { vec![0; packet.len() + PACKET_GROWTH] };
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: packet.as_ptr().cast(),
+        data_in: if packet.is_empty() { ptr::null() } else { packet.as_ptr().cast() },
         data_size_in: len(packet)?,
+        data_out: if data.is_empty() { ptr::null_mut() } else { data.as_mut_ptr().cast() },
+        data_size_out: len(&data)?,
         ctx_in: if context.is_empty() { ptr::null() } else { context.as_ptr().cast() },
         ctx_size_in: len(context)?,
+        repeat: i32::try_from(*repeat).map_err(|_| Errno::EINVAL)?,
         ..Default::default()
     };
-    // SAFETY: packet and context have the passed sizes and live until the call returns. The kernel only reads
-    // them and writes nothing but `options`.
+    // SAFETY: packet, context and output have the passed sizes and live until the call returns. The kernel
+    // writes to the output, at most its size, and to `options`.
     check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
-    Ok(options.retval)
+    data.truncate(options.data_size_out as usize);
+    Ok(TestOutput { return_value: options.retval, data, nanoseconds: options.duration })
 }
 
 /// Opens a program by its id, whoever loaded it.

@@ -42,12 +42,13 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),
         BpfError::NeedsEvent { .. }
         | BpfError::NotForEvents { .. }
-        | BpfError::Mode { .. }
+        | BpfError::NotXdp { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }
         | BpfError::NotWhole { .. }
         | BpfError::NotPerCpu { .. }
         | BpfError::PacketSize { .. }
+        | BpfError::TestRun { .. }
         | BpfError::NotOfEvents { .. }
         | BpfError::Batch => plain(FailureKind::Invalid),
         BpfError::ProbeAttachPoint { error, .. } => {
@@ -80,9 +81,10 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } | BpfError::Frozen { .. } => {
             plain(FailureKind::NotPermitted)
         }
-        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } | BpfError::NoOperation { .. } => {
-            plain(FailureKind::Unsupported)
-        }
+        BpfError::NotMapped { .. }
+        | BpfError::NoEntries { .. }
+        | BpfError::NoOperation { .. }
+        | BpfError::NoTestRun { .. } => plain(FailureKind::Unsupported),
         BpfError::Occupied { occupant, .. } => Explanation {
             kind: FailureKind::Busy,
             because: Some(format!(

@@ -9,6 +9,7 @@ wasmtime::component::bindgen!({
     with: {
         "kernelscript:host/bpf.program": super::bpf::ProgramHandle,
         "kernelscript:host/bpf.link": super::bpf::LinkHandle,
+        "kernelscript:host/bpf.test-input": super::bpf::TestInputHandle,
         "kernelscript:host/perf.event": super::perf::EventHandle,
         "kernelscript:host/perf.options": super::perf::OptionsHandle,
         "kernelscript:host/perf.attachment": super::perf::AttachmentHandle,

@@ -12,9 +12,10 @@ use wasmtime::component::Resource;
 use super::attached::Held;
 use super::audit::Decision;
 use super::bindings::kernelscript::host::bpf::{
-    Host, HostLink, HostProgram, ProgramDescription, ProgramInfo, ProgramKind, TestInput,
+    Host, HostLink, HostProgram, HostTestInput, ProgramDescription, ProgramInfo, ProgramKind, TestOutput,
+    XdpMode,
 };
-use super::error::{HostError, check_length};
+use super::error::{self, HostError, check_length};
 use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{self, BpfError, LoadedType};
@@ -27,6 +28,9 @@ use crate::policy::Class;
 pub struct ProgramHandle {
     pub(super) name: Charged<String>,
 }
+
+/// Host side of a `test-input` handle.
+pub type TestInputHandle = Charged<bpf::TestInput>;
 
 /// Host side of a `link` handle: an id of the state's `AttachedPrograms`.
 pub struct LinkHandle {
@@ -72,46 +76,37 @@ impl HostProgram for State {
         &mut self,
         this: Resource<ProgramHandle>,
         target: String,
-        flags: u32,
     ) -> Result<Resource<LinkHandle>, HostError> {
-        check_length("target", &target)?;
-        let program = self.table.get(&this)?.name.to_string();
-        let charge = self.host_bytes.charge(ATTACHED_BYTES + (program.len() + target.len()) as u64)?;
-        if self.attached.is_at(&program, &target) {
-            return Err(BpfError::AlreadyAttached { program, target }.into());
-        }
-        let has_flags = self.object()?.program(&program)?.kind().has_flags();
-        let flags = if has_flags { flags } else { self.ignored(&program, flags) };
-        let description = format!("{program} at {target}");
-        let held = self.audited(
-            "attach",
-            &description,
-            |_| None,
-            |state| {
-                let attach_point = state.allow_attach(&program, &target)?;
-                state.within_budget(&program)?;
-                attach(state, &program, &attach_point, flags)
-            },
-        )?;
-        let attach_point = self.attached.insert(program, Some(target), held);
-        self.table.push(LinkHandle { attach_point, _charge: charge }).map_err(|full| {
-            match detach(self, attach_point) {
-                Ok(()) => full.into(),
-                Err(unseen) => unseen.into(),
-            }
-        })
+        self.attach_in(&this, &target, XdpMode::Best)
     }
 
-    fn test_run(&mut self, this: Resource<ProgramHandle>, input: TestInput) -> Result<u32, HostError> {
+    fn attach_xdp(
+        &mut self,
+        this: Resource<ProgramHandle>,
+        interface: String,
+        mode: XdpMode,
+    ) -> Result<Resource<LinkHandle>, HostError> {
+        let program = self.table.get(&this)?.name.to_string();
+        let kind = self.object()?.program(&program)?.kind();
+        if kind != LoadedType::Known(ProgramType::Xdp) {
+            return Err(BpfError::NotXdp { program, kind }.into());
+        }
+        self.attach_in(&this, &interface, mode)
+    }
+
+    fn test_run(
+        &mut self,
+        this: Resource<ProgramHandle>,
+        input: Resource<TestInputHandle>,
+    ) -> Result<TestOutput, HostError> {
         let name = self.table.get(&this)?.name.to_string();
+        let input = bpf::TestInput::clone(self.table.get(&input)?);
         let program = self.object()?.program(&name)?;
         if input.mark != 0 && program.kind() == LoadedType::Known(ProgramType::Xdp) {
             self.output
                 .warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
         }
-        let TestInput { data, packet_size, ingress_ifindex, mark } = input;
-        let input = bpf::TestInput { data, packet_size, ingress_ifindex, mark };
-        self.audited(
+        let output = self.audited(
             "test-run",
             &name,
             |_| None,
@@ -124,7 +119,9 @@ impl HostProgram for State {
                 state.within_budget(&name)?;
                 Ok(state.object()?.program(&name)?.test_run(&input)?)
             },
-        )
+        )?;
+        let bpf::TestOutput { return_value, data, nanoseconds } = output;
+        Ok(TestOutput { return_value, data, duration: nanoseconds.into() })
     }
 
     fn detach_all(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
@@ -136,6 +133,58 @@ impl HostProgram for State {
     }
 
     fn drop(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostTestInput for State {
+    fn new(&mut self) -> wasmtime::Result<Resource<TestInputHandle>> {
+        let input = self.host_bytes.keep(bpf::TestInput::default(), 0).map_err(error::too_much)?;
+        self.table.push(input).map_err(error::no_room)
+    }
+
+    fn set_data(&mut self, this: Resource<TestInputHandle>, data: Vec<u8>) -> wasmtime::Result<()> {
+        let input = self.table.get_mut(&this)?;
+        let before = input.data.len();
+        input.recharge(before, data.len()).map_err(error::too_much)?;
+        input.data = data;
+        Ok(())
+    }
+
+    fn set_packet_size(&mut self, this: Resource<TestInputHandle>, bytes: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.packet_size = Some(bytes);
+        Ok(())
+    }
+
+    fn set_ingress_ifindex(&mut self, this: Resource<TestInputHandle>, index: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.ingress_ifindex = index;
+        Ok(())
+    }
+
+    fn set_mark(&mut self, this: Resource<TestInputHandle>, mark: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.mark = mark;
+        Ok(())
+    }
+
+    fn set_repeat(&mut self, this: Resource<TestInputHandle>, times: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.repeat = times;
+        Ok(())
+    }
+
+    fn set_arguments(
+        &mut self,
+        this: Resource<TestInputHandle>,
+        arguments: Vec<u64>,
+    ) -> wasmtime::Result<()> {
+        let input = self.table.get_mut(&this)?;
+        let before = size_of_val(input.arguments.as_slice());
+        input.recharge(before, size_of_val(arguments.as_slice())).map_err(error::too_much)?;
+        input.arguments = arguments;
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<TestInputHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }
@@ -176,6 +225,39 @@ impl HostLink for State {
 }
 
 impl State {
+    /// Attaches a program to a target; xdp programs in this mode.
+    fn attach_in(
+        &mut self,
+        this: &Resource<ProgramHandle>,
+        target: &str,
+        mode: XdpMode,
+    ) -> Result<Resource<LinkHandle>, HostError> {
+        check_length("target", target)?;
+        let program = self.table.get(this)?.name.to_string();
+        let charge = self.host_bytes.charge(ATTACHED_BYTES + (program.len() + target.len()) as u64)?;
+        if self.attached.is_at(&program, target) {
+            return Err(BpfError::AlreadyAttached { program, target: target.to_owned() }.into());
+        }
+        let description = format!("{program} at {target}");
+        let held = self.audited(
+            "attach",
+            &description,
+            |_| None,
+            |state| {
+                let attach_point = state.allow_attach(&program, target)?;
+                state.within_budget(&program)?;
+                attach(state, &program, &attach_point, mode)
+            },
+        )?;
+        let attach_point = self.attached.insert(program, Some(target.to_owned()), held);
+        self.table.push(LinkHandle { attach_point, _charge: charge }).map_err(|full| {
+            match detach(self, attach_point) {
+                Ok(()) => full.into(),
+                Err(unseen) => unseen.into(),
+            }
+        })
+    }
+
     /// Checks whether a program may be attached to a target, and returns the target. Kinds whose target is in
     /// the object were checked at the start.
     fn allow_attach(&mut self, name: &str, target: &str) -> Result<Target, HostError> {
@@ -222,16 +304,16 @@ impl State {
             Held::Probes(probes) => drop(probes),
         }
     }
+}
 
-    /// Warns once if flags are given to a kind without flags, and returns 0.
-    fn ignored(&mut self, program: &str, flags: u32) -> u32 {
-        if flags != 0 {
-            self.output.warn_once(
-                0,
-                &format!("attaching `{program}`: its kind has no flags, and {flags} has no effect: pass 0"),
-            );
+impl From<XdpMode> for bpf::XdpMode {
+    fn from(mode: XdpMode) -> bpf::XdpMode {
+        match mode {
+            XdpMode::Best => bpf::XdpMode::Best,
+            XdpMode::Generic => bpf::XdpMode::Generic,
+            XdpMode::Native => bpf::XdpMode::Native,
+            XdpMode::Offloaded => bpf::XdpMode::Offloaded,
         }
-        0
     }
 }
 
@@ -250,7 +332,7 @@ enum Target {
     Group(bpf::ControlGroup),
 }
 
-fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<Held, HostError> {
+fn attach(state: &mut State, name: &str, target: &Target, mode: XdpMode) -> Result<Held, HostError> {
     if state.object()?.program(name)?.kind() == LoadedType::Known(ProgramType::Kprobe) {
         return attach_probes(state, name, target);
     }
@@ -286,7 +368,7 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             Ok(Held::Event(opened))
         }
         _ => {
-            let linked = program.attach(target, flags);
+            let linked = program.attach(target, mode.into());
             if let Err(BpfError::Occupied { interface, occupant, .. }) = &linked {
                 state.output.report(&explain::bpf::describe_occupant(interface, occupant));
             }

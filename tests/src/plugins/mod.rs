@@ -43,7 +43,7 @@ pub const IMPORTS: &str = r#"
   (import "kernelscript:host/clock@0.2.0" "sleep" (func $sleep (param i64 i32)))
   (import "kernelscript:host/clock@0.2.0" "stopping" (func $stopping (result i32)))
   (import "kernelscript:host/bpf@0.2.0" "[static]program.load" (func $load (param i32 i32 i32)))
-  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach" (func $attach (param i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach" (func $attach (param i32 i32 i32 i32)))
   (import "kernelscript:host/bpf@0.2.0" "[method]program.detach-all" (func $detach_all (param i32)))
   (import "kernelscript:host/globals@0.2.0" "[static]variable.open" (func $variable (param i32 i32 i32)))
   (import "kernelscript:host/globals@0.2.0" "[method]variable.get" (func $variable_get (param i32 i32)))

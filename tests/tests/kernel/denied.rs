@@ -141,7 +141,7 @@ fn code(act: Act, index: usize) -> String {
         format!(
             "(if (global.get ${program}) (then (call $bpf.program.attach (global.get ${program}) (i32.const \
              {address})
-             (i32.const {}) (i32.const 0) (i32.const {RESULT})) {letter}))",
+             (i32.const {}) (i32.const {RESULT})) {letter}))",
             target.len()
         )
     };

@@ -1,5 +1,6 @@
 //! Plugins with a BPF object, on the running kernel. They need root (CAP_BPF and CAP_PERFMON).
 
+use ks_host::bpf::{BpfError, Object, TestInput};
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
 use ks_tests::{Folder, allowed, compile, finish};
@@ -71,11 +72,11 @@ fn root_a_raw_tracepoint_program_attaches_by_name_and_only_once() {
           (local $program i32) (local $counter i32)
           (local.set $counter (call $counter))
           (local.set $program (call $load_count))
-          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 1024))
           (drop (call $ok))
           (call $sleep (i64.const 20000000) (i32.const 1024))
           (if (i64.eqz (call $get (local.get $counter))) (then (return (i32.const 1))))
-          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 1024))
           (call $ok))"#
     ));
     let ran = run_with(with_object(guest, elf::counting("raw_tp")), |_| {});
@@ -88,7 +89,7 @@ fn root_a_target_that_is_not_there_is_named() {
         r#"{OWN_EVENT}{LOAD}
         (data (i32.const 64) "sched_swatch")
         (func (export "run") (result i32)
-          (call $attach (call $load_count) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (call $attach (call $load_count) (i32.const 64) (i32.const 12) (i32.const 1024))
           (call $ok))"#
     ));
     let message = trapped(run_with(with_object(guest, elf::counting("raw_tp")), |_| {}).outcome);
@@ -101,7 +102,7 @@ fn root_a_kind_that_cannot_be_attached_is_named() {
     let guest = component(&format!(
         r#"{OWN_EVENT}{LOAD}
         (func (export "run") (result i32)
-          (call $attach (call $load_count) (i32.const 16) (i32.const 2) (i32.const 0) (i32.const 1024))
+          (call $attach (call $load_count) (i32.const 16) (i32.const 2) (i32.const 1024))
           (call $ok))"#
     ));
     for (section, expected) in [
@@ -122,7 +123,7 @@ fn root_a_tracepoint_program_runs() {
         (func (export "run") (result i32)
           (local $counter i32)
           (local.set $counter (call $counter))
-          (call $attach (call $load_count) (i32.const 64) (i32.const 18) (i32.const 0) (i32.const 1024))
+          (call $attach (call $load_count) (i32.const 64) (i32.const 18) (i32.const 1024))
           (drop (call $ok))
           (call $sleep (i64.const 20000000) (i32.const 1024))
           (i64.ne (call $get (local.get $counter)) (i64.const 0)))"#
@@ -209,4 +210,56 @@ fn root_a_program_that_the_kernel_refuses_does_not_stop_the_others() {
     let outcome = finish(allowed().arg("--no-cache").arg(plugin));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1: 1 0 3\n"), "{outcome:#?}");
     assert_eq!(outcome.stderr.matches("prog 'ksone_refused'").count(), 2, "each load says why: {outcome:#?}");
+}
+
+#[test]
+fn root_a_test_run_gives_the_packet_back_and_repeats() {
+    let script = "
+        var runs : u64 = 0
+        var seen : u64 = 0
+        @xdp
+        fn kstrun_xdp(ctx: *xdp_md) -> xdp_action {
+            runs += 1
+            return XDP_TX
+        }
+        @raw_tracepoint(\"sys_enter\")
+        fn kstrun_raw(regs: *pt_regs, id: i64) -> i32 {
+            seen = id as u64
+            return 7
+        }
+        fn main() -> i32 {
+            var xdp = load(kstrun_xdp)
+            var raw = load(kstrun_raw)
+            return runs as i32
+        }
+    ";
+    let built = compile("kstrun", script);
+    let admitted = ks_tests::plugins::admitted("kstrun", &built.records().swap_remove(0).elf).expect("sound");
+    let mut object = Object::open(admitted).expect("sound");
+    let input = TestInput { data: vec![7; 20], packet_size: Some(60), repeat: 5, ..TestInput::default() };
+    let output =
+        object.program("kstrun_xdp").and_then(|xdp| xdp.test_run(&input)).expect("the kernel runs it");
+    let mut packet = vec![7; 20];
+    packet.resize(60, 0);
+    assert_eq!((output.return_value, output.data), (3, packet), "XDP_TX");
+    let runs = object.variable("runs").and_then(|runs| object.get(&runs)).expect("a number");
+    assert_eq!(runs, 5);
+    let typed = object.program("kstrun_raw").and_then(|raw| raw.test_run(&TestInput::default()));
+    assert!(matches!(typed, Err(BpfError::NoTestRun { .. })), "{typed:?}");
+    for wrong in [
+        TestInput { repeat: 0, ..TestInput::default() },
+        TestInput { repeat: 1_000_001, ..TestInput::default() },
+        TestInput { arguments: vec![0; 13], ..TestInput::default() },
+    ] {
+        let refused = object.program("kstrun_raw").and_then(|raw| raw.test_run(&wrong));
+        assert!(matches!(refused, Err(BpfError::TestRun { .. })), "{wrong:?}: {refused:?}");
+    }
+
+    let admitted = ks_tests::plugins::admitted("kstrun", &elf::counting("raw_tp")).expect("sound");
+    let mut object = Object::open(admitted).expect("sound");
+    let input = TestInput { arguments: vec![0; 12], ..TestInput::default() };
+    let output = object.program("count").and_then(|raw| raw.test_run(&input)).expect("the kernel runs it");
+    assert_eq!(output.data, Vec::<u8>::new(), "it has no packet");
+    let counter = object.variable("counter").and_then(|counter| object.get(&counter)).expect("a number");
+    assert!(counter > 0, "it ran");
 }

@@ -27,23 +27,24 @@ fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
                 detach(a)\ndetach(a)\nattach(a, \"three\", 0)\ndetach(b)\ndetach(a)";
     let outcome = with_programs(body);
     assert_eq!((outcome.code, lines(&outcome)), (Some(0), vec!["0 0".to_owned()]));
-    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop 3,detach \
-                    5,detach 5,attach 5 three 0,drop 4,detach 6,drop 10,detach 5";
+    let expected = "load first,load second,attach 5 one,attach 6 one in mode 1,attach 5 two in mode 2,drop 5,\
+                    drop 3,detach 5,detach 5,attach 5 three,drop 4,detach 6,drop 10,detach 5";
     assert_eq!(outcome.calls.join(","), expected);
 }
 
 #[test]
 fn a_refused_attach_returns_an_errno_and_prints_a_line() {
-    // No errno, one of the kernel's, flags that do not fit 32 bits, and no program at all.
+    // No errno, one of the kernel's, flags that xdp has not, and no program at all.
     let body = "var a = load(first)\nvar none = a\nnone = null\n\
-                print(\"%u %u %u\", attach(a, \"gone\", 0), attach(a, \"taken\", 0x100000001), \
-                attach(none, \"one\", 0))\ndetach(none)";
+                print(\"%u %u %u %u\", attach(a, \"gone\", 0), attach(a, \"taken\", 1), \
+                attach(a, \"taken\", 0x100000001), attach(none, \"one\", 0))\ndetach(none)";
     let outcome = with_programs(body);
-    assert_eq!(lines(&outcome), ["2 17 22"]);
-    assert_eq!(outcome.calls, ["load first", "attach 5 gone 0", &format!("attach 5 taken {}", u32::MAX)]);
+    assert_eq!(lines(&outcome), ["2 17 22 22"]);
+    assert_eq!(outcome.calls, ["load first", "attach 5 gone", "attach 5 taken in mode 0"]);
     let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` \
                 returned for null";
-    assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", null]);
+    let flags = "test.ks:9: cannot attach: xdp has the flags 0, 2 (generic), 4 (driver) and 8 (hardware)";
+    assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", flags, null]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 pub(crate) use crate::bindings::kernelscript::host::bpf::{
-    ProgramDescription, ProgramInfo, ProgramKind, TestInput,
+    ProgramDescription, ProgramInfo, ProgramKind, TestOutput, XdpMode,
 };
 use crate::bindings::kernelscript::host::types::Error;
 use crate::error::ErrorKind;
@@ -42,11 +42,15 @@ impl Program {
         Ok(ProgramInfo { name: self.name.clone(), kind, id: 1, instructions: 0 })
     }
 
-    pub(crate) fn attach(&self, target: &str, _flags: u32) -> Result<Link, Error> {
+    pub(crate) fn attach(&self, target: &str) -> Result<Link, Error> {
         Ok(link(&self.name, target))
     }
 
-    pub(crate) fn test_run(&self, _input: &TestInput) -> Result<u32, Error> {
+    pub(crate) fn attach_xdp(&self, interface: &str, _mode: XdpMode) -> Result<Link, Error> {
+        Ok(link(&self.name, interface))
+    }
+
+    pub(crate) fn test_run(&self, _input: &TestInput) -> Result<TestOutput, Error> {
         Err(error(ErrorKind::Unsupported, "the host of a test runs no programs".to_string()))
     }
 
@@ -88,4 +92,26 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// The input of a test run; nothing runs.
+#[derive(Debug)]
+pub(crate) struct TestInput;
+
+impl TestInput {
+    pub(crate) fn new() -> TestInput {
+        TestInput
+    }
+
+    pub(crate) fn set_data(&self, _data: &[u8]) {}
+
+    pub(crate) fn set_packet_size(&self, _bytes: u32) {}
+
+    pub(crate) fn set_ingress_ifindex(&self, _index: u32) {}
+
+    pub(crate) fn set_mark(&self, _mark: u32) {}
+
+    pub(crate) fn set_repeat(&self, _times: u32) {}
+
+    pub(crate) fn set_arguments(&self, _arguments: &[u64]) {}
 }

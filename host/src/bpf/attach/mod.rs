@@ -25,23 +25,24 @@ use super::sys;
 pub use cgroup::ControlGroup;
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
+pub use net::XdpMode;
 pub use probe::ProbeAttachPoint;
 pub(super) use timer::Running;
 
 impl Program<'_> {
     /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function,
-    /// tracepoint or hook that it was loaded for. A timer has no target and is started. `flags` is ignored
-    /// unless [`LoadedType::has_flags`]. Not here: cgroups ([`Program::attach_to_group`]).
+    /// tracepoint or hook that it was loaded for. A timer has no target and is started. `mode` is that
+    /// of xdp programs. Not here: cgroups ([`Program::attach_to_group`]).
     ///
     /// # Errors
-    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Mode`]; [`BpfError::Kernel`].
-    pub fn attach(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
+    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Kernel`].
+    pub fn attach(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
         let kind = self.kind();
         let LoadedType::Known(known) = kind else {
             return Err(BpfError::UnsupportedKind { program: self.name(), kind });
         };
         match known {
-            ProgramType::Xdp => self.attach_xdp(target, flags),
+            ProgramType::Xdp => self.attach_xdp(target, mode),
             ProgramType::SchedCls => self.attach_tc(target),
             // Both have the type of socket filters; the object has the map of a timer.
             ProgramType::SocketFilter if self.timer.is_some() => self.start_timer(target),

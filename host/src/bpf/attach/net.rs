@@ -11,12 +11,33 @@ use super::super::program::Program;
 use super::super::sys;
 use super::clsact::{Filter, Side};
 
-/// Implied: a link is exclusive anyway. Source of the flags: include/uapi/linux/if_link.h, v6.12.
-const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1;
-/// Generic mode: the kernel's own code runs the program, on every kind of interface.
-const XDP_FLAGS_SKB_MODE: u32 = 2;
-/// Mask of the modes: generic (2), driver (4), hardware (8).
-const XDP_FLAGS_MODES: u32 = XDP_FLAGS_SKB_MODE | 4 | 8;
+/// Where an xdp program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, or in generic mode if the driver cannot.
+    Best,
+    /// In the kernel's own code, on every kind of interface.
+    #[doc(alias = "XDP_FLAGS_SKB_MODE")]
+    Generic,
+    /// In the driver.
+    #[doc(alias = "XDP_FLAGS_DRV_MODE")]
+    Native,
+    /// On the device.
+    #[doc(alias = "XDP_FLAGS_HW_MODE")]
+    Offloaded,
+}
+
+impl XdpMode {
+    /// Source: include/uapi/linux/if_link.h, v6.12.
+    fn flags(self) -> u32 {
+        match self {
+            XdpMode::Best => 0,
+            XdpMode::Generic => 2,
+            XdpMode::Native => 4,
+            XdpMode::Offloaded => 8,
+        }
+    }
+}
 
 /// Size in bytes of an interface name with its terminating zero. Source: include/uapi/linux/if.h, `IFNAMSIZ`,
 /// v6.12.
@@ -25,18 +46,13 @@ const NAME_BYTES: usize = 16;
 const INTERFACE: &str = "the name of a network interface, or its number";
 
 impl Program<'_> {
-    /// Attaches an xdp program to an interface. Flags: 0 for driver mode with generic mode as the fallback, 2
-    /// for generic, 4 for driver, 8 for hardware mode. Flag 1 has no effect.
-    pub(super) fn attach_xdp(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
-        let mode = flags & !XDP_FLAGS_UPDATE_IF_NOEXIST;
-        if mode & !XDP_FLAGS_MODES != 0 || mode.count_ones() > 1 {
-            return Err(BpfError::Mode { program: self.name(), flags });
-        }
+    /// Attaches an xdp program to an interface.
+    pub(super) fn attach_xdp(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
-        let linked = match self.create_link(interface, mode) {
+        let linked = match self.create_link(interface, mode.flags()) {
             // The driver supports xdp, but not with this program or these settings.
-            Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == 0 => {
-                self.create_link(interface, XDP_FLAGS_SKB_MODE)
+            Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == XdpMode::Best => {
+                self.create_link(interface, XdpMode::Generic.flags())
             }
             linked => linked,
         };

@@ -49,8 +49,9 @@ impl Program<'_> {
     }
 
     fn arm(&self) -> Result<(), Errno> {
-        let packet = [0; MIN_PACKET_BYTES as usize];
-        match sys::test_run(self.inner.as_fd(), &packet, &[])?.cast_signed() {
+        let packet = vec![0; MIN_PACKET_BYTES as usize];
+        let run = sys::TestRun { packet, context: Vec::new(), repeat: 1 };
+        match sys::test_run(self.inner.as_fd(), &run)?.return_value.cast_signed() {
             0 => Ok(()),
             error => Err(Errno::from_raw(error.saturating_neg())),
         }

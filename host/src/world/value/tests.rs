@@ -71,8 +71,12 @@ fn a_value_of_another_type_is_reported_with_its_path() {
     assert_eq!(misfit(r#"{"ok":{"partial":1}}"#), "at `ok.raw`: there should be a value");
     let kinds = misfit(r#"{"err":{"kind":"worse","errno":null,"message":""}}"#);
     assert!(kinds.starts_with("at `err.kind`: there should be one of not-permitted, "), "{kinds}");
-    let surplus = misfit(r#"{"err":{"kind":"stale","errno":null,"message":"","more":1}}"#);
-    assert_eq!(surplus, "at `err`: there should be an object with 3 members, and no others");
+    let missing = misfit(r#"{"err":{"kind":"stale","errno":null,"message":""}}"#);
+    assert_eq!(missing, "at `err.errno-name`: there should be a value");
+    let parts = r#""errno-name":null,"tried":"","because":null,"advice":null"#;
+    let surplus =
+        misfit(&format!(r#"{{"err":{{"kind":"stale","errno":null,"message":"",{parts},"more":1}}}}"#));
+    assert_eq!(surplus, "at `err`: there should be an object with 7 members, and no others");
     let long = misfit(r#"{"err":{"kind":{"other":4294967296},"errno":null,"message":""}}"#);
     assert_eq!(long, "at `err.kind.other`: there should be a whole number from 0 to 4294967295");
 }
