@@ -54,6 +54,7 @@ mod global;
 mod group;
 mod iter;
 mod layout;
+pub mod losses;
 mod map;
 #[doc(hidden)]
 pub mod object;
@@ -107,7 +108,7 @@ macro_rules! for_tests {
 mod sys {
     #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{
-        args, bpf, clock, console, globals, layouts, maps, perf, ring, symbols, system, types,
+        args, bpf, clock, console, globals, layouts, losses, maps, perf, ring, symbols, system, types,
     };
     #[cfg(all(feature = "std", not(target_family = "wasm")))]
     pub(crate) use crate::testing::world::*;

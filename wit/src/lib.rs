@@ -35,6 +35,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("types.wit", include_str!("../types.wit")),
     ("bpf.wit", include_str!("../bpf.wit")),
     ("perf.wit", include_str!("../perf.wit")),
+    ("losses.wit", include_str!("../losses.wit")),
     ("maps.wit", include_str!("../maps.wit")),
     ("ring.wit", include_str!("../ring.wit")),
     ("globals.wit", include_str!("../globals.wit")),

@@ -336,6 +336,11 @@ extern void __wasm_import_kernelscript_host_layouts_of_variable(uint8_t *, size_
 __attribute__((__import_module__("kernelscript:host/layouts@0.2.0"), __import_name__("of-type")))
 extern void __wasm_import_kernelscript_host_layouts_of_type(uint8_t *, size_t, uint8_t *);
 
+// Imported Functions from `kernelscript:host/losses@0.2.0`
+
+__attribute__((__import_module__("kernelscript:host/losses@0.2.0"), __import_name__("list")))
+extern void __wasm_import_kernelscript_host_losses_list(uint8_t *);
+
 // Imported Functions from `kernelscript:host/console@0.2.0`
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("print")))
@@ -1000,6 +1005,32 @@ void kernelscript_host_layouts_layout_free(kernelscript_host_layouts_layout_t *p
 void kernelscript_host_layouts_option_layout_free(kernelscript_host_layouts_option_layout_t *ptr) {
   if (ptr->is_some) {
     kernelscript_host_layouts_layout_free(&ptr->val);
+  }
+}
+
+void kernelscript_host_losses_cause_free(kernelscript_host_losses_cause_t *ptr) {
+  switch ((int32_t) ptr->tag) {
+    case 7: {
+      break;
+    }
+  }
+}
+
+void kernelscript_host_losses_loss_free(kernelscript_host_losses_loss_t *ptr) {
+  kernelscript_host_losses_cause_free(&ptr->cause);
+  plugin_string_free(&ptr->what);
+  plugin_option_u64_free(&ptr->attachment);
+  plugin_option_u64_free(&ptr->count);
+}
+
+void kernelscript_host_losses_list_loss_free(kernelscript_host_losses_list_loss_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_losses_loss_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_losses_loss_free(&list_ptr[i]);
+    }
+    free(list_ptr);
   }
 }
 
@@ -8273,6 +8304,14 @@ bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscript_host_
   }
   *ret = option.val;
   return option.is_some;
+}
+
+void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_losses_list(ptr);
+  *ret = (kernelscript_host_losses_list_loss_t) { (kernelscript_host_losses_loss_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
 void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values) {

@@ -676,6 +676,49 @@ typedef struct {
   kernelscript_host_layouts_layout_t val;
 } kernelscript_host_layouts_option_layout_t;
 
+// Why something was lost.
+typedef struct kernelscript_host_losses_cause_t {
+  uint8_t tag;
+  union {
+    uint32_t     other;
+  } val;
+} kernelscript_host_losses_cause_t;
+
+// Records: a ring buffer was full.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_RING_FULL 0
+// Updates by programs: a map was full, the kernel had no memory for a value, or stacks collided.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_MAP_FULL 1
+// Lines that programs printed: they came too fast.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_PRINTS_FULL 2
+// Runs that ended by a fault: at the limit of a loop, or without a scratch slot.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_FAULT 3
+// Of the runs that ended by a fault, those at this loop's limit.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_LOOP_LIMIT 4
+// Runs that the kernel skipped, because another program ran on that CPU. No counter has these hits of the tracepoint.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_SKIPPED 5
+// Samples: the kernel throttled an event.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_THROTTLED 6
+// A cause that a later version of this package defines.
+#define KERNELSCRIPT_HOST_LOSSES_CAUSE_OTHER 7
+
+// One kind of loss at one place.
+typedef struct kernelscript_host_losses_loss_t {
+  // Why.
+  kernelscript_host_losses_cause_t   cause;
+  // Where: the name of the ring, map, program or event; of a loop its line, `line 7` or ``line 7 of `module` ``.
+  plugin_string_t   what;
+  // As `attachment.id`, if it belongs to an attachment of an event.
+  plugin_option_u64_t   attachment;
+  // How often since the object was loaded or the event was opened; none if this kernel does not count it: runs that are
+  // skipped before Linux 6.7.
+  plugin_option_u64_t   count;
+} kernelscript_host_losses_loss_t;
+
+typedef struct {
+  kernelscript_host_losses_loss_t *ptr;
+  size_t len;
+} kernelscript_host_losses_list_loss_t;
+
 // A value with its own width, so that a conversion can never cut it.
 typedef struct kernelscript_host_console_value_t {
   uint8_t tag;
@@ -1354,6 +1397,13 @@ extern bool kernelscript_host_layouts_of_variable(plugin_string_t *name, kernels
 // if the object has none; clang leaves out what no map, variable or function shows.
 extern bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret);
 
+// Imported Functions from `kernelscript:host/losses@0.2.0`
+// All places that can lose something, also those that lost nothing yet. Without a loaded object and open events there are
+// none.
+// 
+// Source: the variables `__lost_NAME` of the object; `recursion_misses` of `struct bpf_prog_info`; PERF_RECORD_THROTTLE.
+extern void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *ret);
+
 // Imported Functions from `kernelscript:host/console@0.2.0`
 // Writes one line to standard output.
 // 
@@ -1631,6 +1681,12 @@ void kernelscript_host_layouts_list_member_free(kernelscript_host_layouts_list_m
 void kernelscript_host_layouts_layout_free(kernelscript_host_layouts_layout_t *ptr);
 
 void kernelscript_host_layouts_option_layout_free(kernelscript_host_layouts_option_layout_t *ptr);
+
+void kernelscript_host_losses_cause_free(kernelscript_host_losses_cause_t *ptr);
+
+void kernelscript_host_losses_loss_free(kernelscript_host_losses_loss_t *ptr);
+
+void kernelscript_host_losses_list_loss_free(kernelscript_host_losses_list_loss_t *ptr);
 
 void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr);
 

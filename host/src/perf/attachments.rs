@@ -427,6 +427,17 @@ impl Attachments {
         }
     }
 
+    /// Returns the attachments that run programs, each with its event and how often the kernel has throttled it.
+    pub fn throttled(&mut self) -> Vec<(AttachmentId, String, u64)> {
+        let mut all = Vec::new();
+        for fan_out in self.fan_outs.values_mut() {
+            let sampling = fan_out.plans().iter().filter(|plan| plan.link.is_some());
+            let sampling: Vec<_> = sampling.map(|plan| (plan.id, plan.event.name().to_owned())).collect();
+            all.extend(sampling.into_iter().map(|(id, event)| (id, event, fan_out.throttled(id))));
+        }
+        all
+    }
+
     /// Records a notice if the kernel throttled the attachment.
     fn note_throttled(&mut self, id: AttachmentId, fan_out: &mut FanOut) {
         let times = fan_out.throttled(id);

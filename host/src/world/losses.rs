@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use ks_wit::object::{MAX_ITERATIONS, PRINTS};
 use libbpf_rs::MapType;
 
+use super::bindings::kernelscript::host::losses::{self as wit, Cause, Host};
 use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{Loss, LossCounter};
@@ -157,6 +158,39 @@ impl State {
                 Loss::CutLoop { .. } => {}
             }
         }
+    }
+}
+
+impl Host for State {
+    fn list(&mut self) -> wasmtime::Result<Vec<wit::Loss>> {
+        self.find_counters();
+        let watched = Arc::clone(&self.losses.watched);
+        let mut losses = Vec::new();
+        for CountedLoss { counter, .. } in watched.counters.get().into_iter().flatten() {
+            let (cause, what) = match counter.loss() {
+                Loss::Full { map, ty: MapType::RingBuf } if map == PRINTS => (Cause::PrintsFull, map.clone()),
+                Loss::Full { map, ty: MapType::RingBuf } => (Cause::RingFull, map.clone()),
+                Loss::Full { map, .. } => (Cause::MapFull, map.clone()),
+                Loss::Fault { program } => (Cause::Fault, program.clone()),
+                Loss::CutLoop { line, module } => (Cause::LoopLimit, loop_name(*line, module)),
+            };
+            losses.push(wit::Loss { cause, what, attachment: None, count: Some(counter.count()) });
+        }
+        let skipped = self.skipped_runs().map(|(program, count)| wit::Loss {
+            cause: Cause::Skipped,
+            what: program,
+            attachment: None,
+            count,
+        });
+        losses.extend(skipped);
+        let throttled = self.attachments.throttled().into_iter().map(|(id, event, count)| wit::Loss {
+            cause: Cause::Throttled,
+            what: event,
+            attachment: Some(id.get()),
+            count: Some(count),
+        });
+        losses.extend(throttled);
+        Ok(losses)
     }
 }
 

@@ -43,11 +43,14 @@ impl Skipped {
         Skipped { runs, is_counted, reported: AtomicU64::new(0) }
     }
 
+    /// Returns the number of misses; none if this kernel does not count them.
+    fn count(&self) -> Option<u64> {
+        self.is_counted.load(Ordering::Relaxed).then(|| self.runs.count()).flatten()
+    }
+
     /// Returns the number of misses if it has grown since the last report.
     pub(super) fn grown(&self) -> Option<u64> {
-        let is_counted = self.is_counted.load(Ordering::Relaxed);
-        let count = is_counted.then(|| self.runs.count()).flatten();
-        count.filter(|count| *count > self.reported.load(Ordering::Relaxed))
+        self.count().filter(|count| *count > self.reported.load(Ordering::Relaxed))
     }
 }
 
@@ -72,6 +75,11 @@ impl State {
         if let Some(watched) = self.misses.programs.get_mut(program) {
             watched.tracepoints.insert(number, name.to_owned());
         }
+    }
+
+    /// Returns the programs at tracepoints, each with its skipped runs; none if this kernel does not count them.
+    pub(super) fn skipped_runs(&self) -> impl Iterator<Item = (String, Option<u64>)> {
+        self.misses.programs.iter().map(|(program, watched)| (program.clone(), watched.skipped.count()))
     }
 
     /// Reports misses of tracepoints whose events were just read.

@@ -95,6 +95,22 @@ fn root_options_say_who_is_observed_and_when_it_starts() {
 }
 
 #[test]
+fn root_losses_have_causes_places_and_numbers() {
+    let outcome = run("losses");
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let lost = outcome.stdout.lines().find_map(|line| line.strip_prefix("ring ")).expect("a line");
+    assert!(lost.starts_with("Some(") && lost != "Some(0)", "{outcome:#?}");
+    for line in [
+        format!("RingFull records false {lost}"),
+        "MapFull seen false Some(0)".to_owned(),
+        "Throttled page_faults true Some(0)".to_owned(),
+    ] {
+        assert!(outcome.stdout.lines().any(|one| one == line), "{line}: {outcome:#?}");
+    }
+    assert!(outcome.stderr.contains("ring buffer `records`"), "{outcome:#?}");
+}
+
+#[test]
 fn root_types_that_do_not_match_the_object_are_refused() {
     let outcome = run("misfits");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");

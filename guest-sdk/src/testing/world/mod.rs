@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod console;
 pub(crate) mod globals;
 pub(crate) mod layouts;
+pub(crate) mod losses;
 pub(crate) mod maps;
 pub(crate) mod perf;
 pub(crate) mod ring;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ks_guest::{
     Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
-    args, clock, list_events, println, read_many, system,
+    args, clock, list_events, losses, println, read_many, system,
 };
 
 /// The record of the test's script.
@@ -28,6 +28,7 @@ fn main() -> Result<i32, Box<dyn Error>> {
         Some("count") => count()?,
         Some("kernel") => kernel()?,
         Some("options") => options()?,
+        Some("losses") => lose()?,
         Some("misfits") => misfits()?,
         Some("fail") => {
             Event::named("page_fault")?;
@@ -179,6 +180,22 @@ fn options() -> Result<(), Box<dyn Error>> {
     clock::sleep_until(deadline)?;
     println!("slept until {}", clock::now() >= deadline);
     println!("wall clock {}", clock::wall_clock().as_secs());
+    Ok(())
+}
+
+fn lose() -> Result<(), Box<dyn Error>> {
+    let program = Program::load("guest_fault")?;
+    let event = Event::named("page_faults")?;
+    let faults = Attachment::open_with(&event, &mine().period(1), &program)?;
+    // More records than the ring buffer has room for.
+    touch(4096);
+    faults.disable()?;
+    let ring = Ring::<Seen>::open("records")?;
+    for loss in losses::list() {
+        let is_of_event = loss.attachment == Some(faults.id());
+        println!("{:?} {} {is_of_event} {:?}", loss.cause, loss.what, loss.count);
+    }
+    println!("ring {:?}", ring.lost());
     Ok(())
 }
 
