@@ -168,7 +168,10 @@ impl<T: 'static> LinkerInstance<'_, T> {
         let function = format!("{}.[resource-drop]{name}", self.interface);
         self.inner.resource(name, ty, move |mut store, own| {
             if answers == Answers::Replayed {
-                return state(store.data_mut()).replayed(&function, &[own.into()]).map(|_| ());
+                return match state(store.data_mut()).replayed(&function, &[own.into()])? {
+                    Answer::Own => drop(store, own),
+                    Answer::Recorded { .. } => Ok(()),
+                };
             }
             let recorder = state(store.data_mut()).recorder()?;
             let handle = Resource::<()>::new_own(own).write(&mut recorder.handles);
