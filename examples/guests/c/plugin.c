@@ -33,10 +33,31 @@ __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__
 extern void __wasm_import_kernelscript_host_bpf_method_program_info(int32_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach")))
-extern void __wasm_import_kernelscript_host_bpf_method_program_attach(int32_t, uint8_t *, size_t, uint8_t *);
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach(int32_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-tracepoint")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_tracepoint(int32_t, uint8_t *, size_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-raw-tracepoint")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_raw_tracepoint(int32_t, uint8_t *, size_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-kprobe")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_kprobe(int32_t, uint8_t *, size_t, int64_t, int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-uprobe")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_uprobe(int32_t, uint8_t *, size_t, uint8_t *, size_t, int64_t, int32_t, int32_t, int64_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-xdp")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_attach_xdp(int32_t, uint8_t *, size_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-tc")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_tc(int32_t, uint8_t *, size_t, int32_t, int32_t, int32_t, int32_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-cgroup")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_cgroup(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.attach-socket-filter")))
+extern void __wasm_import_kernelscript_host_bpf_method_program_attach_socket_filter(int32_t, uint8_t *, size_t, uint8_t *);
 
 __attribute__((__import_module__("kernelscript:host/bpf@0.2.0"), __import_name__("[method]program.test-run")))
 extern void __wasm_import_kernelscript_host_bpf_method_program_test_run(int32_t, int32_t, uint8_t *);
@@ -281,6 +302,9 @@ extern void __wasm_import_kernelscript_host_maps_set_value_size(uint8_t *, size_
 __attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[static]ring.open")))
 extern void __wasm_import_kernelscript_host_ring_static_ring_open(uint8_t *, size_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[static]ring.open-perf-event-array")))
+extern void __wasm_import_kernelscript_host_ring_static_ring_open_perf_event_array(uint8_t *, size_t, int32_t, uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]ring.size")))
 extern int32_t __wasm_import_kernelscript_host_ring_method_ring_size(int32_t);
 
@@ -290,11 +314,11 @@ extern int64_t __wasm_import_kernelscript_host_ring_method_ring_waiting(int32_t)
 __attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]ring.lost")))
 extern void __wasm_import_kernelscript_host_ring_method_ring_lost(int32_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[method]batch.put-back")))
+extern void __wasm_import_kernelscript_host_ring_method_batch_put_back(int32_t, uint8_t *, size_t, uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("poll")))
 extern void __wasm_import_kernelscript_host_ring_poll(uint8_t *, size_t, int32_t, int64_t, int32_t, uint8_t *);
-
-__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("put-back")))
-extern void __wasm_import_kernelscript_host_ring_put_back(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
 
@@ -343,14 +367,35 @@ extern void __wasm_import_kernelscript_host_losses_list(uint8_t *);
 
 // Imported Functions from `kernelscript:host/console@0.2.0`
 
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[constructor]table")))
+extern int32_t __wasm_import_kernelscript_host_console_constructor_table(uint8_t *, size_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.append")))
+extern void __wasm_import_kernelscript_host_console_method_table_append(int32_t, uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[method]table.write")))
+extern void __wasm_import_kernelscript_host_console_method_table_write(int32_t);
+
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("print")))
 extern void __wasm_import_kernelscript_host_console_print(uint8_t *, size_t, uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("line")))
+extern void __wasm_import_kernelscript_host_console_line(uint8_t *, size_t);
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("histogram")))
 extern void __wasm_import_kernelscript_host_console_histogram(uint8_t *, size_t, int32_t, int64_t, int64_t, uint8_t *, size_t);
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("warn")))
 extern void __wasm_import_kernelscript_host_console_warn(uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("fail")))
+extern void __wasm_import_kernelscript_host_console_fail(uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("info")))
+extern void __wasm_import_kernelscript_host_console_info(uint8_t *, size_t);
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("debug")))
+extern void __wasm_import_kernelscript_host_console_debug(uint8_t *, size_t);
 
 __attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("warn-once")))
 extern void __wasm_import_kernelscript_host_console_warn_once(int64_t, uint8_t *, size_t);
@@ -424,6 +469,9 @@ void *cabi_realloc(void *ptr, size_t old_size, size_t align, size_t new_size) {
   if (!ret) abort();
   return ret;
 }
+
+__attribute__((__aligned__(1)))
+static uint8_t RET_AREA[2];
 
 // Helper Functions
 
@@ -567,6 +615,16 @@ void kernelscript_host_bpf_result_own_link_error_free(kernelscript_host_bpf_resu
   if (!ptr->is_err) {
   } else {
     kernelscript_host_bpf_error_free(&ptr->val.err);
+  }
+}
+
+void plugin_option_s32_free(plugin_option_s32_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
+void plugin_option_u16_free(plugin_option_u16_t *ptr) {
+  if (ptr->is_some) {
   }
 }
 
@@ -894,7 +952,29 @@ kernelscript_host_ring_borrow_ring_t kernelscript_host_ring_borrow_ring(kernelsc
   return (kernelscript_host_ring_borrow_ring_t) { arg.__handle };
 }
 
+__attribute__((__import_module__("kernelscript:host/ring@0.2.0"), __import_name__("[resource-drop]batch")))
+extern void __wasm_import_kernelscript_host_ring_batch_drop(int32_t handle);
+
+void kernelscript_host_ring_batch_drop_own(kernelscript_host_ring_own_batch_t handle) {
+  __wasm_import_kernelscript_host_ring_batch_drop(handle.__handle);
+}
+
+void kernelscript_host_ring_batch_drop_borrow(kernelscript_host_ring_borrow_batch_t handle) {
+  __wasm_import_kernelscript_host_ring_batch_drop(handle.__handle);
+}
+
+kernelscript_host_ring_borrow_batch_t kernelscript_host_ring_borrow_batch(kernelscript_host_ring_own_batch_t arg) {
+  return (kernelscript_host_ring_borrow_batch_t) { arg.__handle };
+}
+
 void kernelscript_host_ring_result_own_ring_error_free(kernelscript_host_ring_result_own_ring_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    kernelscript_host_ring_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_ring_result_void_error_free(kernelscript_host_ring_result_void_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_ring_error_free(&ptr->val.err);
@@ -916,16 +996,13 @@ void kernelscript_host_ring_option_nanoseconds_free(kernelscript_host_ring_optio
   }
 }
 
-void kernelscript_host_ring_result_list_u8_error_free(kernelscript_host_ring_result_list_u8_error_t *ptr) {
-  if (!ptr->is_err) {
-    plugin_list_u8_free(&ptr->val.ok);
-  } else {
-    kernelscript_host_ring_error_free(&ptr->val.err);
-  }
+void kernelscript_host_ring_tuple2_own_batch_list_u8_free(kernelscript_host_ring_tuple2_own_batch_list_u8_t *ptr) {
+  plugin_list_u8_free(&ptr->f1);
 }
 
-void kernelscript_host_ring_result_void_error_free(kernelscript_host_ring_result_void_error_t *ptr) {
+void kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_free(kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_t *ptr) {
   if (!ptr->is_err) {
+    kernelscript_host_ring_tuple2_own_batch_list_u8_free(&ptr->val.ok);
   } else {
     kernelscript_host_ring_error_free(&ptr->val.err);
   }
@@ -1034,6 +1111,10 @@ void kernelscript_host_losses_list_loss_free(kernelscript_host_losses_list_loss_
   }
 }
 
+void kernelscript_host_console_error_free(kernelscript_host_console_error_t *ptr) {
+  kernelscript_host_types_error_free(ptr);
+}
+
 void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
@@ -1073,7 +1154,30 @@ void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr
     case 11: {
       break;
     }
+    case 12: {
+      break;
+    }
   }
+}
+
+void kernelscript_host_console_column_free(kernelscript_host_console_column_t *ptr) {
+  plugin_string_free(&ptr->name);
+  plugin_option_string_free(&ptr->unit);
+}
+
+__attribute__((__import_module__("kernelscript:host/console@0.2.0"), __import_name__("[resource-drop]table")))
+extern void __wasm_import_kernelscript_host_console_table_drop(int32_t handle);
+
+void kernelscript_host_console_table_drop_own(kernelscript_host_console_own_table_t handle) {
+  __wasm_import_kernelscript_host_console_table_drop(handle.__handle);
+}
+
+void kernelscript_host_console_table_drop_borrow(kernelscript_host_console_borrow_table_t handle) {
+  __wasm_import_kernelscript_host_console_table_drop(handle.__handle);
+}
+
+kernelscript_host_console_borrow_table_t kernelscript_host_console_borrow_table(kernelscript_host_console_own_table_t arg) {
+  return (kernelscript_host_console_borrow_table_t) { arg.__handle };
 }
 
 void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr) {
@@ -1081,6 +1185,17 @@ void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr
     case 1: {
       break;
     }
+  }
+}
+
+void kernelscript_host_console_list_column_free(kernelscript_host_console_list_column_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_console_column_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_console_column_free(&list_ptr[i]);
+    }
+    free(list_ptr);
   }
 }
 
@@ -1092,6 +1207,13 @@ void kernelscript_host_console_list_value_free(kernelscript_host_console_list_va
       kernelscript_host_console_value_free(&list_ptr[i]);
     }
     free(list_ptr);
+  }
+}
+
+void kernelscript_host_console_result_void_error_free(kernelscript_host_console_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    kernelscript_host_console_error_free(&ptr->val.err);
   }
 }
 
@@ -1179,8 +1301,9 @@ void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_op
   }
 }
 
-void plugin_option_s32_free(plugin_option_s32_t *ptr) {
-  if (ptr->is_some) {
+void plugin_result_void_u8_free(plugin_result_void_u8_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
   }
 }
 
@@ -1507,11 +1630,11 @@ bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_prog
   }
 }
 
-bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_bpf_method_program_attach((self).__handle, (uint8_t *) (*target).ptr, (*target).len, ptr);
+  __wasm_import_kernelscript_host_bpf_method_program_attach((self).__handle, (int64_t) (cookie), ptr);
   kernelscript_host_bpf_result_own_link_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -1629,11 +1752,907 @@ bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_pr
   }
 }
 
+bool kernelscript_host_bpf_method_program_attach_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_tracepoint((self).__handle, (uint8_t *) (*tracepoint).ptr, (*tracepoint).len, (int64_t) (cookie), ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_raw_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_raw_tracepoint((self).__handle, (uint8_t *) (*tracepoint).ptr, (*tracepoint).len, (int64_t) (cookie), ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_kprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *function, uint64_t offset, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_kprobe((self).__handle, (uint8_t *) (*function).ptr, (*function).len, (int64_t) (offset), (int64_t) (cookie), ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_uprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, plugin_string_t *function, uint64_t offset, int32_t *maybe_pid, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  plugin_option_s32_t pid;
+  pid.is_some = maybe_pid != NULL;if (maybe_pid) {
+    pid.val = *maybe_pid;
+  }
+  int32_t option;
+  int32_t option1;
+  if ((pid).is_some) {
+    const int32_t *payload0 = &(pid).val;
+    option = 1;
+    option1 = *payload0;
+  } else {
+    option = 0;
+    option1 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_uprobe((self).__handle, (uint8_t *) (*path).ptr, (*path).len, (uint8_t *) (*function).ptr, (*function).len, (int64_t) (offset), option, option1, (int64_t) (cookie), ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option5;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option5.is_some = false;
+          break;
+        }
+        case 1: {
+          option5.is_some = true;
+          option5.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option4,
+        (plugin_option_string_t) option5,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
 bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_xdp_mode_t mode, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_bpf_method_program_attach_xdp((self).__handle, (uint8_t *) (*interface).ptr, (*interface).len, (int32_t) mode, ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_tc(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, uint16_t *maybe_priority, uint32_t *maybe_handle, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  plugin_option_u16_t priority;
+  priority.is_some = maybe_priority != NULL;if (maybe_priority) {
+    priority.val = *maybe_priority;
+  }
+  plugin_option_u32_t handle;
+  handle.is_some = maybe_handle != NULL;if (maybe_handle) {
+    handle.val = *maybe_handle;
+  }
+  int32_t option;
+  int32_t option1;
+  if ((priority).is_some) {
+    const uint16_t *payload0 = &(priority).val;
+    option = 1;
+    option1 = (int32_t) (*payload0);
+  } else {
+    option = 0;
+    option1 = 0;
+  }
+  int32_t option4;
+  int32_t option5;
+  if ((handle).is_some) {
+    const uint32_t *payload3 = &(handle).val;
+    option4 = 1;
+    option5 = (int32_t) (*payload3);
+  } else {
+    option4 = 0;
+    option5 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_tc((self).__handle, (uint8_t *) (*interface).ptr, (*interface).len, option, option1, option4, option5, ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option6;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option6.is_some = false;
+          break;
+        }
+        case 1: {
+          option6.is_some = true;
+          option6.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option7;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option7.is_some = false;
+          break;
+        }
+        case 1: {
+          option7.is_some = true;
+          option7.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option8;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option8.is_some = false;
+          break;
+        }
+        case 1: {
+          option8.is_some = true;
+          option8.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option9;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option9.is_some = false;
+          break;
+        }
+        case 1: {
+          option9.is_some = true;
+          option9.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option6,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option7,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option8,
+        (plugin_option_string_t) option9,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_cgroup(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_cgroup((self).__handle, (uint8_t *) (*path).ptr, (*path).len, ptr);
+  kernelscript_host_bpf_result_own_link_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_bpf_own_link_t) { *((int32_t*) (ptr + sizeof(void*))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option0,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_bpf_method_program_attach_socket_filter(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_bpf_method_program_attach_socket_filter((self).__handle, (uint8_t *) (*interface).ptr, (*interface).len, ptr);
   kernelscript_host_bpf_result_own_link_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -7393,61 +8412,16 @@ bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript
   }
 }
 
-uint32_t kernelscript_host_ring_method_ring_size(kernelscript_host_ring_borrow_ring_t self) {
-  int32_t ret = __wasm_import_kernelscript_host_ring_method_ring_size((self).__handle);
-  return (uint32_t) (ret);
-}
-
-uint64_t kernelscript_host_ring_method_ring_waiting(kernelscript_host_ring_borrow_ring_t self) {
-  int64_t ret = __wasm_import_kernelscript_host_ring_method_ring_waiting((self).__handle);
-  return (uint64_t) (ret);
-}
-
-bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borrow_ring_t self, uint64_t *ret) {
-  __attribute__((__aligned__(8)))
-  uint8_t ret_area[16];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_ring_method_ring_lost((self).__handle, ptr);
-  plugin_option_u64_t option;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      option.is_some = false;
-      break;
-    }
-    case 1: {
-      option.is_some = true;
-      option.val = (uint64_t) (*((int64_t*) (ptr + 8)));
-      break;
-    }
-  }
-  *ret = option.val;
-  return option.is_some;
-}
-
-bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_ring_error_t *err) {
+bool kernelscript_host_ring_static_ring_open_perf_event_array(plugin_string_t *name, uint32_t bytes, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
-  kernelscript_host_ring_option_nanoseconds_t timeout;
-  timeout.is_some = maybe_timeout != NULL;if (maybe_timeout) {
-    timeout.val = *maybe_timeout;
-  }
-  int32_t option;
-  int64_t option1;
-  if ((timeout).is_some) {
-    const kernelscript_host_ring_nanoseconds_t *payload0 = &(timeout).val;
-    option = 1;
-    option1 = (int64_t) (*payload0);
-  } else {
-    option = 0;
-    option1 = 0;
-  }
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_ring_poll((uint8_t *) (*rings).ptr, (*rings).len, option, option1, (int32_t) (most), ptr);
-  kernelscript_host_ring_result_list_u8_error_t result;
+  __wasm_import_kernelscript_host_ring_static_ring_open_perf_event_array((uint8_t *) (*name).ptr, (*name).len, (int32_t) (bytes), ptr);
+  kernelscript_host_ring_result_own_ring_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
       result.is_err = false;
-      result.val.ok = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      result.val.ok = (kernelscript_host_ring_own_ring_t) { *((int32_t*) (ptr + sizeof(void*))) };
       break;
     }
     case 1: {
@@ -7490,63 +8464,63 @@ bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *ring
           break;
         }
       }
-      plugin_option_u32_t option2;
+      plugin_option_u32_t option;
       switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option0;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option0.is_some = false;
+          break;
+        }
+        case 1: {
+          option0.is_some = true;
+          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
         case 0: {
           option2.is_some = false;
           break;
         }
         case 1: {
           option2.is_some = true;
-          option2.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
-          break;
-        }
-      }
-      plugin_option_string_t option3;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
-        case 0: {
-          option3.is_some = false;
-          break;
-        }
-        case 1: {
-          option3.is_some = true;
-          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option4;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
-        case 0: {
-          option4.is_some = false;
-          break;
-        }
-        case 1: {
-          option4.is_some = true;
-          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option5;
-      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
-        case 0: {
-          option5.is_some = false;
-          break;
-        }
-        case 1: {
-          option5.is_some = true;
-          option5.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
           break;
         }
       }
 
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option2,
+        (plugin_option_u32_t) option,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
-        (plugin_option_string_t) option3,
+        (plugin_option_string_t) option0,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
-        (plugin_option_string_t) option4,
-        (plugin_option_string_t) option5,
+        (plugin_option_string_t) option1,
+        (plugin_option_string_t) option2,
       };
       break;
     }
@@ -7560,11 +8534,42 @@ bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *ring
   }
 }
 
-bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err) {
+uint32_t kernelscript_host_ring_method_ring_size(kernelscript_host_ring_borrow_ring_t self) {
+  int32_t ret = __wasm_import_kernelscript_host_ring_method_ring_size((self).__handle);
+  return (uint32_t) (ret);
+}
+
+uint64_t kernelscript_host_ring_method_ring_waiting(kernelscript_host_ring_borrow_ring_t self) {
+  int64_t ret = __wasm_import_kernelscript_host_ring_method_ring_waiting((self).__handle);
+  return (uint64_t) (ret);
+}
+
+bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borrow_ring_t self, uint64_t *ret) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[16];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_ring_method_ring_lost((self).__handle, ptr);
+  plugin_option_u64_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (uint64_t) (*((int64_t*) (ptr + 8)));
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_borrow_batch_t self, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err) {
   __attribute__((__aligned__(sizeof(void*))))
   uint8_t ret_area[(16+14*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_ring_put_back((uint8_t *) (*rings).ptr, (*rings).len, (uint8_t *) (*records).ptr, (*records).len, ptr);
+  __wasm_import_kernelscript_host_ring_method_batch_put_back((self).__handle, (uint8_t *) (*records).ptr, (*records).len, ptr);
   kernelscript_host_ring_result_void_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -7673,6 +8678,145 @@ bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *
     }
   }
   if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, kernelscript_host_ring_tuple2_own_batch_list_u8_t *ret, kernelscript_host_ring_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  kernelscript_host_ring_option_nanoseconds_t timeout;
+  timeout.is_some = maybe_timeout != NULL;if (maybe_timeout) {
+    timeout.val = *maybe_timeout;
+  }
+  int32_t option;
+  int64_t option1;
+  if ((timeout).is_some) {
+    const kernelscript_host_ring_nanoseconds_t *payload0 = &(timeout).val;
+    option = 1;
+    option1 = (int64_t) (*payload0);
+  } else {
+    option = 0;
+    option1 = 0;
+  }
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_ring_poll((uint8_t *) (*rings).ptr, (*rings).len, option, option1, (int32_t) (most), ptr);
+  kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_ring_tuple2_own_batch_list_u8_t) {
+        (kernelscript_host_ring_own_batch_t) (kernelscript_host_ring_own_batch_t) { *((int32_t*) (ptr + sizeof(void*))) },
+        (plugin_list_u8_t) (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) },
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option2;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option2.is_some = false;
+          break;
+        }
+        case 1: {
+          option2.is_some = true;
+          option2.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option3;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option3.is_some = false;
+          break;
+        }
+        case 1: {
+          option3.is_some = true;
+          option3.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option4;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option4.is_some = false;
+          break;
+        }
+        case 1: {
+          option4.is_some = true;
+          option4.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option5;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option5.is_some = false;
+          break;
+        }
+        case 1: {
+          option5.is_some = true;
+          option5.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option2,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option3,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option4,
+        (plugin_option_string_t) option5,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
     return 1;
   } else {
     *err = result.val.err;
@@ -8314,8 +9458,141 @@ void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *ret) {
   *ret = (kernelscript_host_losses_list_loss_t) { (kernelscript_host_losses_loss_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
 }
 
+kernelscript_host_console_own_table_t kernelscript_host_console_constructor_table(plugin_string_t *title, kernelscript_host_console_list_column_t *columns) {
+  int32_t ret = __wasm_import_kernelscript_host_console_constructor_table((uint8_t *) (*title).ptr, (*title).len, (uint8_t *) (*columns).ptr, (*columns).len);
+  return (kernelscript_host_console_own_table_t) { ret };
+}
+
+bool kernelscript_host_console_method_table_append(kernelscript_host_console_borrow_table_t self, kernelscript_host_console_list_value_t *row, kernelscript_host_console_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+14*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_console_method_table_append((self).__handle, (uint8_t *) (*row).ptr, (*row).len, ptr);
+  kernelscript_host_console_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_string_t option13;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+3*sizeof(void*))))) {
+        case 0: {
+          option13.is_some = false;
+          break;
+        }
+        case 1: {
+          option13.is_some = true;
+          option13.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+4*sizeof(void*))))), (*((size_t*) (ptr + (16+5*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option14;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+8*sizeof(void*))))) {
+        case 0: {
+          option14.is_some = false;
+          break;
+        }
+        case 1: {
+          option14.is_some = true;
+          option14.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+9*sizeof(void*))))), (*((size_t*) (ptr + (16+10*sizeof(void*))))) };
+          break;
+        }
+      }
+      plugin_option_string_t option15;
+      switch ((int32_t) *((uint8_t*) (ptr + (16+11*sizeof(void*))))) {
+        case 0: {
+          option15.is_some = false;
+          break;
+        }
+        case 1: {
+          option15.is_some = true;
+          option15.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+12*sizeof(void*))))), (*((size_t*) (ptr + (16+13*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant,
+        (plugin_option_u32_t) option,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+        (plugin_option_string_t) option13,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+6*sizeof(void*))))), (*((size_t*) (ptr + (16+7*sizeof(void*))))) },
+        (plugin_option_string_t) option14,
+        (plugin_option_string_t) option15,
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+void kernelscript_host_console_method_table_write(kernelscript_host_console_borrow_table_t self) {
+  __wasm_import_kernelscript_host_console_method_table_write((self).__handle);
+}
+
 void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values) {
   __wasm_import_kernelscript_host_console_print((uint8_t *) (*format).ptr, (*format).len, (uint8_t *) (*values).ptr, (*values).len);
+}
+
+void kernelscript_host_console_line(plugin_list_u8_t *text) {
+  __wasm_import_kernelscript_host_console_line((uint8_t *) (*text).ptr, (*text).len);
 }
 
 void kernelscript_host_console_histogram(plugin_list_u8_t *title, kernelscript_host_console_scale_t *scale, plugin_list_u64_t *counts) {
@@ -8342,6 +9619,18 @@ void kernelscript_host_console_histogram(plugin_list_u8_t *title, kernelscript_h
 
 void kernelscript_host_console_warn(plugin_string_t *message) {
   __wasm_import_kernelscript_host_console_warn((uint8_t *) (*message).ptr, (*message).len);
+}
+
+void kernelscript_host_console_fail(plugin_string_t *message) {
+  __wasm_import_kernelscript_host_console_fail((uint8_t *) (*message).ptr, (*message).len);
+}
+
+void kernelscript_host_console_info(plugin_string_t *message) {
+  __wasm_import_kernelscript_host_console_info((uint8_t *) (*message).ptr, (*message).len);
+}
+
+void kernelscript_host_console_debug(plugin_string_t *message) {
+  __wasm_import_kernelscript_host_console_debug((uint8_t *) (*message).ptr, (*message).len);
 }
 
 void kernelscript_host_console_warn_once(uint64_t key, plugin_string_t *message) {
@@ -8714,9 +10003,21 @@ void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, pl
 }
 
 __attribute__((__export_name__("run")))
-int32_t __wasm_export_exports_plugin_run(void) {
-  int32_t ret = exports_plugin_run();
-  return ret;
+uint8_t * __wasm_export_exports_plugin_run(void) {
+  plugin_result_void_u8_t ret;
+  uint8_t err;
+  ret.is_err = !exports_plugin_run(&err);
+  if (ret.is_err) {
+    ret.val.err = err;
+  }
+  uint8_t *ptr = (uint8_t *) &RET_AREA;
+  if ((ret).is_err) {
+    const uint8_t *payload0 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    *((int8_t*)(ptr + 1)) = (int32_t) (*payload0);
+  } else {
+    *((int8_t*)(ptr + 0)) = 0;
+  }
+  return ptr;
 }
 
 // Ensure that the *_component_type.o object is linked in

@@ -205,6 +205,16 @@ typedef struct {
 } kernelscript_host_bpf_result_own_link_error_t;
 
 typedef struct {
+  bool is_some;
+  int32_t val;
+} plugin_option_s32_t;
+
+typedef struct {
+  bool is_some;
+  uint16_t val;
+} plugin_option_u16_t;
+
+typedef struct {
   bool is_err;
   union {
     kernelscript_host_bpf_test_output_t ok;
@@ -545,6 +555,14 @@ typedef struct kernelscript_host_ring_borrow_ring_t {
   int32_t __handle;
 } kernelscript_host_ring_borrow_ring_t;
 
+typedef struct kernelscript_host_ring_own_batch_t {
+  int32_t __handle;
+} kernelscript_host_ring_own_batch_t;
+
+typedef struct kernelscript_host_ring_borrow_batch_t {
+  int32_t __handle;
+} kernelscript_host_ring_borrow_batch_t;
+
 typedef struct {
   bool is_err;
   union {
@@ -552,6 +570,13 @@ typedef struct {
     kernelscript_host_ring_error_t err;
   } val;
 } kernelscript_host_ring_result_own_ring_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_ring_error_t err;
+  } val;
+} kernelscript_host_ring_result_void_error_t;
 
 typedef struct {
   kernelscript_host_ring_borrow_ring_t *ptr;
@@ -564,19 +589,17 @@ typedef struct {
 } kernelscript_host_ring_option_nanoseconds_t;
 
 typedef struct {
-  bool is_err;
-  union {
-    plugin_list_u8_t ok;
-    kernelscript_host_ring_error_t err;
-  } val;
-} kernelscript_host_ring_result_list_u8_error_t;
+  kernelscript_host_ring_own_batch_t f0;
+  plugin_list_u8_t f1;
+} kernelscript_host_ring_tuple2_own_batch_list_u8_t;
 
 typedef struct {
   bool is_err;
   union {
+    kernelscript_host_ring_tuple2_own_batch_list_u8_t ok;
     kernelscript_host_ring_error_t err;
   } val;
-} kernelscript_host_ring_result_void_error_t;
+} kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_globals_error_t;
 
@@ -684,7 +707,7 @@ typedef struct kernelscript_host_losses_cause_t {
   } val;
 } kernelscript_host_losses_cause_t;
 
-// Records: a ring buffer was full.
+// Records: a ring buffer, or a ring of an array of perf events, was full.
 #define KERNELSCRIPT_HOST_LOSSES_CAUSE_RING_FULL 0
 // Updates by programs: a map was full, the kernel had no memory for a value, or stacks collided.
 #define KERNELSCRIPT_HOST_LOSSES_CAUSE_MAP_FULL 1
@@ -719,6 +742,8 @@ typedef struct {
   size_t len;
 } kernelscript_host_losses_list_loss_t;
 
+typedef kernelscript_host_types_error_t kernelscript_host_console_error_t;
+
 // A value with its own width, so that a conversion can never cut it.
 typedef struct kernelscript_host_console_value_t {
   uint8_t tag;
@@ -735,6 +760,7 @@ typedef struct kernelscript_host_console_value_t {
     uint8_t     character;
     plugin_list_u8_t     text;
     uint64_t     pointer;
+    double     float64;
   } val;
 } kernelscript_host_console_value_t;
 
@@ -762,6 +788,27 @@ typedef struct kernelscript_host_console_value_t {
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_TEXT 10
 // An address; shown in hexadecimal with `0x`.
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_POINTER 11
+// A number with a fraction; shown with as many digits as tell it from all others. Under the conversions of whole numbers
+// it is cut towards zero and to 64 bits.
+#define KERNELSCRIPT_HOST_CONSOLE_VALUE_FLOAT64 12
+// No value: an empty cell of a table, `-` in text and `null` in JSON; 0 under the conversions of numbers.
+#define KERNELSCRIPT_HOST_CONSOLE_VALUE_NONE 13
+
+// A column of a table.
+typedef struct kernelscript_host_console_column_t {
+  // The heading, and the name of the member in JSON. No two columns of a table have the same.
+  plugin_string_t   name;
+  // The unit of its numbers, in the spelling of UCUM: `ns`, `By`, `1/s`, `%`; none for text and plain numbers.
+  plugin_option_string_t   unit;
+} kernelscript_host_console_column_t;
+
+typedef struct kernelscript_host_console_own_table_t {
+  int32_t __handle;
+} kernelscript_host_console_own_table_t;
+
+typedef struct kernelscript_host_console_borrow_table_t {
+  int32_t __handle;
+} kernelscript_host_console_borrow_table_t;
 
 // Slots of one width: the first has what is below `low`, the next `low` to `low + step - 1`, and so on; the last has
 // what is above the others.
@@ -786,9 +833,21 @@ typedef struct kernelscript_host_console_scale_t {
 #define KERNELSCRIPT_HOST_CONSOLE_SCALE_LINEAR 1
 
 typedef struct {
+  kernelscript_host_console_column_t *ptr;
+  size_t len;
+} kernelscript_host_console_list_column_t;
+
+typedef struct {
   kernelscript_host_console_value_t *ptr;
   size_t len;
 } kernelscript_host_console_list_value_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_console_error_t err;
+  } val;
+} kernelscript_host_console_result_void_error_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_clock_error_t;
 
@@ -877,9 +936,11 @@ typedef struct {
 } kernelscript_host_args_list_option_spec_t;
 
 typedef struct {
-  bool is_some;
-  int32_t val;
-} plugin_option_s32_t;
+  bool is_err;
+  union {
+    uint8_t err;
+  } val;
+} plugin_result_void_u8_t;
 
 // Imported Functions from `kernelscript:host/bpf@0.2.0`
 // All defaults.
@@ -893,7 +954,7 @@ extern void kernelscript_host_bpf_method_test_input_set_packet_size(kernelscript
 extern void kernelscript_host_bpf_method_test_input_set_ingress_ifindex(kernelscript_host_bpf_borrow_test_input_t self, uint32_t index);
 // The mark of the socket buffer. Default: 0. An `xdp` program has none: one line on standard error says so.
 extern void kernelscript_host_bpf_method_test_input_set_mark(kernelscript_host_bpf_borrow_test_input_t self, uint32_t mark);
-// How often the program runs, on the same packet; 1 to 1000000. Default: 1. `test-run` takes that long.
+// How often the program runs, on the same packet; 1 to 10000. Default: 1. `test-run` takes that long.
 extern void kernelscript_host_bpf_method_test_input_set_repeat(kernelscript_host_bpf_borrow_test_input_t self, uint32_t times);
 // The arguments of a raw tracepoint, at most 12. Default: zeros.
 extern void kernelscript_host_bpf_method_test_input_set_arguments(kernelscript_host_bpf_borrow_test_input_t self, plugin_list_u64_t *arguments);
@@ -912,24 +973,76 @@ extern bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, ker
 // Errors: `kernel`.
 // Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
 extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err);
-// Attaches the program to a target of its kind: `category/event` for a tracepoint, the event's name for a raw one.
-// Probes, hooks of the security module and tracepoints with typed arguments have their target in the plugin's
-// object: the target repeats it or is empty. A tracepoint's, raw or not, may be empty, too; the event may stand without
-// its category.
-// A timer of `@timer` has none: attached to the empty string it runs until the link is dropped.
+// Attaches the program where the object says: at the tracepoint, raw tracepoint, function of the kernel or of a program,
+// or hook of its section. A timer runs from now until the link is dropped.
 // 
-// Errors: `not-found` (no such target), `invalid` (a perf_event program: use `perf.open`),
-// `unsupported` (this host does not attach that kind), `busy`, `not-permitted`, `denied-by-policy` (also a probe where
-// nothing proves that an instruction begins, or of returns in a program in Go), `kernel`.
+// The cookie is what the program gets from `bpf_get_attach_cookie`; 0 is what it gets without one. Tracing programs have
+// one since Linux 5.19, raw tracepoints since 6.10, timers and hooks of cgroups have none.
 // 
-// Source: bpf(2), BPF_LINK_CREATE and BPF_RAW_TRACEPOINT_OPEN.
-extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *target, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Errors: `not-found` (no such function or event here), `invalid` (the object says nothing; a perf_event program: use
+// `perf.open`), `unsupported` (this host does not attach that kind; the kernel has no cookie for it), `busy`,
+// `not-permitted`, `denied-by-policy` (also a probe where nothing proves that an instruction begins, or of returns in a
+// program in Go), `limit` (`probes`), `kernel`.
+// 
+// Source: bpf(2), BPF_LINK_CREATE and BPF_RAW_TRACEPOINT_OPEN; perf_event_open(2) for tracepoints and probes.
+extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a tracepoint program to a tracepoint, `category/event`.
+// 
+// Errors: as `attach`; `invalid` (a program of another kind).
+// 
+// Source: perf_event_open(2), PERF_TYPE_TRACEPOINT.
+extern bool kernelscript_host_bpf_method_program_attach_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a raw_tracepoint program to a tracepoint, by the event's name without its category.
+// 
+// Errors: as `attach`; `invalid` (a program of another kind).
+// 
+// Source: bpf(2), BPF_RAW_TRACEPOINT_OPEN.
+extern bool kernelscript_host_bpf_method_program_attach_raw_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a kprobe or kretprobe program to a function of the kernel, so many bytes behind its start; a kretprobe has no
+// offset. The policy is asked now, for class `kprobe`.
+// 
+// Errors: as `attach`; `invalid` (a program of another kind; an offset of a kretprobe).
+// 
+// Source: kernel/trace/trace_event_perf.c, `perf_kprobe_init`, v6.18.
+extern bool kernelscript_host_bpf_method_program_attach_kprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *function, uint64_t offset, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a uprobe or uretprobe program to a function of a program or library, so many bytes behind its start, in every
+// process that runs the file or in the one with this id. The function is as in `event.uprobe`: a name means every function
+// that has it, an empty one the start of the file. The policy is asked now, for class `uprobe`.
+// 
+// Errors: as `attach`; `invalid` (a program of another kind; no regular file; an id below 1), `not-found` (also: no such
+// process).
+// 
+// Source: kernel/trace/trace_event_perf.c, `perf_uprobe_init`, v6.18.
+extern bool kernelscript_host_bpf_method_program_attach_uprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, plugin_string_t *function, uint64_t offset, int32_t *maybe_pid, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches an xdp program to an interface, by name or number, in this mode. An interface takes one.
 // 
-// Errors: as `attach`; `invalid` (a program of another kind), `unsupported` (the driver or the device cannot).
+// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind), `unsupported` (the driver or
+// the device cannot).
 // 
 // Source: bpf(2), BPF_LINK_CREATE; `XDP_FLAGS_SKB_MODE` and the others of include/uapi/linux/if_link.h, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_xdp_mode_t mode, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a tc program to an interface, by name or number, at the side that its section says, before the programs that
+// are there: by a tcx link, or before Linux 6.6 by a filter of clsact. With a priority or a handle it is always a filter:
+// of two filters the one of lower priority runs first. They are numbers from 1; none lets the kernel choose.
+// 
+// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind; a priority or handle of 0),
+// `busy` (a filter with these two is there).
+// 
+// Source: bpf(2), BPF_LINK_CREATE; tc-bpf(8); net/sched/cls_api.c, `tc_new_tfilter`, v6.18.
+extern bool kernelscript_host_bpf_method_program_attach_tc(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, uint16_t *maybe_priority, uint32_t *maybe_handle, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Attaches a program of a cgroup hook to a control group of version 2 and those below it, by its folder: absolute, or
+// below where they are mounted.
+// 
+// Errors: as `attach`; `not-found` (no such folder), `invalid` (a program of another kind; no folder of a control group).
+// 
+// Source: bpf(2), BPF_LINK_CREATE; kernel/bpf/cgroup.c, `cgroup_bpf_link_attach`, v6.18.
+extern bool kernelscript_host_bpf_method_program_attach_cgroup(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
+// Runs a socket filter on the packets of an interface, by name or number.
+// 
+// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind).
+// 
+// Source: packet(7); socket(7), SO_ATTACH_BPF.
+extern bool kernelscript_host_bpf_method_program_attach_socket_filter(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Runs the program on a packet or the arguments of the caller, and gives what came of it. Nothing is attached, no real
 // packet is touched; maps and globals change as in any run.
 // 
@@ -1325,29 +1438,47 @@ extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_
 extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err);
 
 // Imported Functions from `kernelscript:host/ring@0.2.0`
-// The ring buffer of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
+// The ring buffer (BPF_MAP_TYPE_RINGBUF) of this name in the plugin's object. Its records are in the order of
+// reserving. Creates the plugin's maps if no program was loaded yet.
 // 
 // Errors: `not-found` (no map of this name, or it is no ring buffer), `not-permitted` (CAP_BPF),
 // `denied-by-policy`, `kernel`.
 extern bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err);
-// Its size in bytes. A record takes 8 bytes more than its length, rounded up to a multiple of 8.
+// The array of perf events (BPF_MAP_TYPE_PERF_EVENT_ARRAY) of this name in the plugin's object, into which programs
+// write by `bpf_perf_event_output`: one ring of so many bytes for each CPU that is online, a power of 2 and whole pages;
+// CPUs that come online later get one, too. Records of one CPU are in order, those of several are not. The kernel makes
+// the length of a record plus 4 a multiple of 8: up to 7 bytes of no meaning follow what the program wrote. For programs
+// that were built for kernels before 5.8; a ring buffer is better in all ways. A second call gives another handle to the
+// same rings.
+// 
+// Errors: `not-found` (no map of this name), `invalid` (a map of another kind; the size; an attachment is published in
+// the array), `not-permitted`
+// (CAP_BPF, CAP_PERFMON, or more locked memory than `kernel.perf_event_mlock_kb`), `limit` (`host_bytes`: the rings of
+// all CPUs; descriptors), `denied-by-policy`, `kernel`.
+// 
+// Source: perf_event_open(2), PERF_COUNT_SW_BPF_OUTPUT; `kernel/trace/bpf_trace.c`, `bpf_perf_event_output`, v6.18.
+extern bool kernelscript_host_ring_static_ring_open_perf_event_array(plugin_string_t *name, uint32_t bytes, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err);
+// Its size in bytes, of all CPUs together. A record takes 8 bytes more than its length, rounded up to a multiple of 8.
 extern uint32_t kernelscript_host_ring_method_ring_size(kernelscript_host_ring_borrow_ring_t self);
 // Bytes of records that wait in it, their headers included: how far the plugin lags behind.
 extern uint64_t kernelscript_host_ring_method_ring_waiting(kernelscript_host_ring_borrow_ring_t self);
-// Records that programs of this plugin lost so far because the ring was full; none if the object does not count
-// them (it has no 64-bit variable `__lost_NAME`).
+// Records that programs of this plugin lost so far because the ring was full; none if nobody counts them: a ring buffer
+// whose object has no 64-bit variable `__lost_NAME`. The kernel counts those of an array of perf events; before Linux 6.0
+// it says how many only when there is room again.
+// 
+// Source: PERF_FORMAT_LOST; PERF_RECORD_LOST before 6.0.
 extern bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borrow_ring_t self, uint64_t *ret);
-// Takes records out of rings: at once if there are any, else waits for the first ones. An empty list when the time is
-// over; no timeout is a wait without end, 0 is none at all. At most `most` bytes, entries included.
+// Puts the end of the batch back, from an entry on, for a plugin that leaves off within it: the next `poll` of these
+// rings gives these records first. The entries before them stay done with.
+// 
+// Errors: `invalid` (no entries of this batch, or they were put back already), `limit` (`host_bytes`).
+extern bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_borrow_batch_t self, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
+// Takes records out of rings: at once if there are any, else waits for the first ones. No records when the time is over;
+// no timeout is a wait without end, 0 is none at all. At most `most` bytes, entries included; at most 1024 rings.
 // 
 // Errors: `interrupted` (the host asks the plugin to stop; nothing was taken), `invalid` (the next record does not fit
-// `most`; it stays where it is), `kernel`.
-extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_ring_error_t *err);
-// Puts the end of the last batch of these rings back, from an entry on, for a plugin that leaves off within it: the
-// next `poll` gives these records first. The rings are those of that poll; others may have been polled since.
-// 
-// Errors: `invalid` (no entries of the last batch), `limit` (the host keeps too much for the plugin).
-extern bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
+// `most`; it stays where it is; more than 1024 rings), `limit` (`host_bytes`), `kernel`.
+extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, kernelscript_host_ring_tuple2_own_batch_list_u8_t *ret, kernelscript_host_ring_error_t *err);
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
 // The variable of this name. A pinned one loads the object, so that its value is that of the pin.
@@ -1405,6 +1536,14 @@ extern bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscrip
 extern void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *ret);
 
 // Imported Functions from `kernelscript:host/console@0.2.0`
+// A table without rows. The title is also its name in JSON. At most 64 columns count, and 4 KiB of each text.
+extern kernelscript_host_console_own_table_t kernelscript_host_console_constructor_table(plugin_string_t *title, kernelscript_host_console_list_column_t *columns);
+// Appends a row: a value for each column.
+// 
+// Errors: `invalid` (as many values as columns are wanted), `limit` (`host_bytes`).
+extern bool kernelscript_host_console_method_table_append(kernelscript_host_console_borrow_table_t self, kernelscript_host_console_list_value_t *row, kernelscript_host_console_error_t *err);
+// Writes the rows that were appended since the last call. Without any, a table has its headings only, and JSON nothing.
+extern void kernelscript_host_console_method_table_write(kernelscript_host_console_borrow_table_t self);
 // Writes one line to standard output.
 // 
 // `format` is text with conversions: `%d %i %u %x %X %o %c %s %p %%` with the flags `- + space 0 #`, width and
@@ -1416,6 +1555,8 @@ extern void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *
 // wide and a line has at most 1 MiB. Control characters but line feeds and tabs, and bytes that are not UTF-8, are
 // made visible, unless the person who runs the plugin wants them as they are.
 extern void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values);
+// Writes one line to standard output: this text as it stands, usually UTF-8. All else as `print`.
+extern void kernelscript_host_console_line(plugin_list_u8_t *text);
 // Writes a histogram to standard output: a line with the title, and one for each slot from the first that is not empty
 // to the last, with its range, its count and a bar. The title is text, usually UTF-8, of which 4 KiB are shown. A step of 0 is as wide as all
 // values. Slots that no value can be in are left out. More than 4096 slots are a trap.
@@ -1423,6 +1564,12 @@ extern void kernelscript_host_console_histogram(plugin_list_u8_t *title, kernels
 // Writes one line to standard error, after the plugin's name. The lines of the message are joined by `; `, so that
 // a warning stays one line for whoever searches a log; control characters are made visible, and 4 KiB are shown.
 extern void kernelscript_host_console_warn(plugin_string_t *message);
+// As `warn`, of what made the plugin fail.
+extern void kernelscript_host_console_fail(plugin_string_t *message);
+// As `warn`, of what the person may want to know: shown with `--verbose`.
+extern void kernelscript_host_console_info(plugin_string_t *message);
+// As `warn`, of what helps to find a mistake in the plugin: shown with `--verbose` given twice.
+extern void kernelscript_host_console_debug(plugin_string_t *message);
 // Like `warn`, once for each pair of key and message in a run; later calls do nothing.
 extern void kernelscript_host_console_warn_once(uint64_t key, plugin_string_t *message);
 // Ends the plugin now as a trap does, with this message (which should name the script's file and line), shown as
@@ -1496,7 +1643,7 @@ extern void kernelscript_host_system_comm_of(int32_t pid, plugin_list_u8_t *ret)
 extern void kernelscript_host_symbols_name(int32_t *maybe_process, uint64_t address, plugin_string_t *ret);
 
 // Exported Functions from `plugin`
-int32_t exports_plugin_run(void);
+bool exports_plugin_run(uint8_t *err);
 
 // Helper Functions
 
@@ -1545,6 +1692,10 @@ void kernelscript_host_bpf_result_own_program_error_free(kernelscript_host_bpf_r
 void kernelscript_host_bpf_result_program_info_error_free(kernelscript_host_bpf_result_program_info_error_t *ptr);
 
 void kernelscript_host_bpf_result_own_link_error_free(kernelscript_host_bpf_result_own_link_error_t *ptr);
+
+void plugin_option_s32_free(plugin_option_s32_t *ptr);
+
+void plugin_option_u16_free(plugin_option_u16_t *ptr);
 
 void kernelscript_host_bpf_result_test_output_error_free(kernelscript_host_bpf_result_test_output_error_t *ptr);
 
@@ -1648,15 +1799,23 @@ extern void kernelscript_host_ring_ring_drop_borrow(kernelscript_host_ring_borro
 
 extern kernelscript_host_ring_borrow_ring_t kernelscript_host_ring_borrow_ring(kernelscript_host_ring_own_ring_t handle);
 
+extern void kernelscript_host_ring_batch_drop_own(kernelscript_host_ring_own_batch_t handle);
+
+extern void kernelscript_host_ring_batch_drop_borrow(kernelscript_host_ring_borrow_batch_t handle);
+
+extern kernelscript_host_ring_borrow_batch_t kernelscript_host_ring_borrow_batch(kernelscript_host_ring_own_batch_t handle);
+
 void kernelscript_host_ring_result_own_ring_error_free(kernelscript_host_ring_result_own_ring_error_t *ptr);
+
+void kernelscript_host_ring_result_void_error_free(kernelscript_host_ring_result_void_error_t *ptr);
 
 void kernelscript_host_ring_list_borrow_ring_free(kernelscript_host_ring_list_borrow_ring_t *ptr);
 
 void kernelscript_host_ring_option_nanoseconds_free(kernelscript_host_ring_option_nanoseconds_t *ptr);
 
-void kernelscript_host_ring_result_list_u8_error_free(kernelscript_host_ring_result_list_u8_error_t *ptr);
+void kernelscript_host_ring_tuple2_own_batch_list_u8_free(kernelscript_host_ring_tuple2_own_batch_list_u8_t *ptr);
 
-void kernelscript_host_ring_result_void_error_free(kernelscript_host_ring_result_void_error_t *ptr);
+void kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_free(kernelscript_host_ring_result_tuple2_own_batch_list_u8_error_t *ptr);
 
 void kernelscript_host_globals_error_free(kernelscript_host_globals_error_t *ptr);
 
@@ -1688,11 +1847,25 @@ void kernelscript_host_losses_loss_free(kernelscript_host_losses_loss_t *ptr);
 
 void kernelscript_host_losses_list_loss_free(kernelscript_host_losses_list_loss_t *ptr);
 
+void kernelscript_host_console_error_free(kernelscript_host_console_error_t *ptr);
+
 void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr);
+
+void kernelscript_host_console_column_free(kernelscript_host_console_column_t *ptr);
+
+extern void kernelscript_host_console_table_drop_own(kernelscript_host_console_own_table_t handle);
+
+extern void kernelscript_host_console_table_drop_borrow(kernelscript_host_console_borrow_table_t handle);
+
+extern kernelscript_host_console_borrow_table_t kernelscript_host_console_borrow_table(kernelscript_host_console_own_table_t handle);
 
 void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr);
 
+void kernelscript_host_console_list_column_free(kernelscript_host_console_list_column_t *ptr);
+
 void kernelscript_host_console_list_value_free(kernelscript_host_console_list_value_t *ptr);
+
+void kernelscript_host_console_result_void_error_free(kernelscript_host_console_result_void_error_t *ptr);
 
 void kernelscript_host_clock_error_free(kernelscript_host_clock_error_t *ptr);
 
@@ -1710,7 +1883,7 @@ void kernelscript_host_args_parsed_free(kernelscript_host_args_parsed_t *ptr);
 
 void kernelscript_host_args_list_option_spec_free(kernelscript_host_args_list_option_spec_t *ptr);
 
-void plugin_option_s32_free(plugin_option_s32_t *ptr);
+void plugin_result_void_u8_free(plugin_result_void_u8_t *ptr);
 
 // Sets the string `ret` to reference the input string `s` without copying it
 void plugin_string_set(plugin_string_t *ret, const char*s);
