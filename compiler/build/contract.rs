@@ -272,8 +272,12 @@ impl<'a> Tables<'a> {
                 format!("TypeKind::Flags(&{names:?})")
             }
             TypeDefKind::Tuple(tuple) => {
-                let types: String = tuple.types.iter().map(|ty| self.ty(ty) + ", ").collect();
-                format!("TypeKind::Tuple(&[{types}])")
+                let offsets = self.sizes.field_offsets(tuple.types.iter());
+                let element = |(ty, (offset, _)): (&Type, (wit_parser::ArchitectureSize, _))| {
+                    format!("({}, {}), ", self.ty(ty), offset.size_wasm32())
+                };
+                let elements: String = tuple.types.iter().zip(offsets).map(element).collect();
+                format!("TypeKind::Tuple(&[{elements}])")
             }
             TypeDefKind::List(ty) => format!("TypeKind::List({})", self.ty(ty)),
             TypeDefKind::Type(ty) => format!("TypeKind::Alias({})", self.ty(ty)),
@@ -304,9 +308,10 @@ impl<'a> Tables<'a> {
             Type::S16 => "S16",
             Type::S32 => "S32",
             Type::S64 => "S64",
+            Type::F64 => "F64",
             Type::Char => "Char",
             Type::String => "String",
-            Type::F32 | Type::F64 | Type::ErrorContext => panic!("the contract has none of these"),
+            Type::F32 | Type::ErrorContext => panic!("the contract has none of these"),
         };
         let size = self.sizes.size(ty).size_wasm32();
         format!("Type::Primitive {{ ty: PrimitiveValType::{primitive}, size: {size} }}")

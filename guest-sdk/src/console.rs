@@ -1,15 +1,36 @@
 //! Output for the person who runs the plugin.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::{Arguments, Write};
 
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
 use crate::sys::console::{self, Value};
 
 /// Prints a line: the implementation of [`println!`](crate::println).
 #[doc(hidden)]
 pub fn print_line(text: Arguments<'_>) {
-    // The text is passed as a value, so that no `%` or `{}` in it is a conversion; the host ends the line.
-    console::print(b"%s", &[Value::Text(formatted(text).into_bytes())]);
+    console::line(formatted(text).as_bytes());
+}
+
+/// Prints an error: the implementation of [`error!`](crate::error!).
+#[doc(hidden)]
+pub fn error_line(text: Arguments<'_>) {
+    console::fail(&formatted(text));
+}
+
+/// Prints information: the implementation of [`info!`](crate::info).
+#[doc(hidden)]
+pub fn info_line(text: Arguments<'_>) {
+    console::info(&formatted(text));
+}
+
+/// Prints a message for debugging: the implementation of [`debug!`](crate::debug).
+#[doc(hidden)]
+pub fn debug_line(text: Arguments<'_>) {
+    console::debug(&formatted(text));
 }
 
 /// Prints a warning: the implementation of [`warn!`](crate::warn).
@@ -44,6 +65,138 @@ macro_rules! println {
 #[macro_export]
 macro_rules! warn {
     ($($text:tt)*) => { $crate::console::warn_line(::core::format_args!($($text)*)) };
+}
+
+/// As [`warn!`](crate::warn), of what made the plugin fail.
+///
+/// ```no_run
+/// ks_guest::error!("no interface is up");
+/// ```
+#[macro_export]
+macro_rules! error {
+    ($($text:tt)*) => { $crate::console::error_line(::core::format_args!($($text)*)) };
+}
+
+/// As [`warn!`](crate::warn), shown with `ks-host --verbose` only.
+///
+/// ```no_run
+/// ks_guest::info!("{} tasks are there", 7);
+/// ```
+#[macro_export]
+macro_rules! info {
+    ($($text:tt)*) => { $crate::console::info_line(::core::format_args!($($text)*)) };
+}
+
+/// As [`warn!`](crate::warn), shown with `ks-host -vv` only.
+///
+/// ```no_run
+/// ks_guest::debug!("the batch had {} records", 7);
+/// ```
+#[macro_export]
+macro_rules! debug {
+    ($($text:tt)*) => { $crate::console::debug_line(::core::format_args!($($text)*)) };
+}
+
+/// A value in a row of a [`Table`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Cell {
+    /// A number from 0.
+    Unsigned(u64),
+    /// A number with a sign.
+    Signed(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text of one line; control characters are made visible.
+    Text(String),
+    /// `true` or `false`.
+    Bool(bool),
+    /// An address, shown in hexadecimal.
+    Pointer(u64),
+    /// No value: `-`, and `null` in JSON.
+    None,
+}
+
+macro_rules! cells {
+    ($($($ty:ty),* => $case:ident($wide:ty);)*) => {
+        $($(impl From<$ty> for Cell {
+            fn from(value: $ty) -> Cell {
+                Cell::$case(<$wide>::from(value))
+            }
+        })*)*
+    };
+}
+
+cells! {
+    u8, u16, u32, u64 => Unsigned(u64);
+    i8, i16, i32, i64 => Signed(i64);
+    f32, f64 => Float(f64);
+    &str, String => Text(String);
+    bool => Bool(bool);
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or(Cell::None, Into::into)
+    }
+}
+
+impl From<Cell> for Value {
+    fn from(cell: Cell) -> Value {
+        match cell {
+            Cell::Unsigned(number) => Value::Unsigned64(number),
+            Cell::Signed(number) => Value::Signed64(number),
+            Cell::Float(number) => Value::Float64(number),
+            Cell::Text(text) => Value::Text(text.into_bytes()),
+            Cell::Bool(on) => Value::Boolean(on),
+            Cell::Pointer(address) => Value::Pointer(address),
+            Cell::None => Value::None,
+        }
+    }
+}
+
+/// Rows with named columns: aligned lines on standard output, or with `ks-host --json` an object for each row.
+///
+/// ```no_run
+/// # fn main() -> ks_guest::Result<()> {
+/// use ks_guest::console::Table;
+///
+/// let mut table = Table::new("waits", &[("task", None), ("longest", Some("ns"))]);
+/// table.append(["cat".into(), 12_345_u64.into()])?;
+/// table.write();
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Table {
+    raw: console::Table,
+}
+
+impl Table {
+    /// Creates a table with this title and these columns, each with its heading and the unit of its numbers in
+    /// the spelling of UCUM (`ns`, `By`, `%`). At most 64 columns count.
+    pub fn new(title: &str, columns: &[(&str, Option<&str>)]) -> Table {
+        let column = |(name, unit): &(&str, Option<&str>)| console::Column {
+            name: String::from(*name),
+            unit: unit.map(String::from),
+        };
+        let columns: Vec<_> = columns.iter().map(column).collect();
+        Table { raw: console::Table::new(title, &columns) }
+    }
+
+    /// Appends a row: a value for each column.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) (another number of values than of columns),
+    /// [`Limit`](ErrorKind::Limit) (`host_bytes`).
+    pub fn append(&mut self, row: impl IntoIterator<Item = Cell>) -> Result<()> {
+        let row: Vec<Value> = row.into_iter().map(Into::into).collect();
+        Ok(self.raw.append(&row)?)
+    }
+
+    /// Writes the rows that were appended since the last call, and removes them.
+    pub fn write(&mut self) {
+        self.raw.write();
+    }
 }
 
 /// Writes one line to standard error, once for each pair of key and message in a run.

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 #[cfg(doc)]
@@ -60,7 +61,7 @@ pub struct Packet {
     pub interface: u32,
     /// The `mark` of the socket buffer.
     pub mark: u32,
-    /// Number of runs on the same packet, 1 to 1000000.
+    /// Number of runs on the same packet, 1 to 10000.
     pub repeat: u32,
 }
 
@@ -116,7 +117,7 @@ pub struct ProgramDescription {
 /// use ks_guest::Program;
 ///
 /// let program = Program::load("on_switch")?;
-/// let link = program.attach("sched/sched_switch")?;
+/// let link = program.attach_tracepoint("sched/sched_switch", 0)?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -163,24 +164,66 @@ impl Program {
         })
     }
 
-    /// Attaches the program to a target of its type: `category/event` for a tracepoint, the event's name for
-    /// a raw one, an interface for xdp and tc. If the object names the program's target, pass that one or an
-    /// empty text. Programs of perf events are attached by
+    /// Attaches the program where its object says: at the tracepoint, function or hook of its section. A timer
+    /// runs from now on. The program gets the cookie from `bpf_get_attach_cookie`; 0 is what it gets without
+    /// one. Programs of perf events are attached by
     /// [`Attachment::open_with`](crate::Attachment::open_with).
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) (no such target), [`Invalid`](ErrorKind::Invalid) (a program of perf
-    /// events), [`Unsupported`](ErrorKind::Unsupported), [`Busy`](ErrorKind::Busy),
-    /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`NotFound`](ErrorKind::NotFound) (no such function or event here), [`Invalid`](ErrorKind::Invalid)
+    /// (the object says nothing; a program of perf events), [`Unsupported`](ErrorKind::Unsupported) (also: no
+    /// cookie for this kind), [`Busy`](ErrorKind::Busy), [`NotPermitted`](ErrorKind::NotPermitted),
+    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Limit`](ErrorKind::Limit) (of probes),
     /// [`Kernel`](ErrorKind::Kernel).
-    pub fn attach(&self, target: &str) -> Result<Link> {
-        Ok(Link { raw: self.raw.attach(target)? })
+    pub fn attach(&self, cookie: u64) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach(cookie)? })
+    }
+
+    /// Attaches a tracepoint program to `category/event`.
+    ///
+    /// # Errors
+    /// See [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for a program of another type.
+    pub fn attach_tracepoint(&self, tracepoint: &str, cookie: u64) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_tracepoint(tracepoint, cookie)? })
+    }
+
+    /// Attaches a raw_tracepoint program to a tracepoint, by the event's name without its category.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`].
+    pub fn attach_raw_tracepoint(&self, tracepoint: &str, cookie: u64) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_raw_tracepoint(tracepoint, cookie)? })
+    }
+
+    /// Attaches a kprobe or kretprobe program to a function of the kernel, so many bytes behind its start.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`].
+    pub fn attach_kprobe(&self, function: &str, offset: u64, cookie: u64) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_kprobe(function, offset, cookie)? })
+    }
+
+    /// Attaches a uprobe or uretprobe program to every function of this name in a program or library, so many
+    /// bytes behind its start, in every process that runs the file or in one. An empty name is the start of
+    /// the file.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`]; [`NotFound`](ErrorKind::NotFound) (no such process).
+    pub fn attach_uprobe(
+        &self,
+        path: &str,
+        function: &str,
+        offset: u64,
+        process: Option<i32>,
+        cookie: u64,
+    ) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_uprobe(path, function, offset, process, cookie)? })
     }
 
     /// Attaches an xdp program to an interface, by name or number, in this mode.
     ///
     /// # Errors
-    /// See [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for a program of another type.
+    /// See [`Program::attach_tracepoint`].
     pub fn attach_xdp(&self, interface: &str, mode: XdpMode) -> Result<Link> {
         let mode = match mode {
             XdpMode::Best => bpf::XdpMode::Best,
@@ -189,6 +232,38 @@ impl Program {
             XdpMode::Offloaded => bpf::XdpMode::Offloaded,
         };
         Ok(Link { raw: self.raw.attach_xdp(interface, mode)? })
+    }
+
+    /// Attaches a tc program to an interface, by name or number, before the programs that are there. With a
+    /// priority or a handle it is a filter of clsact, of which the one of lower priority runs first.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`]; [`Busy`](ErrorKind::Busy) (a filter with these two is there).
+    pub fn attach_tc(
+        &self,
+        interface: &str,
+        priority: Option<NonZeroU16>,
+        handle: Option<NonZeroU32>,
+    ) -> Result<Link> {
+        let (priority, handle) = (priority.map(NonZeroU16::get), handle.map(NonZeroU32::get));
+        Ok(Link { raw: self.raw.attach_tc(interface, priority, handle)? })
+    }
+
+    /// Attaches a program of a cgroup hook to a control group of version 2 and those below it, by its folder:
+    /// absolute, or below where they are mounted.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`].
+    pub fn attach_cgroup(&self, path: &str) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_cgroup(path)? })
+    }
+
+    /// Runs a socket filter on the packets of an interface, by name or number.
+    ///
+    /// # Errors
+    /// See [`Program::attach_tracepoint`].
+    pub fn attach_socket_filter(&self, interface: &str) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach_socket_filter(interface)? })
     }
 
     /// Runs the program on a packet, [`Packet::repeat`] times. Nothing is attached; maps and variables

@@ -44,6 +44,8 @@ const HEADER: usize = 8;
 #[derive(Debug)]
 pub struct Ring<T> {
     raw: ring::Ring,
+    /// The length of a record in bytes.
+    len: usize,
     record: PhantomData<fn() -> T>,
 }
 
@@ -66,7 +68,22 @@ impl<T: Plain> Ring<T> {
         let raw = ring::Ring::open(name)?;
         shared::loaded();
         layout::check_record::<T>(name)?;
-        Ok(Ring { raw, record: PhantomData })
+        Ok(Ring { raw, len: T::SIZE, record: PhantomData })
+    }
+
+    /// Opens the array of perf events of this name, into which programs write by `bpf_perf_event_output`, with
+    /// a ring of so many bytes for each CPU: a power of 2 and whole pages. Records of one CPU are in order.
+    /// For programs that were built for kernels before 5.8; a ring buffer is better in all ways.
+    ///
+    /// # Errors
+    /// See [`Ring::open`]; [`Invalid`](ErrorKind::Invalid) for the size, a map of another type and an array
+    /// in which an attachment is published, [`Limit`](ErrorKind::Limit) (`host_bytes`).
+    pub fn open_perf_event_array(name: &str, bytes: u32) -> Result<Ring<T>> {
+        let raw = ring::Ring::open_perf_event_array(name, bytes)?;
+        shared::loaded();
+        layout::check_record::<T>(name)?;
+        // The kernel writes the length in 4 bytes before the record, and makes both a multiple of 8.
+        Ok(Ring { raw, len: (T::SIZE + 4).next_multiple_of(8) - 4, record: PhantomData })
     }
 
     /// Consumes records: immediately if there are any, otherwise waits for the first ones. Returns no records
@@ -80,9 +97,9 @@ impl<T: Plain> Ring<T> {
     pub fn poll(&mut self, timeout: Option<Duration>) -> Result<Records<'_, T>> {
         // Saturates beyond the range of the clock.
         let timeout = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-        let batch = ring::poll(&[&self.raw], timeout, BATCH)?;
-        if let Some(len) = lengths(&batch).find(|len| *len != T::SIZE) {
-            ring::put_back(&[&self.raw], &batch)?;
+        let (batch, records) = ring::poll(&[&self.raw], timeout, BATCH)?;
+        if let Some(len) = lengths(&records).find(|len| *len != self.len) {
+            batch.put_back(&records)?;
             let message = format!(
                 "a record of the ring buffer has {len} bytes, its type here has {}\n  \
                  do: open it with the type that the programs put in",
@@ -90,7 +107,7 @@ impl<T: Plain> Ring<T> {
             );
             return Err(Error::invalid(message));
         }
-        Ok(Records { ring: self, batch, at: 0 })
+        Ok(Records { ring: self, batch, records, at: 0 })
     }
 
     /// Size in bytes. A record takes 8 bytes more than its length, rounded up to a multiple of 8.
@@ -123,7 +140,8 @@ fn lengths(batch: &[u8]) -> impl Iterator<Item = usize> {
 #[derive(Debug)]
 pub struct Records<'ring, T: Plain> {
     ring: &'ring Ring<T>,
-    batch: Vec<u8>,
+    batch: ring::Batch,
+    records: Vec<u8>,
     at: usize,
 }
 
@@ -132,18 +150,17 @@ impl<T: Plain> Iterator for Records<'_, T> {
 
     fn next(&mut self) -> Option<T> {
         let start = self.at + HEADER;
-        let record = self.batch.get(start..start + T::SIZE)?;
-        self.at = start + T::SIZE.next_multiple_of(8);
+        let record = self.records.get(start..start + T::SIZE)?;
+        self.at = start + self.ring.len.next_multiple_of(8);
         Some(T::from_bytes(record))
     }
 }
 
 impl<T: Plain> Drop for Records<'_, T> {
     fn drop(&mut self) {
-        if let Some(rest) = self.batch.get(self.at..).filter(|rest| !rest.is_empty()) {
-            // Refused if another handle to the same ring was polled since: the order of its records would be
-            // wrong.
-            if let Err(error) = ring::put_back(&[&self.ring.raw], rest) {
+        if let Some(rest) = self.records.get(self.at..).filter(|rest| !rest.is_empty()) {
+            // Refused only if the host keeps too much for the plugin.
+            if let Err(error) = self.batch.put_back(rest) {
                 warn!("{} records of a ring buffer are lost: {}", lengths(rest).count(), error.message);
             }
         }

@@ -102,6 +102,13 @@ impl Charge {
         self.of.taken.fetch_sub(less, Ordering::Relaxed);
     }
 
+    /// Moves bytes, at most those of this charge, to a charge of their own.
+    pub fn split(&mut self, bytes: u64) -> Charge {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Charge { of: self.of.clone(), bytes }
+    }
+
     /// Adds the bytes of another charge of the same sum to this one.
     pub fn merge(&mut self, mut other: Charge) {
         self.bytes += std::mem::take(&mut other.bytes);
@@ -172,6 +179,11 @@ mod tests {
         first.set(100).expect("it was given back");
         first.set(10).expect("less is always possible");
         first.shrink(1000);
+        let mut whole = sum.charge(100).expect("there is room");
+        let part = whole.split(60);
+        drop(whole);
+        assert!(sum.charge(41).is_err() && sum.charge(40).is_ok(), "the part is still charged");
+        drop(part);
         assert!(sum.charge(100).is_ok());
         assert_eq!(sum.charge(u64::MAX).err(), Some(Full(100)));
         assert!(sum.during_call(SMALL_BYTES).is_ok_and(|charge| charge.is_none()));

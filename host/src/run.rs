@@ -1,7 +1,7 @@
 //! Prepares and runs plugins.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
@@ -124,6 +124,31 @@ impl PreparedPlugin {
             }
             outcome => outcome,
         })
+    }
+
+    /// Asks the plugin for the names of its tests, in an instance of its own. One without tests has none.
+    ///
+    /// # Errors
+    /// How the plugin ended instead.
+    pub fn tests(&self, options: RunOptions) -> Result<Vec<String>, Outcome> {
+        if !self.prepared.lists_tests() {
+            return Ok(Vec::new());
+        }
+        let names = Arc::new(Mutex::new(Vec::new()));
+        let found = Arc::clone(&names);
+        let outcome = self.call(options, move |instance| match instance.tests() {
+            Ok(tests) => {
+                *found.lock().unwrap_or_else(PoisonError::into_inner) = tests;
+                Outcome::Returned(0)
+            }
+            Err(outcome) => outcome,
+        });
+        match outcome {
+            Outcome::Returned(0) => {
+                Ok(std::mem::take(&mut *names.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
+            outcome => Err(outcome),
+        }
     }
 
     /// Runs one test of the plugin like [`PreparedPlugin::run`]: in an instance of its own, with maps and

@@ -111,7 +111,11 @@ fn plugins() -> Vec<Vec<u8>> {
                   limits.burst)\n return 0\n}\n";
     let small = core_module(2, "(func (export \"run\") (result i32) (i32.const 0))");
     let plain = component("small", &small, &[]).expect("it fits the world");
-    let bare = component("bare", "(module (func (export \"run\") (result i32) (i32.const 0)))", &[]);
+    let bare = component(
+        "bare",
+        "(module (memory (export \"memory\") 1) (func (export \"run\") (result i32) (i32.const 0)))",
+        &[],
+    );
     vec![plain, bare.expect("it fits the world"), compile("whole", script).plugin]
 }
 

@@ -206,6 +206,7 @@ fn resource_type(resolve: &Resolve, ty: &Type) -> Option<String> {
     match &resolve.types[*id].kind {
         TypeDefKind::Handle(Handle::Own(resource)) => Some(name_of(resolve, *resource)),
         TypeDefKind::Result(result) => resource_type(resolve, result.ok.as_ref()?),
+        TypeDefKind::Tuple(tuple) => resource_type(resolve, tuple.types.first()?),
         TypeDefKind::Type(ty) => resource_type(resolve, ty),
         _ => None,
     }

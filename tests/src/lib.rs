@@ -269,7 +269,7 @@ pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], arguments: &[S]
 /// # Errors
 /// If the text is not a module, or the module does not fit the world.
 pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<u8>> {
-    component_of(project, &wat::parse_str(wat)?, objects)
+    component_of(project, &wat::parse_str(plugins::with_exit_code(wat))?, objects)
 }
 
 /// Builds a plugin from a core module in binary form.

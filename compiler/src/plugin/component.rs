@@ -20,7 +20,7 @@ use wasmparser::{Parser, Payload};
 use super::PluginError;
 use super::contract::{INTERFACES, Interface, Needs, TypeId, TypeKind, WitFunction, World};
 use super::shim::{self, TABLE};
-use super::types::{self, Instances};
+use super::types::{self, Instances, OwnTypes};
 
 /// Item of the contract that a core import refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,8 @@ pub fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
     let mut builder = ComponentBuilder::default();
     let instances = import_interfaces(&mut builder, &surface);
     let main = builder.core_module_raw(Some("main"), core);
-    let mut maker = Maker { builder, instances, surface, realloc: None };
+    let own_types = OwnTypes::default();
+    let mut maker = Maker { builder, instances, own_types, surface, realloc: None };
     let shims = maker.shims();
     let instance = maker.instantiate(main, &shims);
     let memory = maker
@@ -194,6 +195,7 @@ struct Own {
 struct Maker<'a> {
     builder: ComponentBuilder,
     instances: Instances,
+    own_types: OwnTypes,
     surface: Surface<'a>,
     /// Allocator of the core module, once it was aliased.
     realloc: Option<u32>,
@@ -279,7 +281,7 @@ impl Maker<'_> {
         if !self.surface.exports.contains(function.name) {
             return Err(PluginError::Component(format!("the module does not export `{}`", function.name)));
         }
-        let ty = types::function(&mut self.builder, function);
+        let ty = types::function(&mut self.builder, &mut self.own_types, function);
         let name = function.name;
         let core = self.builder.core_alias_export(Some(name), own.instance, name, ExportKind::Func);
         let options = self.options(function, own, "cabi_realloc")?;

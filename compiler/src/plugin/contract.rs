@@ -190,8 +190,8 @@ pub enum TypeKind {
     Enum(&'static [&'static str]),
     /// A set of flags, with their names.
     Flags(&'static [&'static str]),
-    /// A tuple, with the types of its elements.
-    Tuple(&'static [Type]),
+    /// A tuple, with the types of its elements and their offsets in bytes.
+    Tuple(&'static [(Type, u32)]),
     /// A list of elements of a type.
     List(Type),
     /// Another name of a type.

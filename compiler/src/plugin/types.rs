@@ -71,16 +71,49 @@ pub fn instance(
 /// Returns the type of a function that the component exports.
 ///
 /// # Panics
-/// If the signature has other than primitive types; the tests of this module check each function.
-pub fn function(builder: &mut ComponentBuilder, function: &WitFunction) -> u32 {
-    let primitive = |ty: Type| match ty {
-        Type::Primitive { ty, .. } => ComponentValType::Primitive(ty),
-        Type::Id(_) => panic!("{} has primitive types", function.name),
-    };
-    let params: Vec<_> = function.params.iter().map(|(name, ty)| (*name, primitive(*ty))).collect();
+/// If the signature has other types than primitive ones, lists and results; the tests of this module check each
+/// function.
+pub fn function(builder: &mut ComponentBuilder, known: &mut OwnTypes, function: &WitFunction) -> u32 {
+    let params: Vec<_> = function.params.iter().map(|(name, ty)| (*name, known.of(builder, *ty))).collect();
+    let result = function.result.map(|ty| known.of(builder, ty));
     let (index, mut writer) = builder.type_function(None);
-    writer.params(params).result(function.result.map(primitive));
+    writer.params(params).result(result);
     index
+}
+
+/// Types without a name that the component defines itself, each once.
+#[derive(Debug, Default)]
+pub struct OwnTypes {
+    written: FastMap<u16, u32>,
+}
+
+impl OwnTypes {
+    fn of(&mut self, builder: &mut ComponentBuilder, ty: Type) -> ComponentValType {
+        let id = match ty {
+            Type::Primitive { ty, .. } => return ComponentValType::Primitive(ty),
+            Type::Id(id) => id,
+        };
+        if let Some(index) = self.written.get(&id.0) {
+            return ComponentValType::Type(*index);
+        }
+        let index = match id.def().kind {
+            TypeKind::Result { ok, err, .. } => {
+                let (ok, err) = (ok.map(|ty| self.of(builder, ty)), err.map(|ty| self.of(builder, ty)));
+                let (index, writer) = builder.type_defined(None);
+                writer.result(ok, err);
+                index
+            }
+            TypeKind::List(element) => {
+                let element = self.of(builder, element);
+                let (index, writer) = builder.type_defined(None);
+                writer.list(element);
+                index
+            }
+            _ => panic!("exports have results and lists only"),
+        };
+        self.written.insert(id.0, index);
+        ComponentValType::Type(index)
+    }
 }
 
 struct Writer<'a> {
@@ -176,7 +209,7 @@ impl Writer<'_> {
             TypeKind::Enum(names) => self.ty.ty().defined_type().enum_type(names.iter().copied()),
             TypeKind::Flags(names) => self.ty.ty().defined_type().flags(names.iter().copied()),
             TypeKind::Tuple(types) => {
-                let types: Vec<_> = types.iter().map(|ty| self.ty(*ty)).collect();
+                let types: Vec<_> = types.iter().map(|(ty, _)| self.ty(*ty)).collect();
                 self.ty.ty().defined_type().tuple(types);
             }
             TypeKind::List(ty) => {

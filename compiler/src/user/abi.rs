@@ -5,7 +5,7 @@
 
 use wasm_encoder::ValType;
 
-use crate::plugin::contract::{HostFunction, HostResource, INTERFACES, Type, TypeKind, WitFunction};
+use crate::plugin::contract::{HostFunction, HostResource, INTERFACES, Type, TypeKind, WitFunction, World};
 
 /// Byte offset of the length in a list or string; the address is at offset 0.
 pub const LIST_LEN: u32 = 4;
@@ -63,6 +63,13 @@ impl Abi {
         Shape { ty, offset: 0 }
     }
 
+    /// Returns the shape of the result of a function that plugins of a world export.
+    pub fn exported(self, world: World, name: &str) -> Shape {
+        let function = world.exports().iter().find(|function| function.name == name);
+        let ty = function.and_then(|function| function.result).expect("the world has it, with a result");
+        Shape { ty, offset: 0 }
+    }
+
     /// Returns the shape of a type of an interface.
     pub fn named(self, interface: &str, name: &str) -> Shape {
         let interface = INTERFACES.iter().find(|one| one.name == interface);
@@ -107,6 +114,13 @@ impl Shape {
     pub fn some(self) -> Shape {
         let TypeKind::Option { some, payload } = self.kind() else { panic!("an option may hold a value") };
         self.at(*payload, *some)
+    }
+
+    /// Returns the shape of an element of this tuple.
+    pub fn item(self, position: usize) -> Shape {
+        let TypeKind::Tuple(elements) = self.kind() else { panic!("a tuple has numbered elements") };
+        let (ty, offset) = elements[position];
+        self.at(offset, ty)
     }
 
     /// Returns the shape of a list element; its offset counts from the element's start.

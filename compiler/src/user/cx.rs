@@ -96,6 +96,8 @@ pub struct Cx<'a> {
     pub defers: bool,
     /// Whether the script checks the result of a `load`.
     pub tests_a_load: bool,
+    /// Programs that the half loads.
+    pub loaded: BTreeSet<FuncId>,
     /// Counters that BPF programs read.
     pub exposed_counters: BTreeSet<CounterId>,
     /// Perf options and kinds of events that the half uses.
@@ -128,6 +130,7 @@ impl<'a> Cx<'a> {
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
             tests_a_load: load::tests_a_load(hir, &split.user),
+            loaded: load::loaded(hir, &split.user),
             exposed_counters: split.counters.clone(),
             perf: perf::used::UsedFeatures::of(hir, &split.user),
         };

@@ -6,7 +6,6 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::abi::LIST_LEN;
 use super::code::{Var, WasmCode, mem};
 use super::cx::{Cx, KeptGlobal, Lower};
 use super::errno::EINVAL;
@@ -15,12 +14,10 @@ use super::heap;
 use super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
-use crate::hir::{Expr, ImplId};
-use crate::plugin::contract::import;
+use crate::hir::{Expr, FuncId, FunctionKind, HirFunction, ImplId, ProgramKind, Target};
+use crate::plugin::contract::{HostFunction, import};
 use crate::source::Span;
 
-/// Type of xdp programs. Source: include/uapi/linux/bpf.h, `BPF_PROG_TYPE_XDP`, v6.18.
-const XDP_PROGRAM: u32 = 6;
 /// Has no effect: a link is exclusive anyway. Source of the flags: include/uapi/linux/if_link.h, v6.12.
 const XDP_FLAGS_UPDATE_IF_NOEXIST: i64 = 1;
 /// The language's flags, and the contract's modes.
@@ -73,89 +70,201 @@ pub fn register_code(cx: &mut Cx<'_>, code: &mut WasmCode) {
     code.u32(cx.returned + shape.err().offset).call(errno).else_().i32(0).end();
 }
 
-/// Emits the body of [`Routine::AttachTarget`].
+/// The parameters of [`Routine::AttachTarget`].
+#[derive(Clone, Copy)]
+struct Call {
+    handle: Var,
+    target: [Var; 2],
+    flags: Var,
+    location: [Var; 2],
+}
+
+/// Emits the body of [`Routine::AttachTarget`]. A handle is that of one of the programs that the script loads,
+/// whose kind says which call of the contract attaches it.
 pub fn attach(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let [program, target, target_len] = [0, 1, 2].map(Var);
-    let (flags, location, location_len) = (Var(3), Var(4), Var(5));
+    let [handle, target, target_len, flags, location, location_len] = [0, 1, 2, 3, 4, 5].map(Var);
+    let call = Call { handle, target: [target, target_len], flags, location: [location, location_len] };
     let shape = cx.abi.result(import::bpf::PROGRAM_ATTACH);
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
     let is_utf8 = cx.routine(Routine::IsUtf8);
     code.get(target).get(target_len).call(is_utf8).op(I::I32Eqz).if_();
-    warn_not_utf8(cx, code, [location, location_len]);
+    warn_not_utf8(cx, code, call.location);
     code.i32(EINVAL).op(I::Return).end();
-    code.get(program).op(I::I32Eqz).if_();
-    warn_not_loaded(cx, code, [location, location_len], [target, target_len]);
+    code.get(handle).op(I::I32Eqz).if_();
+    warn_not_loaded(cx, code, call.location, call.target);
     code.i32(EINVAL).op(I::Return).end();
-    code.get(flags).op(I::I64Eqz).if_();
-    call_attach(cx, code, [program, target, target_len]);
-    code.else_();
-    attach_with_flags(cx, code, [program, target, target_len], flags, [location, location_len]);
-    code.end();
+    let attached = code.block();
+    for program in cx.loaded.clone() {
+        let kept = cx.kept(KeptGlobal::Program(program), 0);
+        code.get(handle).get_global(kept).op(I::I32Eq).if_();
+        attach_program(cx, code, call, program);
+        code.br(attached).end();
+    }
+    code.op(I::Unreachable).end();
     push_failed(cx, code);
     code.if_();
     code.get(location).get(location_len).u32(cx.returned + shape.err().offset).call(warn);
     code.u32(cx.returned + shape.err().offset).call(errno).op(I::Return).end();
     let link = code.local(ValType::I32);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(link);
-    keep(cx, code, program, link, [location, location_len]);
+    keep(cx, code, handle, link, call.location);
     code.i32(0);
 }
 
-fn call_attach(cx: &mut Cx<'_>, code: &mut WasmCode, [program, target, target_len]: [Var; 3]) {
-    let call = cx.host(import::bpf::PROGRAM_ATTACH);
+/// Attaches a program and leaves the result where the host returns results.
+fn attach_program(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call, program: FuncId) {
+    let function = &cx.hir.functions[program];
+    let FunctionKind::Program(kind) = function.kind else { return };
+    if kind == ProgramKind::Xdp {
+        return attach_xdp(cx, code, call);
+    }
+    warn_of_flags(cx, code, call, &function.name);
     reset_arena(code);
-    code.get(program).get(target).get(target_len).u32(cx.returned).call(call);
+    match kind {
+        ProgramKind::Tc => {
+            let attach = cx.host(import::bpf::PROGRAM_ATTACH_TC);
+            code.get(call.handle).get(call.target[0]).get(call.target[1]);
+            // Neither a priority nor a handle.
+            code.i32(0).i32(0).i32(0).i32(0).u32(cx.returned).call(attach);
+        }
+        ProgramKind::Cgroup => attach_to_target(cx, code, call, import::bpf::PROGRAM_ATTACH_CGROUP),
+        ProgramKind::SocketFilter => {
+            attach_to_target(cx, code, call, import::bpf::PROGRAM_ATTACH_SOCKET_FILTER);
+        }
+        ProgramKind::Tracepoint | ProgramKind::SyscallEnter | ProgramKind::SyscallExit => {
+            push_is_own(cx, code, call, program);
+            code.if_();
+            attach_where_declared(cx, code, call);
+            code.else_();
+            let attach = cx.host(import::bpf::PROGRAM_ATTACH_TRACEPOINT);
+            code.get(call.handle).get(call.target[0]).get(call.target[1]).i64(NO_COOKIE);
+            code.u32(cx.returned).call(attach).end();
+        }
+        // The host refuses it: such a program is attached to an event.
+        ProgramKind::PerfEvent => attach_where_declared(cx, code, call),
+        // The attributes of all others say where.
+        _ => {
+            push_is_own(cx, code, call, program);
+            code.op(I::I32Eqz).if_();
+            warn_not_own(cx, code, call, program);
+            code.i32(EINVAL).op(I::Return).end();
+            attach_where_declared(cx, code, call);
+        }
+    }
 }
 
-/// Attaches with flags, which say the mode of an xdp program. A program of another kind has none: they have no
-/// effect, and one line says so.
-fn attach_with_flags(
-    cx: &mut Cx<'_>,
-    code: &mut WasmCode,
-    [program, target, target_len]: [Var; 3],
-    flags: Var,
-    [location, location_len]: [Var; 2],
-) {
-    let [info, attach] =
-        [import::bpf::PROGRAM_INFO, import::bpf::PROGRAM_ATTACH_XDP].map(|call| cx.host(call));
-    let known = cx.abi.result(import::bpf::PROGRAM_INFO).ok();
-    let (name, kind) = (known.field("name").offset, known.field("kind"));
-    let (other, number) = kind.case("other");
-    let number = number.expect("another kind has a number").offset;
-    let at = |offset| I::I32Load(mem(offset));
-    let returned = cx.returned;
-    let mode = code.local(ValType::I32);
-    reset_arena(code);
-    code.get(program).u32(returned).call(info);
-    push_failed(cx, code);
-    code.op(I::I32Eqz)
-        .u32(returned)
-        .op(I::I32Load8U(mem(kind.offset)))
-        .u32(other)
-        .ops_of([I::I32Eq, I::I32And]);
-    code.u32(returned).op(at(number)).u32(XDP_PROGRAM).ops_of([I::I32Eq, I::I32And]).if_();
+/// The language has no cookies.
+const NO_COOKIE: i64 = 0;
 
+/// Attaches where the program's attribute says.
+fn attach_where_declared(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call) {
+    let attach = cx.host(import::bpf::PROGRAM_ATTACH);
+    code.get(call.handle).i64(NO_COOKIE).u32(cx.returned).call(attach);
+}
+
+fn attach_to_target(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call, function: HostFunction) {
+    let attach = cx.host(function);
+    code.get(call.handle).get(call.target[0]).get(call.target[1]).u32(cx.returned).call(attach);
+}
+
+/// Attaches in the mode that the flags say.
+fn attach_xdp(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call) {
+    let attach = cx.host(import::bpf::PROGRAM_ATTACH_XDP);
+    let mode = code.local(ValType::I32);
     code.i32(-1).set(mode);
     for (flag, name) in XDP_FLAGS {
         let of_mode = cx.abi.named("bpf", "xdp-mode").enumerator(name);
-        code.get(flags).i64(!XDP_FLAGS_UPDATE_IF_NOEXIST).op(I::I64And).i64(flag).op(I::I64Eq).if_();
+        code.get(call.flags).i64(!XDP_FLAGS_UPDATE_IF_NOEXIST).op(I::I64And).i64(flag).op(I::I64Eq).if_();
         code.u32(of_mode).set(mode).end();
     }
     code.get(mode).i32(0).op(I::I32LtS).if_();
-    let known = "cannot attach: xdp has the flags 0, 2 (generic), 4 (driver) and 8 (hardware)";
-    warn_with(cx, code, [location, location_len], |cx, code| append_text(cx, code, known));
+    warn_with(cx, code, call.location, |cx, code| {
+        let number = cx.routine(Routine::AppendNumber);
+        append_text(cx, code, "cannot attach: xdp has no flags ");
+        code.get(call.flags).i32(0).call(number);
+        append_text(cx, code, ": pass 0, 2 (generic), 4 (driver) or 8 (hardware)");
+    });
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
-    code.get(program).get(target).get(target_len).get(mode).u32(returned).call(attach).else_();
+    code.get(call.handle).get(call.target[0]).get(call.target[1]).get(mode).u32(cx.returned).call(attach);
+}
 
-    warn_with(cx, code, [location, location_len], |cx, code| {
-        let append = cx.routine(Routine::Append);
-        append_text(cx, code, "attaching `");
-        code.u32(returned).op(at(name)).u32(returned).op(at(name + LIST_LEN)).call(append);
-        append_text(cx, code, "`: its kind has no flags, and those given have no effect: pass 0");
+/// Pushes whether the target is one of the texts for what the program's attribute says.
+fn push_is_own(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call, program: FuncId) {
+    let equal = cx.routine(Routine::TextEqual);
+    code.i32(0);
+    for text in own_targets(&cx.hir.functions[program]) {
+        let text = cx.text(text);
+        code.get(call.target[0]).get(call.target[1]).u32(text.address).u32(text.len).call(equal);
+        code.op(I::I32Or);
+    }
+}
+
+/// Returns the texts that name the attach point of a program's attribute; the empty text always does. The
+/// second one is the most precise.
+fn own_targets(function: &HirFunction) -> Vec<String> {
+    let mut texts = vec![String::new()];
+    match &function.target {
+        Target::None | Target::Egress(_) | Target::Period { .. } => {}
+        Target::Function { name, offset } => {
+            let mut names = vec![name.clone()];
+            if function.system_call.is_some() {
+                names.extend(["__x64_", "__arm64_"].map(|prefix| format!("{prefix}{name}")));
+            }
+            match offset {
+                Some(offset) => {
+                    texts.extend(names.iter().map(|name| format!("{name}+{offset}")));
+                    texts.extend(names.iter().map(|name| format!("{name}+{offset:#x}")));
+                }
+                None => texts.extend(names),
+            }
+        }
+        Target::Tracepoint { category, event } => {
+            texts.extend([format!("{category}/{event}"), event.clone()])
+        }
+        Target::Name(name) => match function.kind {
+            FunctionKind::Program(kind @ (ProgramKind::SyscallEnter | ProgramKind::SyscallExit)) => {
+                let at = if kind == ProgramKind::SyscallEnter { "enter" } else { "exit" };
+                let event = format!("sys_{at}_{name}");
+                texts.extend([format!("syscalls/{event}"), event, name.clone()]);
+            }
+            _ => texts.push(name.clone()),
+        },
+        Target::User { path, symbol, offset } => {
+            let symbol = symbol.as_deref().unwrap_or_default();
+            let in_file = match offset {
+                0 => vec![symbol.to_owned(), format!("{symbol}+0")],
+                _ => vec![format!("{symbol}+{offset}"), format!("{symbol}+{offset:#x}")],
+            };
+            texts.extend(in_file.iter().map(|one| format!("{path}:{one}")));
+            texts.extend(in_file);
+            texts.push(path.clone());
+        }
+    }
+    texts
+}
+
+fn warn_not_own(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call, program: FuncId) {
+    let function = &cx.hir.functions[program];
+    let remedy = match own_targets(function).get(1) {
+        Some(own) => format!("` is not its target: pass \"\" or \"{own}\""),
+        None => "` is not its target: pass \"\"".to_owned(),
+    };
+    let tried = format!("cannot attach `{}`: `", function.name);
+    warn_with(cx, code, call.location, |cx, code| {
+        append_text(cx, code, &tried);
+        append_vars(cx, code, call.target[0], call.target[1]);
+        append_text(cx, code, &remedy);
     });
-    call_attach(cx, code, [program, target, target_len]);
+}
+
+/// Warns about flags of a program whose kind has none; they have no effect.
+fn warn_of_flags(cx: &mut Cx<'_>, code: &mut WasmCode, call: Call, program: &str) {
+    let text =
+        format!("attaching `{program}`: its kind has no flags, and those given have no effect: pass 0");
+    code.get(call.flags).op(I::I64Eqz).op(I::I32Eqz).if_();
+    warn_with(cx, code, call.location, |cx, code| append_text(cx, code, &text));
     code.end();
 }
 

@@ -1,5 +1,7 @@
 //! `load`, `sleep` and other builtins of one host call.
 
+use std::collections::BTreeSet;
+
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::code::{Var, WasmCode, WasmGlobal, mem};
@@ -27,6 +29,21 @@ pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
     let mut tests = Tests(false);
     functions.iter().for_each(|id| visit::block(&mut tests, &hir.functions[*id].body));
     tests.0
+}
+
+/// Returns the programs that the functions load.
+pub fn loaded(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
+    struct Loaded(BTreeSet<FuncId>);
+    impl Visitor for Loaded {
+        fn expr(&mut self, expr: &Expr) {
+            if let ExprKind::User(UserBuiltin::Load { program, .. }) = &expr.kind {
+                self.0.insert(*program);
+            }
+        }
+    }
+    let mut loaded = Loaded(BTreeSet::new());
+    functions.iter().for_each(|id| visit::block(&mut loaded, &hir.functions[*id].body));
+    loaded.0
 }
 
 /// Emits the body of [`Routine::Load`]. The second load of a program returns the handle of the first.

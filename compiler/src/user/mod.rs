@@ -55,8 +55,8 @@ mod variables;
 
 use wasm_encoder::{Instruction, ValType};
 
-use self::code::{Var, WasmCode};
-use self::cx::{Cx, KeptGlobal, Lower, too_large};
+use self::code::{DefinedId, Var, WasmCode, mem};
+use self::cx::{Cx, KeptGlobal, Lower, Text, too_large};
 use self::expr::mistake;
 use self::memory::MAX_STATIC;
 use self::runtime::Routine;
@@ -64,7 +64,7 @@ use self::scalar::convert;
 use crate::defect;
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
-use crate::plugin::contract::import;
+use crate::plugin::contract::{World, import};
 use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
@@ -95,6 +95,31 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
     }
 }
 
+/// Exports a function that calls another one, which returns an exit code, and returns the address of the
+/// result of the contract: success if no bit of `bits` is set in it, else the low 8 bits as the error.
+fn export_entry(
+    cx: &mut Cx<'_>,
+    world: World,
+    name: &'static str,
+    params: &'static [ValType],
+    callee: DefinedId,
+    bits: i32,
+) {
+    let error = cx.abi.exported(world, name).err().offset;
+    let mut code = WasmCode::new(params.len());
+    let exit_code = code.local(ValType::I32);
+    (0..params.len() as u32).for_each(|param| {
+        code.get(Var(param));
+    });
+    code.call(callee).i32(bits).op(Instruction::I32And).set(exit_code);
+    code.u32(cx.returned).get(exit_code).i32(0).ops_of([Instruction::I32Ne, Instruction::I32Store8(mem(0))]);
+    code.u32(cx.returned).get(exit_code).op(Instruction::I32Store8(mem(error)));
+    code.u32(cx.returned);
+    let entry = cx.module.declare(format!("ks:{name}"), params, &[ValType::I32]);
+    cx.module.define(entry, code, None);
+    cx.module.export(name, entry);
+}
+
 /// Defines `run`: parses the arguments, opens the variables of the BPF object, calls `main`.
 fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let mut code = WasmCode::new(0);
@@ -107,9 +132,9 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
         }
         None => abort(cx, &mut code, "this plugin holds tests, which `ks-host test` runs"),
     }
-    let run = cx.module.declare("ks:run", &[], &[ValType::I32]);
-    cx.module.define(run, code, None);
-    cx.module.export("run", run);
+    let main = cx.module.declare("ks:main", &[], &[ValType::I32]);
+    cx.module.define(main, code, None);
+    export_entry(cx, World::Plugin, "run", &[], main, 0xff);
     run_test(cx, split)?;
     shared::finish(cx);
     let realloc = cx.routine(Routine::Realloc);
@@ -122,7 +147,7 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     }
 }
 
-/// Defines `run-test`, if there are tests: calls the named test as `run` calls `main`. The name is compared
+/// Defines `list-tests` and `run-test`, if there are tests: calls the named test as `run` calls `main`. The name is compared
 /// before any host call, because later answers of the host overwrite it.
 fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     if cx.hir.tests.is_empty() {
@@ -143,10 +168,30 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
         code.op(Instruction::Return).end();
     }
     abort(cx, &mut code, "the plugin holds no test of this name");
-    let run_test = cx.module.declare("ks:run-test", &[ValType::I32, ValType::I32], &[ValType::I32]);
-    cx.module.define(run_test, code, None);
-    cx.module.export("run-test", run_test);
+    let test = cx.module.declare("ks:test", &TEST_PARAMS, &[ValType::I32]);
+    cx.module.define(test, code, None);
+    export_entry(cx, World::TestPlugin, "run-test", &TEST_PARAMS, test, -1);
+    list_tests(cx);
     Ok(())
+}
+
+/// The core parameters of `run-test`: address and length of a name.
+const TEST_PARAMS: [ValType; 2] = [ValType::I32; 2];
+
+/// Defines `list-tests`, which returns the address of a constant list.
+fn list_tests(cx: &mut Cx<'_>) {
+    let hir = cx.hir;
+    let names: Vec<Text> = hir.tests.iter().map(|id| cx.text(&hir.functions[*id].name)).collect();
+    let words = |address: u32, len: u32| [address.to_le_bytes(), len.to_le_bytes()].concat();
+    let list: Vec<u8> = names.iter().flat_map(|name| words(name.address, name.len)).collect();
+    let list = cx.module.statics.variable(&list, list.len() as u64, 4);
+    let list = words(list, names.len() as u32);
+    let list = cx.module.statics.variable(&list, list.len() as u64, 4);
+    let mut code = WasmCode::new(0);
+    code.u32(list);
+    let list_tests = cx.module.declare("ks:list-tests", &[], &[ValType::I32]);
+    cx.module.define(list_tests, code, None);
+    cx.module.export("list-tests", list_tests);
 }
 
 /// Ends the plugin with this message.

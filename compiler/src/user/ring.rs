@@ -132,6 +132,8 @@ struct Dispatch {
     block: Var,
     block_bytes: u32,
     batch: Var,
+    /// Handle of the batch.
+    handle: Var,
     deadline: Var,
     handled: Var,
     /// Addresses of the current entry and of the end of the batch.
@@ -155,6 +157,7 @@ pub fn dispatch(cx: &mut Cx<'_>, code: &mut WasmCode) {
         result: narrow(),
         block: narrow(),
         batch: narrow(),
+        handle: narrow(),
         handled: narrow(),
         at: narrow(),
         end: narrow(),
@@ -274,8 +277,10 @@ impl Dispatch {
         code.u32(error).op(I::I32Load8U(mem(0))).u32(interrupted).op(I::I32Eq).br_if(quit);
         code.get(self.location).get(self.location_len).u32(error).call(warn);
         code.i32(0).u32(error).call(errno).op(I::I32Sub).set(self.result).br(quit).end();
-        code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).tee(self.at);
-        code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset + LIST_LEN))).op(I::I32Add).set(self.end);
+        let [handle, records] = [0, 1].map(|position| shape.ok().item(position).offset);
+        code.u32(cx.returned).op(I::I32Load(mem(handle))).set(self.handle);
+        code.u32(cx.returned).op(I::I32Load(mem(records))).tee(self.at);
+        code.u32(cx.returned).op(I::I32Load(mem(records + LIST_LEN))).op(I::I32Add).set(self.end);
     }
 
     /// Calls the handlers of a batch.
@@ -305,13 +310,16 @@ impl Dispatch {
         code.get(self.handled).i32(1).op(I::I32Add).set(self.handled);
         self.leave_off(cx, code, quit);
         code.br(next).end().end();
+        let drop = cx.drop_handle(import::ring::BATCH);
+        code.get(self.handle).call(drop);
     }
 
     /// Branches to `quit` if the handler threw or returned a negative number; the next dispatch handles the
     /// rest of the batch.
     fn leave_off(&self, cx: &mut Cx<'_>, code: &mut WasmCode, quit: Label) {
-        let put_back = cx.host(import::ring::PUT_BACK);
-        let shape = cx.abi.result(import::ring::PUT_BACK);
+        let put_back = cx.host(import::ring::BATCH_PUT_BACK);
+        let drop = cx.drop_handle(import::ring::BATCH);
+        let shape = cx.abi.result(import::ring::BATCH_PUT_BACK);
         let warn = cx.routine(Routine::WarnError);
         if cx.throws {
             let thrown = cx.kept(KeptGlobal::Thrown, 0);
@@ -322,7 +330,7 @@ impl Dispatch {
         code.get(self.result).i32(0).ops_of([I::I32LtS, I::I32Or]).if_();
         code.get(self.at).get(self.end).op(I::I32LtU).if_();
         reset_arena(code);
-        code.get(self.block).get(self.count).get(self.at).get(self.end).get(self.at).op(I::I32Sub);
+        code.get(self.handle).get(self.at).get(self.end).get(self.at).op(I::I32Sub);
         code.u32(cx.returned).call(put_back);
         push_failed(cx, code);
         code.if_();
@@ -332,7 +340,7 @@ impl Dispatch {
             .call(warn)
             .end()
             .end();
-        code.br(quit).end();
+        code.get(self.handle).call(drop).br(quit).end();
     }
 
     /// Branches to `quit` with the number of records if the deadline has passed.

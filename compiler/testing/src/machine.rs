@@ -242,14 +242,6 @@ fn program_load(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u3
     write(&mut caller, result + 4, &handle.to_le_bytes());
 }
 
-/// Every program is one of xdp, without a name.
-fn program_info(mut caller: Caller<'_, Machine>, _program: u32, result: u32) {
-    write(&mut caller, result, &[0; 28]);
-    // The kind is `other`, and its number that of xdp.
-    write(&mut caller, result + 12, &[3]);
-    write(&mut caller, result + 16, &6_u32.to_le_bytes());
-}
-
 /// Returns the defaults, except for the block `set`, whose first byte is set to 9.
 fn config(
     mut caller: Caller<'_, Machine>,
@@ -266,11 +258,7 @@ fn config(
 
 /// Returns a link whose handle is the number of calls so far. The target `gone` does not exist, and `taken`
 /// fails with an errno.
-fn program_attach(caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, result: u32) {
-    attach_in(caller, program, (at, len), "", result);
-}
-
-fn attach_in(mut caller: Caller<'_, Machine>, program: u32, (at, len): (u32, u32), mode: &str, result: u32) {
+fn attach_to(mut caller: Caller<'_, Machine>, program: u32, (at, len): (u32, u32), mode: &str, result: u32) {
     let target = text(&caller, at, len);
     note(&mut caller, format!("attach {program} {target}{mode}"));
     match target.as_str() {
@@ -290,13 +278,46 @@ fn attach_in(mut caller: Caller<'_, Machine>, program: u32, (at, len): (u32, u32
 /// Defines the calls for programs and tasks.
 fn define_programs_and_tasks(linker: &mut Linker<Machine>) {
     define_call(linker, import::bpf::PROGRAM_LOAD, program_load);
-    define_call(linker, import::bpf::PROGRAM_ATTACH, program_attach);
+    let attach = |caller: Caller<'_, Machine>, program: u32, _cookie: u64, result: u32| {
+        attach_to(caller, program, (0, 0), "", result);
+    };
+    define_call(linker, import::bpf::PROGRAM_ATTACH, attach);
     let attach_xdp =
         |caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, mode: u32, result: u32| {
-            attach_in(caller, program, (at, len), &format!(" in mode {mode}"), result);
+            attach_to(caller, program, (at, len), &format!(" in mode {mode}"), result);
         };
     define_call(linker, import::bpf::PROGRAM_ATTACH_XDP, attach_xdp);
-    define_call(linker, import::bpf::PROGRAM_INFO, program_info);
+    let attach_tracepoint =
+        |caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, _cookie: u64, result: u32| {
+            attach_to(caller, program, (at, len), "", result);
+        };
+    define_call(linker, import::bpf::PROGRAM_ATTACH_TRACEPOINT, attach_tracepoint);
+    let attach_tc = |caller: Caller<'_, Machine>,
+                     (program, at, len): (u32, u32, u32),
+                     _priority: (u32, u32),
+                     _handle: (u32, u32),
+                     result: u32| attach_to(caller, program, (at, len), "", result);
+    define_call(
+        linker,
+        import::bpf::PROGRAM_ATTACH_TC,
+        move |caller: Caller<'_, Machine>,
+              p: u32,
+              at: u32,
+              len: u32,
+              a: u32,
+              b: u32,
+              c: u32,
+              d: u32,
+              r: u32| {
+            attach_tc(caller, (p, at, len), (a, b), (c, d), r);
+        },
+    );
+    for function in [import::bpf::PROGRAM_ATTACH_CGROUP, import::bpf::PROGRAM_ATTACH_SOCKET_FILTER] {
+        let attach = |caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, result: u32| {
+            attach_to(caller, program, (at, len), "", result);
+        };
+        define_call(linker, function, attach);
+    }
     let detach =
         |mut caller: Caller<'_, Machine>, program: u32| note(&mut caller, format!("detach {program}"));
     define_call(linker, import::bpf::PROGRAM_DETACH_ALL, detach);
@@ -374,8 +395,12 @@ fn start(core: &[u8], machine: Machine, fuel: u64) -> Outcome {
     define(&mut linker);
     let instance = linker.instantiate_and_start(&mut store, &module).expect("instantiates");
     let run = instance.get_typed_func::<(), i32>(&store, "run").expect("exports run");
-    if let Ok(code) = run.call(&mut store, ()) {
-        store.data_mut().outcome.code = Some(code);
+    if let Ok(result) = run.call(&mut store, ()) {
+        let memory = instance.get_memory(&store, "memory").expect("exports its memory");
+        let mut ended = [0; 2];
+        memory.read(&store, result as usize, &mut ended).expect("the result is in memory");
+        let [failed, code] = ended;
+        store.data_mut().outcome.code = Some(if failed == 0 { 0 } else { code.into() });
     }
     store.into_data().outcome
 }

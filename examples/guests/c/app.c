@@ -31,11 +31,12 @@ struct sampled {
 typedef kernelscript_host_types_error_t error_t;
 typedef kernelscript_host_console_value_t value_t;
 
-// Tells an error and gives the exit code for it.
-static int failed(error_t *error) {
-  kernelscript_host_console_warn(&error->message);
+// Tells an error, and ends the plugin with exit code 1.
+static bool failed(error_t *error, uint8_t *exit_code) {
+  kernelscript_host_console_fail(&error->message);
   kernelscript_host_types_error_free(error);
-  return 1;
+  *exit_code = 1;
+  return false;
 }
 
 // Opens a software event of every task on CPU 0.
@@ -75,23 +76,25 @@ static bool take(kernelscript_host_ring_borrow_ring_t *seen, struct sampled *sam
     uint64_t now = kernelscript_host_clock_now();
     uint64_t left = now < deadline ? deadline - now : 0;
     kernelscript_host_ring_list_borrow_ring_t rings = {.ptr = seen, .len = 1};
-    plugin_list_u8_t batch;
-    if (!kernelscript_host_ring_poll(&rings, &left, BATCH, &batch, error)) {
+    kernelscript_host_ring_tuple2_own_batch_list_u8_t polled;
+    if (!kernelscript_host_ring_poll(&rings, &left, BATCH, &polled, error)) {
       if (error->kind.tag != KERNELSCRIPT_HOST_TYPES_ERROR_KIND_INTERRUPTED)
         return false;
       kernelscript_host_types_error_free(error);
       return true;
     }
-    for (size_t at = 0; at < batch.len;) {
+    plugin_list_u8_t records = polled.f1;
+    for (size_t at = 0; at < records.len;) {
       struct header header;
       struct seen record;
-      memcpy(&header, batch.ptr + at, sizeof header);
-      memcpy(&record, batch.ptr + at + sizeof header, sizeof record);
+      memcpy(&header, records.ptr + at, sizeof header);
+      memcpy(&record, records.ptr + at + sizeof header, sizeof record);
       sampled->number += 1;
       sampled->last = record.pid;
       at += sizeof header + (header.length + 7) / 8 * 8;
     }
-    plugin_list_u8_free(&batch);
+    plugin_list_u8_free(&records);
+    kernelscript_host_ring_batch_drop_own(polled.f0);
   } while (kernelscript_host_clock_now() < deadline);
   return true;
 }
@@ -122,20 +125,20 @@ static bool watch(const uint64_t counters[3], error_t *error) {
   return true;
 }
 
-int32_t exports_plugin_run(void) {
+bool exports_plugin_run(uint8_t *exit_code) {
   error_t error;
   plugin_string_t name;
   plugin_string_set(&name, "on_switches");
   kernelscript_host_bpf_own_program_t loaded;
   if (!kernelscript_host_bpf_static_program_load(&name, &loaded, &error))
-    return failed(&error);
+    return failed(&error, exit_code);
   kernelscript_host_perf_borrow_program_t program = kernelscript_host_bpf_borrow_program(loaded);
   kernelscript_host_perf_own_attachment_t switches, faults, moves;
   if (!count(CONTEXT_SWITCHES, 64, NULL, &program, &switches, &error))
-    return failed(&error);
+    return failed(&error, exit_code);
   kernelscript_host_perf_borrow_attachment_t leader = kernelscript_host_perf_borrow_attachment(switches);
   if (!count(PAGE_FAULTS, 0, &leader, NULL, &faults, &error) || !count(CPU_MIGRATIONS, 0, &leader, NULL, &moves, &error))
-    return failed(&error);
+    return failed(&error, exit_code);
   print("second   switches     faults migrations    sampled       last", NULL, 0);
   // Reading by number spares the host the lending of a handle.
   const uint64_t counters[3] = {
@@ -143,5 +146,5 @@ int32_t exports_plugin_run(void) {
       kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment(faults)),
       kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment(moves)),
   };
-  return watch(counters, &error) ? 0 : failed(&error);
+  return watch(counters, &error) || failed(&error, exit_code);
 }

@@ -2,7 +2,7 @@
 
 import { Program } from "kernelscript:host/bpf@0.2.0";
 import { now, stopping } from "kernelscript:host/clock@0.2.0";
-import { print, warn } from "kernelscript:host/console@0.2.0";
+import { fail, line as print } from "kernelscript:host/console@0.2.0";
 import { Event, Options, open, readById } from "kernelscript:host/perf@0.2.0";
 import { Ring, poll } from "kernelscript:host/ring@0.2.0";
 
@@ -29,11 +29,7 @@ function count(config, leader, program, period) {
 function line(words) {
   const widths = [6, 10, 10, 10, 10, 10];
   const text = words.map((word, column) => String(word).padStart(widths[column])).join(" ");
-  print(bytes("%s"), [{ tag: "text", val: bytes(text) }]);
-}
-
-function bytes(text) {
-  return new TextEncoder().encode(text);
+  print(new TextEncoder().encode(text));
 }
 
 // What was taken out of the ring buffer up to now.
@@ -44,22 +40,23 @@ function take(seen) {
   const deadline = now() + SECOND;
   do {
     const left = deadline - now();
-    let batch;
+    let batch, records;
     try {
-      batch = poll([seen], left > 0n ? left : 0n, BATCH);
+      [batch, records] = poll([seen], left > 0n ? left : 0n, BATCH);
     } catch (error) {
       if (error.payload?.kind.tag === "interrupted") {
         return;
       }
       throw error;
     }
-    const view = new DataView(batch.buffer, batch.byteOffset, batch.byteLength);
-    for (let at = 0; at < batch.byteLength; ) {
+    const view = new DataView(records.buffer, records.byteOffset, records.byteLength);
+    for (let at = 0; at < records.byteLength; ) {
       const length = view.getUint32(at + 4, true);
       sampled.last = view.getUint32(at + HEADER, true);
       sampled.number += 1;
       at += HEADER + Math.ceil(length / 8) * 8;
     }
+    batch[Symbol.dispose]();
   } while (now() < deadline);
 }
 
@@ -84,8 +81,7 @@ export function run() {
   try {
     watch();
   } catch (error) {
-    warn(error.payload?.message ?? String(error));
-    return 1;
+    fail(error.payload?.message ?? String(error));
+    throw 1;
   }
-  return 0;
 }

@@ -29,7 +29,7 @@ def count(config, leader=None, program=None, period=None):
 
 
 def line(text):
-    console.print(b"%s", [console.Value_Text(text.encode())])
+    console.line(text.encode())
 
 
 class Sampled:
@@ -44,17 +44,18 @@ class Sampled:
         deadline = clock.now() + SECOND
         while True:
             try:
-                batch = ring.poll([seen], max(deadline - clock.now(), 0), BATCH)
+                batch, records = ring.poll([seen], max(deadline - clock.now(), 0), BATCH)
             except Err as error:
                 if isinstance(error.value.kind, ErrorKind_Interrupted):
                     return
                 raise
             at = 0
-            while at < len(batch):
-                _, length = HEADER.unpack_from(batch, at)
-                self.last, _ = SEEN.unpack_from(batch, at + HEADER.size)
-                self.number += 1
-                at += HEADER.size + (length + 7) // 8 * 8
+            with batch:
+                while at < len(records):
+                    _, length = HEADER.unpack_from(records, at)
+                    self.last, _ = SEEN.unpack_from(records, at + HEADER.size)
+                    self.number += 1
+                    at += HEADER.size + (length + 7) // 8 * 8
             if clock.now() >= deadline:
                 return
 
@@ -83,6 +84,5 @@ class WitWorld(wit_world.WitWorld):
         try:
             watch()
         except Err as error:
-            console.warn(error.value.message)
-            return 1
-        return 0
+            console.fail(error.value.message)
+            raise Err(1)

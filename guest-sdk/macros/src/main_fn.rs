@@ -29,7 +29,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
             struct Plugin;
 
             impl ::ks_guest::bindings::Guest for Plugin {
-                fn run() -> i32 {
+                fn run() -> ::core::result::Result<(), u8> {
                     ::ks_guest::Termination::report(#name())
                 }
             }

@@ -80,8 +80,7 @@ impl Host {
     /// If the function does.
     pub fn run<T: Termination>(&self, main: impl FnOnce() -> T) -> u8 {
         match catch_unwind(AssertUnwindSafe(|| main().report())) {
-            // The low 8 bits, as the host takes them.
-            Ok(code) => code as u8,
+            Ok(ended) => ended.map_or_else(|code| code, |()| 0),
             Err(cause) => match cause.downcast::<Exit>() {
                 Ok(exit) => exit.0,
                 Err(cause) => resume_unwind(cause),

@@ -142,7 +142,7 @@ fn variables_programs_and_names_are_the_tests() {
 
     host.program("on_switch");
     let program = Program::load("on_switch").expect("declared");
-    let link = program.attach("sched/sched_switch").expect("any target");
+    let link = program.attach_tracepoint("sched/sched_switch", 0).expect("any target");
     assert_eq!(host.attached(), [("on_switch".to_owned(), "sched/sched_switch".to_owned())]);
     link.detach();
     assert!(host.attached().is_empty());

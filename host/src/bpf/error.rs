@@ -60,13 +60,31 @@ pub enum BpfError {
         /// Kind of the program, other than perf_event.
         kind: LoadedType,
     },
-    /// An xdp mode for a program of another type.
-    #[error("`{program}` is no xdp program, but one of type {kind}: attach it without a mode")]
-    NotXdp {
+    /// A call that attaches programs of another kind.
+    #[error("`{program}` is a {kind} program, and {call} is for {wanted}")]
+    OtherKind {
         /// Name of the program.
         program: String,
-        /// Type of the program.
+        /// Kind of the program.
         kind: LoadedType,
+        /// The call of the contract, for example `attach-xdp`.
+        call: &'static str,
+        /// What the call is for.
+        wanted: &'static str,
+    },
+    /// A program whose object does not say where it is attached.
+    #[error("the object does not say what `{program}` is attached to: say it in the call that attaches it")]
+    NoTarget {
+        /// Name of the program.
+        program: String,
+    },
+    /// A cookie for a program that can have none.
+    #[error("`{program}` has no cookie")]
+    NoCookie {
+        /// Name of the program.
+        program: String,
+        /// The kernels that have cookies for its kind; none if it never has one.
+        since: Option<&'static str>,
     },
     /// A target that does not exist or suit the program.
     #[error("`{target}` is not a target for `{program}`: {expected}")]
@@ -232,8 +250,14 @@ pub enum BpfError {
         /// Name of the map.
         name: String,
     },
-    /// Data put back into a ring buffer that is not from its last batch.
-    #[error("these are not records of the last batch")]
+    /// An array of events that holds other events already.
+    #[error("`{name}` is in use: it has either published events, or rings of records")]
+    ArrayInUse {
+        /// Name of the map.
+        name: String,
+    },
+    /// Data put back that is not from the batch.
+    #[error("these are not records of this batch")]
     Batch,
     /// A write to a constant after the programs have been verified with it.
     #[error("`{name}` is a constant: it can be written before the object is loaded only")]
@@ -333,7 +357,10 @@ impl BpfError {
             BpfError::Kernel { errno, .. }
             | BpfError::Occupied { errno, .. }
             | BpfError::Registered { errno, .. } => Some(*errno),
-            BpfError::NotXdp { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
+            BpfError::OtherKind { .. }
+            | BpfError::NoTarget { .. }
+            | BpfError::NoCookie { .. }
+            | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             BpfError::TracefsClosed { .. } => Some(Errno::EACCES),
             _ => None,

@@ -35,7 +35,7 @@ mod test_run;
 mod tracepoint;
 mod verifier_log;
 
-pub use attach::{ControlGroup, ProbeAttachPoint, XdpMode};
+pub use attach::{ControlGroup, FilterOrder, ProbeAttachPoint, ProbeKind, XdpMode};
 pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
 pub use globals::Variable;

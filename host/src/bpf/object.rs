@@ -165,14 +165,15 @@ impl Object {
     }
 
     /// Starts the supervisor process for clsact filters, if the object has tc programs and this kernel has no
-    /// links for them. Without it these programs cannot be attached.
+    /// links for them, or the plugin may choose the order of its filters, which a script does not. Without it
+    /// no filter can be attached.
     ///
     /// # Errors
     /// Those of fork(2) and pipe(2).
     pub fn supervise(&mut self) -> Result<(), Errno> {
         let Stage::Open(open) = &self.stage else { return Ok(()) };
         let has_tc = open.progs().any(|one| one.prog_type() as u32 == ProgramType::SchedCls.number());
-        if has_tc && feature::lacks_tcx() {
+        if has_tc && (!is_script(self.model()) || feature::lacks_tcx()) {
             self.supervisor = Some(Arc::new(Supervisor::start()?));
         }
         Ok(())

@@ -140,20 +140,18 @@ impl Program<'_> {
     /// Attaches the program to a raw tracepoint, for example `sched_switch`.
     ///
     /// # Errors
-    /// [`BpfError::Target`]; [`BpfError::Kernel`]: ENOENT if there is no tracepoint of this name.
-    pub(super) fn attach_raw_tracepoint(&self, target: &str) -> Result<Link, BpfError> {
+    /// [`BpfError::Target`]; [`BpfError::NoCookie`]; [`BpfError::Kernel`]: ENOENT if there is no tracepoint
+    /// of this name.
+    pub fn attach_raw_tracepoint(&self, target: &str, cookie: u64) -> Result<Link, BpfError> {
         let name =
             CString::new(target).ok().filter(|name| !name.is_empty()).ok_or_else(|| BpfError::Target {
                 program: self.name(),
                 target: target.into(),
                 expected: "the name of a tracepoint, without its category",
             })?;
-        sys::open_raw_tracepoint(&name, self.inner.as_fd()).map(Link::new).map_err(|errno| {
-            self.kernel(
-                &format!("attach to the raw tracepoint `{target}`"),
-                "bpf(BPF_RAW_TRACEPOINT_OPEN)",
-                errno,
-            )
+        sys::open_raw_tracepoint(&name, self.inner.as_fd(), cookie).map(Link::new).map_err(|errno| {
+            let tried = format!("attach to the raw tracepoint `{target}`");
+            self.not_linked_with(cookie, "6.10", self.kernel(&tried, "bpf(BPF_RAW_TRACEPOINT_OPEN)", errno))
         })
     }
 

@@ -186,12 +186,17 @@ pub(super) fn create_link(
     target: i32,
     attach_type: u32,
     flags: u32,
+    cookie: u64,
 ) -> Result<OwnedFd, Errno> {
-    let options = libbpf_sys::bpf_link_create_opts {
+    let mut options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         flags,
         ..Default::default()
     };
+    // libbpf refuses options of another kind of link, unless they are zero.
+    if cookie != 0 {
+        options.__bindgen_anon_1.tracing.cookie = cookie;
+    }
     // SAFETY: the program's descriptor is open during the call; the kernel rejects an invalid target;
     // `options` contains its own size and no pointers.
     let fd = check(unsafe {
@@ -283,9 +288,20 @@ pub(super) fn bind_to_interface(socket: BorrowedFd<'_>, interface: i32) -> Resul
 /// Attaches a program to a raw tracepoint until the descriptor is closed.
 ///
 /// Source: bpf(2), BPF_RAW_TRACEPOINT_OPEN.
-pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    // SAFETY: the name is zero-terminated, and the descriptor is open during the call.
-    let fd = check(unsafe { libbpf_sys::bpf_raw_tracepoint_open(name.as_ptr(), program.as_raw_fd()) })?;
+pub(super) fn open_raw_tracepoint(
+    name: &CStr,
+    program: BorrowedFd<'_>,
+    cookie: u64,
+) -> Result<OwnedFd, Errno> {
+    let mut options = libbpf_sys::bpf_raw_tp_opts {
+        sz: size_of::<libbpf_sys::bpf_raw_tp_opts>() as libbpf_sys::size_t,
+        tp_name: name.as_ptr(),
+        cookie,
+    };
+    // SAFETY: the name is zero-terminated, it and the options live during the call, the options contain their
+    // own size, and the descriptor is open during the call.
+    let fd =
+        check(unsafe { libbpf_sys::bpf_raw_tracepoint_open_opts(program.as_raw_fd(), &raw mut options) })?;
     // SAFETY: the kernel just created this descriptor for us; nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -17,7 +17,7 @@ pub const MAX_PACKET_BYTES: u32 = 1 << 16;
 /// Size in bytes of a packet whose size is not given: what an Ethernet frame carries (ETH_DATA_LEN).
 const USUAL_PACKET_BYTES: u32 = 1500;
 /// Upper limit of repetitions of one test run.
-pub const MAX_REPEAT: u32 = 1_000_000;
+pub const MAX_REPEAT: u32 = 10_000;
 /// Upper limit of a raw tracepoint's arguments (MAX_BPF_FUNC_ARGS).
 pub const MAX_ARGUMENTS: usize = 12;
 

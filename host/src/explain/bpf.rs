@@ -42,7 +42,8 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::UnsupportedKind { .. } => plain(FailureKind::Unsupported),
         BpfError::NeedsEvent { .. }
         | BpfError::NotForEvents { .. }
-        | BpfError::NotXdp { .. }
+        | BpfError::OtherKind { .. }
+        | BpfError::NoTarget { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }
         | BpfError::NotWhole { .. }
@@ -50,7 +51,16 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::PacketSize { .. }
         | BpfError::TestRun { .. }
         | BpfError::NotOfEvents { .. }
+        | BpfError::ArrayInUse { .. }
         | BpfError::Batch => plain(FailureKind::Invalid),
+        BpfError::NoCookie { since, .. } => Explanation {
+            kind: FailureKind::Unsupported,
+            because: Some(match since {
+                Some(since) => format!("programs of its kind have one since Linux {since}"),
+                None => "programs of its kind have none".to_owned(),
+            }),
+            remedy: Some("pass 0".into()),
+        },
         BpfError::ProbeAttachPoint { error, .. } => {
             Explanation { kind: error.kind(), because: None, remedy: Some(error.remedy().into()) }
         }

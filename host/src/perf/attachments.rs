@@ -14,11 +14,13 @@ use super::event_array::EventArray;
 use super::fan_out::FanOut;
 use super::locations::{self, Surroundings, Target};
 use super::notice::Notice;
+use super::output::{OutputError, OutputRings};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
 use super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::scale::{State, Tally};
 use crate::explain::perf::{Action, Call};
+use crate::host_bytes::HostBytes;
 use crate::probed::ProbePoint;
 
 /// Identifies an attachment. Numbers start at 1 and are never reused within one [`Attachments`], so a stale
@@ -387,11 +389,7 @@ impl Attachments {
     /// Source: `perf_event_read_local` in `kernel/events/core.c`, v6.18.
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
     pub fn publish(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
-        let plans = self.fan_outs.values().flat_map(FanOut::plans);
-        let is_there = |plan: &&Plan| {
-            plan.event_array.as_ref().is_some_and(|event_array| event_array.name() == array.name())
-        };
-        let occupied = plans.filter(is_there).any(|plan| plan.id != id);
+        let occupied = self.published_in(array.name()).any(|other| other != id);
         self.with_cpus(id, |fan_out, _| {
             let plan = fan_out.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
             let options = &plan.options;
@@ -405,6 +403,33 @@ impl Attachments {
             let attempt = Box::new(plan.attempt(Action::Publish, None));
             Err(PerfError::Refused { attempt, refusal })
         })
+    }
+
+    /// Returns the attachments that are published in the array of this name.
+    fn published_in(&self, array: &str) -> impl Iterator<Item = AttachmentId> {
+        let plans = self.fan_outs.values().flat_map(FanOut::plans);
+        let is_there =
+            move |plan: &&Plan| plan.event_array.as_ref().is_some_and(|there| there.name() == array);
+        plans.filter(is_there).map(|plan| plan.id)
+    }
+
+    /// Whether an attachment is published in the array of this name.
+    pub fn is_published_in(&self, array: &str) -> bool {
+        self.published_in(array).next().is_some()
+    }
+
+    /// Creates rings on all online CPUs for what programs write into an array of events: so many bytes for
+    /// records in each, a power of two of whole pages.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn output_rings(
+        &self,
+        array: Arc<dyn EventArray>,
+        bytes: u32,
+        host_bytes: &HostBytes,
+    ) -> Result<OutputRings, OutputError> {
+        OutputRings::open(array, bytes, host_bytes, &self.surroundings)
     }
 
     /// Handles CPUs that went offline or came online since the last call, for all attachments: samplers that

@@ -98,13 +98,15 @@ pub enum ProbeError {
     File(FileError),
 }
 
-/// Places a probe on every CPU.
+/// Places a probe on every CPU: of a file in every process that runs it, or only in the one with this id.
 ///
 /// # Errors
-/// [`ProbeError`]: EINVAL or ENOENT from opening if the location does not exist; the errno of linking.
+/// [`ProbeError`]: EINVAL or ENOENT from opening if the location does not exist, ESRCH if the process does
+/// not; the errno of linking.
 pub fn probe(
     location: &ProbeLocation,
     moment: ProbeMoment,
+    process: Option<i32>,
     link: &mut LinkProbe<'_>,
 ) -> Result<Probe, ProbeError> {
     let pmu = match location {
@@ -120,12 +122,15 @@ pub fn probe(
     attr.probe_offset = location.offset();
     attr.sample_period = 1;
     attr.wakeup_events = 1;
-    // The kernel runs the program for hits on every CPU, regardless of the event's CPU
-    // (`perf_event_attach_bpf_prog`).
     let failed = |call| move |errno| ProbeError::Kernel { call, errno };
-    let everywhere = sys::Observed { pid: -1, cpu: 0, is_cgroup: false };
+    let observed = match process {
+        Some(pid) => sys::Observed { pid, cpu: -1, is_cgroup: false },
+        // The kernel runs the program for hits on every CPU, regardless of the event's CPU
+        // (`perf_event_attach_bpf_prog`).
+        None => sys::Observed { pid: -1, cpu: 0, is_cgroup: false },
+    };
     let event =
-        sys::open(&attr, Some(&location.text()), everywhere, None).map_err(failed("perf_event_open"))?;
+        sys::open(&attr, Some(&location.text()), observed, None).map_err(failed("perf_event_open"))?;
     location.check_unchanged().map_err(ProbeError::File)?;
     let link = link(event.as_fd()).map_err(failed("bpf(BPF_LINK_CREATE)"))?;
     Ok(Probe { _link: link, _event: event })

@@ -48,8 +48,8 @@ impl<S: PluginState> Prepared<S> {
     /// Resolves the imports of a plugin's component, and checks that it exports `run`.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if an import does not exist, or the component does not export `run: func()
-    /// -> s32`.
+    /// [`PluginError::Component`] if an import does not exist, or the component does not export `run: func() ->
+    /// result<_, u8>`.
     pub fn new(
         linker: &Linker<S>,
         component: &Component,
@@ -75,6 +75,11 @@ impl<S: PluginState> Prepared<S> {
     pub fn linked_with(&self, linker: &Linker<S>) -> Result<Prepared<S>, PluginError> {
         let pre = linker.instantiate_pre(self.pre.component()).map_err(|error| does_not_fit(&error))?;
         Ok(Prepared { pre, ..self.clone() })
+    }
+
+    /// Whether the plugin says what tests it has.
+    pub fn lists_tests(&self) -> bool {
+        self.pre.component().get_export_index(None, "list-tests").is_some()
     }
 
     /// Creates an instance with this state on the calling thread, and runs the component's start functions.
@@ -129,6 +134,14 @@ fn does_not_fit(error: &wasmtime::Error) -> PluginError {
     PluginError::Component(format!("the component does not fit this host: {error:#}"))
 }
 
+/// The result of `run` and of a test: success, or an exit code.
+type Ended = Result<(), u8>;
+
+/// Returns the exit code: 0 for success, else not 0.
+fn exit_code(ended: Ended) -> i32 {
+    ended.map_or_else(|code| i32::from(code.max(1)), |()| 0)
+}
+
 /// A running plugin. Dropping it releases all its resources.
 pub struct Instance<S: PluginState> {
     store: Store<S>,
@@ -139,16 +152,26 @@ pub struct Instance<S: PluginState> {
 impl<S: PluginState> Instance<S> {
     /// Calls `run` and returns how it ended.
     pub fn run(&mut self) -> Outcome {
-        match self.func::<(), (i32,)>("run").and_then(|run| self.call(&run, ())) {
-            Ok((code,)) => Outcome::Returned(code),
+        match self.func::<(), (Ended,)>("run").and_then(|run| self.call(&run, ())) {
+            Ok((ended,)) => Outcome::Returned(exit_code(ended)),
             Err(outcome) => outcome,
         }
     }
 
+    /// Calls `list-tests` and returns the names.
+    ///
+    /// # Errors
+    /// How the plugin ended instead.
+    pub fn tests(&mut self) -> Result<Vec<String>, Outcome> {
+        let (names,) = self.func::<(), (Vec<String>,)>("list-tests").and_then(|list| self.call(&list, ()))?;
+        Ok(names)
+    }
+
     /// Calls `run-test` with the name of a test and returns how it ended.
     pub fn run_test(&mut self, name: &str) -> Outcome {
-        match self.func::<(String,), (i32,)>("run-test").and_then(|run| self.call(&run, (name.to_owned(),))) {
-            Ok((code,)) => Outcome::Returned(code),
+        let run = self.func::<(String,), (Ended,)>("run-test");
+        match run.and_then(|run| self.call(&run, (name.to_owned(),))) {
+            Ok((ended,)) => Outcome::Returned(exit_code(ended)),
             Err(outcome) => outcome,
         }
     }

@@ -102,8 +102,12 @@ fn of_object(object: &PluginObject) -> Vec<Need> {
     let mut needs: Vec<Need> = model.programs.iter().map(|program| of_program(object, program)).collect();
     needs.extend((0..).map(ProgramId).zip(&model.programs).filter_map(|(id, program)| {
         let by = format!("program `{}`", program.name.as_str());
-        let target = program.section.target.to_string();
-        model.may_filter_events(id).then(|| need(Class::FiltersEvents, target, by))
+        let target = (program.section.target != Target::None).then(|| program.section.target.to_string());
+        model.may_filter_events(id).then(|| Need {
+            class: Class::FiltersEvents,
+            target: target.as_deref().map(display),
+            by: display(&by),
+        })
     }));
     needs.extend(of_calls(model));
     needs.extend(model.maps.iter().filter_map(|map| {
@@ -177,7 +181,8 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
             Target::None => section.kind.section.to_owned(),
             target => format!("{}/{target}", section.kind.section),
         }),
-        _ => Some(section.target.to_string()),
+        // Without a target in the section it is chosen at run time.
+        _ => (section.target != Target::None).then(|| section.target.to_string()),
     };
     Need { class, target: target.as_deref().map(display), by: format!("program `{}`", program.name.as_str()) }
 }

@@ -1,16 +1,64 @@
 //! `console`: text for the person who runs the plugin.
 
-use super::bindings::kernelscript::host::console::{Host, Scale, Value};
+use tracing::Level;
+use wasmtime::component::Resource;
+
+use super::bindings::kernelscript::host::console::{Column, Host, HostTable, Scale, Value};
+use super::error::{self, HostError};
 use super::format;
 use super::histogram::Histogram;
 use super::state::State;
+use super::table::Table;
+use crate::host_bytes::Charged;
 use crate::plugin::Abort;
 use crate::text::indented;
 
 /// Upper limit of a histogram's slots, each of which is a line of output.
 const MAX_SLOTS: usize = 4096;
 
+/// Host side of a `table` handle.
+pub type TableHandle = Charged<Table>;
+
+impl HostTable for State {
+    fn new(&mut self, title: String, columns: Vec<Column>) -> wasmtime::Result<Resource<TableHandle>> {
+        let table = Table::new(&title, columns, &self.host_bytes);
+        let bytes = table.text_bytes();
+        let table = self.host_bytes.keep(table, bytes).map_err(error::too_much)?;
+        self.table.push(table).map_err(error::no_room)
+    }
+
+    fn append(&mut self, this: Resource<TableHandle>, row: Vec<Value>) -> Result<(), HostError> {
+        let table = self.table.get_mut(&this)?;
+        let (given, width) = (row.len(), table.width());
+        if given != width {
+            return Err(HostError::invalid(format!(
+                "a row of {given} values: the table has {width} columns"
+            )));
+        }
+        Ok(table.append(row).map_err(crate::bpf::BpfError::from)?)
+    }
+
+    fn write(&mut self, this: Resource<TableHandle>) -> wasmtime::Result<()> {
+        self.show_prints();
+        let table = self.table.get_mut(&this)?;
+        self.output.print_table(table);
+        table.clear();
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<TableHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
 impl Host for State {
+    fn line(&mut self, text: Vec<u8>) -> wasmtime::Result<()> {
+        self.show_prints();
+        self.output.print(&format::plain_line(&text));
+        Ok(())
+    }
+
     fn print(&mut self, format: Vec<u8>, values: Vec<Value>) -> wasmtime::Result<()> {
         let line = format::line(&format, &values);
         self.show_prints();
@@ -31,6 +79,26 @@ impl Host for State {
 
     fn warn(&mut self, message: String) -> wasmtime::Result<()> {
         self.output.plugin_warn(&message);
+        Ok(())
+    }
+
+    fn fail(&mut self, message: String) -> wasmtime::Result<()> {
+        self.output.plugin_fails(&message);
+        Ok(())
+    }
+
+    fn info(&mut self, message: String) -> wasmtime::Result<()> {
+        // `--verbose` enables this level, and the next one if it is given twice.
+        if tracing::enabled!(Level::DEBUG) {
+            self.output.plugin_warn(&message);
+        }
+        Ok(())
+    }
+
+    fn debug(&mut self, message: String) -> wasmtime::Result<()> {
+        if tracing::enabled!(Level::TRACE) {
+            self.output.plugin_warn(&message);
+        }
         Ok(())
     }
 

@@ -37,6 +37,15 @@ pub(super) fn line(format: &[u8], values: &[Value]) -> Vec<u8> {
     out
 }
 
+/// Formats a text as a line, with its newline.
+pub(super) fn plain_line(text: &[u8]) -> Vec<u8> {
+    let mut out = text[..text.len().min(MAX_LINE)].to_vec();
+    if out.last() != Some(&b'\n') {
+        out.push(b'\n');
+    }
+    out
+}
+
 /// Appends values beyond the last conversion, each after a space, before a newline at the end of the format.
 fn append_surplus<'v>(values: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
     let mut values = values.peekable();
@@ -165,7 +174,7 @@ fn converted(value: &Value, letter: u8, spec: &Spec) -> Vec<u8> {
 }
 
 /// Formats a value in its natural form.
-fn natural(value: &Value) -> Vec<u8> {
+pub(super) fn natural(value: &Value) -> Vec<u8> {
     match value {
         Value::Unsigned8(_) | Value::Unsigned16(_) | Value::Unsigned32(_) | Value::Unsigned64(_) => {
             as_unsigned(value).to_string().into_bytes()
@@ -178,6 +187,8 @@ fn natural(value: &Value) -> Vec<u8> {
         Value::Character(byte) => vec![*byte],
         Value::Text(text) => text.clone(),
         Value::Pointer(address) => format!("{address:#x}").into_bytes(),
+        Value::Float64(number) => number.to_string().into_bytes(),
+        Value::None => b"-".to_vec(),
     }
 }
 
@@ -193,7 +204,8 @@ fn as_signed(value: &Value) -> i64 {
         Value::Signed32(number) => i64::from(number),
         Value::Signed64(number) => number,
         Value::Boolean(on) => i64::from(on),
-        Value::Text(_) => 0,
+        Value::Float64(number) => number as i64,
+        Value::Text(_) | Value::None => 0,
     }
 }
 
@@ -209,7 +221,8 @@ fn as_unsigned(value: &Value) -> u64 {
         Value::Signed32(number) => u64::from(number.cast_unsigned()),
         Value::Signed64(number) => number.cast_unsigned(),
         Value::Boolean(on) => u64::from(on),
-        Value::Text(_) => 0,
+        Value::Float64(number) => number as i64 as u64,
+        Value::Text(_) | Value::None => 0,
     }
 }
 

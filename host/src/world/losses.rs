@@ -11,7 +11,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_wit::object::{MAX_ITERATIONS, PRINTS};
@@ -21,6 +21,7 @@ use super::bindings::kernelscript::host::losses::{self as wit, Cause, Host};
 use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{Loss, LossCounter};
+use crate::perf::OutputLosses;
 
 /// Minimum interval of the reports of one loss while the plugin runs.
 pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(1);
@@ -52,6 +53,8 @@ pub(super) struct Losses {
 struct Watched {
     /// Loss counters of the object; unset before it is loaded.
     counters: OnceLock<Vec<CountedLoss>>,
+    /// Arrays of events whose records are read.
+    outputs: Mutex<Vec<Arc<CountedOutput>>>,
     /// Programs at tracepoints, whose runs the kernel may skip.
     programs: Mutex<Vec<Arc<Skipped>>>,
     /// Whether the kernel skipped more runs than were reported.
@@ -61,6 +64,23 @@ struct Watched {
 struct CountedLoss {
     counter: LossCounter,
     reported: AtomicU64,
+}
+
+/// Losses of the records of an array of events.
+struct CountedOutput {
+    array: String,
+    losses: Arc<OutputLosses>,
+    reported: AtomicU64,
+    /// Time of the last report.
+    at: Mutex<Option<Instant>>,
+}
+
+impl CountedOutput {
+    /// Returns the count if it has grown since the last report.
+    fn grown(&self) -> Option<u64> {
+        let count = self.losses.count();
+        (count > self.reported.load(Ordering::Relaxed)).then_some(count)
+    }
 }
 
 impl CountedLoss {
@@ -76,6 +96,10 @@ impl CountedLoss {
 }
 
 impl Watched {
+    fn outputs(&self) -> MutexGuard<'_, Vec<Arc<CountedOutput>>> {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn has_news(&self) -> bool {
         let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if programs.iter().any(|one| one.grown().is_some()) {
@@ -83,6 +107,7 @@ impl Watched {
         }
         let counters = self.counters.get().into_iter().flatten();
         self.is_skipped.load(Ordering::Relaxed)
+            || self.outputs().iter().any(|output| output.grown().is_some())
             || counters.map(CountedLoss::grown).any(|grown| grown.is_some())
     }
 }
@@ -117,6 +142,14 @@ impl State {
         }
     }
 
+    /// Starts watching the records of an array of events that are lost.
+    pub(super) fn watch_output(&mut self, array: &str, losses: Arc<OutputLosses>) {
+        let (array, reported) = (array.to_owned(), AtomicU64::new(0));
+        let output = CountedOutput { array, losses, reported, at: Mutex::new(None) };
+        self.losses.watched.outputs().push(Arc::new(output));
+        self.watch();
+    }
+
     /// Starts watching the runs of a program that the kernel skips.
     pub(super) fn watch_program(&mut self, skipped: Arc<Skipped>) {
         self.losses.watched.programs.lock().unwrap_or_else(PoisonError::into_inner).push(skipped);
@@ -137,6 +170,7 @@ impl State {
         if watched.is_skipped.swap(false, Ordering::Relaxed) || report == LossReport::Last {
             self.report_all_misses(report);
         }
+        self.report_lost_outputs(&watched, report);
         let Some(counters) = watched.counters.get() else { return };
         for (position, counted) in counters.iter().enumerate() {
             let Some(count) = counted.grown() else { continue };
@@ -161,6 +195,25 @@ impl State {
     }
 }
 
+impl State {
+    fn report_lost_outputs(&mut self, watched: &Watched, report: LossReport) {
+        for output in watched.outputs().iter() {
+            let Some(count) = output.grown() else { continue };
+            let mut at = output.at.lock().unwrap_or_else(PoisonError::into_inner);
+            if report == LossReport::Due && at.is_some_and(|at| at.elapsed() < REPORTED_EVERY) {
+                continue;
+            }
+            *at = Some(Instant::now());
+            output.reported.store(count, Ordering::Relaxed);
+            self.output.report(&format!(
+                "array of events `{}`: {count} records were lost, because its rings were full: open them \
+                 larger, or take records out faster",
+                output.array
+            ));
+        }
+    }
+}
+
 impl Host for State {
     fn list(&mut self) -> wasmtime::Result<Vec<wit::Loss>> {
         self.find_counters();
@@ -176,6 +229,12 @@ impl Host for State {
             };
             losses.push(wit::Loss { cause, what, attachment: None, count: Some(counter.count()) });
         }
+        losses.extend(watched.outputs().iter().map(|output| wit::Loss {
+            cause: Cause::RingFull,
+            what: output.array.clone(),
+            attachment: None,
+            count: Some(output.losses.count()),
+        }));
         let skipped = self.skipped_runs().map(|(program, count)| wit::Loss {
             cause: Cause::Skipped,
             what: program,

@@ -6,6 +6,7 @@
 
 mod args;
 mod arguments;
+mod attach;
 mod attached;
 mod audit;
 mod bindings;
@@ -33,6 +34,7 @@ mod state;
 mod streams;
 mod symbols;
 mod system;
+mod table;
 pub(crate) mod value;
 pub(crate) mod wasi;
 

@@ -4,8 +4,10 @@
 //! |-------------------|---------------------------------------------------|--------|----------|---------|
 //! | `print`           | printed by the plugin                             | stdout | no       | yes     |
 //! | `print_histogram` | histogram of the plugin                           | stdout | no       | yes     |
+//! | `print_table`     | table of the plugin                               | stdout | no       | yes     |
 //! | `print_from_host` | lines of the kernel half, lists of events, usage  | stdout | yes      | yes     |
 //! | `plugin_warn`     | warning of the plugin                             | stderr | no       | yes     |
+//! | `plugin_fails`    | error of the plugin                               | stderr | no       | yes     |
 //! | `plugin_error`    | written by the plugin to its standard error       | stderr | no       | yes     |
 //! | `warn`            | warning of the host about results of calls        | stderr | yes      | yes     |
 //! | `warn_usage`      | wrong arguments of the plugin, and its usage      | stderr | yes      | yes     |
@@ -25,7 +27,8 @@ use std::io;
 
 use super::histogram::Histogram;
 use super::recording::Calls;
-use super::streams::{StreamOptions, Streams};
+use super::streams::{Said, StreamOptions, Streams};
+use super::table::Table;
 use crate::host_bytes::HostBytes;
 use crate::plugin::{StopHandle, StopReason};
 use crate::policy::Limit;
@@ -71,6 +74,11 @@ impl Output {
         self.put(|streams| streams.print_histogram(histogram));
     }
 
+    /// Writes a table.
+    pub(super) fn print_table(&mut self, table: &Table) {
+        self.put(|streams| streams.print_table(table));
+    }
+
     /// Writes text of the host to standard output, and records it.
     pub(super) fn print_from_host(&mut self, text: &[u8]) {
         self.record(Stream::Stdout, text);
@@ -80,6 +88,12 @@ impl Output {
     /// Writes a warning of the plugin as one line, after its name.
     pub(super) fn plugin_warn(&mut self, message: &str) {
         let line = self.streams.line(message);
+        self.write_counted(&line, Origin::Plugin);
+    }
+
+    /// Writes what made the plugin fail as one line, after its name.
+    pub(super) fn plugin_fails(&mut self, message: &str) {
+        let line = self.streams.line_of(Said::Error, message);
         self.write_counted(&line, Origin::Plugin);
     }
 

@@ -9,12 +9,13 @@ use ks_compiler::object::table::ProgramType;
 use nix::errno::Errno;
 use wasmtime::component::Resource;
 
+use super::attach::link_program;
 use super::attached::Held;
 use super::audit::Decision;
 use super::bindings::kernelscript::host::perf::{
     self as wit, CounterState, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
-use super::bpf::{ProgramHandle, link_program};
+use super::bpf::ProgramHandle;
 use super::error::{self, HostError, check_length};
 use super::state::State;
 use crate::bpf::{BpfError, LoadedType, Map};
@@ -341,6 +342,9 @@ impl HostAttachment for State {
             |state| {
                 let events: Arc<dyn perf::EventArray> =
                     Arc::new(Events(state.object()?.event_array(&array)?));
+                if state.rings.reads_events_of(&array) {
+                    return Err(BpfError::ArrayInUse { name: array.clone() }.into());
+                }
                 Ok(state.attachments.publish(id, &events)?)
             },
         );
@@ -572,7 +576,7 @@ fn kept(mut name: String) -> String {
 }
 
 /// A perf event array of the plugin's object.
-struct Events(Arc<Map>);
+pub(super) struct Events(pub(super) Arc<Map>);
 
 impl perf::EventArray for Events {
     fn name(&self) -> &str {

@@ -1,53 +1,90 @@
-//! `ring`: ring buffers of the plugin's BPF object.
+//! `ring`: ring buffers and arrays of perf events of the plugin's BPF object.
 
-mod batch;
+mod entries;
 pub mod linker;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::Resource;
 
-use batch::{Batch, entry_bytes};
+use entries::{Entries, entry_bytes};
 
 use super::error::{HostError, check_length};
+use super::perf::Events;
 use super::state::State;
 use crate::bpf::{BpfError, ENTRY_BYTES, Ring, TooLong, split_entry};
 use crate::host_bytes::{Charge, Charged};
+use crate::perf::{OutputError, OutputRings};
 
-/// Host side of a `ring` handle: the name of a ring buffer. All handles of one ring share its consumer.
+/// Host side of a `ring` handle: the name of a ring. All handles of one ring share its consumer.
 pub struct RingHandle {
-    name: Charged<String>,
+    name: Charged<Arc<str>>,
+}
+
+/// Host side of a `batch` handle: for each ring of the poll its name, and the bytes that came from it and may
+/// still be put back.
+pub struct BatchHandle {
+    given: Charged<Vec<(Arc<str>, usize)>>,
 }
 
 /// The rings that a plugin has opened, by name.
 #[derive(Default)]
 pub(super) struct Rings {
-    readers: BTreeMap<String, Reader>,
+    readers: BTreeMap<Arc<str>, Reader>,
     /// Index of the polled ring that is read first; it rotates, so that a busy ring does not starve others.
     first_ring: usize,
 }
 
 impl Rings {
     /// Returns the descriptors that become readable when these rings have records.
-    pub(super) fn descriptors(&self, names: &[String]) -> Vec<BorrowedFd<'_>> {
-        names
-            .iter()
-            .filter_map(|name| self.readers.get(name))
-            .map(|reader| reader.ring.descriptor())
-            .collect()
+    pub(super) fn descriptors(&self, names: &[Arc<str>]) -> Vec<BorrowedFd<'_>> {
+        let readers = names.iter().filter_map(|name| self.readers.get(name));
+        let mut descriptors = Vec::with_capacity(names.len());
+        for reader in readers {
+            match &reader.source {
+                Source::Buffer(ring) => descriptors.push(ring.descriptor()),
+                Source::Events(rings) => descriptors.extend(rings.descriptors()),
+            }
+        }
+        descriptors
     }
+
+    /// Whether the array of events of this name is read.
+    pub(super) fn reads_events_of(&self, array: &str) -> bool {
+        self.readers.get(array).is_some_and(|reader| matches!(reader.source, Source::Events(_)))
+    }
+
+    /// Handles CPUs that went offline or came online since the last call. Returns the failures, and whether a
+    /// ring depends on CPUs.
+    pub(super) fn follow_cpus(&mut self) -> (Vec<(Arc<str>, OutputError)>, bool) {
+        let (mut failures, mut any) = (Vec::new(), false);
+        for (name, reader) in &mut self.readers {
+            if let Source::Events(rings) = &mut reader.source {
+                any = true;
+                failures.extend(rings.follow_cpus().into_iter().map(|error| (Arc::clone(name), error)));
+            }
+        }
+        (failures, any)
+    }
+}
+
+/// Where the records of a ring come from.
+enum Source {
+    /// A ring buffer.
+    Buffer(Ring),
+    /// An array of perf events.
+    Events(OutputRings),
 }
 
 /// The consumer of a ring, with the records that the plugin has put back.
 struct Reader {
-    ring: Ring,
+    source: Source,
     kept: VecDeque<Vec<u8>>,
     /// Charge for `kept`.
     charge: Charge,
-    /// Bytes of the last batch that came from this ring and may still be put back.
-    given: usize,
 }
 
 /// Overhead in bytes of a record that was put back, in addition to its entry: the list's slot and the
@@ -60,32 +97,64 @@ fn kept_bytes(record: &[u8]) -> u64 {
 }
 
 impl Reader {
-    /// Adds records to a batch of at most `most` bytes. The first record of a batch must fit.
-    fn take(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
-        let before = batch.len();
-        let added = self.add(position, most, batch);
-        self.given += batch.len() - before;
-        added
-    }
-
-    fn add(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
+    /// Adds records to entries of at most `most` bytes. The first record of all must fit. Returns the bytes
+    /// that were added.
+    fn take(&mut self, position: u32, most: usize, entries: &mut Entries) -> Result<usize, TooLong> {
+        let before = entries.len();
         while let Some(record) = self.kept.front() {
-            if batch.len() + entry_bytes(record) > most {
-                return self.leave(TooLong(entry_bytes(record)), most, batch);
+            let needed = entry_bytes(record);
+            if before == entries.len() && entries.is_empty() && needed > most {
+                return Err(TooLong(needed));
+            }
+            if entries.len() + needed > most {
+                return Ok(entries.len() - before);
             }
             self.charge.shrink(kept_bytes(record));
-            batch.add_kept(position, self.kept.pop_front().unwrap_or_default());
+            entries.add_kept(position, self.kept.pop_front().unwrap_or_default());
         }
-        match self.ring.take(most - batch.len()) {
-            Ok(records) => batch.add(position, records),
-            Err(long) => return self.leave(long, most, batch),
+        let long = match &mut self.source {
+            Source::Buffer(ring) => match ring.take(most - entries.len()) {
+                Ok(records) => {
+                    entries.add(position, records);
+                    None
+                }
+                Err(long) => Some(long),
+            },
+            Source::Events(rings) => {
+                let mut long = None;
+                rings.take(&mut |record| {
+                    let needed = entry_bytes(record);
+                    let fits = entries.len() + needed <= most;
+                    if fits {
+                        entries.add_kept(position, record.to_vec());
+                    } else {
+                        long = Some(TooLong(needed));
+                    }
+                    fits
+                });
+                long
+            }
+        };
+        match long {
+            Some(long) if entries.is_empty() => Err(long),
+            _ => Ok(entries.len() - before),
         }
-        Ok(())
     }
 
-    /// Leaves a record for the next poll. An error if the batch is empty: the record would never fit.
-    fn leave(&self, long: TooLong, most: usize, batch: &Batch) -> Result<(), BpfError> {
-        if batch.is_empty() { Err(long.in_batch_of(self.ring.name(), most)) } else { Ok(()) }
+    fn size(&self) -> u32 {
+        match &self.source {
+            Source::Buffer(ring) => ring.size(),
+            Source::Events(rings) => rings.size(),
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        let kept: usize = self.kept.iter().map(|record| entry_bytes(record)).sum();
+        kept as u64
+            + match &self.source {
+                Source::Buffer(ring) => ring.waiting(),
+                Source::Events(rings) => rings.waiting(),
+            }
     }
 }
 
@@ -99,34 +168,34 @@ const RESERVED: Duration = Duration::from_micros(100);
 
 impl State {
     /// Returns the names of the rings that handles denote.
-    fn ring_names(&self, rings: &[Resource<RingHandle>]) -> Result<Vec<String>, HostError> {
+    fn ring_names(&self, rings: &[Resource<RingHandle>]) -> Result<Vec<Arc<str>>, HostError> {
         if rings.len() > MAX_POLLED {
             return Err(HostError::invalid(format!(
                 "{} rings are too many for one call: it takes {MAX_POLLED}",
                 rings.len()
             )));
         }
-        rings.iter().map(|ring| Ok(self.table.get(ring)?.name.to_string())).collect()
+        rings.iter().map(|ring| Ok(Arc::clone(&self.table.get(ring)?.name))).collect()
     }
 
-    fn take(&mut self, names: &[String], most: usize) -> Result<Batch, BpfError> {
-        let mut batch = Batch::default();
+    /// Takes records out of rings. Returns them with the bytes that came from each ring.
+    fn take(&mut self, names: &[Arc<str>], most: usize) -> Result<(Entries, Vec<usize>), BpfError> {
+        let mut entries = Entries::default();
+        let mut given = vec![0; names.len()];
         self.rings.first_ring = self.rings.first_ring.wrapping_add(1);
         // A ring that is in the list twice contributes two parts to one batch.
-        for name in names {
-            self.rings.readers.get_mut(name).into_iter().for_each(|reader| reader.given = 0);
-        }
         for at in 0..names.len() {
             let position = (self.rings.first_ring + at) % names.len();
             let Some(reader) = self.rings.readers.get_mut(&names[position]) else { continue };
             // The position fits: a call polls at most 1024 rings.
-            match reader.take(position as u32, most, &mut batch) {
-                Err(error) if batch.is_empty() => return Err(error),
-                _ if batch.len() + ENTRY_BYTES >= most => break,
-                _ => {}
+            given[position] = reader
+                .take(position as u32, most, &mut entries)
+                .map_err(|long| long.in_batch_of(&names[position], most))?;
+            if entries.len() + ENTRY_BYTES >= most {
+                break;
             }
         }
-        Ok(batch)
+        Ok((entries, given))
     }
 }
 
@@ -137,9 +206,29 @@ impl State {
         rings: &[Resource<RingHandle>],
         timeout: Option<u64>,
         most: u32,
-    ) -> Result<Batch, HostError> {
+    ) -> Result<(Resource<BatchHandle>, Entries), HostError> {
         self.release_command()?;
         let names = self.ring_names(rings)?;
+        // Before records are taken, so that none is lost if there is no room for a handle.
+        let list = names.iter().map(|name| (Arc::clone(name), 0)).collect::<Vec<_>>();
+        let bytes = size_of_val(list.as_slice());
+        let batch = self.table.push(BatchHandle { given: self.host_bytes.keep(list, bytes)? })?;
+        match self.poll_into(&batch, &names, timeout, most as usize) {
+            Ok(entries) => Ok((batch, entries)),
+            Err(error) => {
+                self.table.delete(batch)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn poll_into(
+        &mut self,
+        batch: &Resource<BatchHandle>,
+        names: &[Arc<str>],
+        timeout: Option<u64>,
+        most: usize,
+    ) -> Result<Entries, HostError> {
         // A deadline that overflows the clock means no deadline.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));
         let mut readable = false;
@@ -147,93 +236,134 @@ impl State {
             if self.stop.stopping() {
                 return Err(HostError::interrupted());
             }
-            let batch = self.take(&names, most as usize)?;
+            let (entries, given) = self.take(names, most)?;
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if !batch.is_empty() || is_over {
-                return Ok(batch);
+            if !entries.is_empty() || is_over {
+                let of_rings = &mut self.table.get_mut(batch)?.given;
+                of_rings.iter_mut().zip(given).for_each(|((_, bytes), given)| *bytes = given);
+                return Ok(entries);
             }
             if readable {
                 self.stop.wait(RESERVED);
             }
-            readable = self.wait(&names, deadline).map_err(|errno| BpfError::Kernel {
-                tried: "wait for records of a ring buffer".into(),
+            readable = self.wait(names, deadline).map_err(|errno| BpfError::Kernel {
+                tried: "wait for records of a ring".into(),
                 call: "ppoll",
                 errno,
             })?;
         }
     }
 
-    pub(super) fn ring_put_back(
+    pub(super) fn batch_put_back(
         &mut self,
-        rings: &[Resource<RingHandle>],
+        this: &Resource<BatchHandle>,
         records: &[u8],
     ) -> Result<(), HostError> {
-        let names = self.ring_names(rings)?;
+        let given = &mut self.table.get_mut(this)?.given;
         let mut entries = Vec::new();
-        // Summed by name: several positions of the list may denote one ring.
-        let mut sums: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        // What is put back of each ring of the batch, and what that costs.
+        let mut sums = vec![(0, 0); given.len()];
         let mut rest = records;
         while let Some((position, record, after)) = split_entry(rest) {
-            let name = names.get(position as usize).ok_or(BpfError::Batch)?;
-            let (bytes, kept) = sums.entry(name).or_default();
+            let (name, _) = given.get(position as usize).ok_or(BpfError::Batch)?;
+            let (bytes, kept) = &mut sums[position as usize];
             *bytes += entry_bytes(record);
             *kept += kept_bytes(record);
-            entries.push((name, record));
+            entries.push((Arc::clone(name), record));
             rest = after;
         }
-        // A plugin can put back at most what it received, so that it cannot fill the host's memory. Batches
-        // of different rings may be open at once: a handler may poll others.
-        let readers = &mut self.rings.readers;
-        let given = |name| readers.get(name).map_or(0, |reader: &Reader| reader.given);
-        if !rest.is_empty() || sums.iter().any(|(name, (bytes, _))| *bytes > given(*name)) {
+        // A plugin can put back at most what it received, so that it cannot fill the host's memory.
+        let exceeds = given.iter().zip(&sums).any(|((_, given), (bytes, _))| bytes > given);
+        if !rest.is_empty() || exceeds {
             return Err(BpfError::Batch.into());
         }
-        let mut charges = Vec::new();
-        for (name, (_, kept)) in &sums {
-            charges.push((*name, self.host_bytes.charge(*kept)?));
-        }
-        for (name, charge) in charges {
-            if let Some(reader) = readers.get_mut(name) {
-                reader.charge.merge(charge);
-            }
+        let cost = sums.iter().map(|(_, kept)| kept).sum();
+        let mut charge = self.host_bytes.charge(cost)?;
+        for ((_, given), (bytes, _)) in given.iter_mut().zip(&sums) {
+            *given -= bytes;
         }
         for (name, record) in entries.into_iter().rev() {
-            if let Some(reader) = readers.get_mut(name) {
-                reader.given = reader.given.saturating_sub(entry_bytes(record));
+            if let Some(reader) = self.rings.readers.get_mut(&name) {
+                reader.charge.merge(charge.split(kept_bytes(record)));
                 reader.kept.push_front(record.to_vec());
             }
         }
         Ok(())
     }
 
+    pub(super) fn batch_drop(&mut self, this: Resource<BatchHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+
     pub(super) fn ring_open(&mut self, name: String) -> Result<Resource<RingHandle>, HostError> {
         check_length("ring buffer", &name)?;
-        if !self.rings.readers.contains_key(&name) {
+        if !matches!(self.rings.readers.get(name.as_str()), Some(Reader { source: Source::Buffer(_), .. })) {
             let ring = self.audited("ring", &name, |_| None, |state| Ok(state.object()?.ring(&name)?))?;
-            let (kept, charge) = (VecDeque::new(), self.host_bytes.start());
-            let reader = Reader { ring, kept, charge, given: 0 };
-            self.rings.readers.insert(name.clone(), reader);
+            self.read_ring(&name, Source::Buffer(ring));
         }
-        let bytes = name.len();
-        let name = self.host_bytes.keep(name, bytes)?;
+        self.ring_handle(&name)
+    }
+
+    pub(super) fn ring_open_events(
+        &mut self,
+        name: String,
+        bytes: u32,
+    ) -> Result<Resource<RingHandle>, HostError> {
+        check_length("array of events", &name)?;
+        if !self.rings.reads_events_of(&name) {
+            let rings = self.audited(
+                "ring",
+                &name,
+                |_| None,
+                |state| {
+                    let array = Arc::new(Events(state.object()?.event_array(&name)?));
+                    if state.attachments.is_published_in(&name) {
+                        return Err(BpfError::ArrayInUse { name: name.clone() }.into());
+                    }
+                    let opened = state.attachments.output_rings(array, bytes, &state.host_bytes);
+                    opened.map_err(|error| not_opened(&name, error))
+                },
+            )?;
+            self.watch_output(&name, rings.losses());
+            self.read_ring(&name, Source::Events(rings));
+        }
+        self.ring_handle(&name)
+    }
+
+    fn read_ring(&mut self, name: &str, source: Source) {
+        let reader = Reader { source, kept: VecDeque::new(), charge: self.host_bytes.start() };
+        self.rings.readers.insert(name.into(), reader);
+    }
+
+    fn ring_handle(&mut self, name: &str) -> Result<Resource<RingHandle>, HostError> {
+        let name = self.host_bytes.keep(Arc::from(name), name.len())?;
         Ok(self.table.push(RingHandle { name })?)
     }
 
+    /// Follows changes of online CPUs, and reports those whose records cannot be read. Returns whether a ring
+    /// depends on CPUs.
+    pub(super) fn follow_cpus_of_rings(&mut self) -> bool {
+        let (failures, any) = self.rings.follow_cpus();
+        for (name, error) in failures {
+            self.output.report(&format!("records of a CPU cannot be read from `{name}`: {error}"));
+        }
+        any
+    }
+
     pub(super) fn ring_size(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u32> {
-        let name = self.table.get(this)?.name.as_str();
-        Ok(self.rings.readers.get(name).map_or(0, |reader| reader.ring.size()))
+        Ok(self.rings.readers.get(&**self.table.get(this)?.name).map_or(0, Reader::size))
     }
 
     pub(super) fn ring_waiting(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u64> {
-        let name = self.table.get(this)?.name.as_str();
-        Ok(self.rings.readers.get(name).map_or(0, |reader| {
-            let kept: usize = reader.kept.iter().map(|record| entry_bytes(record)).sum();
-            reader.ring.waiting() + kept as u64
-        }))
+        Ok(self.rings.readers.get(&**self.table.get(this)?.name).map_or(0, Reader::waiting))
     }
 
     pub(super) fn ring_lost(&mut self, this: &Resource<RingHandle>) -> wasmtime::Result<Option<u64>> {
-        let name = self.table.get(this)?.name.to_string();
+        let name = Arc::clone(&self.table.get(this)?.name);
+        if let Some(Reader { source: Source::Events(rings), .. }) = self.rings.readers.get(&name) {
+            return Ok(Some(rings.losses().count()));
+        }
         let object = self.object().map_err(wasmtime::Error::new)?;
         Ok(object.lost(&name))
     }
@@ -241,5 +371,18 @@ impl State {
     pub(super) fn ring_drop(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
+    }
+}
+
+fn not_opened(name: &str, error: OutputError) -> HostError {
+    match error {
+        OutputError::Size { .. } => HostError::invalid(error.to_string()),
+        OutputError::Full(full) => BpfError::from(full).into(),
+        OutputError::Kernel { cpu, call, errno } => BpfError::Kernel {
+            tried: format!("open the ring of CPU {cpu} of the array of events `{name}`"),
+            call,
+            errno,
+        }
+        .into(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -305,13 +305,14 @@ impl State {
         }
         let follows = self.attachments.follow_cpus();
         self.report_notices();
+        let follows = self.follow_cpus_of_rings() || follows;
         self.followed = follows.then_some(now);
         follows.then_some(now + FOLLOWED_EVERY)
     }
 
     /// Waits until one of these rings is readable, the deadline is reached, or the plugin is to stop.
     /// Meanwhile writes the lines that the kernel half prints. Returns whether one of the rings is readable.
-    pub(super) fn wait(&mut self, names: &[String], deadline: Option<Instant>) -> Result<bool, Errno> {
+    pub(super) fn wait(&mut self, names: &[Arc<str>], deadline: Option<Instant>) -> Result<bool, Errno> {
         self.waited = true;
         loop {
             self.show_prints();

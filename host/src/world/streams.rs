@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 
 use super::histogram::Histogram;
+use super::table::{RowObject, Table};
 use crate::host_bytes::{Charge, HostBytes};
 use crate::text::{self, one_line, visible};
 
@@ -26,7 +27,7 @@ pub enum Form {
     Plain,
     /// Each line preceded by the plugin's name.
     Named,
-    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`; on standard error `warning`,
+    /// Each line as a JSON object: `time`, `plugin` and `line`, `histogram`, or `table` and `row`; on standard error `warning`,
     /// `error` or `stderr`.
     Json,
 }
@@ -104,6 +105,14 @@ struct HistogramLine<'a> {
     histogram: &'a Histogram,
 }
 
+#[derive(Serialize)]
+struct RowLine<'a> {
+    time: &'a str,
+    plugin: &'a str,
+    #[serde(flatten)]
+    row: RowObject<'a>,
+}
+
 impl Streams {
     /// Starts with no output.
     pub(super) fn new(options: StreamOptions, host_bytes: &HostBytes) -> Streams {
@@ -163,6 +172,26 @@ impl Streams {
         self.put(&line)
     }
 
+    /// Writes a table, as far as the rate limit allows.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_table(&mut self, table: &Table) -> io::Result<()> {
+        if !self.written.has_room() {
+            return Ok(());
+        }
+        if self.form != Form::Json {
+            return self.print(table.to_string().as_bytes());
+        }
+        let time = now();
+        let mut lines = Vec::new();
+        for row in table.objects() {
+            serde_json::to_writer(&mut lines, &RowLine { time: &time, plugin: &self.name, row })?;
+            lines.push(b'\n');
+        }
+        self.put_lines(&lines)
+    }
+
     /// Writes bytes; above the rate limit only the whole lines at their start that still fit.
     fn put_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
         let room = self.written.room();
@@ -219,8 +248,13 @@ impl Streams {
 
     /// Formats a message as one line of standard error, after the plugin's name.
     pub(super) fn line(&self, message: &str) -> String {
+        self.line_of(Said::Warning, message)
+    }
+
+    /// Formats a message of a kind as [`Streams::line`].
+    pub(super) fn line_of(&self, said: Said, message: &str) -> String {
         match self.form {
-            Form::Json => said_as_json(&self.name, Said::Warning, &one_line(message)),
+            Form::Json => said_as_json(&self.name, said, &one_line(message)),
             Form::Plain | Form::Named => format!("{}: {}\n", self.name, one_line(message)),
         }
     }

@@ -69,7 +69,7 @@ macro_rules! lists {
     };
 }
 
-lists! { (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
+lists! { (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, F) }
 
 impl RecordedList for () {
     fn write_all(&self, _: &mut Handles) -> Vec<Value> {
@@ -130,6 +130,18 @@ impl Recorded for bool {
     }
 }
 
+/// A number, or the text of one that JSON lacks: `NaN`, `inf`, `-inf`.
+impl Recorded for f64 {
+    fn write(&self, _: &mut Handles) -> Value {
+        serde_json::Number::from_f64(*self).map_or_else(|| self.to_string().into(), Value::Number)
+    }
+
+    fn read(value: &Value) -> Result<f64, Misfit> {
+        let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
+        number.ok_or_else(|| Misfit::wanted("a number, or \"NaN\", \"inf\" or \"-inf\""))
+    }
+}
+
 impl Recorded for String {
     fn write(&self, _: &mut Handles) -> Value {
         self.as_str().into()
@@ -158,6 +170,23 @@ impl<T: Recorded> Recorded for Vec<T> {
 
     fn read(value: &Value) -> Result<Vec<T>, Misfit> {
         T::read_list(value)
+    }
+}
+
+/// A list of two.
+impl<A: Recorded, B: Recorded> Recorded for (A, B) {
+    fn write(&self, handles: &mut Handles) -> Value {
+        Value::Array(vec![self.0.write(handles), self.1.write(handles)])
+    }
+
+    fn read(value: &Value) -> Result<(A, B), Misfit> {
+        match value.as_array().map(Vec::as_slice) {
+            Some([first, second]) => {
+                let first = A::read(first).map_err(|misfit| misfit.within("[0]"))?;
+                Ok((first, B::read(second).map_err(|misfit| misfit.within("[1]"))?))
+            }
+            _ => Err(Misfit::wanted("a list of two")),
+        }
     }
 }
 

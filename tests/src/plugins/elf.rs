@@ -27,6 +27,22 @@ pub fn counting(section: &str) -> Vec<u8> {
     object(section, &code.concat(), &[0])
 }
 
+/// Returns an object with a program `count` of this section that stores its cookie in the 8-byte variable
+/// `counter` and returns 0.
+pub fn cookie(section: &str) -> Vec<u8> {
+    #[rustfmt::skip]
+    let code = [
+        insn(0x85, 0x00, 0, 174), // r0 = bpf_get_attach_cookie(ctx)
+        insn(0x18, 0x01, 0, 0),   // r1 = &counter
+        insn(0x00, 0x00, 0, 0),
+        insn(0x7b, 0x01, 0, 0),   // *(u64 *)(r1 + 0) = r0
+        insn(0xb7, 0x00, 0, 0),   // r0 = 0
+        insn(0x95, 0x00, 0, 0),   // exit
+    ];
+    // The second instruction loads the address.
+    object(section, &code.concat(), &[8])
+}
+
 /// Returns an object with a program `count` that the verifier refuses: it returns a register that was never
 /// written.
 pub fn unverifiable() -> Vec<u8> {

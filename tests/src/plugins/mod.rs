@@ -43,7 +43,15 @@ pub const IMPORTS: &str = r#"
   (import "kernelscript:host/clock@0.2.0" "sleep" (func $sleep (param i64 i32)))
   (import "kernelscript:host/clock@0.2.0" "stopping" (func $stopping (result i32)))
   (import "kernelscript:host/bpf@0.2.0" "[static]program.load" (func $load (param i32 i32 i32)))
-  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach" (func $attach (param i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach" (func $attach (param i32 i64 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-raw-tracepoint" (func $attach_raw_tracepoint (param i32 i32 i32 i64 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-tracepoint" (func $attach_tracepoint (param i32 i32 i32 i64 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-uprobe" (func $attach_uprobe (param i32 i32 i32 i32 i32 i64 i32 i32 i64 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-tc" (func $attach_tc (param i32 i32 i32 i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-xdp" (func $attach_xdp (param i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-cgroup" (func $attach_cgroup (param i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-kprobe" (func $attach_kprobe (param i32 i32 i32 i64 i64 i32)))
+  (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-socket-filter" (func $attach_socket_filter (param i32 i32 i32 i32)))
   (import "kernelscript:host/bpf@0.2.0" "[method]program.detach-all" (func $detach_all (param i32)))
   (import "kernelscript:host/globals@0.2.0" "[static]variable.open" (func $variable (param i32 i32 i32)))
   (import "kernelscript:host/globals@0.2.0" "[method]variable.get" (func $variable_get (param i32 i32)))
@@ -98,9 +106,29 @@ pub const PRINTS_BOOTTIME: &str = r#"
     (i32.const 0))
 "#;
 
+/// Address at which guests return the result of `run`: 2 bytes before the results of host calls.
+const RUN_RESULT: u32 = 1016;
+
+/// Makes the function `run` of a module's text, which returns an exit code, one that returns the result of the
+/// contract: success for 0, else the code as the error.
+#[must_use]
+pub fn with_exit_code(module: &str) -> String {
+    const RUN: &str = "(func (export \"run\") (result i32)";
+    let Some(end) = module.rfind(')').filter(|_| module.contains(RUN)) else { return module.to_owned() };
+    let own = module[..end].replacen(RUN, "(func $run_code (result i32)", 1);
+    format!(
+        "{own}\n{RUN} (local $exit_code i32)
+          (local.set $exit_code (call $run_code))
+          (i32.store8 (i32.const {RUN_RESULT}) (i32.ne (local.get $exit_code) (i32.const 0)))
+          (i32.store8 offset=1 (i32.const {RUN_RESULT}) (local.get $exit_code))
+          (i32.const {RUN_RESULT})){}",
+        &module[end..]
+    )
+}
+
 /// Returns a component of world `plugin` from the text of a guest's functions, which must include `run`.
 pub fn component(body: &str) -> Vec<u8> {
-    let text = GUEST.replace("{imports}", IMPORTS).replace("{body}", body);
+    let text = with_exit_code(&GUEST.replace("{imports}", IMPORTS).replace("{body}", body));
     let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
     let mut resolve = wit_parser::Resolve::default();
     let mut files = wit_parser::SourceMap::new();

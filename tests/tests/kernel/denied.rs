@@ -44,9 +44,6 @@ const SCOPES: [(&str, &str); 3] = [
 /// Targets of the xdp program; the test's network namespace has only the first.
 const INTERFACES: [&str; 3] = ["lo", "left", "lo2"];
 
-/// Targets of the program for a typed tracepoint; the first is its own.
-const TRACEPOINTS: [&str; 3] = ["sched_switch", "sched_wakeup", "no_such_event"];
-
 /// Patterns of policy rules.
 const PATTERNS: [&str; 6] = ["*", "lo", "l?", "sched_*", "sched_switch", "own"];
 
@@ -66,7 +63,7 @@ struct Model {
 enum Act {
     Open { family: usize, scope: usize, program: bool },
     Xdp(usize),
-    Raw(usize),
+    Raw,
     DetachXdp,
     DetachRaw,
 }
@@ -119,9 +116,8 @@ impl Model {
         match act {
             Act::Open { family, scope, .. } => self.families[family] && self.scopes[scope],
             Act::Xdp(target) => fits(&self.xdp, INTERFACES[target]),
-            // The target is in the object, and the policy decided about it at the start; other targets do not
-            // exist.
-            Act::Raw(_) | Act::DetachXdp | Act::DetachRaw => true,
+            // The target is in the object, and the policy decided about it at the start.
+            Act::Raw | Act::DetachXdp | Act::DetachRaw => true,
         }
     }
 }
@@ -137,14 +133,6 @@ fn code(act: Act, index: usize) -> String {
            (else (i32.const 107))))",
         RESULT + 4
     );
-    let attach = |program: &str, address: usize, target: &str| {
-        format!(
-            "(if (global.get ${program}) (then (call $bpf.program.attach (global.get ${program}) (i32.const \
-             {address})
-             (i32.const {}) (i32.const {RESULT})) {letter}))",
-            target.len()
-        )
-    };
     match act {
         Act::Open { family, scope, program } => {
             let (_, observe) = SCOPES[scope];
@@ -164,8 +152,16 @@ fn code(act: Act, index: usize) -> String {
                 FAMILIES[family].1
             )
         }
-        Act::Xdp(target) => attach("xdp", 3100 + target * 32, INTERFACES[target]),
-        Act::Raw(target) => attach("raw", 3200 + target * 32, TRACEPOINTS[target]),
+        Act::Xdp(target) => format!(
+            "(if (global.get $xdp) (then (call $bpf.program.attach-xdp (global.get $xdp) (i32.const {})
+             (i32.const {}) (i32.const 0) (i32.const {RESULT})) {letter}))",
+            3100 + target * 32,
+            INTERFACES[target].len()
+        ),
+        Act::Raw => format!(
+            "(if (global.get $raw) (then (call $bpf.program.attach (global.get $raw) (i64.const 0)
+             (i32.const {RESULT})) {letter}))"
+        ),
         Act::DetachXdp => {
             "(if (global.get $xdp) (then (call $bpf.program.detach-all (global.get $xdp))))".into()
         }
@@ -181,9 +177,6 @@ fn guest(acts: &[Act], has: ObjectPrograms) -> String {
     text += &data(3032, b"/proc/self/exe:main");
     for (index, name) in INTERFACES.iter().enumerate() {
         text += &data(3100 + index as u32 * 32, name.as_bytes());
-    }
-    for (index, name) in TRACEPOINTS.iter().enumerate() {
-        text += &data(3200 + index as u32 * 32, name.as_bytes());
     }
     text += &data(4096, "-".repeat(acts.len()).as_bytes());
     text += "(global $event (mut i32) (i32.const 0)) (global $xdp (mut i32) (i32.const 0))
@@ -331,7 +324,7 @@ fn check(model: &Model, has: ObjectPrograms, acts: &[Act]) -> Result<(), TestCas
         match act {
             Act::Open { .. } => events += usize::from(letter == 'k'),
             Act::Xdp(_) => xdp += usize::from(letter == 'k'),
-            Act::Raw(_) => raw += usize::from(letter == 'k'),
+            Act::Raw => raw += usize::from(letter == 'k'),
             Act::DetachXdp => xdp = 0,
             Act::DetachRaw => raw = 0,
         }
@@ -369,7 +362,7 @@ fn root_no_sequence_of_calls_obtains_denied_actions() {
         3 => (0..FAMILIES.len(), 0..SCOPES.len(), any::<bool>())
             .prop_map(|(family, scope, program)| Act::Open { family, scope, program }),
         2 => (0..INTERFACES.len()).prop_map(Act::Xdp),
-        2 => (0..TRACEPOINTS.len()).prop_map(Act::Raw),
+        2 => Just(Act::Raw),
         1 => Just(Act::DetachXdp),
         1 => Just(Act::DetachRaw),
     ];

@@ -72,11 +72,13 @@ fn root_a_raw_tracepoint_program_attaches_by_name_and_only_once() {
           (local $program i32) (local $counter i32)
           (local.set $counter (call $counter))
           (local.set $program (call $load_count))
-          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 1024))
+          (call $attach_raw_tracepoint (local.get $program) (i32.const 64) (i32.const 12) (i64.const 0)
+            (i32.const 1024))
           (drop (call $ok))
           (call $sleep (i64.const 20000000) (i32.const 1024))
           (if (i64.eqz (call $get (local.get $counter))) (then (return (i32.const 1))))
-          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 1024))
+          (call $attach_raw_tracepoint (local.get $program) (i32.const 64) (i32.const 12) (i64.const 0)
+            (i32.const 1024))
           (call $ok))"#
     ));
     let ran = run_with(with_object(guest, elf::counting("raw_tp")), |_| {});
@@ -89,7 +91,8 @@ fn root_a_target_that_is_not_there_is_named() {
         r#"{OWN_EVENT}{LOAD}
         (data (i32.const 64) "sched_swatch")
         (func (export "run") (result i32)
-          (call $attach (call $load_count) (i32.const 64) (i32.const 12) (i32.const 1024))
+          (call $attach_raw_tracepoint (call $load_count) (i32.const 64) (i32.const 12) (i64.const 0)
+            (i32.const 1024))
           (call $ok))"#
     ));
     let message = trapped(run_with(with_object(guest, elf::counting("raw_tp")), |_| {}).outcome);
@@ -102,7 +105,7 @@ fn root_a_kind_that_cannot_be_attached_is_named() {
     let guest = component(&format!(
         r#"{OWN_EVENT}{LOAD}
         (func (export "run") (result i32)
-          (call $attach (call $load_count) (i32.const 16) (i32.const 2) (i32.const 1024))
+          (call $attach (call $load_count) (i64.const 0) (i32.const 1024))
           (call $ok))"#
     ));
     for (section, expected) in [
@@ -123,13 +126,146 @@ fn root_a_tracepoint_program_runs() {
         (func (export "run") (result i32)
           (local $counter i32)
           (local.set $counter (call $counter))
-          (call $attach (call $load_count) (i32.const 64) (i32.const 18) (i32.const 1024))
+          (call $attach_tracepoint (call $load_count) (i32.const 64) (i32.const 18) (i64.const 0)
+            (i32.const 1024))
           (drop (call $ok))
           (call $sleep (i64.const 20000000) (i32.const 1024))
           (i64.ne (call $get (local.get $counter)) (i64.const 0)))"#
     ));
     let outcome = run_with(with_object(guest, elf::counting("tp")), |_| {}).outcome;
     assert_eq!(outcome, Outcome::Returned(1));
+}
+
+/// A program gets the cookie of the call that attached it.
+#[test]
+fn root_a_program_gets_its_cookie() {
+    for (section, attach) in [
+        ("tp/sched/sched_switch", "(call $attach (call $load_count) (i64.const 77) (i32.const 1024))"),
+        (
+            "tp",
+            "(call $attach_tracepoint (call $load_count) (i32.const 64) (i32.const 18) (i64.const 77)
+               (i32.const 1024))",
+        ),
+        // Since Linux 6.10.
+        (
+            "raw_tp",
+            "(call $attach_raw_tracepoint (call $load_count) (i32.const 70) (i32.const 12) (i64.const 77)
+               (i32.const 1024))",
+        ),
+    ] {
+        let guest = component(&format!(
+            r#"{OWN_EVENT}{LOAD}
+            (data (i32.const 64) "sched/sched_switch")
+            (func (export "run") (result i32)
+              (local $counter i32)
+              (local.set $counter (call $counter))
+              {attach}
+              (drop (call $ok))
+              (call $sleep (i64.const 20000000) (i32.const 1024))
+              (i32.wrap_i64 (call $get (local.get $counter))))"#
+        ));
+        let ran = run_with(with_object(guest, elf::cookie(section)), |_| {});
+        assert_eq!(ran.outcome, Outcome::Returned(77), "{section}: {}", ran.stderr);
+    }
+}
+
+/// A uprobe whose object names no function: the call does, and the process whose calls it sees.
+#[test]
+fn root_a_uprobe_is_put_where_the_call_says_in_one_process() {
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn kst_called_by_threads() -> u64 {
+        std::hint::black_box(7)
+    }
+    let calls = std::thread::spawn(|| {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(3);
+        while std::time::Instant::now() < until {
+            kst_called_by_threads();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let path = std::env::current_exe().expect("a test knows its own path").display().to_string();
+    let own = std::process::id();
+    // Process 1 runs no test.
+    for (pid, expected) in [
+        (format!("(i32.const 1) (i32.const {own})"), 55),
+        ("(i32.const 1) (i32.const 1)".into(), 0),
+        ("(i32.const 0) (i32.const 0)".into(), 55),
+    ] {
+        let guest = component(&format!(
+            r#"{OWN_EVENT}{LOAD}
+            (data (i32.const 64) "kst_called_by_threads{path}")
+            (func (export "run") (result i32)
+              (local $counter i32)
+              (local.set $counter (call $counter))
+              (call $attach_uprobe (call $load_count) (i32.const 85) (i32.const {}) (i32.const 64)
+                (i32.const 21) (i64.const 0) {pid} (i64.const 55) (i32.const 1024))
+              (drop (call $ok))
+              (call $sleep (i64.const 50000000) (i32.const 1024))
+              (i32.wrap_i64 (call $get (local.get $counter))))"#,
+            path.len()
+        ));
+        let ran = run_with(with_object(guest, elf::cookie("uprobe")), |_| {});
+        assert_eq!(ran.outcome, Outcome::Returned(expected), "{pid}: {}", ran.stderr);
+    }
+    calls.join().expect("it does not panic");
+}
+
+/// Each call attaches programs of one kind; the error says which.
+#[test]
+fn root_a_call_for_another_kind_is_refused() {
+    let text = "(i32.const 64) (i32.const 2)";
+    for (call, wanted) in [
+        (
+            format!("$attach_tracepoint (call $load_count) {text} (i64.const 0)"),
+            "attach-tracepoint is for tracepoints",
+        ),
+        (
+            format!("$attach_kprobe (call $load_count) {text} (i64.const 0) (i64.const 0)"),
+            "attach-kprobe is for probes",
+        ),
+        (
+            format!(
+                "$attach_uprobe (call $load_count) {text} {text} (i64.const 0) (i32.const 0) (i32.const 0) \
+                 (i64.const 0)"
+            ),
+            "attach-uprobe is for probes",
+        ),
+        (format!("$attach_xdp (call $load_count) {text} (i32.const 0)"), "attach-xdp is for xdp"),
+        (
+            format!(
+                "$attach_tc (call $load_count) {text} (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)"
+            ),
+            "attach-tc is for tc",
+        ),
+        (format!("$attach_cgroup (call $load_count) {text}"), "attach-cgroup is for hooks of control groups"),
+        (
+            format!("$attach_socket_filter (call $load_count) {text}"),
+            "attach-socket-filter is for socket filters",
+        ),
+    ] {
+        let guest = component(&format!(
+            r#"{OWN_EVENT}{LOAD}
+            (data (i32.const 64) "lo")
+            (func (export "run") (result i32) (call {call} (i32.const 1024)) (call $ok))"#
+        ));
+        let message = trapped(run_with(with_object(guest, elf::counting("raw_tp")), |_| {}).outcome);
+        assert!(
+            message.starts_with("`count` is a raw_tracepoint program, and ") && message.contains(wanted),
+            "{message}"
+        );
+    }
+    let own = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32) (call $attach (call $load_count) (i64.const 0) (i32.const 1024)) (call $ok))"#
+    ));
+    for section in ["raw_tp", "tp", "uprobe", "xdp", "tc"] {
+        let message = trapped(run_with(with_object(own.clone(), elf::counting(section)), |_| {}).outcome);
+        assert!(
+            message.starts_with("the object does not say what `count` is attached to"),
+            "{section}: {message}"
+        );
+    }
 }
 
 #[test]
@@ -248,7 +384,7 @@ fn root_a_test_run_gives_the_packet_back_and_repeats() {
     assert!(matches!(typed, Err(BpfError::NoTestRun { .. })), "{typed:?}");
     for wrong in [
         TestInput { repeat: 0, ..TestInput::default() },
-        TestInput { repeat: 1_000_001, ..TestInput::default() },
+        TestInput { repeat: 10_001, ..TestInput::default() },
         TestInput { arguments: vec![0; 13], ..TestInput::default() },
     ] {
         let refused = object.program("kstrun_raw").and_then(|raw| raw.test_run(&wrong));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ks_tests::cgroup::Group;
 use ks_tests::net::{LEFT, Wire};
+use ks_tests::plugins::{OWN_EVENT, component, elf, with_object};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, allowed, command, compile, finish, repository, wait_until_gone};
 
@@ -155,7 +156,7 @@ fn root_refused_attachments_say_why() {
     for (name, errno) in expected {
         assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");
     }
-    for part in ["`left`", "`nothere`", "0x40", "control group"] {
+    for part in ["`left`", "`nothere`", "no flags 64", "control group"] {
         assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
     }
     wait_until_gone("kstnet");
@@ -317,4 +318,60 @@ fn root_bounds_lost_in_loops_are_proven_again() {
             assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}, {cpu}: {ran:#?}");
         }
     }
+}
+
+/// Runs `tc` in the left namespace.
+fn tc(wire: &Wire, parts: &[&str]) -> String {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let outcome = wire.in_left(|| finish(Command::new("tc").env("PATH", path).args(parts)));
+    assert_eq!(outcome.code, 0, "tc {parts:?}: {outcome:#?}");
+    outcome.stdout
+}
+
+/// A plugin that attaches its tc program to `left` with this priority and handle, and says how that ended.
+fn ordered(priority: u16, handle: u32) -> Vec<u8> {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}
+        (data (i32.const 16) "count")
+        (data (i32.const 32) "left")
+        (data (i32.const 48) "attached")
+        (func (export "run") (result i32)
+          (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+          (call $attach_tc (call $ok) (i32.const 32) (i32.const 4) (i32.const 1) (i32.const {priority})
+            (i32.const 1) (i32.const {handle}) (i32.const 1024))
+          (drop (call $ok))
+          (call $print (i32.const 48) (i32.const 8) (i32.const 0) (i32.const 0))
+          (call $sleep (i64.const 60000000000) (i32.const 1024))
+          (i32.const 0))"#
+    ));
+    with_object(guest, elf::counting("tcx/ingress"))
+}
+
+/// A filter has the priority and the handle that the call says, and one of another tool stays where it is.
+#[test]
+fn root_a_tc_filter_has_the_order_of_the_call_and_replaces_no_other() {
+    let wire = Wire::new();
+    let folder = Folder::new();
+    let plugin = folder.write("ordered.wasm", ordered(7, 3));
+    let running = Running::of(wire.allowed().arg("--no-cache").arg(&plugin), "attached");
+    let shown = tc(&wire, &["filter", "show", "dev", LEFT, "ingress"]);
+    assert!(shown.contains("pref 7 ") && shown.contains("handle 0x3 ks-host"), "{shown}");
+    let second = finish(wire.allowed().arg("--no-cache").arg(&plugin));
+    assert!(second.code != 0 && second.stderr.contains("EEXIST"), "{second:#?}");
+    let shown = tc(&wire, &["filter", "show", "dev", LEFT, "ingress"]);
+    assert!(shown.contains("handle 0x3 ks-host"), "the first one's filter is still there: {shown}");
+    assert_eq!(running.stop().code, 0);
+    assert_eq!(tc(&wire, &["qdisc", "show", "dev", LEFT]).matches("clsact").count(), 0);
+    // Another tool's filter of the same priority and handle.
+    tc(&wire, &["qdisc", "add", "dev", LEFT, "clsact"]);
+    let other = ["filter", "add", "dev", LEFT, "ingress", "pref", "7", "handle", "3", "bpf", "bytecode"];
+    tc(&wire, &[&other[..], &["1,6 0 0 4294967295,"]].concat());
+    let refused = finish(wire.allowed().arg("--no-cache").arg(&plugin));
+    assert!(refused.code != 0 && refused.stderr.contains("EEXIST"), "{refused:#?}");
+    let shown = tc(&wire, &["filter", "show", "dev", LEFT, "ingress"]);
+    assert!(shown.contains("pref 7 ") && shown.contains("bytecode"), "it stays: {shown}");
+    let folder = Folder::new();
+    let zero = folder.write("zero.wasm", ordered(0, 3));
+    let refused = finish(wire.allowed().arg("--no-cache").arg(zero));
+    assert!(refused.stderr.contains("numbers from 1"), "{refused:#?}");
 }

@@ -1,6 +1,6 @@
 //! The contract from outside: a package for other tools, and a promise to plugins that are already built.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ks_tests::{Folder, Outcome, command, finish, repository};
 use wit_parser::Resolve;
@@ -19,6 +19,39 @@ fn the_folder_is_a_package() {
     let binary = wit_component::encode(&resolve, package).unwrap_or_else(|error| panic!("{error:#}"));
     let decoded = wit_component::decode(&binary).unwrap_or_else(|error| panic!("{error:#}"));
     assert!(decoded.resolve().worlds.iter().any(|(_, world)| world.name == "plugin"));
+}
+
+/// What later work stands on is drafted as part of the package, behind features: it fits the contract, and no host
+/// has it.
+#[test]
+fn drafts_fit_the_contract_and_are_part_of_none() {
+    let folder = Folder::new();
+    let mut drafts = 0;
+    for from in ["wit", "wit/drafts"] {
+        for entry in std::fs::read_dir(repository().join(from)).expect("the folder is there") {
+            let path = entry.expect("readable").path();
+            if path.extension().is_some_and(|extension| extension == "wit") {
+                let text = std::fs::read(&path).expect("readable");
+                folder.write(&path.file_name().expect("a file").to_string_lossy(), text);
+                drafts += usize::from(from == "wit/drafts");
+            }
+        }
+    }
+    let read = |path: &Path| {
+        let mut resolve = Resolve { all_features: true, ..Resolve::default() };
+        let (package, _) = resolve.push_dir(path).unwrap_or_else(|error| panic!("{error:#}"));
+        wit_component::encode(&resolve, package).unwrap_or_else(|error| panic!("{error:#}"));
+        resolve
+    };
+    let (with_drafts, served) = (read(&folder.path("")), read(&repository().join("wit")));
+    assert_eq!(with_drafts.interfaces.len(), served.interfaces.len() + drafts);
+    for (_, interface) in &with_drafts.interfaces {
+        let is_draft = matches!(interface.stability, wit_parser::Stability::Unstable { .. });
+        let name = interface.name.as_deref().expect("a name");
+        let is_served = served.interfaces.iter().any(|(_, one)| one.name.as_deref() == Some(name));
+        assert_ne!(is_draft, is_served, "{name}");
+    }
+    assert!(drafts >= 4, "{drafts}");
 }
 
 /// An item without a version, or with an unreleased version, would be a change that nobody can refer to.
@@ -88,10 +121,14 @@ fn run_built_against(version: &str) -> Outcome {
             (core func $now (canon lower (func $clock "now")))
             (core module $module
                 (import "clock" "now" (func $now (result i64)))
-                (func (export "run") (result i32) (i64.eqz (call $now))))
+                (memory (export "memory") 1)
+                (func (export "run") (result i32)
+                    (i32.store8 (i32.const 0) (i64.eqz (call $now)))
+                    (i32.const 0)))
             (core instance $instance
                 (instantiate $module (with "clock" (instance (export "now" (func $now))))))
-            (func $run (result s32) (canon lift (core func $instance "run")))
+            (func $run (result (result (error u8)))
+                (canon lift (core func $instance "run") (memory $instance "memory")))
             (export "run" (func $run)))"#
     );
     let folder = Folder::new();

@@ -7,7 +7,7 @@ use ks_compiler::object::model::{
 };
 use ks_compiler::object::table::MapKind;
 use ks_compiler::object::{Object, read, write};
-use ks_host::policy::{Class, ObjectSet, PluginObject, Policy, Request};
+use ks_host::policy::{Class, ObjectSet, PluginObject, Policy, Readmission, Request};
 use ks_tests::plugins::models::{map, name, program};
 use ks_wit::object::timer_map;
 use ks_wit::section::{Arch, BpfRecord};
@@ -143,6 +143,25 @@ fn limits_hold_for_the_largest_of_the_objects() {
     assert!(policy("pins=2").is_ok());
     let refused = policy("pins=1").expect_err("two are pinned");
     assert_eq!(refused, "its maps: pins is 2, and the limit is 1: --limit pins=2 would allow it");
+}
+
+#[test]
+fn an_object_with_another_size_of_a_map_is_judged_again() {
+    let mut policy = Policy::everything();
+    policy.limit_rule("map_bytes=64k").expect("a limit");
+    let model = Object { maps: vec![map("a", MapKind::Array, 8, 16)], ..Object::default() };
+    let objects = ObjectSet::new(vec![object(Arch::Any, model.clone())], [0]).expect("one object");
+    let admitted = policy.admit(Request::new(objects, &[]), 1).expect("it is small").expect("there is one");
+    let again = |entries| {
+        let mut model = model.clone();
+        model.maps[0].shape.entries = entries;
+        policy.admit_again(&admitted, model, 1)
+    };
+    let larger = again(32).expect("it is small");
+    assert_eq!(larger.object().model().maps[0].shape.entries, 32);
+    assert_eq!((larger.object().name(), larger.object().arch()), ("test", Arch::Any));
+    let refused = again(1 << 20).expect_err("8 MiB");
+    assert!(matches!(&refused, Readmission::Denied(reasons) if reasons.contains("map_bytes")), "{refused}");
 }
 
 #[test]

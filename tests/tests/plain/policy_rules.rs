@@ -421,3 +421,13 @@ fn limits_are_numbers_sizes_and_times() {
     let message = Limit::Handles.reached(7);
     assert_eq!(message, "the limit `handles` of the plugin is 7\n  do: --limit handles=.. allows more");
 }
+
+/// A default of 0 would refuse every plugin.
+#[test]
+fn every_limit_leaves_room_by_default() {
+    let policy = Policy::observing();
+    for limit in Limit::ALL {
+        let least = if limit.name().contains("bytes") { 4096 } else { 1 };
+        assert!(policy.limit(limit) >= least, "{}: {}", limit.name(), policy.limit(limit));
+    }
+}

@@ -120,9 +120,14 @@ fn component(body: &str) -> Vec<u8> {
     (import "wasi" "port" (func $port (result i32)))
     (data (i32.const 1024) "hello\n")
     (data (i32.const 2048) "ks-host: forged\n\1b[2Jgood.wasm: forged\nthe rest")
-    (func (export "run") (result i32) {body}))
+    (func $code (result i32) {body})
+    (func (export "run") (result i32) (local $code i32)
+      (local.set $code (call $code))
+      (i32.store8 (i32.const 1016) (i32.ne (local.get $code) (i32.const 0)))
+      (i32.store8 (i32.const 1017) (local.get $code))
+      (i32.const 1016)))
   (core instance $plugin (instantiate $plugin (with "wasi" (instance $imports))))
-  (func (export "run") (result s32) (canon lift (core func $plugin "run"))))"#
+  (func (export "run") (result (result (error u8))) (canon lift (core func $plugin "run") (memory $mem))))"#
     );
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -95,7 +95,7 @@ fn root_options_say_who_is_observed_and_when_it_starts() {
 }
 
 #[test]
-fn root_losses_have_causes_places_and_numbers() {
+fn root_losses_have_causes_names_and_numbers() {
     let outcome = run("losses");
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let lost = outcome.stdout.lines().find_map(|line| line.strip_prefix("ring ")).expect("a line");

@@ -7,5 +7,6 @@ mod guest_rust;
 mod guest_std;
 mod languages;
 mod mutants;
+mod outputs;
 mod shared_rust;
 mod transpiled;

@@ -27,8 +27,8 @@ fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
                 detach(a)\ndetach(a)\nattach(a, \"three\", 0)\ndetach(b)\ndetach(a)";
     let outcome = with_programs(body);
     assert_eq!((outcome.code, lines(&outcome)), (Some(0), vec!["0 0".to_owned()]));
-    let expected = "load first,load second,attach 5 one,attach 6 one in mode 1,attach 5 two in mode 2,drop 5,\
-                    drop 3,detach 5,detach 5,attach 5 three,drop 4,detach 6,drop 10,detach 5";
+    let expected = "load first,load second,attach 5 one in mode 0,attach 6 one in mode 1,attach 5 two in mode 2,drop 5,\
+                    drop 3,detach 5,detach 5,attach 5 three in mode 0,drop 4,detach 6,drop 10,detach 5";
     assert_eq!(outcome.calls.join(","), expected);
 }
 
@@ -40,10 +40,11 @@ fn a_refused_attach_returns_an_errno_and_prints_a_line() {
                 attach(a, \"taken\", 0x100000001), attach(none, \"one\", 0))\ndetach(none)";
     let outcome = with_programs(body);
     assert_eq!(lines(&outcome), ["2 17 22 22"]);
-    assert_eq!(outcome.calls, ["load first", "attach 5 gone", "attach 5 taken in mode 0"]);
+    assert_eq!(outcome.calls, ["load first", "attach 5 gone in mode 0", "attach 5 taken in mode 0"]);
     let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` \
                 returned for null";
-    let flags = "test.ks:9: cannot attach: xdp has the flags 0, 2 (generic), 4 (driver) and 8 (hardware)";
+    let flags = "test.ks:9: cannot attach: xdp has no flags 4294967297: pass 0, 2 (generic), 4 (driver) or 8 \
+                 (hardware)";
     assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", flags, null]);
 }
 

@@ -121,7 +121,9 @@ fn values_are_printed_as_they_were_when_evaluated() {
 }
 
 #[test]
-fn the_exit_code_is_that_of_main() {
-    let outcome = run(&compile("fn main() -> i32 {\n    return -1\n}\n").core);
-    assert_eq!(outcome.code, Some(-1));
+fn the_exit_code_is_the_low_8_bits_of_what_main_returns() {
+    for (returned, code) in [(-1, 255), (0, 0), (3, 3), (256, 0), (0x1_03, 3)] {
+        let outcome = run(&compile(&format!("fn main() -> i32 {{\n    return {returned}\n}}\n")).core);
+        assert_eq!(outcome.code, Some(code), "{returned}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `bpf`: programs and links. Programs can be loaded and attached, but never run.
 
+use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -42,11 +43,51 @@ impl Program {
         Ok(ProgramInfo { name: self.name.clone(), kind, id: 1, instructions: 0 })
     }
 
-    pub(crate) fn attach(&self, target: &str) -> Result<Link, Error> {
-        Ok(link(&self.name, target))
+    pub(crate) fn attach(&self, _cookie: u64) -> Result<Link, Error> {
+        Ok(link(&self.name, ""))
+    }
+
+    pub(crate) fn attach_tracepoint(&self, tracepoint: &str, _cookie: u64) -> Result<Link, Error> {
+        Ok(link(&self.name, tracepoint))
+    }
+
+    pub(crate) fn attach_raw_tracepoint(&self, tracepoint: &str, _cookie: u64) -> Result<Link, Error> {
+        Ok(link(&self.name, tracepoint))
+    }
+
+    pub(crate) fn attach_kprobe(&self, function: &str, _offset: u64, _cookie: u64) -> Result<Link, Error> {
+        Ok(link(&self.name, function))
+    }
+
+    pub(crate) fn attach_uprobe(
+        &self,
+        path: &str,
+        function: &str,
+        _offset: u64,
+        _process: Option<i32>,
+        _cookie: u64,
+    ) -> Result<Link, Error> {
+        Ok(link(&self.name, &format!("{path}:{function}")))
     }
 
     pub(crate) fn attach_xdp(&self, interface: &str, _mode: XdpMode) -> Result<Link, Error> {
+        Ok(link(&self.name, interface))
+    }
+
+    pub(crate) fn attach_tc(
+        &self,
+        interface: &str,
+        _priority: Option<u16>,
+        _handle: Option<u32>,
+    ) -> Result<Link, Error> {
+        Ok(link(&self.name, interface))
+    }
+
+    pub(crate) fn attach_cgroup(&self, path: &str) -> Result<Link, Error> {
+        Ok(link(&self.name, path))
+    }
+
+    pub(crate) fn attach_socket_filter(&self, interface: &str) -> Result<Link, Error> {
         Ok(link(&self.name, interface))
     }
 

@@ -1,24 +1,62 @@
 //! `console`: stores the plugin's output.
 
+use std::cell::RefCell;
 use std::format;
 use std::string::{String, ToString};
+use std::vec::Vec;
 
-pub(crate) use crate::bindings::kernelscript::host::console::{Linear, Scale, Value};
+pub(crate) use crate::bindings::kernelscript::host::console::{Column, Linear, Scale, Value};
+use crate::bindings::kernelscript::host::types::Error;
+use crate::error::ErrorKind;
 
-use super::super::state::with;
+use super::super::state::{error, with};
 
-/// Ignores the format: the crate always passes the line as one value.
-pub(crate) fn print(_format: &[u8], values: &[Value]) {
+pub(crate) fn line(text: &[u8]) {
     with(|state| {
-        for value in values {
-            if let Value::Text(text) = value {
-                state.output.push_str(&String::from_utf8_lossy(text));
-            }
-        }
-        if !state.output.ends_with('\n') || values.iter().all(is_empty) {
+        state.output.push_str(&String::from_utf8_lossy(text));
+        if text.last() != Some(&b'\n') {
             state.output.push('\n');
         }
     });
+}
+
+/// A table, written as a line for each row; only the real host aligns columns.
+#[derive(Debug)]
+pub(crate) struct Table {
+    width: usize,
+    rows: RefCell<String>,
+}
+
+impl Table {
+    pub(crate) fn new(_title: &str, columns: &[Column]) -> Table {
+        Table { width: columns.len(), rows: RefCell::default() }
+    }
+
+    pub(crate) fn append(&self, row: &[Value]) -> Result<(), Error> {
+        if row.len() != self.width {
+            return Err(error(ErrorKind::Invalid, format!("a row of {} values", row.len())));
+        }
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        self.rows.borrow_mut().push_str(&(cells.join(" ") + "\n"));
+        Ok(())
+    }
+
+    pub(crate) fn write(&self) {
+        let rows = self.rows.take();
+        with(|state| state.output.push_str(&rows));
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Unsigned64(number) => number.to_string(),
+        Value::Signed64(number) => number.to_string(),
+        Value::Float64(number) => number.to_string(),
+        Value::Boolean(on) => on.to_string(),
+        Value::Pointer(address) => format!("{address:#x}"),
+        Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => "-".to_string(),
+    }
 }
 
 /// Writes a line with the title, and the non-empty slots with their counts; only the real host draws bars.
@@ -33,15 +71,24 @@ pub(crate) fn histogram(title: &[u8], _scale: Scale, counts: &[u64]) {
     });
 }
 
-fn is_empty(value: &Value) -> bool {
-    matches!(value, Value::Text(text) if text.is_empty())
-}
-
 pub(crate) fn warn(message: &str) {
     with(|state| {
         state.errors.push_str(&message.replace('\n', "; "));
         state.errors.push('\n');
     });
+}
+
+pub(crate) fn fail(message: &str) {
+    warn(message);
+}
+
+/// A test shows all levels.
+pub(crate) fn info(message: &str) {
+    warn(message);
+}
+
+pub(crate) fn debug(message: &str) {
+    warn(message);
 }
 
 pub(crate) fn warn_once(key: u64, message: &str) {

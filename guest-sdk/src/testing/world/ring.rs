@@ -25,6 +25,11 @@ impl Ring {
         })
     }
 
+    /// Both kinds of rings are the same to a test.
+    pub(crate) fn open_perf_event_array(name: &str, _bytes: u32) -> Result<Ring, Error> {
+        Ring::open(name)
+    }
+
     pub(crate) fn size(&self) -> u32 {
         with(|state| state.ring(&self.name).map_or(0, |ring| ring.bytes))
     }
@@ -41,7 +46,13 @@ impl Ring {
     }
 }
 
-pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<Vec<u8>, Error> {
+/// The names of the rings of a poll.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    rings: Vec<String>,
+}
+
+pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<(Batch, Vec<u8>), Error> {
     with(|state| {
         let first =
             rings.iter().filter_map(|ring| Some(state.rings.get(&ring.name)?.records.front()?.0)).min();
@@ -51,11 +62,12 @@ pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<V
             // Nothing arrives before the timeout.
             state.wait(first.map_or(over, |due| due.min(over)))?
         }
-        Ok(batch(state, rings, most as usize))
+        let names = rings.iter().map(|ring| ring.name.clone()).collect();
+        Ok((Batch { rings: names }, entries(state, rings, most as usize)))
     })
 }
 
-fn batch(state: &mut State, rings: &[&Ring], most: usize) -> Vec<u8> {
+fn entries(state: &mut State, rings: &[&Ring], most: usize) -> Vec<u8> {
     let now = state.now;
     let mut batch = Vec::new();
     for (position, ring) in (0_u32..).zip(rings) {
@@ -75,20 +87,22 @@ fn batch(state: &mut State, rings: &[&Ring], most: usize) -> Vec<u8> {
     batch
 }
 
-pub(crate) fn put_back(rings: &[&Ring], records: &[u8]) -> Result<(), Error> {
-    let mut rest = records;
-    let mut entries = Vec::new();
-    while rest.len() >= 8 {
-        let (position, len) = (u32::from_bytes(rest) as usize, u32::from_bytes(&rest[4..]) as usize);
-        entries.push((position, rest[8..8 + len].to_vec()));
-        rest = rest.get(8 + len.next_multiple_of(8)..).unwrap_or_default();
-    }
-    with(|state| {
-        for (position, record) in entries.into_iter().rev() {
-            if let Some(ring) = state.ring(&rings[position].name) {
-                ring.records.push_front((0, record));
-            }
+impl Batch {
+    pub(crate) fn put_back(&self, records: &[u8]) -> Result<(), Error> {
+        let mut rest = records;
+        let mut entries = Vec::new();
+        while rest.len() >= 8 {
+            let (position, len) = (u32::from_bytes(rest) as usize, u32::from_bytes(&rest[4..]) as usize);
+            entries.push((position, rest[8..8 + len].to_vec()));
+            rest = rest.get(8 + len.next_multiple_of(8)..).unwrap_or_default();
         }
-    });
-    Ok(())
+        with(|state| {
+            for (position, record) in entries.into_iter().rev() {
+                if let Some(ring) = state.ring(&self.rings[position]) {
+                    ring.records.push_front((0, record));
+                }
+            }
+        });
+        Ok(())
+    }
 }

@@ -49,8 +49,8 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Result<'a> {
     test: &'a str,
-    /// The line of the test in the script.
-    line: u32,
+    /// The line of the test in the script; none if the plugin's compiler did not say.
+    line: Option<u32>,
     passed: bool,
     /// Why it failed; none if it passed.
     reason: Option<String>,
@@ -77,12 +77,6 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         Err(code) => return Ok(code),
     };
     let name = plugin.project().map_or_else(|| args.plugin.display().to_string(), printable);
-    if plugin.tests().next().is_none() {
-        write_stderr(format_args!(
-            "ks-host: {name} holds no tests: compile the script with `ks build --test`"
-        ));
-        return Ok(crate::NOT_A_PLUGIN);
-    }
     if !is_apart && !plugin.objects().is_empty() {
         write_stderr(format_args!(
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
@@ -94,10 +88,23 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         Ok(prepared) => prepared,
         Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
     };
-    let wanted = |test: &str| args.filter.as_deref().is_none_or(|filter| test.contains(filter));
-    let tests: Vec<_> = plugin.tests().filter(|test| wanted(&test.name)).collect();
+    let all = match list(&prepared, &name, args.timeout, &policy) {
+        Ok(all) => all,
+        Err(reason) => {
+            write_stderr(format_args!("ks-host: {name} does not say what tests it has: {reason}"));
+            return Ok(crate::NOT_A_PLUGIN);
+        }
+    };
+    if all.is_empty() {
+        write_stderr(format_args!(
+            "ks-host: {name} holds no tests: compile the script with `ks build --test`"
+        ));
+        return Ok(crate::NOT_A_PLUGIN);
+    }
+    let wanted = |test: &&String| args.filter.as_deref().is_none_or(|filter| test.contains(filter));
+    let tests: Vec<_> = all.iter().filter(wanted).collect();
     if let (Some(filter), []) = (&args.filter, &tests[..]) {
-        let all = plugin.tests().map(|test| printable(&test.name)).collect::<Vec<_>>().join(", ");
+        let all = all.iter().map(|test| printable(test)).collect::<Vec<_>>().join(", ");
         let filter = printable(filter);
         write_stderr(format_args!(
             "ks-host: no test of {name} has `{filter}` in its name\n  do: its tests are {all}"
@@ -109,7 +116,8 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     }
     let (began, mut failed) = (Instant::now(), 0);
     for test in &tests {
-        let result = one(&prepared, &test.name, test.line, args.timeout, &policy);
+        let line = plugin.tests().find(|one| one.name == **test).map(|one| one.line);
+        let result = one(&prepared, test, line, args.timeout, &policy);
         failed += usize::from(!result.passed);
         let display = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
         write_stdout(display.as_bytes())?;
@@ -122,10 +130,27 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     Ok(u8::from(failed > 0))
 }
 
+/// Asks the plugin for its tests.
+fn list(
+    prepared: &PreparedPlugin,
+    name: &str,
+    timeout: Duration,
+    policy: &Policy,
+) -> std::result::Result<Vec<String>, String> {
+    let options = RunOptions {
+        stdout: Box::new(Captured::default()),
+        stderr: Box::new(Captured::default()),
+        timeout: Some(timeout),
+        policy: policy.clone(),
+        ..RunOptions::new(name)
+    };
+    prepared.tests(options).map_err(|outcome| reason(outcome, timeout).unwrap_or_default())
+}
+
 fn one<'a>(
     prepared: &PreparedPlugin,
     test: &'a str,
-    line: u32,
+    line: Option<u32>,
     timeout: Duration,
     policy: &Policy,
 ) -> Result<'a> {
@@ -141,14 +166,7 @@ fn one<'a>(
     let began = Instant::now();
     let outcome = prepared.run_test(test, options);
     let time = began.elapsed();
-    let reason = match outcome {
-        Outcome::Returned(0) => None,
-        Outcome::Returned(code) => Some(format!("it returned {code}")),
-        Outcome::Exited(code) => Some(format!("it called exit({code})")),
-        Outcome::Trapped(reason) | Outcome::Failed(reason) | Outcome::Denied(reason) => Some(reason),
-        Outcome::TimedOut => Some(format!("it ran longer than {} s", timeout.as_secs_f64())),
-        Outcome::Killed => Some("it was ended".into()),
-    };
+    let reason = reason(outcome, timeout);
     Result {
         test,
         line,
@@ -160,12 +178,25 @@ fn one<'a>(
     }
 }
 
+/// Returns why a plugin did not end well.
+fn reason(outcome: Outcome, timeout: Duration) -> Option<String> {
+    match outcome {
+        Outcome::Returned(0) => None,
+        Outcome::Returned(code) => Some(format!("it returned {code}")),
+        Outcome::Exited(code) => Some(format!("it called exit({code})")),
+        Outcome::Trapped(reason) | Outcome::Failed(reason) | Outcome::Denied(reason) => Some(reason),
+        Outcome::TimedOut => Some(format!("it ran longer than {} s", timeout.as_secs_f64())),
+        Outcome::Killed => Some("it was ended".into()),
+    }
+}
+
 /// Formats one line for a test that passed; for a failed test also its reason and its output.
 fn text(result: &Result<'_>) -> String {
     let time = milliseconds(Duration::from_nanos(result.time_ns));
     let test = printable(result.test);
     let Some(reason) = &result.reason else { return format!("test {test} ... ok ({time})\n") };
-    let mut text = format!("test {test} ... FAILED at line {} ({time})\n", result.line);
+    let at = result.line.map(|line| format!(" at line {line}")).unwrap_or_default();
+    let mut text = format!("test {test} ... FAILED{at} ({time})\n");
     for part in [reason, &result.stderr, &result.stdout] {
         part.lines().for_each(|line| text.push_str(&format!("    {}\n", printable(line))));
     }

@@ -70,7 +70,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::Target`] if the directory is not a cgroup; [`BpfError::Kernel`].
     pub fn attach_to_group(&self, group: &ControlGroup) -> Result<Link, BpfError> {
-        match self.create_link(group.folder.as_raw_fd(), 0) {
+        match self.create_link(group.folder.as_raw_fd(), 0, 0) {
             // The kernel's answer for a directory outside of cgroupfs.
             Err(Errno::EBADF) => Err(self.target(&group.path.display().to_string(), GROUP)),
             linked => linked.map_err(|errno| {

@@ -25,37 +25,56 @@ use super::sys;
 pub use cgroup::ControlGroup;
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
-pub use net::XdpMode;
-pub use probe::ProbeAttachPoint;
+pub use net::{FilterOrder, XdpMode};
+pub use probe::{ProbeAttachPoint, ProbeKind};
 pub(super) use timer::Running;
 
 impl Program<'_> {
-    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function,
-    /// tracepoint or hook that it was loaded for. A timer has no target and is started. `mode` is that
-    /// of xdp programs. Not here: cgroups ([`Program::attach_to_group`]).
+    /// Attaches the program to the function, raw tracepoint or hook that its section names, or starts its
+    /// timer. Not here: programs on perf events, among them tracepoints and probes.
     ///
     /// # Errors
-    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Kernel`].
-    pub fn attach(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
-        let kind = self.kind();
-        let LoadedType::Known(known) = kind else {
-            return Err(BpfError::UnsupportedKind { program: self.name(), kind });
-        };
-        match known {
-            ProgramType::Xdp => self.attach_xdp(target, mode),
-            ProgramType::SchedCls => self.attach_tc(target),
-            // Both have the type of socket filters; the object has the map of a timer.
-            ProgramType::SocketFilter if self.timer.is_some() => self.start_timer(target),
-            ProgramType::SocketFilter => self.attach_socket_filter(target),
-            ProgramType::RawTracepoint => self.attach_raw_tracepoint(target),
-            ProgramType::Tracing | ProgramType::Lsm => self.attach_traced(target),
-            _ => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
+    /// [`BpfError::UnsupportedKind`]; [`BpfError::NoTarget`]; [`BpfError::NoCookie`]; [`BpfError::Kernel`].
+    pub fn attach(&self, cookie: u64) -> Result<Link, BpfError> {
+        match self.kind() {
+            LoadedType::Known(ProgramType::SocketFilter) if self.timer.is_some() => self.start_timer(cookie),
+            LoadedType::Known(ProgramType::RawTracepoint) => {
+                self.attach_raw_tracepoint(&self.own_target()?, cookie)
+            }
+            LoadedType::Known(ProgramType::Tracing | ProgramType::Lsm) => self.attach_traced(cookie),
+            LoadedType::Known(ProgramType::Xdp | ProgramType::SchedCls | ProgramType::SocketFilter) => {
+                Err(BpfError::NoTarget { program: self.name() })
+            }
+            kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
+        }
+    }
+
+    /// Returns the target that the program's section names: `vfs_read` for `fentry/vfs_read`.
+    ///
+    /// # Errors
+    /// [`BpfError::NoTarget`] if it names none.
+    pub fn own_target(&self) -> Result<String, BpfError> {
+        let section = self.inner.section().to_string_lossy();
+        match section.split_once('/') {
+            Some((_, target)) if !target.is_empty() => Ok(target.to_owned()),
+            _ => Err(BpfError::NoTarget { program: self.name() }),
         }
     }
 
     /// Creates a link to a descriptor or an interface index, with the attach type of the program's section.
-    fn create_link(&self, target: i32, flags: u32) -> Result<Link, Errno> {
-        sys::create_link(self.inner.as_fd(), target, self.attach_type(), flags).map(Link::new)
+    fn create_link(&self, target: i32, flags: u32, cookie: u64) -> Result<Link, Errno> {
+        sys::create_link(self.inner.as_fd(), target, self.attach_type(), flags, cookie).map(Link::new)
+    }
+
+    /// Converts the error of a call that was given a cookie, of a kind that has had one since this kernel.
+    pub(super) fn not_linked_with(&self, cookie: u64, since: &'static str, refused: BpfError) -> BpfError {
+        match refused.errno() {
+            // Older kernels demand that bytes which they do not know are zero.
+            Some(Errno::EINVAL) if cookie != 0 => {
+                BpfError::NoCookie { program: self.name(), since: Some(since) }
+            }
+            _ => refused,
+        }
     }
 
     /// Returns the attach type, a number of `enum bpf_attach_type`. tc programs are all loaded with the same

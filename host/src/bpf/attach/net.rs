@@ -1,6 +1,7 @@
 //! Attaching programs to network interfaces: xdp, tc, socket filters.
 
 use std::ffi::CString;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -43,16 +44,28 @@ impl XdpMode {
 /// v6.12.
 const NAME_BYTES: usize = 16;
 
+/// The order of a tc filter among those of an interface. None lets the kernel or this host choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FilterOrder {
+    /// The priority: of two filters, the one with the lower number runs first. Not 0.
+    pub priority: Option<NonZeroU16>,
+    /// The handle, unique within the priority. Not 0.
+    pub handle: Option<NonZeroU32>,
+}
+
 const INTERFACE: &str = "the name of a network interface, or its number";
 
 impl Program<'_> {
     /// Attaches an xdp program to an interface.
-    pub(super) fn attach_xdp(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
+    ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::Occupied`]; [`BpfError::Kernel`].
+    pub fn attach_xdp(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
-        let linked = match self.create_link(interface, mode.flags()) {
+        let linked = match self.create_link(interface, mode.flags(), 0) {
             // The driver supports xdp, but not with this program or these settings.
             Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == XdpMode::Best => {
-                self.create_link(interface, XdpMode::Generic.flags())
+                self.create_link(interface, XdpMode::Generic.flags(), 0)
             }
             linked => linked,
         };
@@ -76,16 +89,25 @@ impl Program<'_> {
     }
 
     /// Attaches a tc program to an interface, before the existing programs: by a tcx link (Linux 6.6), else
-    /// by a clsact filter.
-    pub(super) fn attach_tc(&self, target: &str) -> Result<Link, BpfError> {
+    /// by a clsact filter. A filter with an order of its own is always one of clsact.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::Kernel`].
+    pub fn attach_tc(&self, target: &str, order: FilterOrder) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let target_text = format!("the interface `{target}`");
-        match (self.create_link(interface, 0), self.supervisor) {
+        // EINVAL is the answer of kernels without such links.
+        let linked = if order == FilterOrder::default() {
+            self.create_link(interface, 0, 0)
+        } else {
+            Err(Errno::EINVAL)
+        };
+        match (linked, self.supervisor) {
             (Ok(link), _) => Ok(link),
             (Err(Errno::EINVAL), Some(supervisor)) => {
                 let is_egress = self.attach_type() == libbpf_sys::BPF_TCX_EGRESS;
                 let side = if is_egress { Side::Egress } else { Side::Ingress };
-                let filter = Filter::attach(self.inner.as_fd(), interface, side, supervisor);
+                let filter = Filter::attach(self.inner.as_fd(), interface, side, order, supervisor);
                 filter.map(Link::of_filter).map_err(|errno| {
                     self.kernel(
                         &format!("attach to {target_text}"),
@@ -101,8 +123,11 @@ impl Program<'_> {
     /// Runs a socket filter on every packet of an interface, by attaching it to a packet socket that nobody
     /// reads.
     ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::Kernel`].
+    ///
     /// Source: packet(7), socket(7) (SO_ATTACH_BPF).
-    pub(super) fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
+    pub fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
         let socket = sys::packet_socket().map_err(|errno| refused("socket(AF_PACKET)", errno))?;

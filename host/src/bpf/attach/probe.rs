@@ -1,6 +1,7 @@
 //! Attach points of kprobes and uprobes, as given by the programs' sections.
 
 use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use ks_wit::target::UprobeTarget;
@@ -28,77 +29,103 @@ impl ProbeAttachPoint {
     }
 }
 
-const OWN: &str = "the target of the program's attribute, or an empty string for it";
+/// A program of a probe: what it is put at, and when it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeKind {
+    /// Whether it is put at functions of programs and libraries, rather than of the kernel.
+    pub in_files: bool,
+    /// The moment at which it runs.
+    pub moment: ProbeMoment,
+}
 
 impl Program<'_> {
-    /// Returns the program's attach points and the moment at which it runs. There is at least one
-    /// attach point, one for each function of the name. A non-empty target must denote the same attach point.
-    /// Returns in a file with Go code are probed only if `allows_go` accepts the file's path.
+    /// Returns what kind of probe the program is for.
     ///
     /// # Errors
-    /// [`BpfError::Target`] for another target; [`BpfError::ProbeAttachPoint`] for an instruction that is not
-    /// probed.
-    pub fn probe_attach_points(
+    /// [`BpfError::UnsupportedKind`] for kinds that this host does not attach.
+    pub fn probe_kind(&self) -> Result<ProbeKind, BpfError> {
+        let section = self.inner.section().to_string_lossy();
+        // Match the kind exactly: a probe that the policy judged as one of the kernel must not become one of
+        // a file.
+        let (in_files, moment) = match section.split('/').next().unwrap_or_default() {
+            "kprobe" => (false, ProbeMoment::Instruction),
+            "kretprobe" => (false, ProbeMoment::Return),
+            "uprobe" | "uprobe.s" => (true, ProbeMoment::Instruction),
+            "uretprobe" | "uretprobe.s" => (true, ProbeMoment::Return),
+            _ => return Err(BpfError::UnsupportedKind { program: self.name(), kind: self.kind() }),
+        };
+        Ok(ProbeKind { in_files, moment })
+    }
+
+    /// Returns the attach points that the program's section names: at least one, one for each function of the
+    /// name. Returns in a file with Go code are probed only if `allows_go` accepts the file's path.
+    ///
+    /// # Errors
+    /// [`BpfError::NoTarget`]; [`BpfError::UnsupportedKind`]; [`BpfError::ProbeAttachPoint`] for an
+    /// instruction that is not probed.
+    pub fn own_probe_attach_points(
+        &self,
+        allows_go: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
+        let own = self.own_target()?;
+        match self.probe_kind() {
+            Ok(ProbeKind { in_files: true, .. }) => self.file_attach_points(&own, allows_go),
+            Ok(ProbeKind { in_files: false, .. }) => {
+                let (function, offset) = own.split_once('+').unwrap_or((&own, "0"));
+                let offset = offset.parse().map_err(|_| self.target(&own, FUNCTION))?;
+                Ok(vec![self.kernel_attach_point(function, offset)?])
+            }
+            Err(unsupported) => {
+                // Of other kinds of returns, a file with Go code is the more useful error.
+                if self.inner.section().as_bytes().starts_with(b"u") {
+                    self.find_in_file(&own, When::Return(allows_go))?;
+                }
+                Err(unsupported)
+            }
+        }
+    }
+
+    /// Returns the attach point in a function of the kernel.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`] for a name with a zero byte.
+    pub fn kernel_attach_point(&self, function: &str, offset: u64) -> Result<ProbeAttachPoint, BpfError> {
+        let name = CString::new(function).ok().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| self.target(function, FUNCTION))?;
+        Ok(ProbeAttachPoint::Kernel(name, offset))
+    }
+
+    /// Returns the attach points in a file, given as `path:function` or another form of
+    /// [`ks_wit::target`]. Returns in a file with Go code are probed only if `allows_go` accepts the file's
+    /// path.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::ProbeAttachPoint`] for an instruction that is not probed.
+    pub fn file_attach_points(
         &self,
         target: &str,
         allows_go: &dyn Fn(&Path) -> bool,
-    ) -> Result<(Vec<ProbeAttachPoint>, ProbeMoment), BpfError> {
-        let section = self.inner.section().to_string_lossy().into_owned();
-        let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
-        let returns = When::Return(allows_go);
-        // Match the kind exactly: a probe that the policy judged as one of the kernel must not become one of
-        // a file.
-        match kind {
-            "kprobe" => Ok((vec![self.kernel_attach_point(own, target)?], ProbeMoment::Instruction)),
-            "kretprobe" => Ok((vec![self.kernel_attach_point(own, target)?], ProbeMoment::Return)),
-            "uprobe" | "uprobe.s" => {
-                Ok((self.file_attach_points(own, target, When::Instruction)?, ProbeMoment::Instruction))
-            }
-            "uretprobe" | "uretprobe.s" => {
-                Ok((self.file_attach_points(own, target, returns)?, ProbeMoment::Return))
-            }
-            "uretprobe.multi" | "uretprobe.multi.s" | "uprobe.session" | "uprobe.session.s" => {
-                // These kinds are not supported. Resolving the target first reports the more useful error for
-                // a file with Go code.
-                self.file_attach_points(own, target, returns)?;
-                Err(self.target(&section, OWN))
-            }
-            _ => Err(self.target(&section, OWN)),
-        }
-    }
-
-    fn kernel_attach_point(&self, own: &str, target: &str) -> Result<ProbeAttachPoint, BpfError> {
-        let (function, offset) = own.split_once('+').unwrap_or((own, "0"));
-        let offset: u64 = offset.parse().map_err(|_| self.target(own, OWN))?;
-        let (same, at) = target.split_once('+').unwrap_or((target, "0"));
-        let given =
-            at.strip_prefix("0x").map_or_else(|| at.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
-        let is_own = target.is_empty() || (function.ends_with(same) && given == Some(offset));
-        let function = CString::new(function).map_err(|_| self.target(own, OWN))?;
-        if is_own { Ok(ProbeAttachPoint::Kernel(function, offset)) } else { Err(self.target(target, OWN)) }
-    }
-
-    fn file_attach_points(
-        &self,
-        own: &str,
-        target: &str,
-        when: When<'_>,
     ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
-        let parsed = UprobeTarget::parse(own).map_err(|error| BpfError::Target {
+        let when = match self.probe_kind()?.moment {
+            ProbeMoment::Instruction => When::Instruction,
+            ProbeMoment::Return => When::Return(allows_go),
+        };
+        self.find_in_file(target, when)
+    }
+
+    fn find_in_file(&self, target: &str, when: When<'_>) -> Result<Vec<ProbeAttachPoint>, BpfError> {
+        let parsed = UprobeTarget::parse(target).map_err(|error| BpfError::Target {
             program: self.name(),
-            target: format!("{own} ({error})"),
+            target: format!("{target} ({error})"),
             expected: "a place in a program or library: `path:function`",
         })?;
-        let written = own.strip_suffix("+0").unwrap_or(own);
-        let function = written.get(parsed.path.len() + 1..).unwrap_or_default();
-        if !target.is_empty() && ![own, written, parsed.path, function].contains(&target) {
-            return Err(self.target(target, OWN));
-        }
         let points = ProbePoint::find(&parsed, when).map_err(|error| BpfError::ProbeAttachPoint {
             program: self.name(),
-            attach_point: own.to_owned(),
+            attach_point: target.to_owned(),
             error,
         })?;
         Ok(points.into_iter().map(ProbeAttachPoint::File).collect())
     }
 }
+
+const FUNCTION: &str = "a function of the kernel, and an offset in it";

@@ -27,12 +27,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Program<'_> {
     /// Starts the program's timer by running the program once, which arms it.
-    pub(super) fn start_timer(&self, target: &str) -> Result<Link, BpfError> {
+    pub(super) fn start_timer(&self, cookie: u64) -> Result<Link, BpfError> {
         let Some(map) = self.timer else {
             return Err(BpfError::UnsupportedKind { program: self.name(), kind: self.kind() });
         };
-        if !target.is_empty() {
-            return Err(self.target(target, "a timer has none: an empty string"));
+        if cookie != 0 {
+            return Err(BpfError::NoCookie { program: self.name(), since: None });
         }
         let mut armed = self.arm();
         for _ in 0..MAX_ATTEMPTS {

@@ -1,5 +1,5 @@
 //! Linking of the interface `ring`, equivalent to generated bindings except for the result of `poll`: see
-//! [`super::batch::Batch`].
+//! [`super::entries::Entries`].
 
 use wasmtime::component::{HasData, Resource, ResourceType};
 
@@ -7,7 +7,7 @@ use super::super::bindings::kernelscript::host::types::{Error, Host as _};
 use super::super::error::HostError;
 use super::super::linker::Linker;
 use super::super::state::State;
-use super::RingHandle;
+use super::{BatchHandle, RingHandle};
 
 /// Name of the interface in the contract.
 const INTERFACE: &str = "kernelscript:host/ring@0.2.0";
@@ -48,9 +48,16 @@ where
     ring.resource("ring", ResourceType::host::<RingHandle>(), move |mut store, handle| {
         host(store.data_mut()).state().ring_drop(Resource::new_own(handle))
     })?;
+    ring.resource("batch", ResourceType::host::<BatchHandle>(), move |mut store, handle| {
+        host(store.data_mut()).state().batch_drop(Resource::new_own(handle))
+    })?;
     ring.func_wrap("[static]ring.open", move |mut store, (name,): (String,)| {
         let mut host = host(store.data_mut());
         call_host(host.state(), |state| state.ring_open(name))
+    })?;
+    ring.func_wrap("[static]ring.open-perf-event-array", move |mut store, (name, bytes): (String, u32)| {
+        let mut host = host(store.data_mut());
+        call_host(host.state(), |state| state.ring_open_events(name, bytes))
     })?;
     type This = (Resource<RingHandle>,);
     ring.func_wrap("[method]ring.size", move |mut store, (this,): This| {
@@ -66,9 +73,10 @@ where
         let mut host = host(store.data_mut());
         call_host(host.state(), |state| state.ring_poll(&rings, timeout, most))
     })?;
-    ring.func_wrap("put-back", move |mut store, (rings, records): (Rings, Vec<u8>)| {
+    type Batch = Resource<BatchHandle>;
+    ring.func_wrap("[method]batch.put-back", move |mut store, (this, records): (Batch, Vec<u8>)| {
         let mut host = host(store.data_mut());
-        call_host(host.state(), |state| state.ring_put_back(&rings, &records))
+        call_host(host.state(), |state| state.batch_put_back(&this, &records))
     })
 }
 

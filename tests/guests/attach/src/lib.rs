@@ -24,7 +24,7 @@ fn main() -> Result<()> {
                 continue;
             }
         };
-        match program.attach("") {
+        match program.attach(0) {
             Ok(link) => {
                 println!("attached {name}");
                 attached.push((program, link));

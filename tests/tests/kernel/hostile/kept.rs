@@ -58,7 +58,8 @@ fn object(script: &str) -> Vec<u8> {
 const CHECK: &str = "(if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))";
 
 /// Receives records of the own thread's page faults: the ring is the handle at 3000 and at each following
-/// word, the batch is at `$a` and has `$n` bytes.
+/// word, the
+/// handle of the batch is at 2996, its records are at `$a` and have `$n` bytes.
 fn records() -> String {
     format!(
         "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024)) {CHECK}
@@ -80,8 +81,9 @@ fn records() -> String {
          (call $perf.attachment.detach (local.get $b))
          (call $ring.poll (i32.const 3000) (i32.const 1) (i32.const 1) (i64.const 0) (i32.const 1048576)
            (i32.const 1024)) {CHECK}
-         (local.set $a (i32.load (i32.const 1028)))
-         (local.set $n (i32.load (i32.const 1032)))
+         (i32.store (i32.const 2996) (i32.load (i32.const 1028)))
+         (local.set $a (i32.load (i32.const 1032)))
+         (local.set $n (i32.load (i32.const 1036)))
          (if (i32.lt_u (local.get $n) (i32.const 1600)) (then (return (i32.const 90))))
          (local.set $b (i32.const 1))
          (loop $alias
@@ -93,47 +95,40 @@ fn records() -> String {
 
 const NAMES: [(u32, &str); 2] = [(2048, "fault"), (2064, "events")];
 
-/// The list contains the ring 64 times; returning the same records under two positions is an error.
+/// Puts the records of the batch back.
+const BACK: &str =
+    "(call $ring.batch.put-back (i32.load (i32.const 2996)) (local.get $a) (local.get $n) (i32.const 1024))";
+
+/// A batch takes each of its records back once, and none of another ring.
 #[test]
-fn root_records_come_back_once_however_often_their_ring_is_named() {
-    let twice = format!(
+fn root_records_come_back_once_and_to_their_own_ring() {
+    let twice = format!("{} {BACK} {CHECK} {BACK} {CHECK} (i32.const 99)", records());
+    let copied = format!(
         "{}
          (memory.copy (i32.add (local.get $a) (local.get $n)) (local.get $a) (local.get $n))
-         (local.set $b (i32.add (local.get $a) (local.get $n)))
-         (loop $entry
-           (i32.store (local.get $b) (i32.const 1))
-           (local.set $b (i32.add (local.get $b) (i32.const 16)))
-           (br_if $entry (i32.lt_u (local.get $b)
-             (i32.add (local.get $a) (i32.mul (local.get $n) (i32.const 2))))))
-         (call $ring.put-back (i32.const 3000) (i32.const 64) (local.get $a)
-           (i32.mul (local.get $n) (i32.const 2)) (i32.const 1024)) {CHECK}
+         (local.set $n (i32.mul (local.get $n) (i32.const 2))) {BACK} {CHECK} (i32.const 99)",
+        records()
+    );
+    // The second ring of the list was not polled.
+    let elsewhere =
+        format!("{} (i32.store (local.get $a) (i32.const 1)) {BACK} {CHECK} (i32.const 99)", records());
+    for (what, body) in [("twice", twice), ("copied", copied), ("elsewhere", elsewhere)] {
+        let outcome = run_object(object(PRODUCER), &NAMES, &body, &[]);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (INVALID, ""), "{what}: {outcome:#?}");
+    }
+    // What came back is given again, however often its ring is named, and may come back again.
+    let again = format!(
+        "{} {BACK} {CHECK}
+         (call $ring.poll (i32.const 3000) (i32.const 64) (i32.const 1) (i64.const 0) (i32.const 1048576)
+           (i32.const 1024)) {CHECK}
+         (if (i32.ne (i32.load (i32.const 1036)) (local.get $n)) (then (return (i32.const 91))))
+         (call $ring.batch.put-back (i32.load (i32.const 1028)) (i32.load (i32.const 1032))
+           (i32.load (i32.const 1036)) (i32.const 1024)) {CHECK}
+         (call $ring.batch.drop (i32.load (i32.const 2996)))
          (i32.const 99)",
         records()
     );
-    let outcome = run_object(object(PRODUCER), &NAMES, &twice, &[]);
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (INVALID, ""), "{outcome:#?}");
-    // Returning one half under each of two positions is valid; the records are delivered again, and may be
-    // returned again.
-    let halves = format!(
-        "{}
-         (local.set $b (i32.add (local.get $a) (i32.and (i32.div_u (local.get $n) (i32.const 2)) (i32.const \
-         -16))))
-         (loop $entry
-           (i32.store (local.get $b) (i32.const 1))
-           (local.set $b (i32.add (local.get $b) (i32.const 16)))
-           (br_if $entry (i32.lt_u (local.get $b) (i32.add (local.get $a) (local.get $n)))))
-         (call $ring.put-back (i32.const 3000) (i32.const 64) (local.get $a) (local.get $n) (i32.const \
-         1024)) {CHECK}
-         (call $ring.poll (i32.const 3000) (i32.const 2) (i32.const 1) (i64.const 0) (i32.const 1048576)
-           (i32.const 1024)) {CHECK}
-         (if (i32.lt_u (i32.load (i32.const 1032)) (local.get $n)) (then (return (i32.const 91))))
-         (call $ring.put-back (i32.const 3000) (i32.const 64) (i32.load (i32.const 1028)) (i32.load \
-         (i32.const 1032))
-           (i32.const 1024)) {CHECK}
-         (i32.const 99)",
-        records()
-    );
-    let outcome = run_object(object(PRODUCER), &NAMES, &halves, &[]);
+    let outcome = run_object(object(PRODUCER), &NAMES, &again, &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (99, ""), "{outcome:#?}");
 }
 
@@ -142,7 +137,7 @@ fn root_records_come_back_once_however_often_their_ring_is_named() {
 fn root_records_that_come_back_are_of_the_hosts_bytes() {
     let back = format!(
         "{}
-         (call $ring.put-back (i32.const 3000) (i32.const 1) (local.get $a) (local.get $n) (i32.const 1024))
+         (call $ring.batch.put-back (i32.load (i32.const 2996)) (local.get $a) (local.get $n) (i32.const 1024))
          (if (i32.load8_u (i32.const 1024)) (then
            (call $console.warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
            (return (i32.load8_u (i32.const 1028)))))

@@ -113,8 +113,7 @@ fn root_a_probe_of_the_kernel_is_none_of_a_file() {
     for section in ["kretprobe//bin/sh:4096", "kprobe//bin/sh:4096"] {
         let body = "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024))
             (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 50))))
-            (call $bpf.program.attach (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 0) (i32.const \
-                    1024))
+            (call $bpf.program.attach (i32.load (i32.const 1028)) (i64.const 0) (i32.const 1024))
             (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 51))))
             (i32.const 99)";
         let folder = Folder::new();

@@ -45,4 +45,11 @@ const interface_ = (name) => /\/([a-z]+)(@|$)/.exec(name)?.[1];
 const imports = all({}, (name) => all(offered[interface_(name)] ?? {}, missing));
 const compile = (file) => new WebAssembly.Module(new Uint8Array(files[file]));
 const { run } = instantiate(compile, imports);
-console.log("code", run());
+try {
+  run();
+  console.log("code", 0);
+} catch (error) {
+  // An error of the plugin comes as an exception with its value.
+  if (error.payload === undefined) throw error;
+  console.log("code", error.payload);
+}

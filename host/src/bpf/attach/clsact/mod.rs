@@ -10,14 +10,15 @@
 //! end, SIGKILL  the pipe ends: the supervisor does what `drop` does with all that is left
 //! ```
 //!
-//! The filter's handle is random, and the supervisor receives it before the filter exists. A filter with this
-//! handle is therefore ours.
+//! The supervisor knows priority, handle and program of a filter before the filter exists. It removes what has
+//! all three, so that a filter of another tool with the same priority and handle stays.
 
 mod netlink;
 mod supervisor;
 
 use std::fs::File;
 use std::io::Read as _;
+use std::num::NonZeroU16;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use netlink::Filters;
+
+use super::super::sys;
+use super::net::FilterOrder;
 
 pub use supervisor::Supervisor;
 
@@ -40,11 +44,25 @@ pub(in crate::bpf) struct Filter {
 struct AttachPoint {
     interface: i32,
     side: Side,
+    /// Of two filters, the one with the lower number runs first.
+    priority: u16,
     /// The filter's handle, unique within its priority.
     handle: u32,
+    /// The kernel's id of the program.
+    program: u32,
     /// True if this process created the clsact qdisc.
     owns_qdisc: bool,
 }
+
+impl AttachPoint {
+    /// Whether two filters are the same one.
+    fn is_same(&self, other: &AttachPoint) -> bool {
+        AttachPoint { owns_qdisc: other.owns_qdisc, ..*self } == *other
+    }
+}
+
+/// The priority of a filter for which none is chosen: before those of others.
+const FIRST: u16 = 1;
 
 /// Direction of the packets that a filter sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +74,21 @@ pub(super) enum Side {
 }
 
 impl Filter {
-    /// Attaches a program before the existing filters of the interface.
+    /// Attaches a program before the existing filters of the interface, or in this order.
     pub(super) fn attach(
         program: BorrowedFd<'_>,
         interface: i32,
         side: Side,
+        order: FilterOrder,
         supervisor: &Arc<Supervisor>,
     ) -> Result<Filter, Errno> {
         // The owner of the qdisc is known only after the attempt to create it; until then assume that it is
         // ours.
-        let attach_point = AttachPoint { interface, side, handle: random_handle()?, owns_qdisc: true };
+        let handle = order.handle.map_or_else(random_handle, |handle| Ok(handle.get()))?;
+        let priority = order.priority.map_or(FIRST, NonZeroU16::get);
+        let program_id = sys::program_info(program)?.id;
+        let attach_point =
+            AttachPoint { interface, side, priority, handle, program: program_id, owns_qdisc: true };
         supervisor.expect(&attach_point)?;
         // An error from here on drops first the lock, then the filter, which removes everything created so
         // far.
@@ -97,7 +120,9 @@ impl Drop for Filter {
 /// supervisor must not.
 fn undo(attach_point: &AttachPoint) {
     let _lock = lock();
-    let _ = netlink::delete_filter(attach_point);
+    if netlink::is_there(attach_point) == Ok(true) {
+        let _ = netlink::delete_filter(attach_point);
+    }
     if attach_point.owns_qdisc && netlink::filters(attach_point.interface) == Ok(Filters::None) {
         let _ = netlink::delete_qdisc(attach_point.interface);
     }

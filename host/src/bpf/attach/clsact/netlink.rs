@@ -18,14 +18,15 @@ const CLSACT_HANDLE: u32 = 0xffff_0000;
 /// The parents of the qdisc's filters: `TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
-/// Priority 1 and all protocols (`ETH_P_ALL` in network byte order), packed as `tcm_info`.
-const PRIORITY: u32 = 1 << 16 | (libc::ETH_P_ALL as u16).to_be() as u32;
+/// All protocols (`ETH_P_ALL`) in network byte order, the lower half of `tcm_info`; the upper is the priority.
+const PROTOCOLS: u32 = (libc::ETH_P_ALL as u16).to_be() as u32;
 
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
+const TCA_BPF_ID: u16 = 11;
 /// Name of the filters of this host, zero-terminated.
 const NAME: &[u8] = b"ks-host\0";
 /// The program's result is the tc action.
@@ -69,6 +70,43 @@ pub(super) fn delete_filter(attach_point: &AttachPoint) -> Result<(), Errno> {
     let mut message = Message::filter(libc::RTM_DELTFILTER, REQUEST, attach_point);
     message.attribute(TCA_KIND, b"bpf\0");
     message.done()
+}
+
+/// Returns whether there is a filter with this priority, handle and program.
+pub(super) fn is_there(attach_point: &AttachPoint) -> Result<bool, Errno> {
+    let parent = if attach_point.side == Side::Ingress { INGRESS } else { EGRESS };
+    let message = Message::new(libc::RTM_GETTFILTER, DUMP, attach_point.interface, 0, parent, 0);
+    let word = |body: &[u8], at: usize| {
+        body.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
+    let mut found = false;
+    message.exchange(|kind, body| {
+        let program = body
+            .get(TC_MESSAGE..)
+            .and_then(|attributes| content(attributes, TCA_OPTIONS))
+            .and_then(|options| content(options, TCA_BPF_ID))
+            .map_or(0, |id| word(id, 0));
+        found |= kind == libc::RTM_NEWTFILTER
+            && word(body, 8) == attach_point.handle
+            && word(body, 16) >> 16 == u32::from(attach_point.priority)
+            && program == attach_point.program;
+    })?;
+    Ok(found)
+}
+
+/// Returns the content of the first attribute of this kind.
+fn content(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = attributes;
+    loop {
+        let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
+        let found = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
+        let content = rest.get(4..len)?;
+        // The upper bits say that an attribute is nested, or in network byte order (NLA_TYPE_MASK).
+        if found & 0x3fff == kind {
+            return Some(content);
+        }
+        rest = rest.get(len.next_multiple_of(4)..)?;
+    }
 }
 
 /// Owners of the filters at an interface's clsact qdisc.
@@ -122,7 +160,8 @@ impl Message {
 
     fn filter(kind: u16, flags: u16, attach_point: &AttachPoint) -> Message {
         let parent = if attach_point.side == Side::Ingress { INGRESS } else { EGRESS };
-        Message::new(kind, flags, attach_point.interface, attach_point.handle, parent, PRIORITY)
+        let info = u32::from(attach_point.priority) << 16 | PROTOCOLS;
+        Message::new(kind, flags, attach_point.interface, attach_point.handle, parent, info)
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {

@@ -16,7 +16,7 @@ use super::{AttachPoint, Side, undo};
 const MOST: usize = 256;
 
 /// Bytes of a message through the pipe. Less than PIPE_BUF, so that a write is atomic (pipe(7)).
-const RECORD: usize = 16;
+const RECORD: usize = 20;
 
 /// The state of a filter, as the supervisor is notified of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,8 @@ impl Supervisor {
         record[2] = attach_point.owns_qdisc.into();
         record[4..8].copy_from_slice(&attach_point.interface.to_ne_bytes());
         record[8..12].copy_from_slice(&attach_point.handle.to_ne_bytes());
+        record[12..16].copy_from_slice(&attach_point.program.to_ne_bytes());
+        record[16..18].copy_from_slice(&attach_point.priority.to_ne_bytes());
         let written = (&self.pipe).write_all(&record);
         written.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
     }
@@ -121,7 +123,7 @@ fn supervise(pipe: OwnedFd) {
     let mut record = [0; RECORD];
     while pipe.read_exact(&mut record).is_ok() {
         let (state, attach_point) = message_of(&record);
-        let same = |one: &Option<AttachPoint>| one.is_some_and(|one| one.handle == attach_point.handle);
+        let same = |one: &Option<AttachPoint>| one.is_some_and(|one| one.is_same(&attach_point));
         let at =
             attach_points.iter().position(same).or_else(|| attach_points.iter().position(Option::is_none));
         if let Some(slot) = at.and_then(|at| attach_points.get_mut(at)) {
@@ -139,6 +141,8 @@ fn message_of(record: &[u8; RECORD]) -> (FilterState, AttachPoint) {
         owns_qdisc: record[2] == 1,
         interface: i32::from_ne_bytes(number(4)),
         handle: u32::from_ne_bytes(number(8)),
+        program: u32::from_ne_bytes(number(12)),
+        priority: u16::from_ne_bytes([record[16], record[17]]),
     };
     let state = if record[0] == 1 { FilterState::Attached } else { FilterState::Removed };
     (state, attach_point)

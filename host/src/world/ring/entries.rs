@@ -1,4 +1,4 @@
-//! Lowering of ring buffer records to a plugin: copied once, from the pages of the ring to the plugin's
+//! Lowering of the records of rings to a plugin: copied once, from the pages of the ring to the plugin's
 //! memory, when wasmtime lowers the list of bytes.
 //!
 //! Generated bindings would need the list as a vector, which is one more copy. wasmtime's `Lower` is not a
@@ -16,7 +16,7 @@ use crate::bpf::{ENTRY_BYTES, Records, split_entry};
 
 /// A `list<u8>` of entries, see `wit/ring.wit`. Dropping it releases the records' space in their rings.
 #[derive(Default)]
-pub struct Batch {
+pub struct Entries {
     parts: Vec<Part>,
     bytes: usize,
 }
@@ -24,11 +24,11 @@ pub struct Batch {
 enum Part {
     /// Records in the pages of a ring, and the ring's position in the poll.
     Taken(u32, Records),
-    /// A record that was put back, and its ring's position in the poll.
+    /// A record that was copied before, and its ring's position in the poll.
     Kept(u32, Vec<u8>),
 }
 
-impl Batch {
+impl Entries {
     /// Returns the size in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
@@ -44,13 +44,13 @@ impl Batch {
         self.parts.push(Part::Taken(position, records));
     }
 
-    /// Adds a record that was put back.
+    /// Adds a record that was put back, or that lies in the pages of an event.
     pub(super) fn add_kept(&mut self, position: u32, record: Vec<u8>) {
         self.bytes += entry_bytes(&record);
         self.parts.push(Part::Kept(position, record));
     }
 
-    /// Writes all entries; `out` has [`Batch::len`] bytes.
+    /// Writes all entries; `out` has [`Entries::len`] bytes.
     fn copy_to(&self, out: &mut [u8]) {
         let mut rest = out;
         for part in &self.parts {
@@ -83,16 +83,16 @@ impl Batch {
     }
 }
 
-impl Recorded for Batch {
+impl Recorded for Entries {
     fn write(&self, handles: &mut Handles) -> serde_json::Value {
         let mut bytes = vec![0; self.bytes];
         self.copy_to(&mut bytes);
         bytes.write(handles)
     }
 
-    fn read(value: &serde_json::Value) -> Result<Batch, Misfit> {
+    fn read(value: &serde_json::Value) -> Result<Entries, Misfit> {
         let bytes = Vec::<u8>::read(value)?;
-        let mut batch = Batch::default();
+        let mut batch = Entries::default();
         let mut rest = &bytes[..];
         while let Some((position, record, after)) = split_entry(rest) {
             batch.add_kept(position, record.to_vec());
@@ -108,7 +108,7 @@ pub(super) fn entry_bytes(record: &[u8]) -> usize {
 }
 
 // SAFETY: all answers are those of `list<u8>`.
-unsafe impl ComponentType for Batch {
+unsafe impl ComponentType for Entries {
     type Lower = <[u8] as ComponentType>::Lower;
 
     const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
@@ -120,7 +120,7 @@ unsafe impl ComponentType for Batch {
 
 // SAFETY: both forms write the address and length of a list in the plugin's memory, which is all of its
 // representation.
-unsafe impl Lower for Batch {
+unsafe impl Lower for Entries {
     fn linear_lower_to_flat<T>(
         &self,
         cx: &mut LowerContext<'_, T>,

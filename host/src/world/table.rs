@@ -1,0 +1,214 @@
+//! Tables that a plugin fills row by row: aligned text, or an object for each row.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Map, Number};
+
+use super::bindings::kernelscript::host::console::{Column, Value};
+use super::format;
+use crate::host_bytes::{Charge, Full, HostBytes};
+use crate::text::visible;
+
+/// Upper limit of columns; more are left out.
+const MAX_COLUMNS: usize = 64;
+
+/// Upper limit of a text in bytes; the rest is cut.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// Space between two columns.
+const GAP: &str = "  ";
+
+/// A table with the rows that were appended since it was last written.
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Value>>,
+    /// Charge for the rows.
+    charge: Charge,
+}
+
+impl Table {
+    /// Creates a table without rows.
+    pub(super) fn new(title: &str, columns: Vec<Column>, host_bytes: &HostBytes) -> Table {
+        let display = |text: &str| visible(text, MAX_TEXT_BYTES).into_owned();
+        let columns = columns
+            .into_iter()
+            .take(MAX_COLUMNS)
+            .map(|column| Column { name: display(&column.name), unit: column.unit.as_deref().map(display) })
+            .collect();
+        Table { title: display(title), columns, rows: Vec::new(), charge: host_bytes.start() }
+    }
+
+    /// Returns the bytes of its texts.
+    pub(super) fn text_bytes(&self) -> usize {
+        let column =
+            |one: &Column| size_of::<Column>() + one.name.len() + one.unit.as_ref().map_or(0, String::len);
+        self.title.len() + self.columns.iter().map(column).sum::<usize>()
+    }
+
+    /// Returns the number of columns.
+    pub(super) fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Appends a row, with a value for each column.
+    ///
+    /// # Errors
+    /// [`Full`]: the row is dropped.
+    pub(super) fn append(&mut self, row: Vec<Value>) -> Result<(), Full> {
+        let text = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
+        let bytes = size_of_val(row.as_slice()) + row.iter().map(text).sum::<usize>();
+        self.charge.grow(bytes as u64)?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.charge.shrink(u64::MAX);
+    }
+
+    /// Returns each row as an object, with the table's title and units.
+    pub(super) fn objects(&self) -> impl Iterator<Item = RowObject<'_>> {
+        let units: Map<String, serde_json::Value> = self
+            .columns
+            .iter()
+            .filter_map(|column| Some((column.name.clone(), column.unit.clone()?.into())))
+            .collect();
+        self.rows.iter().map(move |row| {
+            let members = self.columns.iter().zip(row);
+            RowObject {
+                table: &self.title,
+                row: members.map(|(column, value)| (column.name.clone(), json(value))).collect(),
+                units: units.clone(),
+            }
+        })
+    }
+}
+
+/// A row in JSON.
+#[derive(Serialize)]
+pub(super) struct RowObject<'a> {
+    table: &'a str,
+    row: Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    units: Map<String, serde_json::Value>,
+}
+
+/// Converts a value to JSON. Numbers that JSON lacks (infinities) are null.
+fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Unsigned8(number) => (*number).into(),
+        Value::Unsigned16(number) => (*number).into(),
+        Value::Unsigned32(number) => (*number).into(),
+        Value::Unsigned64(number) | Value::Pointer(number) => (*number).into(),
+        Value::Signed8(number) => (*number).into(),
+        Value::Signed16(number) => (*number).into(),
+        Value::Signed32(number) => (*number).into(),
+        Value::Signed64(number) => (*number).into(),
+        Value::Boolean(on) => (*on).into(),
+        Value::Float64(number) => Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
+        Value::Character(_) | Value::Text(_) => cell(value).into(),
+        Value::None => serde_json::Value::Null,
+    }
+}
+
+/// Returns a value as text of one line.
+fn cell(value: &Value) -> String {
+    visible(&String::from_utf8_lossy(&format::natural(value)), MAX_TEXT_BYTES).into_owned()
+}
+
+/// Whether a value is aligned to the right.
+fn is_number(value: &Value) -> bool {
+    !matches!(value, Value::Text(_) | Value::Character(_) | Value::Boolean(_) | Value::None)
+}
+
+impl fmt::Display for Table {
+    /// Writes the title, the headings, and a line for each row. Columns without any number are aligned to the
+    /// left.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heading = |column: &Column| match &column.unit {
+            Some(unit) => format!("{} ({unit})", column.name),
+            None => column.name.clone(),
+        };
+        let mut lines = vec![self.columns.iter().map(heading).collect::<Vec<_>>()];
+        lines.extend(self.rows.iter().map(|row| row.iter().map(cell).collect()));
+        let column = |at: usize| lines.iter().filter_map(move |line| line.get(at));
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|at| column(at).map(|text| text.chars().count()).max().unwrap_or(0))
+            .collect();
+        let of_numbers: Vec<bool> = (0..self.columns.len())
+            .map(|at| self.rows.iter().filter_map(|row| row.get(at)).any(is_number))
+            .collect();
+        if !self.title.is_empty() {
+            writeln!(f, "{}", self.title)?;
+        }
+        for line in &lines {
+            let mut text = String::new();
+            for ((cell, width), is_number) in line.iter().zip(&widths).zip(&of_numbers) {
+                text.push_str(GAP);
+                text.push_str(&if *is_number {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                });
+            }
+            writeln!(f, "{}", text.strip_prefix(GAP).unwrap_or_default().trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let column =
+            |name: &str, unit: Option<&str>| Column { name: name.into(), unit: unit.map(Into::into) };
+        let columns = vec![column("task", None), column("wait", Some("ns")), column("share", Some("%"))];
+        let mut table = Table::new("waits", columns, &HostBytes::new(1 << 20));
+        for row in [
+            vec![Value::Text(b"cat".to_vec()), Value::Unsigned64(12_345), Value::Float64(0.5)],
+            vec![Value::Text(b"a\nb".to_vec()), Value::Unsigned64(7), Value::None],
+        ] {
+            table.append(row).expect("there is room");
+        }
+        table
+    }
+
+    #[test]
+    fn numbers_are_right_and_text_is_left() {
+        let expected =
+            "waits\ntask  wait (ns)  share (%)\ncat       12345        0.5\na\\nb          7          -\n";
+        assert_eq!(table().to_string(), expected);
+        let mut empty = table();
+        empty.clear();
+        assert_eq!(empty.to_string(), "waits\ntask  wait (ns)  share (%)\n");
+    }
+
+    #[test]
+    fn a_row_is_an_object_with_typed_members_and_units() {
+        let objects: Vec<String> =
+            table().objects().map(|row| serde_json::to_string(&row).expect("it is JSON")).collect();
+        let units = r#""units":{"share":"%","wait":"ns"}"#;
+        assert_eq!(
+            objects,
+            [
+                format!(r#"{{"table":"waits","row":{{"share":0.5,"task":"cat","wait":12345}},{units}}}"#),
+                format!(r#"{{"table":"waits","row":{{"share":null,"task":"a\\nb","wait":7}},{units}}}"#),
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_are_charged_until_they_are_written() {
+        let mut table = Table::new("", Vec::new(), &HostBytes::new(200));
+        table.append(vec![Value::Text(vec![b'x'; 100])]).expect("there is room");
+        assert!(table.append(vec![Value::Text(vec![b'x'; 100])]).is_err());
+        table.clear();
+        assert!(table.append(vec![Value::Text(vec![b'x'; 100])]).is_ok());
+    }
+}
