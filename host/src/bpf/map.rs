@@ -240,16 +240,16 @@ impl Map {
             keys.extend_from_slice(key);
             values.extend(self.with_padding(value)?);
         }
-        let number = u32::try_from(keys.len() / key_size.max(1)).unwrap_or(u32::MAX);
+        let number = u32::try_from(values.len() / self.raw.value_len().max(1)).unwrap_or(u32::MAX);
         match self.raw.update_batch(&keys, &values, number, mode.flags()) {
             Ok(()) => return Ok(number),
             // Without batches, or not with this mode; each call says what else is wrong.
             Err(errno) if errno == Errno::EINVAL || is_unsupported(errno) => {}
             Err(errno) => return Err(self.not_written(errno)),
         }
-        let values = values.chunks_exact(self.raw.value_len());
-        for (key, value) in keys.chunks_exact(key_size.max(1)).zip(values) {
-            self.write(key, value, mode.flags())?;
+        // Queues and stacks have no keys.
+        for (index, value) in values.chunks_exact(self.raw.value_len()).enumerate() {
+            self.write(&keys[index * key_size..][..key_size], value, mode.flags())?;
         }
         Ok(number)
     }

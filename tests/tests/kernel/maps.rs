@@ -3,6 +3,7 @@
 use ks_host::bpf::CursorContent::{Keys, KeysAndValues};
 use ks_host::bpf::{BpfError, Cursor, CursorContent, Map, Object, UpdateMode};
 use ks_host::host_bytes::HostBytes;
+use ks_tests::compile;
 use ks_tests::plugins::{admitted, elf};
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -120,6 +121,19 @@ fn root_a_frozen_map_is_read_only_for_user_space() {
     ] {
         assert!(matches!(refused, Err(BpfError::Frozen { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn root_a_queue_takes_batches() {
+    let script = "var line : queue<u32>(4)\n\
+                  @perf_event\nfn seen(ctx: *bpf_perf_event_data) -> i32 { line.push(1)\n return 0 }\n\
+                  fn main() -> i32 { return 0 }";
+    let elf = compile("line", script).records().swap_remove(0).elf;
+    let mut object = Object::open(admitted("line", &elf).expect("a sound object")).expect("a sound object");
+    let map = object.map("line").expect("the kernel has queues");
+    let values = [key(5), key(6)].concat();
+    assert_eq!(map.update_batch(&values, UpdateMode::Any).expect("room for them"), 2);
+    assert_eq!(map.lookup_and_delete(&[]).expect("answered").as_deref(), Some(&key(5)[..]));
 }
 
 /// Returns the whole map iteration, in pieces of at most this many bytes.
