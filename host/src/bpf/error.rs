@@ -244,6 +244,12 @@ pub enum BpfError {
         /// Size of the list in bytes.
         given: usize,
     },
+    /// A map that is not a bloom filter.
+    #[error("`{name}` is no bloom filter (BPF_MAP_TYPE_BLOOM_FILTER)")]
+    NotBloom {
+        /// Name of the map.
+        name: String,
+    },
     /// A map that is not a perf event array.
     #[error("`{name}` is not an array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
     NotOfEvents {

@@ -350,15 +350,21 @@ impl Map {
             Err(errno) if errno == Errno::EINVAL || is_unsupported(errno) => {
                 Err(self.no_operation("take entries out of"))
             }
-            Err(errno) => Err(self.kernel("take from", "bpf(BPF_MAP_LOOKUP_AND_DELETE_ELEM)", errno)),
+            Err(errno) => Err(self
+                .frozen(errno)
+                .unwrap_or_else(|| self.kernel("take from", "bpf(BPF_MAP_LOOKUP_AND_DELETE_ELEM)", errno))),
         }
     }
 
     /// Returns whether a bloom filter may contain a value.
     ///
     /// # Errors
-    /// [`BpfError::Size`]; [`BpfError::Kernel`].
+    /// [`BpfError::NotBloom`]; [`BpfError::Size`]; [`BpfError::Kernel`].
     pub fn contains(&self, value: &[u8]) -> Result<bool, BpfError> {
+        // The same call looks at the next value of a queue.
+        if self.shape.ty != u32::from(MapType::BloomFilter) {
+            return Err(BpfError::NotBloom { name: self.name.clone() });
+        }
         let expected = self.shape.value_size as usize;
         if value.len() != expected {
             return Err(self.size("a value", expected, value.len()));

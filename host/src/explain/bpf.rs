@@ -48,6 +48,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Size { .. }
         | BpfError::NotWhole { .. }
         | BpfError::NotPerCpu { .. }
+        | BpfError::NotBloom { .. }
         | BpfError::PacketSize { .. }
         | BpfError::TestRun { .. }
         | BpfError::NotOfEvents { .. }

@@ -124,7 +124,7 @@ fn root_a_frozen_map_is_read_only_for_user_space() {
 }
 
 #[test]
-fn root_a_queue_takes_batches() {
+fn root_a_queue_takes_batches_and_is_no_bloom_filter() {
     let script = "var line : queue<u32>(4)\n\
                   @perf_event\nfn seen(ctx: *bpf_perf_event_data) -> i32 { line.push(1)\n return 0 }\n\
                   fn main() -> i32 { return 0 }";
@@ -134,6 +134,9 @@ fn root_a_queue_takes_batches() {
     let values = [key(5), key(6)].concat();
     assert_eq!(map.update_batch(&values, UpdateMode::Any).expect("room for them"), 2);
     assert_eq!(map.lookup_and_delete(&[]).expect("answered").as_deref(), Some(&key(5)[..]));
+    // A look at the next value would succeed.
+    let asked = map.contains(&key(6));
+    assert!(matches!(asked, Err(BpfError::NotBloom { .. })), "{asked:?}");
 }
 
 /// Returns the whole map iteration, in pieces of at most this many bytes.
