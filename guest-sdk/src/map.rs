@@ -110,7 +110,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// [`Invalid`](ErrorKind::Invalid) if keys or values of the object are not `K` and `V`
     /// ([`plain`](crate::plain#checks)), or there is a value for each CPU; [`NotFound`](ErrorKind::NotFound)
     /// (also: it is pinned, and bpffs is not mounted), [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
-    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
+    /// [`Limit`](ErrorKind::Limit), [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
         let raw = open::<K, V>(name, ValueCopies::Shared)?;
         let elements = elements(&raw);
@@ -263,8 +263,8 @@ pub fn list_maps() -> Vec<String> {
 ///
 /// # Errors
 /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) (a number that the type cannot have),
-/// [`Stale`](ErrorKind::Stale) (the maps exist already), [`Limit`](ErrorKind::Limit),
-/// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy).
+/// [`Stale`](ErrorKind::Stale) (the maps exist already), [`Limit`](ErrorKind::Limit) (the policy's for the bytes of
+/// maps).
 pub fn set_max_entries(map: &str, entries: u32) -> Result<()> {
     Ok(maps::set_max_entries(map, entries)?)
 }

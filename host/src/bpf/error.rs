@@ -209,9 +209,9 @@ pub enum BpfError {
         /// Name of the map.
         name: String,
     },
-    /// The policy does not admit the object with another size of a map.
+    /// With another size of a map the object exceeds the policy's limits; with the message for a person.
     #[error("{0}")]
-    Denied(String),
+    OverLimits(String),
     /// A map that was frozen.
     #[error("`{name}` was frozen: nothing can be written to it")]
     Frozen {

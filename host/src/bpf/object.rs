@@ -228,7 +228,7 @@ impl Object {
     ///
     /// # Errors
     /// [`BpfError::NotFound`]; [`BpfError::Created`]; [`BpfError::Unsound`] for a shape that the kind cannot
-    /// have; [`BpfError::Denied`] with the policy's reasons.
+    /// have; [`BpfError::OverLimits`] with the policy's limits.
     pub fn resize(&mut self, policy: &Policy, map: &str, size: MapSize) -> Result<(), BpfError> {
         let known = || self.map_names().collect();
         let position = self.model().maps.iter().position(|one| one.name.as_str() == map);
@@ -247,7 +247,8 @@ impl Object {
         let admitted = policy.admit_again(&self.admitted, model, possible_cpus()?);
         let admitted = admitted.map_err(|refused| match refused {
             Readmission::Unsound(reason) => BpfError::Unsound(reason),
-            Readmission::Denied(reasons) => BpfError::Denied(reasons),
+            // The object needs the same as before, so only limits can be exceeded.
+            Readmission::Denied(reasons) => BpfError::OverLimits(reasons),
         })?;
         self.elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
         self.admitted = admitted;

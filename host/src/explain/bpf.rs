@@ -87,8 +87,9 @@ pub fn explain(error: &BpfError) -> Explanation {
         },
         BpfError::AlreadyAttached { .. } => plain(FailureKind::Busy),
         BpfError::Created { .. } => plain(FailureKind::Stale),
-        BpfError::Denied(_) => plain(FailureKind::DeniedByPolicy),
-        BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(FailureKind::Limit),
+        BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) | BpfError::OverLimits(_) => {
+            plain(FailureKind::Limit)
+        }
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } | BpfError::Frozen { .. } => {
             plain(FailureKind::NotPermitted)
         }
