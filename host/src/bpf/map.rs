@@ -220,10 +220,13 @@ impl Map {
     }
 
     fn not_written(&self, errno: Errno) -> BpfError {
-        if errno == Errno::EPERM && self.is_frozen.load(Ordering::Relaxed) {
-            return BpfError::Frozen { name: self.name.clone() };
-        }
-        self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno)
+        self.frozen(errno).unwrap_or_else(|| self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno))
+    }
+
+    /// Returns the error if the kernel refused a change because the map is frozen.
+    fn frozen(&self, errno: Errno) -> Option<BpfError> {
+        let is_frozen = errno == Errno::EPERM && self.is_frozen.load(Ordering::Relaxed);
+        is_frozen.then(|| BpfError::Frozen { name: self.name.clone() })
     }
 
     /// Writes several entries, each a key and then a value in the form of [`Map::update`], in batches if the
@@ -308,10 +311,9 @@ impl Map {
         match self.raw.delete(key) {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
-            Err(Errno::EPERM) if self.is_frozen.load(Ordering::Relaxed) => {
-                Err(BpfError::Frozen { name: self.name.clone() })
-            }
-            Err(errno) => Err(self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno)),
+            Err(errno) => Err(self
+                .frozen(errno)
+                .unwrap_or_else(|| self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno))),
         }
     }
 
@@ -339,7 +341,7 @@ impl Map {
     /// of queues and stacks is empty.
     ///
     /// # Errors
-    /// [`BpfError::Size`]; [`BpfError::NoOperation`]; [`BpfError::Kernel`].
+    /// [`BpfError::Size`]; [`BpfError::NoOperation`]; [`BpfError::Frozen`]; [`BpfError::Kernel`].
     pub fn lookup_and_delete(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         self.check_numbers()?;
         self.check_key(key)?;

@@ -118,6 +118,7 @@ fn root_a_frozen_map_is_read_only_for_user_space() {
         map.update(&key(1), &VALUE, UpdateMode::Any).map(drop),
         map.update_batch(&[&key(2)[..], &VALUE].concat(), UpdateMode::Any).map(drop),
         map.delete(&key(1)).map(drop),
+        map.lookup_and_delete(&key(1)).map(drop),
     ] {
         assert!(matches!(refused, Err(BpfError::Frozen { .. })), "{refused:?}");
     }
