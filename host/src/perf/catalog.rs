@@ -123,11 +123,11 @@ impl Catalog {
     /// # Errors
     /// [`PerfError::NoPmu`] if the kernel was built without kprobes, [`PerfError::InvalidEvent`].
     pub fn kprobe(&self, function: &str) -> Result<Event, PerfError> {
-        let pmu = self.pmu("kprobe")?;
         let form = "a function of the kernel, `function` or `function+0x10`";
         let invalid = || InvalidEvent::Form { text: function.to_owned(), form };
         let (symbol, offset) = symbols::with_offset(function).ok_or_else(invalid)?;
         let symbol = CString::new(symbol).map_err(|_| invalid())?;
+        let pmu = self.pmu("kprobe")?;
         let location = ProbeLocation::Kernel { function: symbol, offset };
         let kind = EventKind::Probe { type_: pmu.type_, location };
         Ok(Event::plain(format!("kprobe:{function}"), kind))
