@@ -250,8 +250,8 @@ impl Attachment {
     /// [`PerfOptions::frequency`], while it is open.
     ///
     /// # Errors
-    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for 0, for an event without a program, and
-    /// for a clock's period below 50000 ns; [`Limit`](ErrorKind::Limit) above
+    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for 0 and for an event without a program;
+    /// [`Limit`](ErrorKind::Limit) for a clock's period below 50000 ns and above
     /// `kernel.perf_event_max_sample_rate`; [`Kernel`](ErrorKind::Kernel).
     pub fn set_period(&self, events: u64) -> Result<()> {
         Ok(self.raw.set_period(events)?)

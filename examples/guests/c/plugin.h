@@ -654,7 +654,9 @@ typedef uint8_t kernelscript_host_layouts_scalar_t;
 
 // An array: so many elements, each so many bytes behind the one before it.
 typedef struct kernelscript_host_layouts_repetition_t {
+  // Number of elements.
   uint32_t   count;
+  // Bytes from the start of an element to that of the next.
   uint32_t   stride;
 } kernelscript_host_layouts_repetition_t;
 
@@ -1083,11 +1085,13 @@ extern void kernelscript_host_bpf_list_programs(kernelscript_host_bpf_list_progr
 // 
 // Errors: `invalid` (a hardware, software or cache config that the kernel's header does not define),
 // `denied-by-policy` (a type with a call of its own; a PMU without `format`; bits of no term), `not-found` (no PMU
-// has that type here).
+// has that type here), `limit` (`handles`; `host_bytes`).
+// 
+// Source: perf_event_open(2); `enum perf_type_id` in include/uapi/linux/perf_event.h, v6.18.
 extern bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // As `numbered`, with `config1` and `config2` too, which some PMUs want.
 // 
-// Errors: as `numbered`.
+// Errors: as `numbered`; `denied-by-policy` (`config1` or `config2` of a type that has none).
 extern bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t config, uint64_t config1, uint64_t config2, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // The event of this name, in the language's spelling (`page_faults`) or in that of `perf list`: `page-faults`,
 // `L1-dcache-load-misses:u`, `r3c`, `msr/tsc/`, `cpu/event=0x3c,umask=1/pp`, `sched:sched_switch`,
@@ -1096,45 +1100,59 @@ extern bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t conf
 // in `format` and `events` of each PMU, and `config`, `config1`, `config2`. Letters behind an event: `u`,
 // `k`, `h`, `G`, `H`, `I`, `p`, `D`, `e`, `W`, as perf-list(1) says; they add to the options.
 // 
-// Errors: `not-found`, with near names; `invalid` (a term, a value or a letter that is none),
-// `denied-by-policy` (as `numbered`).
+// Errors: `not-found` (no such event, PMU or tracepoint), `invalid` (the form; a term that the PMU does not have; a
+// value that does not fit its term; a letter that is none; a name of more than 4096 bytes), `denied-by-policy` (a PMU
+// with a call of its own; a PMU without `format`; bits of no term), `unsupported` (tracefs is not mounted),
+// `not-permitted` (tracefs may not be read), `kernel` (tracefs cannot be read); as `breakpoint` (`mem:`). The message
+// of `not-found` has similar names.
 // 
 // Source: perf-list(1); `/sys/bus/event_source/devices`.
 extern bool kernelscript_host_perf_static_event_named(plugin_string_t *name, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // The static tracepoint `category/event`. Counts its hits.
 // 
-// Errors: `not-found`, with near names; `unsupported` or `not-permitted` (tracefs is not mounted, or may not be
-// read).
+// Errors: `not-found` (no such tracepoint), `invalid` (the form; a name of more than 4096 bytes), `unsupported`
+// (tracefs is not mounted), `not-permitted` (tracefs may not be read), `kernel` (tracefs cannot be read), `limit`
+// (`handles`; `host_bytes`). The message of `not-found` has similar names.
 // 
 // Source: `Documentation/trace/events.rst`.
 extern bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
-// Calls of a function of the kernel: `function` or `function+0x10`.
+// Calls of a function of the kernel: `function` or `function+0x10`. Whether there is such a function is known when the
+// event is opened. It cannot be opened with `inherit` or `follow`: the kernel opens it anew for each child, and looks
+// for its name in the memory of the parent, which could start no child any more.
 // 
-// Errors: `not-found` (the kernel was built without kprobes), `invalid` (the form). Whether there is such a
-// function is known when the event is opened. It cannot be opened with `inherit` or `follow`: the kernel opens it anew
-// for each child, and looks for its name in the memory of the parent, which could start no child any more.
+// Errors: `invalid` (the form; a name of more than 4096 bytes), `denied-by-policy`, `not-found` (the kernel was built
+// without kprobes), `limit` (`handles`; `host_bytes`).
 // 
 // Source: `kernel/events/core.c`, `perf_kprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_kprobe_init`.
 extern bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // Calls of functions of a program or library: `path:function` (every function of this name; the count is their sum),
 // `path:function@file.c` (the one of this source file), `path:function@VERSION` (a version that the file defines),
 // `path:function+0x10`, or `path:+0x1040` for an offset in the file. The path ends at the first colon. An event of
-// several functions cannot be in a group. An instruction begins there, as is proven from the file: the start of a function, what direct
-// jumps lead to from one, or a static probe of the file's notes. The event holds the file open.
+// several functions cannot be in a group. An instruction begins there, as is proven from the file: the start of a
+// function, an address that direct jumps from one reach, or a static probe of the file's notes. The event holds the
+// file open. It cannot be opened with `inherit` or `follow`, as `kprobe` cannot.
 // 
-// Errors: `not-found` (no such file or function; the kernel was built without uprobes), `invalid` (the form; no regular
-// file, no program), `denied-by-policy` (a place where nothing proves that an instruction begins), `limit`
-// (`probes`). It cannot be opened with `inherit` or `follow`, as `kprobe` cannot.
+// Errors: `invalid` (the form; no regular file; no program; a name of more than 4096 bytes; a function that chooses
+// another one when the program starts (IFUNC)), `denied-by-policy` (the policy; a place where nothing proves that an
+// instruction begins), `not-found` (no such file; no such function; a function of another version or source file; the
+// kernel was built without uprobes), `not-permitted` (this user may not read the file), `busy` (somebody holds a lease
+// on the file), `unsupported` (a program for another machine; text relocations; a source line), `limit` (`probes`;
+// more than 64 functions of the name; a place more than 1 MiB behind the start of its function; `handles`;
+// `host_bytes`), `kernel`.
 // 
 // Source: `kernel/events/core.c`, `perf_uprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_uprobe_init`.
 extern bool kernelscript_host_perf_static_event_uprobe(plugin_string_t *place, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // A hardware breakpoint: counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
 // 
-// Errors: `invalid` (length, empty access, execute together with another, execute with a length other than 8).
+// Errors: `invalid` (another length; no access; `execute` together with another; `execute` with a length other than 8),
+// `limit` (`handles`; `host_bytes`).
+// 
+// Source: perf_event_open(2), `bp_type`; include/uapi/linux/hw_breakpoint.h, v6.18.
 extern bool kernelscript_host_perf_static_event_breakpoint(uint64_t address, uint32_t len, kernelscript_host_perf_access_t access, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // As `breakpoint`, at a symbol of the kernel.
 // 
-// Errors: as there; `not-found` (no such symbol), `not-permitted` (the kernel hides its addresses).
+// Errors: as `breakpoint`; `invalid` (a name of more than 4096 bytes), `denied-by-policy`, `not-found` (no such
+// symbol), `not-permitted` (the kernel hides its addresses), `unsupported` (the kernel lists no symbols).
 // 
 // Source: `/proc/kallsyms`.
 extern bool kernelscript_host_perf_static_event_breakpoint_at(plugin_string_t *symbol, uint32_t len, kernelscript_host_perf_access_t access, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
@@ -1144,27 +1162,39 @@ extern void kernelscript_host_perf_method_event_name(kernelscript_host_perf_borr
 extern kernelscript_host_perf_own_options_t kernelscript_host_perf_constructor_options(void);
 // The thread that runs this plugin. The default.
 extern void kernelscript_host_perf_method_options_observe_own_thread(kernelscript_host_perf_borrow_options_t self);
-// The task with this id: a thread, or the main thread of a process. `open` refuses negative numbers and 0 (`invalid`).
+// The task with this id: a thread, or the main thread of a process.
+// 
+// Errors of `open`: `invalid` (0 or a negative number), `not-found` (no such task).
 extern void kernelscript_host_perf_method_options_observe_task(kernelscript_host_perf_borrow_options_t self, int32_t id);
 // Every task. Needs a CPU, or every CPU.
+// 
+// Errors of `open`: `invalid` (any CPU).
 extern void kernelscript_host_perf_method_options_observe_every_task(kernelscript_host_perf_borrow_options_t self);
 // Every process whose executable has this path (with a `/` in it) or whose command has this name: one kernel event
-// for the main thread of each that runs now, which read as one. Errors of `open`: `not-found` (there is none). The same
-// in a whole group.
+// for the main thread of each that runs now, which read as one. The same in a whole group.
+// 
+// Errors of `open`: `not-found` (no such process), `invalid` (`/proc` is that of another PID namespace).
 extern void kernelscript_host_perf_method_options_observe_process(kernelscript_host_perf_borrow_options_t self, plugin_string_t *name);
 // The command that the host starts (`--exec`): counting begins at its exec. `inherit` counts its children, too. The
-// same in a whole group. Errors of `open`: `invalid` (the host starts no command).
+// same in a whole group.
+// 
+// Errors of `open`: `invalid` (the host starts no command).
 // 
 // Source: `perf_event_attr.enable_on_exec`.
 extern void kernelscript_host_perf_method_options_observe_command(kernelscript_host_perf_borrow_options_t self);
-// The tasks of a control group, by its path below the mount. Needs a CPU, or every CPU. Errors of `open`: `not-found`.
-// The same in a whole group. Since 2.6.39.
+// The tasks of a control group, by its path below the mount. Needs a CPU, or every CPU. The same in a whole group.
+// Since 2.6.39.
+// 
+// Errors of `open`: `not-found` (no such control group), `invalid` (any CPU).
 // 
 // Source: PERF_FLAG_PID_CGROUP.
 extern void kernelscript_host_perf_method_options_observe_cgroup(kernelscript_host_perf_borrow_options_t self, plugin_string_t *path);
 // Whichever CPU the task runs on. The default.
 extern void kernelscript_host_perf_method_options_on_any_cpu(kernelscript_host_perf_borrow_options_t self);
-// One CPU, by its number from 0. `open` refuses negative numbers (`invalid`).
+// One CPU, by its number from 0.
+// 
+// Errors of `open`: `invalid` (a negative number; a CPU that the PMU of a kind of core does not count on), `not-found`
+// (offline, or no such CPU).
 extern void kernelscript_host_perf_method_options_on_cpu(kernelscript_host_perf_borrow_options_t self, int32_t cpu);
 // One kernel event on every CPU that is online (of those that the event's PMU counts on; of several kinds of core
 // each CPU gets that of its own). They read as one; CPUs that go and come are followed, and said on standard error. The
@@ -1173,6 +1203,8 @@ extern void kernelscript_host_perf_method_options_on_every_cpu(kernelscript_host
 // Open without starting: `attachment.enable` starts it. Default: no. For leaders and events that are alone; a member
 // counts when its leader does.
 // 
+// Errors of `open`: `invalid` (a member of a group).
+// 
 // Source: `perf_event_attr.disabled`.
 extern void kernelscript_host_perf_method_options_set_start_disabled(kernelscript_host_perf_borrow_options_t self, bool on);
 // Open without starting, and start when the observed task next calls execve(2). Default: no. Has no effect with
@@ -1180,23 +1212,36 @@ extern void kernelscript_host_perf_method_options_set_start_disabled(kernelscrip
 // 
 // Source: `perf_event_attr.enable_on_exec`.
 extern void kernelscript_host_perf_method_options_set_enable_on_exec(kernelscript_host_perf_borrow_options_t self, bool on);
-// Close when the observed task next calls execve(2): the count stands still from then on. Default: no. Not together with
-// `set-enable-on-exec` (`invalid`). Since 5.13.
+// Close when the observed task next calls execve(2): the count stands still from then on. Default: no. Since 5.13.
+// 
+// Errors of `open`: `invalid` (together with `set-enable-on-exec` or `observe-command`).
 // 
 // Source: `perf_event_attr.remove_on_exec`.
 extern void kernelscript_host_perf_method_options_set_remove_on_exec(kernelscript_host_perf_borrow_options_t self, bool on);
-// Events between two samples, that is, between two runs of the program. 0 (the default) means 1000000.
-// Without a program nothing is sampled and the period is not used.
+// Events between two samples, that is, between two runs of the program; of a clock nanoseconds. 0 (the default) means
+// 1000000. Without a program nothing is sampled and the period is not used.
+// 
+// Errors of `open`: `limit` (a clock's period below 50000 ns).
+// 
+// Source: `perf_event_attr.sample_period`.
 extern void kernelscript_host_perf_method_options_set_period(kernelscript_host_perf_borrow_options_t self, uint64_t events);
 // Count children that the task creates later, too. Default: no. Must be equal in a whole group.
+// 
+// Errors of `open`: `invalid` (a probe).
+// 
+// Source: `perf_event_attr.inherit`.
 extern void kernelscript_host_perf_method_options_set_inherit(kernelscript_host_perf_borrow_options_t self, bool on);
-// Do not count while the CPU runs the kernel. Default: no. Refused for `context_switches`, `cpu_migrations` and
-// `cgroup_switches`, which happen in the kernel only: they would count a silent 0.
+// Do not count while the CPU runs the kernel. Default: no.
+// 
+// Errors of `open`: `invalid` (`context_switches`, `cpu_migrations` and `cgroup_switches`, which happen in the kernel
+// only and would count a silent 0).
 extern void kernelscript_host_perf_method_options_set_exclude_kernel(kernelscript_host_perf_borrow_options_t self, bool on);
 // Do not count while the CPU runs user code. Default: no.
 extern void kernelscript_host_perf_method_options_set_exclude_user(kernelscript_host_perf_borrow_options_t self, bool on);
-// Runs of the program per second; the kernel adapts the period. 0 (the default): by `set-period`. Above
-// `kernel.perf_event_max_sample_rate`: `limit`. Without a program it is not used.
+// Runs of the program per second; the kernel adapts the period. 0 (the default): by `set-period`. Without a program it
+// is not used.
+// 
+// Errors of `open`: `limit` (above `kernel.perf_event_max_sample_rate`; of a clock above 20000).
 // 
 // Source: `perf_event_attr.freq`, `.sample_freq`.
 extern void kernelscript_host_perf_method_options_set_freq(kernelscript_host_perf_borrow_options_t self, uint64_t hertz);
@@ -1204,22 +1249,35 @@ extern void kernelscript_host_perf_method_options_set_freq(kernelscript_host_per
 extern void kernelscript_host_perf_method_options_set_exclude_idle(kernelscript_host_perf_borrow_options_t self, bool on);
 // Do not count while the CPU runs a hypervisor. Default: no. PMUs without such a mode have nothing to leave out.
 extern void kernelscript_host_perf_method_options_set_exclude_hv(kernelscript_host_perf_borrow_options_t self, bool on);
-// Count in virtual machines only. Default: no. Refused for what the kernel counts itself, which happens in the host
-// only. Since 3.2.
+// Count in virtual machines only. Default: no. Since 3.2.
+// 
+// Errors of `open`: `invalid` (what the kernel counts itself, which happens in the host only).
 extern void kernelscript_host_perf_method_options_set_exclude_host(kernelscript_host_perf_borrow_options_t self, bool on);
 // Do not count in virtual machines. Default: no. Since 3.2.
 extern void kernelscript_host_perf_method_options_set_exclude_guest(kernelscript_host_perf_borrow_options_t self, bool on);
-// On a counter always, or in error state, in which a read gives `kernel`. Default: no. For leaders.
+// On a counter always, or in error state, in which nothing can be read. Default: no. For leaders.
+// 
+// Errors of `open`: `invalid` (a member of a group).
+// 
+// Source: `perf_event_attr.pinned`.
 extern void kernelscript_host_perf_method_options_set_pinned(kernelscript_host_perf_borrow_options_t self, bool on);
 // Nobody else is on the PMU while this counts. Default: no. For leaders.
+// 
+// Errors of `open`: `invalid` (a member of a group).
+// 
+// Source: `perf_event_attr.exclusive`.
 extern void kernelscript_host_perf_method_options_set_exclusive(kernelscript_host_perf_borrow_options_t self, bool on);
-// How far a sample's place may be from the event: 0 (the default: anywhere) to 3 (must be exact). What the CPU
-// cannot do is refused as `unsupported`.
+// How far a sample's place may be from the event: 0 (the default: anywhere) to 3 (must be exact).
+// 
+// Errors of `open`: `invalid` (above 3), `unsupported` (the CPU cannot do it).
 // 
 // Source: `perf_event_attr.precise_ip`; since 2.6.35.
 extern void kernelscript_host_perf_method_options_set_precise(kernelscript_host_perf_borrow_options_t self, uint32_t step);
 // All threads of the process of the pid, process or command, also those that it creates later. Default: no. New
 // processes are counted with `inherit` only; kernels before 5.13 cannot tell the two apart, and need `inherit`.
+// 
+// Errors of `open`: `invalid` (a probe; neither a task, a process nor the command; `/proc` is that of another PID
+// namespace).
 // 
 // Source: `perf_event_attr.inherit_thread`.
 extern void kernelscript_host_perf_method_options_set_follow(kernelscript_host_perf_borrow_options_t self, bool on);
@@ -1230,8 +1288,8 @@ extern void kernelscript_host_perf_method_options_set_weak(kernelscript_host_per
 // attachment to several tasks or CPUs one for each, and the sums: counts, times, and `scaled` after each was scaled
 // by its own times. One task on several CPUs is scaled once: it was enabled for as long as it ran anywhere.
 // 
-// Errors: `stale` after detach (also of the leader), `kernel` if the event is in error state (a pinned event
-// that lost its counter answers end-of-file).
+// Errors: `stale` (it was detached; its leader was detached), `kernel` (a pinned event lost its counter and is in error
+// state; another answer of the kernel).
 // 
 // Source: perf_event_open(2), "Reading results"; `enum perf_event_read_format`.
 extern bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err);
@@ -1247,18 +1305,21 @@ extern bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_
 extern bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_perf_borrow_attachment_t self, uint32_t cpu, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err);
 // Starts counting again after `disable`: the whole group if this is a leader, else this event.
 // 
-// Errors: `stale`, `kernel`.
+// Errors: `stale` (it was detached; its leader was detached), `kernel`.
+// 
 // Source: PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP.
 extern bool kernelscript_host_perf_method_attachment_enable(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err);
 // Stops counting; counts and times stay readable: the whole group if this is a leader, else this event.
 // 
-// Errors: `stale`, `kernel`.
+// Errors: `stale` (it was detached; its leader was detached), `kernel`.
+// 
 // Source: PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP.
 extern bool kernelscript_host_perf_method_attachment_disable(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err);
 // Sets count and times to zero: of the whole group if this is a leader, else of this event. Counting goes on.
 // (The kernel's reset keeps the times; the host subtracts what they were.)
 // 
-// Errors: `stale`, `kernel`.
+// Errors: `stale` (it was detached; its leader was detached), `kernel`.
+// 
 // Source: PERF_EVENT_IOC_RESET.
 extern bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_error_t *err);
 // Lets programs read this attachment: puts its kernel event of each CPU into the array of events of this name
@@ -1266,25 +1327,30 @@ extern bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_per
 // come later; CPUs that nothing counts have no entry. The entries go when the attachment is detached. A program reads
 // what the kernel counted since the event was opened, whatever was reset since. Loads the object if need be.
 // 
-// Errors: `stale`; `invalid` (it counts a task, or children too, which programs cannot read; no such array in the
-// object, or one that another attachment is published in); as `bpf.program.load`; `kernel`.
+// Errors: `stale` (it was detached; its leader was detached), `invalid` (it counts a task, or children too, which
+// programs cannot read; a map that is no array of events; an array that another attachment is published in; a name of
+// more than 4096 bytes; a pin of another shape), `not-found` (no such array; bpffs is not mounted), `not-permitted`
+// (CAP_BPF), `unsupported` (the kernel lacks something that the object needs), `limit` (memory of the kernel), `kernel`
+// (the array has no entry for the CPU; another answer of the kernel).
 // 
 // Source: `perf_event_fd_array_get_ptr` in kernel/bpf/arraymap.c; `perf_event_read_local` in kernel/events/core.c, v6.18.
 extern bool kernelscript_host_perf_method_attachment_publish(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err);
 // Changes the events between two samples, or the samples per second if it was opened with `set-freq`, while it is open.
 // 
-// Errors: `stale`; `invalid` (0; it has no program; a clock's period below 50000 ns), `limit` (above
-// `kernel.perf_event_max_sample_rate`), `kernel`.
+// Errors: `stale` (it was detached; its leader was detached), `invalid` (0; it has no program), `limit` (a clock's
+// period below 50000 ns; above `kernel.perf_event_max_sample_rate`), `kernel`.
+// 
 // Source: PERF_EVENT_IOC_PERIOD.
 extern bool kernelscript_host_perf_method_attachment_set_period(kernelscript_host_perf_borrow_attachment_t self, uint64_t events, kernelscript_host_perf_error_t *err);
-// Closes the event, and if it leads a group, its members first, newest first. Idempotent. Every later call on a
-// closed attachment gives `stale`.
+// Closes the event, and if it leads a group, its members first, newest first. Idempotent. Later calls on a closed
+// attachment are errors, but for `id` and `detach`.
 extern void kernelscript_host_perf_method_attachment_detach(kernelscript_host_perf_borrow_attachment_t self);
 // A number that names this attachment in this run of the plugin; never used again. From 1.
 extern uint64_t kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment_t self);
 // The kernel's id of the event, as samples of other tools show it; of several that of the first.
 // 
-// Errors: `stale`.
+// Errors: `stale` (it was detached; its leader was detached).
+// 
 // Source: PERF_EVENT_IOC_ID.
 extern bool kernelscript_host_perf_method_attachment_kernel_id(kernelscript_host_perf_borrow_attachment_t self, uint64_t *ret, kernelscript_host_perf_error_t *err);
 // Opens an event and starts counting, unless the options say otherwise.
@@ -1298,17 +1364,23 @@ extern bool kernelscript_host_perf_method_attachment_kernel_id(kernelscript_host
 // Fields are checked in this order, before the kernel is asked: event, tasks, CPUs, their combination, the leader, the
 // rules of a group (same tasks, CPUs and inherit as the leader; a member cannot lead).
 // 
-// Errors: `unsupported` (no counter for this event on this CPU), `not-permitted` (CAP_PERFMON or
-// kernel.perf_event_paranoid), `stale` (the leader is detached), `not-found` (no such task or CPU), `invalid`,
-// `limit` (descriptors; hardware breakpoints: ENOSPC), `busy`, `denied-by-policy`, `kernel`. After an error the
-// group is as it was: nothing is restarted.
+// Errors: `unsupported` (no counter for this event on this CPU; no such function of the kernel; an option that this kernel
+// does not know), `not-permitted` (CAP_PERFMON or kernel.perf_event_paranoid; a filter of system calls), `stale` (the
+// leader is detached), `not-found` (the leader's task has ended; the PMU is gone; the tracepoint is gone), `invalid` (two
+// `observe-` methods that contradict each other; a leader that is a member; another task, CPU or `inherit` than the
+// leader; several functions in a group; PMUs that cannot be mixed in a group; a task, and a PMU that counts whole CPUs; a
+// program of another kind; an event that runs no programs; an address that the CPU cannot watch; a place that the kernel
+// does not probe), `limit` (`attachments`; `probes`; `handles`; `host_bytes`; descriptors; counters of the PMU; hardware
+// breakpoints; events of a group; 64 programs of a tracepoint or function; memory of the kernel), `busy` (an exclusive
+// event has the PMU; the file of a probe was changed), `denied-by-policy` (the event; whose events), `kernel`. Each option
+// says what it may cause besides. After an error the group is as it was: nothing is restarted.
 // 
 // Source: perf_event_open(2); bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT.
 extern bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, kernelscript_host_perf_borrow_options_t options, kernelscript_host_perf_borrow_attachment_t *maybe_leader, kernelscript_host_perf_borrow_program_t *maybe_program, kernelscript_host_perf_own_attachment_t *ret, kernelscript_host_perf_error_t *err);
 // As `attachment.read` of the attachment with this `attachment.id`. What is read often is read so: to lend a handle
 // costs more than to name it.
 // 
-// Errors: as there; `stale` if no attachment of this plugin has that id, or it was detached.
+// Errors: as `attachment.read`; `stale` (no attachment of this plugin has that id).
 extern bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err);
 // As `attachment.snapshot` of the attachment with this `attachment.id`.
 // 
@@ -1318,12 +1390,12 @@ extern bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host
 // by one system call, at one moment; of an attachment to several tasks or CPUs by one for each, and the sums. One
 // reading for each id, in their order.
 // 
-// Errors: as `read-by-id`, of the first that cannot be read.
+// Errors: as `read-by-id`; `limit` (`host_bytes`). The error is that of the first that cannot be read.
 extern bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_perf_list_reading_t *ret, kernelscript_host_perf_error_t *err);
 // The events of which one of the two spellings matches a wildcard (`*`: any text, `?`: any character; empty: all), in the
 // order of `perf list`.
 // 
-// Errors: `limit` (more than the host may copy).
+// Errors: `limit` (`host_bytes`), `invalid` (a wildcard of more than 4096 bytes).
 // 
 // Source: `/sys/bus/event_source/devices`, tracefs.
 extern bool kernelscript_host_perf_list_events(plugin_string_t *wildcard, kernelscript_host_perf_list_listed_event_t *ret, kernelscript_host_perf_error_t *err);
@@ -1332,68 +1404,91 @@ extern bool kernelscript_host_perf_list_events(plugin_string_t *wildcard, kernel
 // The next entries, each the key and then, if the iteration has values, what `lookup` gives for it; as many as fit `most`
 // bytes. Empty at the end.
 // 
-// Errors: `invalid` (an entry does not fit `most`), `limit` (the host keeps too much for the plugin), `kernel`.
+// Errors: `invalid` (an entry does not fit `most`), `not-permitted` (a kind of descriptors), `limit` (`host_bytes`; more
+// than 1048576 entries of a kind without batches), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_LOOKUP_BATCH; BPF_MAP_GET_NEXT_KEY where a kind has no batches.
 extern bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cursor_t self, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // The map of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
 // 
 // A pinned map is the one that an earlier or another plugin of the same project pinned, if there is one.
 // 
-// Errors: `not-found` (also: nothing to pin in, bpffs is not mounted), `not-permitted` (CAP_BPF), `invalid` (a pin of
-// another shape), `denied-by-policy`, `kernel`.
+// Errors: `not-found` (no such map; bpffs is not mounted), `not-permitted` (CAP_BPF), `invalid` (a pin of another shape;
+// a name of more than 4096 bytes; a size that the kernel refuses), `unsupported` (the kernel lacks something that the
+// object needs), `limit` (memory of the kernel; `handles`; `host_bytes`), `kernel`.
+// 
+// Source: bpf(2), BPF_MAP_CREATE and BPF_OBJ_GET.
 extern bool kernelscript_host_maps_static_bpf_map_open(plugin_string_t *name, kernelscript_host_maps_own_bpf_map_t *ret, kernelscript_host_maps_error_t *err);
 // The map's shape.
 extern void kernelscript_host_maps_method_bpf_map_info(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_map_info_t *ret);
 // The value at a key, or none if there is no entry. In per-CPU kinds: one value per possible CPU, in order,
 // one after the other (`value-size` bytes each, without the kernel's padding).
 // 
-// Errors: `invalid` (key of another size), `limit` (the host may not copy so much), `kernel`.
+// Errors: `invalid` (key of another size), `not-permitted` (a kind of descriptors), `limit` (`host_bytes`), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_LOOKUP_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_lookup(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // As `lookup`, under the lock of the value: no half of what a program writes under it is seen.
 // 
-// Errors: as `lookup`; `invalid` (a value without `struct bpf_spin_lock`). Since 5.1.
-// Source: bpf(2), BPF_F_LOCK; kernel/bpf/syscall.c, `map_lookup_elem`, v6.18.
+// Errors: as `lookup`; `invalid` (a value without `struct bpf_spin_lock`).
+// 
+// Since 5.1. Source: bpf(2), BPF_F_LOCK; kernel/bpf/syscall.c, `map_lookup_elem`, v6.18.
 extern bool kernelscript_host_maps_method_bpf_map_lookup_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // Takes an entry out: the value at a key, or none if there is no entry. The key of a queue or stack is empty, and its next
 // value is taken; `lookup` with an empty key looks at it without taking it out. Otherwise as `lookup`.
 // 
-// Errors: `unsupported` (a kind that this kernel takes nothing out of: hash tables since 5.14), `invalid` (key of another
-// size), `kernel`.
+// Errors: as `lookup`; `unsupported` (a kind that this kernel takes nothing out of: hash tables since 5.14),
+// `not-permitted` (a frozen map).
+// 
 // Source: bpf(2), BPF_MAP_LOOKUP_AND_DELETE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_lookup_and_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // Writes a value; in per-CPU kinds one value for each possible CPU, one after the other. `update` with an empty key appends
 // to a queue or stack.
 // 
-// Errors: `invalid` (a size), `limit` (the map is full: E2BIG or ENOMEM; or an array index beyond the end),
-// `busy`, `not-found` (see `update-mode`), `kernel`.
+// Errors: `invalid` (key of another size; value of another size), `not-permitted` (a kind of descriptors; a frozen map),
+// `busy` (`no-exist`, and the key is there), `not-found` (`exist`, and the key is not there), `limit` (the map is full;
+// an array's index beyond its end; memory of the kernel; `host_bytes`), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_UPDATE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_update(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
-// As `update` of an entry that is there, under the lock of the value.
+// As `update`, under the lock of the value.
 // 
-// Errors: as `update`; `invalid` (a value without `struct bpf_spin_lock`). Since 5.1.
-// Source: bpf(2), BPF_F_LOCK.
+// Errors: as `update`; `invalid` (a value without `struct bpf_spin_lock`).
+// 
+// Since 5.1. Source: bpf(2), BPF_F_LOCK.
 extern bool kernelscript_host_maps_method_bpf_map_update_locked(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
-// Makes this the sum of the values of all CPUs: the value of CPU 0; those of the others become zero. For per-CPU kinds.
+// Makes this the sum of the values of all CPUs: the value of CPU 0; those of the others become zero. For per-CPU kinds;
+// `value` has the bytes of one CPU's value.
 // 
-// Errors: as `update`; `invalid` (another kind).
+// Errors: `invalid` (a kind with one value for all CPUs; key of another size; value of another size), `not-permitted` (a
+// frozen map), `busy` (`no-exist`, and the key is there), `not-found` (`exist`, and the key is not there), `limit` (the
+// map is full; an array's index beyond its end; memory of the kernel; `host_bytes`), `kernel`.
+// 
+// Source: bpf(2), BPF_MAP_UPDATE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_update_sum(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, plugin_list_u8_t *value, kernelscript_host_maps_update_mode_t mode, kernelscript_host_maps_error_t *err);
-// Writes several entries, each a key and behind it what `update` takes for it, by as few system calls as the kernel can.
-// The result is their number. After an error some may be written.
+// Writes several entries, each a key and behind it what `update` takes for it, by as few system calls as the kernel can:
+// one for each entry of a kind without batches. The result is their number. After an error some may be written.
 // 
-// Errors: as `update`; `invalid` (no whole number of entries), `unsupported` (a kind without batches).
+// Errors: `invalid` (no whole number of entries), `not-permitted` (a kind of descriptors; a frozen map), `busy`
+// (`no-exist`, and the key is there), `not-found` (`exist`, and the key is not there), `limit` (the map is full; an
+// array's index beyond its end; memory of the kernel; `host_bytes`), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_UPDATE_BATCH. Since 5.6.
 extern bool kernelscript_host_maps_method_bpf_map_update_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *entries, kernelscript_host_maps_update_mode_t mode, uint32_t *ret, kernelscript_host_maps_error_t *err);
 // Removes the entries with these keys, one key behind the other; keys without an entry are skipped. The result is the
 // number of those that were there.
 // 
-// Errors: as `delete`; `invalid` (no whole number of keys).
+// Errors: `invalid` (no whole number of keys; a kind whose entries cannot be removed), `not-permitted` (a kind of
+// descriptors; a frozen map), `limit` (`host_bytes`), `kernel`. After an error some may be removed.
+// 
 // Source: bpf(2), BPF_MAP_DELETE_ELEM for each.
 extern bool kernelscript_host_maps_method_bpf_map_delete_batch(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *keys, uint32_t *ret, kernelscript_host_maps_error_t *err);
 // Forbids every later `update` and `delete` by this and other processes, for as long as the map lives. Programs may still
 // write. Idempotent.
 // 
-// Errors: `invalid` (a map that is mapped, as by `share`; a kind that cannot be frozen), `kernel`.
+// Errors: `busy` (a map that is mapped, as by `share`), `unsupported` (values with a lock, a timer or a pointer of the
+// kernel), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_FREEZE. Since 5.2.
 extern bool kernelscript_host_maps_method_bpf_map_freeze(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err);
 // Where the first value of an array lies in the plugin's shared memory, from now until the plugin ends; the others
@@ -1403,38 +1498,47 @@ extern bool kernelscript_host_maps_method_bpf_map_freeze(kernelscript_host_maps_
 extern bool kernelscript_host_maps_method_bpf_map_share(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret);
 // Whether a bloom filter may have a value: false is certain. `update` with an empty key adds one.
 // 
-// Errors: `invalid` (value of another size, or no bloom filter), `kernel`.
+// Errors: `invalid` (value of another size; no bloom filter), `limit` (`host_bytes`), `kernel`.
+// 
 // Source: Documentation/bpf/map_bloom_filter.rst, v6.12.
 extern bool kernelscript_host_maps_method_bpf_map_contains(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *value, bool *ret, kernelscript_host_maps_error_t *err);
 // Starts an iteration over the entries, with their values or by their keys alone.
 // 
-// Errors: `unsupported` (a kind whose entries cannot be listed).
+// Errors: `unsupported` (a kind without keys), `limit` (`handles`; `host_bytes`).
 extern bool kernelscript_host_maps_method_bpf_map_iterate(kernelscript_host_maps_borrow_bpf_map_t self, bool values, kernelscript_host_maps_own_cursor_t *ret, kernelscript_host_maps_error_t *err);
-// The number of entries: iterates over them.
+// The number of entries: iterates over them. 4294967295 if there are more.
 // 
-// Errors: as `iterate`; `kernel`.
+// Errors: `unsupported` (a kind without keys), `not-permitted` (a kind of descriptors), `limit` (`host_bytes`; more than
+// 1048576 entries of a kind without batches), `kernel`.
 extern bool kernelscript_host_maps_method_bpf_map_count(kernelscript_host_maps_borrow_bpf_map_t self, uint32_t *ret, kernelscript_host_maps_error_t *err);
 // Removes every entry that is there when it gets to it.
 // 
-// Errors: as `iterate`; `invalid` (an array kind), `kernel`.
+// Errors: as `count`; `invalid` (a kind whose entries cannot be removed), `not-permitted` (a frozen map).
 extern bool kernelscript_host_maps_method_bpf_map_clear(kernelscript_host_maps_borrow_bpf_map_t self, kernelscript_host_maps_error_t *err);
 // Removes an entry. False if there was none.
 // 
-// Errors: `invalid` (key of another size; an array kind, whose elements cannot be removed), `kernel`.
+// Errors: `invalid` (key of another size; a kind whose entries cannot be removed), `not-permitted` (a kind of
+// descriptors; a frozen map), `kernel`.
+// 
 // Source: bpf(2), BPF_MAP_DELETE_ELEM.
 extern bool kernelscript_host_maps_method_bpf_map_delete(kernelscript_host_maps_borrow_bpf_map_t self, plugin_list_u8_t *key, bool *ret, kernelscript_host_maps_error_t *err);
 // The maps of the plugin's object, by name. Nothing is created. Empty without an object.
 extern void kernelscript_host_maps_list_maps(plugin_list_string_t *ret);
 // Sets the number of entries of a map that does not exist yet: one that the object leaves open, or another size than it
-// says. For a ring buffer its bytes, a power of 2 and whole pages. The policy judges the object again.
+// says. For a ring buffer its bytes, which the load rounds up to whole pages and a power of 2. 0 leaves the number open, as
+// an object may: the load fails for kinds that need one. The policy judges the object again.
 // 
-// Errors: `not-found`, `invalid` (a number that the kind cannot have), `stale` (the maps exist already), `limit`,
-// `denied-by-policy`.
+// Errors: `not-found` (no such map), `invalid` (a number that the kind cannot have; a name of more than 4096 bytes), `stale`
+// (the maps exist already), `limit` (`map_bytes` or `ring_bytes`).
+// 
+// Source: bpf(2), BPF_MAP_CREATE.
 extern bool kernelscript_host_maps_set_max_entries(plugin_string_t *map, uint32_t entries, kernelscript_host_maps_error_t *err);
 // Sets the bytes of the values of a map that does not exist yet, for kinds that depend on the machine: stacks have 8 bytes
 // for each frame.
 // 
 // Errors: as `set-max-entries`; `invalid` (values with a type in BTF).
+// 
+// Source: bpf(2), BPF_MAP_CREATE.
 extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t bytes, kernelscript_host_maps_error_t *err);
 
 // Imported Functions from `kernelscript:host/ring@0.2.0`
@@ -1481,9 +1585,12 @@ extern bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_
 extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, kernelscript_host_ring_tuple2_own_batch_list_u8_t *ret, kernelscript_host_ring_error_t *err);
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
-// The variable of this name. A pinned one loads the object, so that its value is that of the pin.
+// The variable of this name. A pinned one loads the object, so that its value is that of the pin: errors of bpffs and of
+// the kernel are for these only.
 // 
-// Errors: `not-found`; for a pinned one those of `maps.bpf-map.open`.
+// Errors: `not-found` (no such variable), `invalid` (a name of more than 4096 bytes), `limit` (`handles`; `host_bytes`);
+// `not-found` (bpffs is not mounted), `not-permitted` (CAP_BPF), `invalid` (a pin of other variables),
+// `unsupported` (the kernel lacks something that the object needs), `limit` (memory of the kernel), `kernel`.
 extern bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kernelscript_host_globals_own_variable_t *ret, kernelscript_host_globals_error_t *err);
 // Its size in bytes.
 extern uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host_globals_borrow_variable_t self);
@@ -1493,7 +1600,8 @@ extern uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host
 extern bool kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self, uint64_t *ret, kernelscript_host_globals_error_t *err);
 // Stores a value of 1, 2, 4 or 8 bytes: the low bytes, by one atomic store.
 // 
-// Errors: `invalid` (a variable of another size), `not-permitted` (a loaded `.rodata` variable).
+// Errors: `invalid` (a variable of another size), `not-permitted` (a loaded `.rodata` variable), `limit` (`host_bytes`,
+// before the load).
 extern bool kernelscript_host_globals_method_variable_set(kernelscript_host_globals_borrow_variable_t self, uint64_t value, kernelscript_host_globals_error_t *err);
 // Where it lies in the plugin's shared memory, from now until the plugin ends: the same bytes, to be read and written
 // without calls. Others write them at any time, so only atomic loads and stores of natural width have a meaning. 0 is
@@ -1502,14 +1610,17 @@ extern bool kernelscript_host_globals_method_variable_set(kernelscript_host_glob
 // None before the object is loaded, for `.rodata`, without a shared memory (the custom section
 // `kernelscript:shared-memory`) or room in it, and where the host does not share: `get`, `set`, `read` and `write`
 // mean the same.
+// 
 // Source: `array_map_mmap` of kernel/bpf/arraymap.c, v6.12.
 extern bool kernelscript_host_globals_method_variable_share(kernelscript_host_globals_borrow_variable_t self, uint32_t *ret);
 // Its bytes. A variable of more than 8 bytes is copied in pieces of at most 8: a program that writes it meanwhile may
 // leave a mixture. One that is larger than the host may copy (its limit `host_bytes`) is a trap.
 extern void kernelscript_host_globals_method_variable_read(kernelscript_host_globals_borrow_variable_t self, plugin_list_u8_t *ret);
-// Stores bytes from `offset` on.
+// Stores bytes from `offset` on, counted in bytes: a whole variable of 1, 2, 4 or 8 bytes by one atomic store, all else
+// byte by byte.
 // 
-// Errors: `invalid` (outside the variable), `not-permitted` (a loaded `.rodata` variable).
+// Errors: `invalid` (outside the variable), `not-permitted` (a loaded `.rodata` variable), `limit` (`host_bytes`, before
+// the load).
 extern bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_borrow_variable_t self, uint32_t offset, plugin_list_u8_t *bytes, kernelscript_host_globals_error_t *err);
 // The variables of the plugin's object, by name. Empty without an object.
 extern void kernelscript_host_globals_list_variables(plugin_list_string_t *ret);
@@ -1578,6 +1689,8 @@ extern void kernelscript_host_console_abort(plugin_string_t *message);
 
 // Imported Functions from `kernelscript:host/clock@0.2.0`
 // Nanoseconds of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
+// 
+// Source: clock_gettime(2); `kernel/bpf/helpers.c`, `bpf_ktime_get_ns`.
 extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_now(void);
 // Nanoseconds of CLOCK_BOOTTIME: the time since the boot, including the time for which the machine was suspended,
 // which `now` does not count. The clock of `bpf_ktime_get_boot_ns`.
@@ -1589,11 +1702,16 @@ extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_boottime(vo
 // 
 // Source: clock_gettime(2).
 extern kernelscript_host_clock_nanoseconds_t kernelscript_host_clock_wall_clock(void);
-// Waits. Returns early, with `interrupted`, when the host asks the plugin to stop. A command that the host starts
-// (`--exec`) runs from the first call of `sleep`, `sleep-until`, `stopping` or `ring.poll` on.
+// Waits. A command that the host starts (`--exec`) runs from the first call of `sleep`, `sleep-until`, `stopping` or
+// `ring.poll` on.
+// 
+// Errors: `interrupted` (the host asks the plugin to stop, before the time is over). It is given at once if it asked
+// before.
 extern bool kernelscript_host_clock_sleep(kernelscript_host_clock_nanoseconds_t duration, kernelscript_host_clock_error_t *err);
-// Waits until `now` is at least `deadline`; at once if it is already. Repeated waits by a period do not drift. In all else
-// as `sleep`.
+// Waits until `now` is at least `deadline`; returns at once if it is already. Repeated waits by a period do not drift. In
+// all else as `sleep`.
+// 
+// Errors: as `sleep`.
 extern bool kernelscript_host_clock_sleep_until(kernelscript_host_clock_nanoseconds_t deadline, kernelscript_host_clock_error_t *err);
 // The host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command that it observes).
 extern bool kernelscript_host_clock_stopping(void);
