@@ -1,6 +1,7 @@
 //! Plugins that other languages' tools build: they need those tools (`make test-packages`), and root.
 
 mod attaching;
+mod documented_errors;
 mod documents;
 mod foreign_objects;
 mod guest_rust;
