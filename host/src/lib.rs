@@ -91,6 +91,6 @@ pub use command::ExecStatus;
 #[cfg(feature = "plugins")]
 pub use options::RunOptions;
 #[cfg(feature = "plugins")]
-pub use run::{Host, PreparedPlugin, request};
+pub use run::{Host, Offer, PreparedPlugin, request};
 #[cfg(feature = "plugins")]
 pub use running::{MAX_WAITING, MAX_WAITING_BYTES, Message, Running};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
+use wasmtime::component::Linker;
 
 use crate::apart::Apart;
 use crate::bpf::{self, Object};
@@ -19,10 +20,14 @@ use crate::plugin::{
 use crate::policy::{Admitted, ObjectSet, Request};
 use crate::world::{self, Answers, AuditEntry, Calls, SettingError, Settings, StackMap, State};
 
+/// Adds functions to what a host offers to plugins.
+pub type Offer = fn(&mut Linker<State>) -> wasmtime::Result<()>;
+
 /// The engine and the cache; one per process.
 pub struct Host {
     engine: Engine,
     cache: Option<Cache>,
+    offer: Offer,
 }
 
 impl Host {
@@ -31,13 +36,20 @@ impl Host {
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Host, EngineError> {
-        Ok(Host { engine: Engine::new()?, cache: None })
+        Ok(Host { engine: Engine::new()?, cache: None, offer: |_| Ok(()) })
     }
 
     /// Stores compiled code in this cache.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {
         Host { cache: Some(cache), ..self }
+    }
+
+    /// Offers functions beside those of the contract, of a program that embeds the host. The policy judges which
+    /// interfaces a plugin imports, and nothing that these functions do.
+    #[must_use]
+    pub fn with_offer(self, offer: Offer) -> Host {
+        Host { offer, ..self }
     }
 
     /// Sets the limit on the time for compiling the code of one plugin. The default is that of the default
@@ -69,6 +81,8 @@ impl Host {
             world::wasi::add(&mut linker, &component)
                 .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
         }
+        (self.offer)(&mut linker)
+            .map_err(|error| PluginError::Component(format!("functions of this program: {error:#}")))?;
         let prepared = Prepared::new(&linker, &component, plugin)?;
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
@@ -79,6 +93,7 @@ impl Host {
             imports: plugin.imports().into(),
             signers: plugin.signers().into(),
             functions,
+            offer: self.offer,
         })
     }
 }
@@ -93,6 +108,7 @@ pub struct PreparedPlugin {
     imports: Arc<[String]>,
     functions: Arc<BTreeSet<String>>,
     signers: Arc<[Signer]>,
+    offer: Offer,
 }
 
 impl PreparedPlugin {
@@ -209,8 +225,9 @@ impl PreparedPlugin {
         match calls.answers() {
             Answers::Host => Ok(self.prepared.clone()),
             answers => {
-                let linker = world::linker(&self.engine, answers, &self.functions)
+                let mut linker = world::linker(&self.engine, answers, &self.functions)
                     .map_err(|error| error.to_string())?;
+                (self.offer)(&mut linker).map_err(|error| error.to_string())?;
                 self.prepared.linked_with(&linker).map_err(|error| error.to_string())
             }
         }

@@ -21,6 +21,7 @@ pub mod alone;
 pub mod cgroup;
 pub mod emulated;
 pub mod fuzzed;
+pub mod growth;
 pub mod guest;
 pub mod guests;
 mod held;

@@ -190,8 +190,13 @@ pub struct RunOutput {
 
 /// Runs a plugin with captured output and options that `change` adjusts.
 pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutput {
+    run_on(&Host::new().expect("an engine"), file, change)
+}
+
+/// Runs a plugin like [`run_with`], on this host.
+pub fn run_on(host: &Host, file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> RunOutput {
     let plugin = Plugin::from_bytes(file).expect("a plugin");
-    let prepared = Host::new().expect("an engine").prepare(&plugin).unwrap_or_else(|error| panic!("{error}"));
+    let prepared = host.prepare(&plugin).unwrap_or_else(|error| panic!("{error}"));
     let (stdout, stderr) = (Capture::default(), Capture::default());
     let mut options = RunOptions {
         stdout: Box::new(stdout.clone()),

@@ -1,61 +1,49 @@
 //! How the contract grows (docs/contract.md): plugins that were built before are linked with hosts that offer
 //! more, and with hosts whose types changed.
 //!
-//! Linking is wasmtime's own. Functions that no change concerns trap when they are called, as nobody does.
+//! Where a change is all that counts, the functions that it does not concern trap when they are called, as nobody
+//! does.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::time::Duration;
 
+use ks_host::Host;
+use ks_host::plugin::Outcome;
+use ks_tests::growth::{Change, additions, handle, of, offer, run_on_larger_host};
 use ks_tests::guest::{core_module, imports};
 use ks_tests::{component, repository};
 use wasmtime::Engine;
-use wasmtime::component::{
-    Component, ComponentNamedList, ComponentType, Lift, Linker, LinkerInstance, Lower, Resource,
-    ResourceType, flags,
-};
+use wasmtime::component::{Component, ComponentType, Lift, Linker, Lower, Resource, flags};
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(Engine::default);
 
-/// A change of the host, made to an empty linker.
-type Change = fn(&mut Linker<()>) -> wasmtime::Result<()>;
-
 /// Links a plugin with a host that differs from the contract by a change.
-fn link(plugin: &Component, change: Change) -> wasmtime::Result<()> {
+fn link(plugin: &Component, change: Change<()>) -> wasmtime::Result<()> {
     let mut linker = Linker::new(&ENGINE);
     change(&mut linker)?;
     linker.define_unknown_imports_as_traps(plugin)?;
     linker.instantiate_pre(plugin).map(drop)
 }
 
-/// Interface of the contract, by its name without package.
-fn of<'a>(linker: &'a mut Linker<()>, name: &str) -> wasmtime::Result<LinkerInstance<'a, ()>> {
-    let (package, version) = ks_wit::CONTRACT.split_once('@').expect("it has a version");
-    linker.instance(&format!("{package}/{name}@{version}"))
-}
-
-fn handle(linker: &mut LinkerInstance<'_, ()>, name: &str) -> wasmtime::Result<()> {
-    linker.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))
-}
-
-/// Offers a function that is never called.
-fn offer<P, R>(linker: &mut LinkerInstance<'_, ()>, name: &str) -> wasmtime::Result<()>
-where
-    P: ComponentNamedList + Lift + 'static,
-    R: ComponentNamedList + Lower + 'static,
-{
-    linker.func_wrap(name, |_, _: P| -> wasmtime::Result<R> { wasmtime::bail!("nothing calls it") })
-}
-
-/// Stored plugins, by the name of their file.
-fn stored() -> Vec<(String, Component)> {
+/// Files of stored plugins, by their name.
+fn stored() -> Vec<(String, Vec<u8>)> {
     let folder = std::fs::read_dir(repository().join("tests/plugins")).expect("the folder is there");
     let files = folder.map(|entry| entry.expect("readable").path());
     let load = |file: PathBuf| {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let plugin = Component::from_file(&ENGINE, &file).unwrap_or_else(|error| panic!("{name}: {error:#}"));
-        (name, plugin)
+        (name, std::fs::read(&file).expect("readable"))
     };
     files.filter(|file| file.extension().is_some_and(|extension| extension == "wasm")).map(load).collect()
+}
+
+/// Stored plugins, compiled.
+fn compiled() -> Vec<(String, Component)> {
+    let compile = |(name, file): (String, Vec<u8>)| {
+        let plugin = Component::new(&ENGINE, file).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        (name, plugin)
+    };
+    stored().into_iter().map(compile).collect()
 }
 
 /// A plugin that imports every function of the contract.
@@ -69,28 +57,31 @@ fn imports_everything() -> Component {
 
 #[test]
 fn what_may_be_added_breaks_no_plugin() {
-    let additions: [(&str, Change); 4] = [
-        ("an interface", |linker| offer::<(), (u32,)>(&mut of(linker, "later")?, "new")),
-        ("a function", |linker| offer::<(u32,), (u32,)>(&mut of(linker, "clock")?, "later")),
-        ("a resource", |linker| {
-            let mut clock = of(linker, "clock")?;
-            handle(&mut clock, "timer")?;
-            offer::<(), (Resource<()>,)>(&mut clock, "[constructor]timer")
-        }),
-        ("methods", |linker| {
-            let mut perf = of(linker, "perf")?;
-            handle(&mut perf, "attachment")?;
-            offer::<(Resource<()>,), (u64,)>(&mut perf, "[method]attachment.later")?;
-            offer::<(), (Resource<()>,)>(&mut perf, "[static]attachment.later")
-        }),
-    ];
-    let mut plugins = stored();
+    let mut plugins = compiled();
     assert!(plugins.len() >= 3, "stored plugins of Rust, C and the language");
     plugins.push(("a plugin that imports everything".to_owned(), imports_everything()));
-    for (what, addition) in additions {
+    for (what, addition) in additions() {
         for (name, plugin) in &plugins {
             link(plugin, addition).unwrap_or_else(|error| panic!("{what}: {name}: {error:#}"));
         }
+    }
+}
+
+#[test]
+fn root_built_plugins_run_on_a_host_that_offers_more() {
+    for (name, file) in stored() {
+        let host = Host::new().expect("an engine");
+        let ran = run_on_larger_host(host, file, |options| {
+            options.timeout = Some(Duration::from_millis(1300));
+            // What the plugin in Rust is to do; the others have no parameters.
+            options.arguments.extend(name.starts_with("rust").then(|| "kernel".to_owned()));
+        });
+        let counts = if name.starts_with("rust") { "faults" } else { "1" };
+        let line = ran.stdout.lines().find(|line| line.split_whitespace().next() == Some(counts));
+        let line = line.unwrap_or_else(|| panic!("{name}: {:?} {} {}", ran.outcome, ran.stdout, ran.stderr));
+        let count = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count > 0), "{name}: {}", ran.stdout);
+        assert!(matches!(ran.outcome, Outcome::Returned(0) | Outcome::TimedOut), "{name}: {:?}", ran.outcome);
     }
 }
 
@@ -101,37 +92,40 @@ fn what_may_not_change_breaks_plugins() {
     // The functions that the changes below concern, as the contract has them.
     links(|linker| {
         let mut clock = of(linker, "clock")?;
-        offer::<(), (u64,)>(&mut clock, "now")?;
-        offer::<(u64,), (Result<(), Error<ErrorKind>>,)>(&mut clock, "sleep")?;
+        offer::<_, (), (u64,)>(&mut clock, "now")?;
+        offer::<_, (u64,), (Result<(), Error<ErrorKind>>,)>(&mut clock, "sleep")?;
         let mut perf = of(linker, "perf")?;
         handle(&mut perf, "event")?;
-        offer::<(u64,), (Result<Reading, Error<ErrorKind>>,)>(&mut perf, "read-by-id")?;
-        offer::<(u64, u32, Access), Opened>(&mut perf, "[static]event.breakpoint")?;
+        offer::<_, (u64,), (Result<Reading, Error<ErrorKind>>,)>(&mut perf, "read-by-id")?;
+        offer::<_, (u64, u32, Access), Opened>(&mut perf, "[static]event.breakpoint")?;
         let mut maps = of(linker, "maps")?;
         handle(&mut maps, "bpf-map")?;
-        offer::<Updated<UpdateMode>, (Result<(), Error<ErrorKind>>,)>(&mut maps, "[method]bpf-map.update")
+        offer::<_, Updated<UpdateMode>, (Result<(), Error<ErrorKind>>,)>(&mut maps, "[method]bpf-map.update")
     })
     .unwrap_or_else(|error| panic!("the contract itself: {error:#}"));
-    let changes: [(&str, Change); 6] = [
-        ("another result", |linker| offer::<(), (u32,)>(&mut of(linker, "clock")?, "now")),
+    let changes: [(&str, Change<()>); 6] = [
+        ("another result", |linker| offer::<_, (), (u32,)>(&mut of(linker, "clock")?, "now")),
         ("another parameter", |linker| {
-            offer::<(u64, u64), (Result<(), Error<ErrorKind>>,)>(&mut of(linker, "clock")?, "sleep")
+            offer::<_, (u64, u64), (Result<(), Error<ErrorKind>>,)>(&mut of(linker, "clock")?, "sleep")
         }),
         ("a case more in a variant", |linker| {
-            offer::<(u64,), (Result<(), Error<MoreErrorKind>>,)>(&mut of(linker, "clock")?, "sleep")
+            offer::<_, (u64,), (Result<(), Error<MoreErrorKind>>,)>(&mut of(linker, "clock")?, "sleep")
         }),
         ("a field more in a record", |linker| {
-            offer::<(u64,), (Result<MoreReading, Error<ErrorKind>>,)>(&mut of(linker, "perf")?, "read-by-id")
+            offer::<_, (u64,), (Result<MoreReading, Error<ErrorKind>>,)>(
+                &mut of(linker, "perf")?,
+                "read-by-id",
+            )
         }),
         ("a flag more", |linker| {
             let mut perf = of(linker, "perf")?;
             handle(&mut perf, "event")?;
-            offer::<(u64, u32, MoreAccess), Opened>(&mut perf, "[static]event.breakpoint")
+            offer::<_, (u64, u32, MoreAccess), Opened>(&mut perf, "[static]event.breakpoint")
         }),
         ("a case more in an enum", |linker| {
             let mut maps = of(linker, "maps")?;
             handle(&mut maps, "bpf-map")?;
-            offer::<Updated<MoreUpdateMode>, (Result<(), Error<ErrorKind>>,)>(
+            offer::<_, Updated<MoreUpdateMode>, (Result<(), Error<ErrorKind>>,)>(
                 &mut maps,
                 "[method]bpf-map.update",
             )

@@ -6,6 +6,9 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use ks_host::Host;
+use ks_host::plugin::{Cache, Outcome as End};
+use ks_tests::growth::run_on_larger_host;
 use ks_tests::{Folder, Outcome, binary, command, finish, finish_within, guests, repository};
 
 /// Replaces `ks-host` in the command lines of a README, so that a run ends.
@@ -63,6 +66,19 @@ impl Guests {
         let replay = "ks-host replay --cache cache --any-order switches.wasm record.jsonl";
         let again = self.shell(language, replay, tools);
         assert_eq!((again.code, &again.stdout, again.stderr.as_str()), (124, table, ""), "{language}");
+        self.run_on_larger_host(language);
+    }
+
+    /// Runs the plugin on a host that offers more than the contract had when the plugin was built.
+    fn run_on_larger_host(&self, language: &str) {
+        let folder = self.path(language);
+        let cache = Cache::open(&folder.join("cache")).expect("the runs before made it");
+        let host = Host::new().expect("an engine").with_cache(cache);
+        let file = std::fs::read(folder.join("switches.wasm")).expect("it was built");
+        let ran =
+            run_on_larger_host(host, file, |options| options.timeout = Some(Duration::from_millis(1300)));
+        assert_eq!(ran.outcome, End::TimedOut, "{language}: {} {}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.lines().any(|line| line.trim().starts_with("1 ")), "{language}: {}", ran.stdout);
     }
 
     fn shell(&self, language: &str, line: &str, tools: &[PathBuf]) -> Outcome {
