@@ -35,8 +35,8 @@ pub struct OutputRings {
     surroundings: Surroundings,
     online: Option<Online>,
     rings: BTreeMap<i32, OutputRing>,
-    /// Rings of CPUs that went offline, until they are empty.
-    ended: VecDeque<OutputRing>,
+    /// What CPUs that went offline left, until it is taken.
+    ended: VecDeque<ChargedBuffer>,
     losses: Arc<OutputLosses>,
     /// The CPU from which the next batch starts, so that a busy one does not starve others.
     first: i32,
@@ -45,10 +45,15 @@ pub struct OutputRings {
 struct OutputRing {
     /// Before the event, so that the array does not keep the event.
     _entry: EventArrayEntry,
-    buffer: Buffer,
+    kept: ChargedBuffer,
     event: Arc<OwnedFd>,
     /// As [`Surroundings`] of the CPU when the event was opened.
     incarnation: Option<u64>,
+}
+
+/// The pages of a ring, which outlive its event.
+struct ChargedBuffer {
+    buffer: Buffer,
     _charge: Charge,
 }
 
@@ -120,13 +125,14 @@ impl OutputRings {
 
     /// Returns the size of all rings in bytes.
     pub fn size(&self) -> u32 {
-        let bytes: usize = self.rings.values().map(|ring| ring.buffer.size()).sum();
+        let bytes: usize = self.rings.values().map(|ring| ring.kept.buffer.size()).sum();
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     /// Returns the bytes of records that were not taken yet, with their headers.
     pub fn waiting(&self) -> u64 {
-        self.rings.values().chain(&self.ended).map(|ring| ring.buffer.waiting() as u64).sum()
+        let kept = self.rings.values().map(|ring| &ring.kept).chain(&self.ended);
+        kept.map(|kept| kept.buffer.waiting() as u64).sum()
     }
 
     /// Returns the descriptors that become readable when there are records.
@@ -138,8 +144,8 @@ impl OutputRings {
     /// order.
     pub fn take(&mut self, accept: &mut dyn FnMut(&[u8]) -> bool) {
         let OutputRings { rings, ended, losses, first, .. } = self;
-        while let Some(ring) = ended.front_mut() {
-            if !take_all(&mut ring.buffer, losses, accept) {
+        while let Some(kept) = ended.front_mut() {
+            if !take_all(&mut kept.buffer, losses, accept) {
                 return;
             }
             ended.pop_front();
@@ -147,7 +153,7 @@ impl OutputRings {
         let (before, after): (Vec<i32>, Vec<i32>) = rings.keys().partition(|cpu| **cpu < *first);
         for cpu in after.into_iter().chain(before) {
             let Some(ring) = rings.get_mut(&cpu) else { continue };
-            if !take_all(&mut ring.buffer, losses, accept) {
+            if !take_all(&mut ring.kept.buffer, losses, accept) {
                 *first = cpu + 1;
                 return;
             }
@@ -168,8 +174,8 @@ impl OutputRings {
         let gone: Vec<(i32, OutputRing)> = self.rings.extract_if(.., is_gone).collect();
         for (cpu, ring) in gone {
             self.losses.end(cpu);
-            self.array.remove(cpu);
-            self.ended.push_back(ring);
+            // The entry goes now: later it would take the event of the CPU that is back out of the array.
+            self.ended.push_back(ring.kept);
         }
         let new = online.into_iter().filter(|cpu| !self.rings.contains_key(cpu)).collect::<Vec<_>>();
         new.into_iter().filter_map(|cpu| self.add(cpu).err()).collect()
@@ -192,7 +198,8 @@ impl OutputRings {
             self.losses.begin(cpu, Arc::clone(&event));
         }
         let incarnation = self.surroundings.sysfs.incarnation(cpu);
-        let ring = OutputRing { _entry: entry, buffer, event, incarnation, _charge: charge };
+        let kept = ChargedBuffer { buffer, _charge: charge };
+        let ring = OutputRing { _entry: entry, kept, event, incarnation };
         self.rings.insert(cpu, ring);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Minimal BPF objects: one program and one variable, without BTF.
 
-use object::write::{Object, Relocation, SectionId, StandardSection, StandardSegment, Symbol, SymbolSection};
+use object::write::{
+    Object, Relocation, SectionId, StandardSection, StandardSegment, Symbol, SymbolId, SymbolSection,
+};
 use object::{
     Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
     SymbolScope,
@@ -41,6 +43,36 @@ pub fn cookie(section: &str) -> Vec<u8> {
     ];
     // The second instruction loads the address.
     object(section, &code.concat(), &[8])
+}
+
+/// Returns an object with a program `emit` for raw tracepoints that writes a record of 12 bytes, of the number 7,
+/// into the array of perf events `m`, and returns 0.
+pub fn emitting() -> Vec<u8> {
+    #[rustfmt::skip]
+    let code = [
+        insn(0x7a, 0x0a, -16, 7),   // *(u64 *)(r10 - 16) = 7
+        insn(0x62, 0x0a, -8, 0),    // *(u32 *)(r10 - 8) = 0
+        insn(0x18, 0x02, 0, 0),     // r2 = &m
+        insn(0x00, 0x00, 0, 0),
+        insn(0xb4, 0x03, 0, -1),    // w3 = BPF_F_CURRENT_CPU
+        insn(0xbf, 0xa4, 0, 0),     // r4 = r10
+        insn(0x07, 0x04, 0, -16),   // r4 += -16
+        insn(0xb7, 0x05, 0, 12),    // r5 = 12
+        insn(0x85, 0x00, 0, 25),    // bpf_perf_event_output(ctx, &m, CPU, record, 12)
+        insn(0xb7, 0x00, 0, 0),     // r0 = 0
+        insn(0x95, 0x00, 0, 0),     // exit
+    ]
+    .concat();
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let map = add_map(&mut object, MapDef { ty: 4, entries: 64, value_words: 1, ..MapDef::SMALL });
+    let text = object.add_section(Vec::new(), b"raw_tp".to_vec(), SectionKind::Text);
+    object.append_section_data(text, &code, 8);
+    object.add_symbol(symbol(b"emit", SymbolKind::Text, text, code.len() as u64));
+    let flags = RelocationFlags::Elf { r_type: R_BPF_64_64 };
+    let load = Relocation { offset: 16, symbol: map, addend: 0, flags };
+    object.add_relocation(text, load).expect("a relocation of BPF");
+    add_license(&mut object);
+    object.write().expect("an object")
 }
 
 /// Returns an object with a program `count` that the verifier refuses: it returns a register that was never
@@ -113,14 +145,28 @@ pub fn map(ty: u32) -> Vec<u8> {
 
 /// Returns an object with this map.
 pub fn with_map(map: MapDef<'_>) -> Vec<u8> {
-    let bytes = definition_bytes(map.pinned);
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    add_map(&mut object, map);
+    object.write().expect("an object")
+}
+
+/// Adds a map, with its BTF, and returns its symbol.
+fn add_map(object: &mut Object<'_>, map: MapDef<'_>) -> SymbolId {
+    let bytes = definition_bytes(map.pinned);
     let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
     object.append_section_data(maps, &vec![0; bytes as usize], 8);
-    object.add_symbol(symbol(map.name.as_bytes(), SymbolKind::Data, maps, u64::from(bytes)));
+    let of_map = object.add_symbol(symbol(map.name.as_bytes(), SymbolKind::Data, maps, u64::from(bytes)));
     let btf = object.add_section(Vec::new(), b".BTF".to_vec(), SectionKind::Other);
     object.append_section_data(btf, &map_btf(map), 4);
-    object.write().expect("an object")
+    of_map
+}
+
+/// Adds the licence that most helpers ask for.
+fn add_license(object: &mut Object<'_>) {
+    let segment = object.segment_name(StandardSegment::Data).to_vec();
+    let license = object.add_section(segment, b"license".to_vec(), SectionKind::Data);
+    object.append_section_data(license, b"GPL\0", 1);
+    object.add_symbol(symbol(b"_license", SymbolKind::Data, license, 4));
 }
 
 /// Returns the size of the map definition: four pointers, or five if it is pinned.
@@ -192,14 +238,8 @@ fn object(section: &str, code: &[u8], counter_loads: &[u64]) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let text = object.add_section(Vec::new(), section.as_bytes().to_vec(), SectionKind::Text);
     object.append_section_data(text, code, 8);
-    let license = object.add_section(
-        object.segment_name(StandardSegment::Data).to_vec(),
-        b"license".to_vec(),
-        SectionKind::Data,
-    );
-    object.append_section_data(license, b"GPL\0", 1);
     object.add_symbol(symbol(b"count", SymbolKind::Text, text, code.len() as u64));
-    object.add_symbol(symbol(b"_license", SymbolKind::Data, license, 4));
+    add_license(&mut object);
     let bss = object.section_id(StandardSection::UninitializedData);
     object.append_section_bss(bss, 8, 8);
     let counter = object.add_symbol(symbol(b"counter", SymbolKind::Data, bss, 8));

@@ -1,10 +1,16 @@
 //! CPUs that go offline and come back while plugins count on all of them, in an emulated machine with two.
 
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options};
+use ks_host::bpf::{Map, Object, TestInput};
+use ks_host::host_bytes::HostBytes;
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, EventArray, Notice, Options, OutputRings};
 use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_tests::plugins::{admitted, elf};
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, getppid};
 
@@ -18,18 +24,26 @@ fn set_online(online: bool) {
     std::fs::write("/sys/devices/system/cpu/cpu1/online", value).expect("this CPU can be taken away");
 }
 
-/// Makes counted calls on one CPU. Afterwards this thread may run on any CPU.
-fn ask(cpu: usize, times: u32) {
+/// Runs this on one CPU. Afterwards this thread may run on any CPU.
+fn on_cpu<T>(cpu: usize, run: impl FnOnce() -> T) -> T {
     let pin = |cpus: &[usize]| {
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu).expect("the number of a CPU"));
         sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
     };
     pin(&[cpu]);
-    for _ in 0..times {
-        getppid();
-    }
+    let result = run();
     pin(&[0, 1]);
+    result
+}
+
+/// Makes counted calls on one CPU.
+fn ask(cpu: usize, times: u32) {
+    on_cpu(cpu, || {
+        for _ in 0..times {
+            getppid();
+        }
+    });
 }
 
 fn calls() -> Event {
@@ -179,6 +193,77 @@ fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
     assert_eq!(cpu_notices(&mut attachments), [-1, 1]);
     attachments.detach(id);
     assert!(!attachments.follow_cpus());
+}
+
+/// The array of an object.
+struct Events(Arc<Map>);
+
+impl EventArray for Events {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn put(&self, cpu: i32, event: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.0.put_event(cpu as u32, event)
+    }
+
+    fn remove(&self, cpu: i32) {
+        self.0.remove_event(cpu as u32);
+    }
+}
+
+/// Records of a CPU that went offline stay, and the CPU has a ring again when it is back, also while the old one
+/// is not empty.
+#[test]
+fn guest_rings_of_an_array_of_events_follow_a_cpu() {
+    if inside().is_none() {
+        return;
+    }
+    const PAGE: u32 = 4096;
+    let mut object = Object::open(admitted("emit", &elf::emitting()).expect("sound")).expect("sound");
+    let array = Arc::new(Events(object.event_array("m").expect("it loads")));
+    let room = HostBytes::new(1 << 20);
+    let mut rings = Attachments::new().output_rings(array, PAGE, &room).expect("both CPUs have one");
+    let mut emit = |cpu: usize, records: u32| {
+        let ran = on_cpu(cpu, || {
+            let run =
+                |_| object.program("emit").and_then(|emit| emit.test_run(&TestInput::default())).map(drop);
+            (0..records).try_for_each(run)
+        });
+        ran.unwrap_or_else(|error| panic!("{error}"));
+    };
+    emit(0, 2);
+    emit(1, 3);
+    set_online(false);
+    assert_eq!(rings.follow_cpus(), []);
+    assert_eq!(rings.size(), PAGE, "of CPU 0");
+    emit(0, 4);
+    set_online(true);
+    assert_eq!(rings.follow_cpus(), []);
+    assert_eq!(rings.size(), 2 * PAGE);
+    emit(1, 1);
+    // The first record is looked at, and stays.
+    rings.take(&mut |_| false);
+    let mut records = Vec::new();
+    let mut take = |rings: &mut OutputRings| {
+        rings.take(&mut |record| {
+            records.push(record[..8] == [7, 0, 0, 0, 0, 0, 0, 0]);
+            true
+        });
+        records.len()
+    };
+    assert_eq!(take(&mut rings), 10);
+    emit(1, 5);
+    assert_eq!(take(&mut rings), 15, "the ring of a CPU that is back is not that which was taken away");
+    // A record takes 32 bytes, and the ring is never full to its last byte.
+    emit(1, 200);
+    let (taken, lost) = (take(&mut rings) - 15, rings.losses().count());
+    assert!(taken >= 100 && taken as u64 + lost == 200, "{taken} {lost}");
+    set_online(false);
+    assert_eq!(rings.follow_cpus(), []);
+    assert_eq!(rings.losses().count(), lost, "what was lost there stays");
+    set_online(true);
+    assert!(records.into_iter().all(|is_sound| is_sound));
 }
 
 /// A CPU goes offline and online as fast as the kernel allows, while all attachments are read, joined,
