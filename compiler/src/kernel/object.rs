@@ -23,9 +23,8 @@ use crate::bpf::{
 use crate::hir::{ExternId, FuncId, GlobalId, Hir, HirFunction};
 use crate::index::Id;
 use crate::object::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
-use crate::object::build::{
-    BuildError, CodeSection, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder,
-};
+use crate::object::build::{BuildError, CodeSection, FunctionBody, FunctionDecl, ObjectBuilder};
+use crate::object::model::Presence;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -285,7 +284,7 @@ impl<'a> Assembly<'a> {
             }
             Kfunc::IterNumDestroy => btf.func_proto(btf::TypeId::VOID, &[("it", iterator)]),
         };
-        let added = self.builder.add_kfunc(kfunc.name(), proto, KfuncPresence::Required);
+        let added = self.builder.add_kfunc(kfunc.name(), proto, Presence::Required);
         self.kfuncs.insert(kfunc, added);
         added
     }

@@ -17,6 +17,7 @@
 
 pub mod btf;
 pub mod build;
+mod elf;
 mod error;
 mod kind;
 pub mod limits;

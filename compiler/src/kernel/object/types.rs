@@ -5,7 +5,7 @@ use crate::bpf::KfuncRef;
 use crate::defect::narrow;
 use crate::hir::ExternId;
 use crate::object::btf::{self, Enumerator, IntEncoding, Member, Signedness};
-use crate::object::build::KfuncPresence;
+use crate::object::model::Presence;
 use crate::types::{IntType, TypeId, TypeKind};
 
 impl Assembly<'_> {
@@ -63,7 +63,7 @@ impl Assembly<'_> {
         let params: Vec<_> = names.iter().map(String::as_str).zip(types).collect();
         let ret = self.foreign(one.ret);
         let proto = self.builder.btf().func_proto(ret, &params);
-        let presence = if one.optional { KfuncPresence::Optional } else { KfuncPresence::Required };
+        let presence = if one.optional { Presence::Optional } else { Presence::Required };
         let added = self.builder.add_kfunc(&one.name, proto, presence);
         self.externals.insert(id, added);
         added

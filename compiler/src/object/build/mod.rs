@@ -26,6 +26,7 @@ use crate::bpf::{EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KfuncRef,
 use crate::object::btf::{
     BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId,
 };
+use crate::object::model::Presence;
 
 pub use map::{MapDef, MapSide, Pinning};
 pub use struct_ops::{StructOpsDef, StructOpsMember, StructOpsValue};
@@ -169,16 +170,7 @@ struct ObjectFunction {
 struct Kfunc {
     name: String,
     proto: TypeId,
-    presence: KfuncPresence,
-}
-
-/// Behaviour if the running kernel lacks a kernel function.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum KfuncPresence {
-    /// Loading fails.
-    Required,
-    /// Loading succeeds if no call of it is reachable.
-    Optional,
+    presence: Presence,
 }
 
 /// Builder of an object. The same calls give the same bytes.
@@ -248,7 +240,7 @@ impl ObjectBuilder {
     }
 
     /// Adds a kernel function that programs call; `proto` is its signature in this object's types.
-    pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: KfuncPresence) -> KfuncRef {
+    pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: Presence) -> KfuncRef {
         self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
         KfuncRef(last_index(self.kfuncs.len()))
     }

@@ -24,7 +24,7 @@ pub(super) struct CodeSection {
 }
 
 /// Offsets in bytes and operands.
-type References = Vec<(u64, Reference)>;
+type References = Vec<(u32, Reference)>;
 
 /// Position of a function.
 #[derive(Clone, Copy)]
@@ -138,9 +138,11 @@ impl CodeSections {
                 *slot = [opcode, PSEUDO_CALL, 0, 0, a, b, c, d];
             }
         }
-        let offset = |slot: usize| u64::from(placement.offset) + (slot * SLOT_BYTES) as u64;
-        let relocations = references.into_iter().map(|(slot, reference)| (offset(slot), reference));
-        Ok((bytes, relocations.collect()))
+        let relocations = references.into_iter().map(|(slot, reference)| {
+            let offset = placement.offset.checked_add(small(slot * SLOT_BYTES)?);
+            Ok((offset.ok_or(WriteError::TooLarge)?, reference))
+        });
+        Ok((bytes, relocations.collect::<Result<_, WriteError>>()?))
     }
 
     /// Returns the instruction without its symbolic operand, and the operand.

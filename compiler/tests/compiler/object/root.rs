@@ -89,10 +89,10 @@ fn root_a_static_callback_is_relocated() {
 fn root_a_missing_kernel_function_is_refused_unless_optional() {
     let fs = BpfFs::mount();
     let required =
-        fs.write("required.o", &sample::missing_kfunc(ks_compiler::object::build::KfuncPresence::Required));
+        fs.write("required.o", &sample::missing_kfunc(ks_compiler::object::model::Presence::Required));
     let message = bpftool_fails(&["prog", "load", &required, &fs.pin("required")]);
     assert!(message.contains("ks_no_such_kfunc"), "{message}");
     let optional =
-        fs.write("optional.o", &sample::missing_kfunc(ks_compiler::object::build::KfuncPresence::Optional));
+        fs.write("optional.o", &sample::missing_kfunc(ks_compiler::object::model::Presence::Optional));
     bpftool(&["prog", "load", &optional, &fs.pin("optional")]);
 }

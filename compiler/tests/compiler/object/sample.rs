@@ -7,9 +7,9 @@ use ks_compiler::object::btf::{
     BtfBuilder, CoreRelo, CoreReloKind, FuncLinkage, IntEncoding, Line, Member, TypeId,
 };
 use ks_compiler::object::build::{
-    CodeSection, DataSection, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef, MapSide,
-    ObjectBuilder, Pinning,
+    CodeSection, DataSection, FunctionBody, FunctionDecl, GlobalDef, MapDef, MapSide, ObjectBuilder, Pinning,
 };
+use ks_compiler::object::model::Presence;
 
 const BPF_MAP_TYPE_HASH: u32 = 1;
 
@@ -83,9 +83,9 @@ pub fn everything() -> Vec<u8> {
         pinning: Pinning::None,
         programs: Vec::new(),
     });
-    let new = object.add_kfunc("bpf_iter_num_new", new_proto, KfuncPresence::Required);
-    let next = object.add_kfunc("bpf_iter_num_next", next_proto, KfuncPresence::Required);
-    let destroy = object.add_kfunc("bpf_iter_num_destroy", destroy_proto, KfuncPresence::Required);
+    let new = object.add_kfunc("bpf_iter_num_new", new_proto, Presence::Required);
+    let next = object.add_kfunc("bpf_iter_num_next", next_proto, Presence::Required);
+    let destroy = object.add_kfunc("bpf_iter_num_destroy", destroy_proto, Presence::Required);
     let program = perf_program(&mut object, "count_faults");
     let twice = object.declare_function(FunctionDecl {
         name: "twice".to_owned(),
@@ -206,7 +206,7 @@ pub fn callback() -> Vec<u8> {
 }
 
 /// Calls a kernel function that does not exist, in code that the verifier proves unreachable.
-pub fn missing_kfunc(presence: KfuncPresence) -> Vec<u8> {
+pub fn missing_kfunc(presence: Presence) -> Vec<u8> {
     let mut object = ObjectBuilder::new();
     let btf = object.btf();
     let int = int_type(btf);
