@@ -56,7 +56,7 @@ pub const MAX_CORE_RECORDS: usize = 1 << 16;
 /// program has no more). Bounds the decoded instructions, which are three times as large as the slots.
 pub const MAX_SLOTS: usize = 1 << 20;
 
-/// Maximum number of maps, sections of variables, struct_ops, programs and subprograms, each. Bounds loops
+/// Maximum number of maps, struct_ops, programs and subprograms, each. Bounds loops
 /// over pairs.
 pub const MAX_ITEMS: usize = 1 << 14;
 

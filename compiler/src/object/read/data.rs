@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::error::{ReadError, Reason, TypeFault, at_most};
-use super::super::limits::{MAX_ITEMS, MAX_VALUE_BYTES};
+use super::super::error::{ReadError, Reason, TypeFault};
+use super::super::limits::MAX_VALUE_BYTES;
 use super::super::model::{DataContent, DataId, DataKind, DataSection, Linkage, Variable};
 use super::super::name::{Name, visible};
 use super::btf::select::Selection;
@@ -37,7 +37,6 @@ pub(super) fn read(
             found: section.size,
             limit: MAX_VALUE_BYTES.into(),
         }))?;
-        at_most("sections of variables", data.list.len() + 1, MAX_ITEMS).map_err(error)?;
         let content = match kind {
             DataKind::Bss => DataContent::Zeros(bytes),
             DataKind::Data | DataKind::Rodata => DataContent::Bytes(section.bytes.to_vec()),

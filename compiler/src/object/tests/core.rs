@@ -1,5 +1,6 @@
 //! CO-RE records: paths, questions, and the instructions that take the answers.
 
+use super::super::limits::MAX_CORE_RECORDS;
 use super::super::model::{Instruction, Wide};
 use super::file::{File, Types, kind, slot, wide};
 use super::{Reason, accepted, assert_refused, refused};
@@ -255,4 +256,13 @@ fn lists_of_records_have_as_many_as_they_say() {
     }
     let error = refused(&patched(32, &[12]));
     assert!(error.to_string().contains("another size"), "{error}");
+}
+
+#[test]
+fn records_are_limited() {
+    let mut file = File::new();
+    let (section, access) = (file.types.string("xdp"), file.types.string("0"));
+    file.ext.core.push((section, vec![[0, 1, access, 0]; MAX_CORE_RECORDS + 1]));
+    let (what, limit) = ("CO-RE records", MAX_CORE_RECORDS as u64);
+    assert_eq!(refused(&file).reason, Reason::TooMany { what, found: limit + 1, limit });
 }

@@ -394,3 +394,36 @@ fn the_first_symbol_is_nothing() {
     file.headers.push((".symtab".into(), 56, 32));
     assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Section(_)));
 }
+
+#[test]
+fn the_section_of_names_is_one_of_the_sections() {
+    let sections = File::new().bytes()[60];
+    for names in [0, sections, 0xff] {
+        let mut file = File::new();
+        file.patches.push((62, vec![names, 0]));
+        assert_eq!(
+            refused(&file).reason,
+            Reason::NotBpf("it has no table of sections with names"),
+            "{names}"
+        );
+    }
+}
+
+#[test]
+fn a_function_outside_of_code_is_reported_where_it_stands() {
+    let mut file = File::new();
+    let index = u64::from(file.symbol("in_data", 0x12, "license", 0, 4));
+    let error = refused(&file);
+    assert_eq!(error.reason, Reason::Symbol { index, reason: "is a function outside of code" });
+    assert_eq!((error.section.as_deref(), error.offset), (Some(".symtab"), index * 24));
+}
+
+#[test]
+fn a_relocation_within_an_instruction_is_reported_where_it_stands() {
+    let mut file = File::with_code(&[wide(1, 0)]);
+    let map = file.add_map();
+    file.relocate("xdp", 8, WIDE, map);
+    let error = refused(&file);
+    assert_eq!(error.reason, Reason::Relocation("in the middle of an instruction"));
+    assert_eq!((error.section.as_deref(), error.offset), (Some("xdp"), 8));
+}

@@ -1,6 +1,7 @@
 //! Accepted and rejected maps.
 
 use super::super::error::MapFault;
+use super::super::limits::MAX_ITEMS;
 use super::super::model::{MapInitSlot, Pinning, Side};
 use super::super::table::{Class, MapKind, MapUse, map_row};
 use super::file::{DATA64, File, SECTION, VARIABLE, kind};
@@ -314,4 +315,49 @@ fn older_definitions_are_lists_of_numbers() {
     assert!(matches!(fault(&legacy(&[1, 4, 8, 16, 0, 0, 2])), MapFault::Pinning(2)));
     assert!(matches!(fault(&legacy(&[33, 0, 0, 100, 0, 0, 0])), MapFault::RefusedKind { .. }));
     assert!(matches!(fault(&legacy(&[12, 4, 4, 16, 0, 0, 0])), MapFault::Values(_)));
+}
+
+#[test]
+fn a_section_without_maps_needs_no_types() {
+    let mut file = File::new();
+    file.section(".maps", 1, 3, &[]);
+    assert_eq!(accepted(&file).maps, []);
+}
+
+#[test]
+fn maps_are_limited() {
+    let mut file = File::new();
+    let maps = MAX_ITEMS as u32 + 1;
+    let ty = file.types.number(2);
+    let definition = file.types.structure("", 8, &[("type", ty, 0)]);
+    let entries: Vec<[u32; 3]> = (0..maps)
+        .map(|map| {
+            let name: &'static str = format!("m{map}").leak();
+            file.symbol(name, VARIABLE, ".maps", u64::from(map) * 8, 8);
+            [file.types.var(name, definition, 1), map * 8, 8]
+        })
+        .collect();
+    file.types.section(".maps", &entries);
+    file.section(".maps", 1, 3, &vec![0; maps as usize * 8]);
+    assert_eq!(
+        refused(&file).reason,
+        Reason::TooMany { what: "maps", found: maps.into(), limit: MAX_ITEMS as u64 }
+    );
+}
+
+#[test]
+fn values_end_where_their_map_ends() {
+    // Between the maps is room, and the loader sets the number of entries.
+    let mut file = filled_up_to(0, 3, |file| file.types.add("", kind::FUNC_PROTO, 0, 0, &[]));
+    let watch = file.symbol_of("watch");
+    let inner = file.symbols.last_mut().expect("the inner map");
+    inner.value = 48;
+    file.find(".maps").bytes.resize(80, 0);
+    let (last, count) = (file.types.starts.last().copied(), file.types.records.len());
+    let entries = last.expect("the list of maps") as usize - 24;
+    file.types.records[entries + 28..entries + 32].copy_from_slice(&48_u32.to_le_bytes());
+    assert_eq!(entries + 36, count, "two entries of three words behind a header of three");
+    accepted(&file);
+    file.relocate(".maps", 40, DATA64, watch);
+    assert_eq!(refused(&file).reason, Reason::Relocation("not of an initial value of a map"));
 }

@@ -434,3 +434,21 @@ fn structs_of_the_kernel_lie_apart_and_have_the_sizes_of_their_types() {
     file.symbols.last_mut().expect("the second struct").name = "other";
     assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::StructOps { .. }));
 }
+
+#[test]
+fn a_tristate_is_the_type_of_libbpf() {
+    let other = fact("CONFIG_T", |file| file.types.add("tristate", kind::ENUM, 0, 4, &[]));
+    assert_refused(&other, ".BTF", |reason| matches!(reason, Reason::Extern { .. }));
+}
+
+#[test]
+fn symbols_of_the_kernel_are_global_and_have_no_kind() {
+    // A function, and a symbol of this file only.
+    for info in [0x12, 0x00] {
+        let mut file = File::new();
+        let void = file.types.add("", kind::CONST, 0, 0, &[]);
+        let index = u64::from(file.add_extern(".ksyms", "jiffies_64", void, info));
+        let reason = "is nowhere, and is nothing of the kernel";
+        assert_eq!(refused(&file).reason, Reason::Symbol { index, reason });
+    }
+}

@@ -3,7 +3,7 @@
 use super::super::error::TypeFault;
 use super::super::limits::MAX_NESTING;
 use super::super::model::Type;
-use super::file::{File, Types, VARIABLE, kind};
+use super::file::{DATA64, Ext, File, SECTION, Types, VARIABLE, kind, returns};
 use super::{Object, Reason, accepted, assert_refused, refused};
 
 /// Builds a variable of the type that a function adds.
@@ -443,5 +443,53 @@ fn lists_of_variables_have_the_name_of_a_section() {
         let var = file.types.var("v", 1, 1);
         file.types.section(name, &[[var, 0, 4]]);
         assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::Name(_)));
+    }
+}
+
+#[test]
+fn records_of_code_without_a_function_are_of_lines() {
+    // What is left of a weak function that the linker replaced.
+    let base = || {
+        let mut file = File::new();
+        file.find("xdp").bytes.extend_from_slice(returns(0).as_flattened());
+        let name = file.types.string("xdp");
+        (file, name)
+    };
+    let (mut file, name) = base();
+    file.ext.lines.push((name, vec![[0, 0, 0, 1 << 10], [16, 0, 0, 2 << 10]]));
+    assert_eq!(accepted(&file).programs[0].body.lines.len(), 1);
+    let (mut file, name) = base();
+    let signature = file.types.add("", kind::FUNC_PROTO, 0, 1, &[]);
+    let func = file.types.add("watch", kind::FUNC, 1, signature, &[]);
+    file.ext.functions.push((name, vec![[0, func], [16, func]]));
+    let error = refused(&file);
+    assert_eq!(error.reason, Reason::TypeHeader("a record is about no instruction"));
+}
+
+#[test]
+fn relocations_of_records_are_against_the_start_of_their_code() {
+    const DATA32: u32 = 4;
+    // The first record of lines: behind the header, the size of records, the name and the count.
+    const RECORD: u64 = 32 + 4 + 8;
+    let with = |kind: u32, symbol: &dyn Fn(&mut File) -> u32| {
+        let mut file = File::new();
+        let name = file.types.string("xdp");
+        file.ext.lines.push((name, vec![[0, 0, 0, 1 << 10]]));
+        let (types, ext) = (file.types.bytes(), file.ext.bytes());
+        (file.types, file.ext) = (Types::default(), Ext::default());
+        file.section(".BTF", 1, 0, &types);
+        file.section(".BTF.ext", 1, 0, &ext);
+        let symbol = symbol(&mut file);
+        file.relocate(".BTF.ext", RECORD, kind, symbol);
+        file
+    };
+    let start = |file: &mut File| file.symbol("", SECTION, "xdp", 0, 0);
+    assert_eq!(accepted(&with(DATA32, &start)).programs[0].body.lines.len(), 1);
+    let inside = |file: &mut File| file.symbol("", SECTION, "xdp", 8, 0);
+    let other = |file: &mut File| file.symbol("", SECTION, "license", 0, 0);
+    for (kind, symbol) in [(DATA64, &start as &dyn Fn(&mut File) -> u32), (DATA32, &inside), (DATA32, &other)]
+    {
+        let error = refused(&with(kind, symbol));
+        assert!(matches!(error.reason, Reason::Relocation(_) | Reason::Symbol { .. }), "{error}");
     }
 }
