@@ -66,7 +66,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             Explanation { kind: error.kind(), because: None, remedy: Some(error.remedy().into()) }
         }
         BpfError::NoTracefs => Explanation {
-            kind: FailureKind::NotFound,
+            kind: FailureKind::Unsupported,
             because: None,
             remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
         },
@@ -460,6 +460,17 @@ mod tests {
             "{nobody}"
         );
         assert_eq!(explain(&error).kind, FailureKind::Busy);
+    }
+
+    /// As of an event that is opened by the name of a tracepoint.
+    #[test]
+    fn a_tracefs_that_is_not_mounted_is_a_feature_that_is_not_there() {
+        let of_perf = crate::perf::PerfError::Tracepoint {
+            name: "sched/sched_switch".into(),
+            cause: tracefs::TracefsError::NotMounted,
+        };
+        assert_eq!(explain(&BpfError::NoTracefs).kind, FailureKind::Unsupported);
+        assert_eq!(explain(&BpfError::NoTracefs).kind, of_perf.kind());
     }
 
     #[test]
