@@ -259,7 +259,7 @@ fn root_a_call_for_another_kind_is_refused() {
         r#"{OWN_EVENT}{LOAD}
         (func (export "run") (result i32) (call $attach (call $load_count) (i64.const 0) (i32.const 1024)) (call $ok))"#
     ));
-    for section in ["raw_tp", "tp", "uprobe", "xdp", "tc"] {
+    for section in ["raw_tp", "tp", "uprobe", "xdp", "tc", "cgroup_skb/egress"] {
         let message = trapped(run_with(with_object(own.clone(), elf::counting(section)), |_| {}).outcome);
         assert!(
             message.starts_with("the object does not say what `count` is attached to"),

@@ -42,9 +42,14 @@ impl Program<'_> {
                 self.attach_raw_tracepoint(&self.own_target()?, cookie)
             }
             LoadedType::Known(ProgramType::Tracing | ProgramType::Lsm) => self.attach_traced(cookie),
-            LoadedType::Known(ProgramType::Xdp | ProgramType::SchedCls | ProgramType::SocketFilter) => {
-                Err(BpfError::NoTarget { program: self.name() })
-            }
+            // Their sections name no interface and no control group.
+            LoadedType::Known(
+                ProgramType::Xdp
+                | ProgramType::SchedCls
+                | ProgramType::SocketFilter
+                | ProgramType::CgroupSkb
+                | ProgramType::CgroupSockAddr,
+            ) => Err(BpfError::NoTarget { program: self.name() }),
             kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
         }
     }
