@@ -7,7 +7,7 @@ use std::fs;
 use ks_wit::kfunc;
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered};
+use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, unprobed};
 use crate::bpf::{BpfError, Lack, LoadError, Occupant};
 use crate::text::visible;
 use crate::tracefs;
@@ -278,6 +278,7 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
         ),
         Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(FailureKind::NotFound),
         Errno::EINVAL => plain(FailureKind::Invalid),
+        Errno::EILSEQ | Errno::EADDRNOTAVAIL => unprobed(errno),
         Errno::EBUSY | Errno::EEXIST => plain(FailureKind::Busy),
         Errno::E2BIG | Errno::ENOMEM | Errno::ENOSPC => plain(FailureKind::Limit),
         Errno::EMFILE => because(
@@ -487,6 +488,8 @@ mod tests {
         assert_eq!(kind(Errno::EEXIST), FailureKind::Busy);
         assert_eq!(kind(Errno::ENOENT), FailureKind::NotFound);
         assert_eq!(kind(Errno::EINVAL), FailureKind::Invalid);
+        assert_eq!(kind(Errno::EILSEQ), FailureKind::Invalid);
+        assert_eq!(kind(Errno::EADDRNOTAVAIL), FailureKind::Invalid);
         assert_eq!(kind(Errno::EIO), FailureKind::Kernel);
     }
 }

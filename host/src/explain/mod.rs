@@ -19,6 +19,8 @@ mod since;
 
 use std::fmt;
 
+use nix::errno::Errno;
+
 pub use facts::{Capability, Facts};
 pub use machine::{FileSystem, Machine};
 
@@ -71,6 +73,18 @@ pub(crate) fn filtered(call: &str) -> Explanation {
         "allow it there: `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter={call}` of a \
          service; or start ks-host outside"
     ))
+}
+
+/// Explains the errors that only probes of the kernel have: EADDRNOTAVAIL and EILSEQ.
+///
+/// Source: kernel/trace/trace_kprobe.c, `validate_probe_symbol`; arch/x86/kernel/kprobes/core.c,
+/// `arch_prepare_kprobe`, v6.18.
+fn unprobed(errno: Errno) -> Explanation {
+    let because = match errno {
+        Errno::EADDRNOTAVAIL => "the kernel has several functions of that name",
+        _ => "no instruction of the kernel begins at that place",
+    };
+    Explanation::new(FailureKind::Invalid, because)
 }
 
 impl Explanation {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, FailureKind, filtered};
+use super::{Capability, Explanation, Facts, FailureKind, filtered, unprobed};
 
 #[cfg(test)]
 mod tests;
@@ -200,6 +200,7 @@ pub fn explain(failure: &Failure) -> Explanation {
         (Call::Open, Errno::ENOENT | Errno::EOPNOTSUPP) => no_counter(attempt, *errno, facts),
         (Call::Open, Errno::EACCES | Errno::EPERM) => not_permitted(attempt, facts),
         (Call::Open, Errno::EINVAL) => invalid(attempt, facts),
+        (Call::Open, Errno::EILSEQ | Errno::EADDRNOTAVAIL) => unprobed(*errno),
         (Call::Open, Errno::ENOSPC) => no_room(attempt),
         (Call::Open, Errno::ESRCH) => no_task(attempt, facts),
         (Call::Open, Errno::ENODEV) => {

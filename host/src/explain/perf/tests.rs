@@ -354,6 +354,25 @@ fn programs_that_cannot_be_linked() {
 }
 
 #[test]
+fn an_attach_point_of_the_kernel_that_is_not_probed() {
+    for (errno, because) in [
+        (Errno::EILSEQ, "no instruction of the kernel begins at that place"),
+        (Errno::EADDRNOTAVAIL, "the kernel has several functions of that name"),
+    ] {
+        check(
+            Call::Open,
+            errno,
+            open("kprobe:f", EventClass::Probe { in_kernel: true }),
+            machine(),
+            FailureKind::Invalid,
+            &format!(
+                "cannot open `kprobe:f` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  because: {because}"
+            ),
+        );
+    }
+}
+
+#[test]
 fn an_answer_without_a_known_cause_claims_none() {
     check(
         Call::Enable,

@@ -543,6 +543,15 @@ fn open_fails() -> Vec<Case> {
             .with("event.kprobe=schedule own")
             .within(PMUS)
             .says("allows no probe there"),
+        refused(
+            "invalid",
+            "a name of several functions of the kernel",
+            Errno::EADDRNOTAVAIL,
+            "EADDRNOTAVAIL",
+        )
+        .with("event.kprobe=schedule own")
+        .within(PMUS)
+        .says("the kernel has several functions of that name"),
         refused("limit", "counters of the PMU", Errno::ENOSPC, "ENOSPC")
             .says("no free counter for `page_faults`"),
         refused("limit", "events of a group", Errno::E2BIG, "E2BIG")
