@@ -276,7 +276,8 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
              module)",
             "look at /sys/kernel/security/lockdown and the kernel's log",
         ),
-        Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(FailureKind::NotFound),
+        // ENXIO: if_indextoname(3), for an interface that is not there.
+        Errno::ENOENT | Errno::ESRCH | Errno::ENODEV | Errno::ENXIO => plain(FailureKind::NotFound),
         Errno::EINVAL => plain(FailureKind::Invalid),
         Errno::EILSEQ | Errno::EADDRNOTAVAIL => unprobed(errno),
         Errno::EBUSY | Errno::EEXIST => plain(FailureKind::Busy),
@@ -487,6 +488,7 @@ mod tests {
         assert_eq!(kind(Errno::E2BIG), FailureKind::Limit);
         assert_eq!(kind(Errno::EEXIST), FailureKind::Busy);
         assert_eq!(kind(Errno::ENOENT), FailureKind::NotFound);
+        assert_eq!(kind(Errno::ENXIO), FailureKind::NotFound);
         assert_eq!(kind(Errno::EINVAL), FailureKind::Invalid);
         assert_eq!(kind(Errno::EILSEQ), FailureKind::Invalid);
         assert_eq!(kind(Errno::EADDRNOTAVAIL), FailureKind::Invalid);
