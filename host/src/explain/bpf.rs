@@ -287,7 +287,8 @@ fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
             "this process has as many descriptors open as it may",
             "raise the limit with `ulimit -n`",
         ),
-        Errno::EOPNOTSUPP | Errno::ENOSYS => because(
+        // Of the numbers without a name the kernel returns ENOTSUPP (524), where a machine has no trampolines.
+        Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::UnknownErrno => because(
             FailureKind::Unsupported,
             "this kernel was built without it",
             "look for CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS in the kernel's configuration",
@@ -493,5 +494,6 @@ mod tests {
         assert_eq!(kind(Errno::EILSEQ), FailureKind::Invalid);
         assert_eq!(kind(Errno::EADDRNOTAVAIL), FailureKind::Invalid);
         assert_eq!(kind(Errno::EIO), FailureKind::Kernel);
+        assert_eq!(kind(Errno::from_raw(524)), FailureKind::Unsupported);
     }
 }
