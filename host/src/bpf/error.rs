@@ -293,6 +293,28 @@ pub enum BpfError {
         /// The program that holds the interface.
         occupant: Box<Occupant>,
     },
+    /// An interface whose driver or device cannot run xdp programs as the call asks.
+    #[error("cannot {tried}: {call}: {errno}")]
+    XdpMode {
+        /// The failed action, to follow "cannot".
+        tried: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The errno of that call.
+        errno: Errno,
+    },
+    /// An interface or control group that has as many programs as it takes.
+    #[error("cannot {tried}: {call}: {errno}")]
+    Crowded {
+        /// The number of programs that it takes.
+        most: u32,
+        /// The failed action, to follow "cannot".
+        tried: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The errno of that call.
+        errno: Errno,
+    },
     /// The kernel has a struct (struct_ops) of this name or kind already.
     #[error("cannot {tried}: {call}: {errno}")]
     Registered {
@@ -362,6 +384,8 @@ impl BpfError {
             BpfError::Load(load) => Some(load.errno),
             BpfError::Kernel { errno, .. }
             | BpfError::Occupied { errno, .. }
+            | BpfError::XdpMode { errno, .. }
+            | BpfError::Crowded { errno, .. }
             | BpfError::Registered { errno, .. } => Some(*errno),
             BpfError::OtherKind { .. }
             | BpfError::NoTarget { .. }

@@ -105,6 +105,16 @@ pub fn explain(error: &BpfError) -> Explanation {
             )),
             remedy: None,
         },
+        BpfError::XdpMode { .. } => because(
+            FailureKind::Unsupported,
+            "the interface's driver or device does not run xdp programs in this mode",
+            "attach it in the mode `best` or `generic`, which every interface has",
+        ),
+        BpfError::Crowded { most, .. } => because(
+            FailureKind::Limit,
+            format!("{most} programs are attached there, which are as many as the kernel takes"),
+            "detach one of them (`bpftool net`, `bpftool cgroup show`)",
+        ),
         BpfError::Registered { .. } => because(
             FailureKind::Busy,
             "the kernel has one already, of this name or instead of it: of another process, or of a pinned link",
@@ -150,6 +160,8 @@ pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
     let mut text = match error {
         BpfError::Load(load) => describe_load(load),
         BpfError::Kernel { tried, call, errno }
+        | BpfError::XdpMode { tried, call, errno }
+        | BpfError::Crowded { tried, call, errno, .. }
         | BpfError::Registered { tried, call, errno }
         | BpfError::Occupied { tried, call, errno, .. } => {
             format!("cannot {tried}\n  kernel: {call}: {errno:?}")

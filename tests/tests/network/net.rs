@@ -150,16 +150,44 @@ fn root_refused_attachments_say_why() {
         ("absent", nix::libc::ENODEV),
         ("flags", nix::libc::EINVAL),
         ("modes", nix::libc::EINVAL),
+        ("native", nix::libc::EOPNOTSUPP),
         ("number", 0),
         ("folder", nix::libc::EINVAL),
     ];
     for (name, errno) in expected {
         assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");
     }
-    for part in ["`left`", "`nothere`", "no flags 64", "control group"] {
+    for part in ["`left`", "`nothere`", "no flags 64", "in the mode `best` or `generic`", "control group"] {
         assert!(outcome.stderr.contains(part), "{part}: {outcome:#?}");
     }
     wait_until_gone("kstnet");
+}
+
+/// Loads more programs than an interface or a control group takes; the result is the number of attached ones.
+#[test]
+fn root_interfaces_and_groups_at_their_limit_of_programs_are_reported() {
+    let group = Group::new();
+    let path = group.path().to_string_lossy().into_owned();
+    for (attribute, context, result, target, most) in [
+        ("@tc(\"ingress\")", "__sk_buff", "0", LEFT, 63),
+        ("@cgroup(\"connect4\")", "bpf_sock_addr", "1", path.as_str(), 64),
+    ] {
+        let program = |number: usize| {
+            format!("{attribute} fn kstfull{number}(ctx: *{context}) -> i32 {{ return {result} }}\n")
+        };
+        let attach = |number: usize| {
+            format!("    if (attach(load(kstfull{number}), \"{target}\", 0) != 0) {{ return {number} }}\n")
+        };
+        let (programs, attached): (String, String) =
+            (0..65).map(|number| (program(number), attach(number))).unzip();
+        let script = format!("{programs}fn main() -> i32 {{\n{attached}    return 0\n}}\n");
+        let (wire, folder) = (Wire::new(), Folder::new());
+        let plugin = folder.write("full.wasm", compile("full", &script).plugin);
+        let outcome = finish(wire.allowed().arg(plugin));
+        assert_eq!(outcome.code, most, "{outcome:#?}");
+        assert!(outcome.stderr.contains(&format!("{most} programs are attached there")), "{outcome:#?}");
+    }
+    wait_until_gone("kstfull");
 }
 
 /// An interface takes one xdp program. The error names its holder, since when it is there, and the remedy,

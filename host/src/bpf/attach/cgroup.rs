@@ -14,6 +14,9 @@ use super::super::program::Program;
 
 const GROUP: &str = "the folder of a control group of version 2, absolute or below where they are mounted";
 
+/// Programs that a cgroup takes at a hook. Source: kernel/bpf/cgroup.c, `BPF_CGROUP_MAX_PROGS`, v6.18.
+const MOST_PROGRAMS: u32 = 64;
+
 /// An open cgroup v2 directory. It stays open so that the cgroup a policy allowed is the one a program is
 /// attached to.
 #[derive(Debug)]
@@ -68,11 +71,15 @@ impl Program<'_> {
     /// Attaches the program to a cgroup and all its descendants.
     ///
     /// # Errors
-    /// [`BpfError::Target`] if the directory is not a cgroup; [`BpfError::Kernel`].
+    /// [`BpfError::Target`] if the directory is not a cgroup; [`BpfError::Crowded`]; [`BpfError::Kernel`].
     pub fn attach_to_group(&self, group: &ControlGroup) -> Result<Link, BpfError> {
         match self.create_link(group.folder.as_raw_fd(), 0, 0) {
             // The kernel's answer for a directory outside of cgroupfs.
             Err(Errno::EBADF) => Err(self.target(&group.path.display().to_string(), GROUP)),
+            Err(Errno::E2BIG) => {
+                let group = format!("the control group `{}`", group.path.display());
+                Err(self.crowded(&group, MOST_PROGRAMS, Errno::E2BIG))
+            }
             linked => linked.map_err(|errno| {
                 self.not_linked(&format!("the control group `{}`", group.path.display()), errno)
             }),

@@ -29,6 +29,9 @@ pub use net::{FilterOrder, XdpMode};
 pub use probe::{ProbeAttachPoint, ProbeKind};
 pub(super) use timer::Running;
 
+/// The call that creates links.
+const LINK_CREATE: &str = "bpf(BPF_LINK_CREATE)";
+
 impl Program<'_> {
     /// Attaches the program to the function, raw tracepoint or hook that its section names, or starts its
     /// timer. Not here: programs on perf events, among them tracepoints and probes.
@@ -97,6 +100,11 @@ impl Program<'_> {
     }
 
     fn not_linked(&self, target_text: &str, errno: Errno) -> BpfError {
-        self.kernel(&format!("attach to {target_text}"), "bpf(BPF_LINK_CREATE)", errno)
+        self.kernel(&format!("attach to {target_text}"), LINK_CREATE, errno)
+    }
+
+    fn crowded(&self, target_text: &str, most: u32, errno: Errno) -> BpfError {
+        let tried = format!("attach to {target_text}: program `{}`", self.name());
+        BpfError::Crowded { most, tried, call: LINK_CREATE, errno }
     }
 }

@@ -53,13 +53,16 @@ pub struct FilterOrder {
     pub handle: Option<NonZeroU32>,
 }
 
+/// Programs that an interface takes at a side. Source: include/linux/bpf_mprog.h, `bpf_mprog_max`, v6.18.
+const MOST_PROGRAMS: u32 = 63;
+
 const INTERFACE: &str = "the name of a network interface, or its number";
 
 impl Program<'_> {
     /// Attaches an xdp program to an interface.
     ///
     /// # Errors
-    /// [`BpfError::Target`]; [`BpfError::Occupied`]; [`BpfError::Kernel`].
+    /// [`BpfError::Target`]; [`BpfError::Occupied`]; [`BpfError::XdpMode`]; [`BpfError::Kernel`].
     pub fn attach_xdp(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let linked = match self.create_link(interface, mode.flags(), 0) {
@@ -83,6 +86,11 @@ impl Program<'_> {
                     }
                     None => BpfError::Kernel { tried, call, errno },
                 },
+                (BpfError::Kernel { tried, call, errno: errno @ Errno::EOPNOTSUPP }, _)
+                    if matches!(mode, XdpMode::Native | XdpMode::Offloaded) =>
+                {
+                    BpfError::XdpMode { tried, call, errno }
+                }
                 (refused, _) => refused,
             }
         })
@@ -92,7 +100,7 @@ impl Program<'_> {
     /// by a clsact filter. A filter with an order of its own is always one of clsact.
     ///
     /// # Errors
-    /// [`BpfError::Target`]; [`BpfError::Kernel`].
+    /// [`BpfError::Target`]; [`BpfError::Crowded`]; [`BpfError::Kernel`].
     pub fn attach_tc(&self, target: &str, order: FilterOrder) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let target_text = format!("the interface `{target}`");
@@ -116,6 +124,7 @@ impl Program<'_> {
                     )
                 })
             }
+            (Err(Errno::ERANGE), _) => Err(self.crowded(&target_text, MOST_PROGRAMS, Errno::ERANGE)),
             (Err(errno), _) => Err(self.not_linked(&target_text, errno)),
         }
     }
