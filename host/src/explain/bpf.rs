@@ -52,7 +52,6 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::PacketSize { .. }
         | BpfError::TestRun { .. }
         | BpfError::NotOfEvents { .. }
-        | BpfError::ArrayInUse { .. }
         | BpfError::Batch => plain(FailureKind::Invalid),
         BpfError::NoCookie { since, .. } => Explanation {
             kind: FailureKind::Unsupported,
@@ -85,7 +84,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             because: None,
             remedy: Some(format!("remove {} or change the name", path.display())),
         },
-        BpfError::AlreadyAttached { .. } => plain(FailureKind::Busy),
+        BpfError::AlreadyAttached { .. } | BpfError::ArrayInUse { .. } => plain(FailureKind::Busy),
         BpfError::Created { .. } => plain(FailureKind::Stale),
         BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) | BpfError::OverLimits(_) => {
             plain(FailureKind::Limit)
@@ -486,6 +485,11 @@ mod tests {
         };
         assert_eq!(explain(&BpfError::NoTracefs).kind, FailureKind::Unsupported);
         assert_eq!(explain(&BpfError::NoTracefs).kind, of_perf.kind());
+    }
+
+    #[test]
+    fn an_array_that_is_used_otherwise_is_busy() {
+        assert_eq!(explain(&BpfError::ArrayInUse { name: "events".into() }).kind, FailureKind::Busy);
     }
 
     #[test]

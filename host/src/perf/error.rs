@@ -309,6 +309,7 @@ impl PerfError {
                 ..
             } => ErrorKind::NotFound,
             PerfError::Refused { refusal: Refusal::ClockTooOften { .. }, .. } => ErrorKind::Limit,
+            PerfError::Refused { refusal: Refusal::EventArrayInUse(_), .. } => ErrorKind::Busy,
             PerfError::InvalidEvent(reason) => reason.kind(),
             PerfError::Refused { refusal: Refusal::StaleLeader(_), .. } | PerfError::Stale(_) => {
                 ErrorKind::Stale

@@ -8,6 +8,7 @@
 
 use ks_guest::bindings::kernelscript::host::bpf::Program;
 use ks_guest::bindings::kernelscript::host::perf::{self, Access, Attachment, Event, Options};
+use ks_guest::bindings::kernelscript::host::ring::Ring;
 use ks_guest::bindings::kernelscript::host::types::Error;
 
 use crate::{Answer, abort, begin, prepared, until_refused};
@@ -116,6 +117,10 @@ fn call(function: &str, argument: &str, attachment: &Attachment) -> Answer {
         "attachment.publish" if argument == "twice" => {
             let other = prepared(Request::of(&["page_faults", "all", "cpu=0"]).open(None));
             prepared(other.publish("events"));
+            attachment.publish("events")
+        }
+        "attachment.publish" if argument == "read" => {
+            let _rings = prepared(Ring::open_perf_event_array("events", 4096));
             attachment.publish("events")
         }
         "attachment.publish" => attachment.publish(argument),

@@ -627,7 +627,10 @@ fn published() -> Vec<Case> {
         publish("invalid", "a map that is no array of events")
             .with("bare of page_faults all cpu=0")
             .says("`bare` is not an array of events"),
-        publish("invalid", "an array that another attachment is published in")
+        publish("busy", "an array whose records are read")
+            .with("read of page_faults all cpu=0")
+            .says("`events` is in use"),
+        publish("busy", "an array that another attachment is published in")
             .with("twice of page_faults all cpu=0")
             .says("programs read another attachment in `events`"),
         publish("invalid", "a name of more than 4096 bytes")
