@@ -10,6 +10,11 @@ use super::verifier_log::VerifierLog;
 use crate::host_bytes::Full;
 use crate::probed::ProbePointError;
 
+/// [`BpfError::Kernel::call`] of opening the folder of a control group.
+pub const OPEN_GROUP: &str = "open(cgroup)";
+/// [`BpfError::Kernel::call`] of creating a packet socket.
+pub const PACKET_SOCKET: &str = "socket(AF_PACKET)";
+
 /// An error of the BPF module.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BpfError {
@@ -315,6 +320,16 @@ pub enum BpfError {
         /// The errno of that call.
         errno: Errno,
     },
+    /// A ring that takes more locked memory than the user may have.
+    #[error("cannot {tried}: {call}: {errno}")]
+    LockedMemory {
+        /// The failed action, to follow "cannot".
+        tried: String,
+        /// The system call that failed.
+        call: &'static str,
+        /// The errno of that call.
+        errno: Errno,
+    },
     /// The kernel has a struct (struct_ops) of this name or kind already.
     #[error("cannot {tried}: {call}: {errno}")]
     Registered {
@@ -386,6 +401,7 @@ impl BpfError {
             | BpfError::Occupied { errno, .. }
             | BpfError::XdpMode { errno, .. }
             | BpfError::Crowded { errno, .. }
+            | BpfError::LockedMemory { errno, .. }
             | BpfError::Registered { errno, .. } => Some(*errno),
             BpfError::OtherKind { .. }
             | BpfError::NoTarget { .. }

@@ -38,6 +38,7 @@ mod verifier_log;
 pub use attach::{ControlGroup, FilterOrder, ProbeAttachPoint, ProbeKind, XdpMode};
 pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
+pub(crate) use error::{OPEN_GROUP, PACKET_SOCKET};
 pub use globals::Variable;
 pub use layout::{Layout, Member, Scalar, Subject};
 pub use link::Link;

@@ -8,7 +8,7 @@ use ks_wit::kfunc;
 use nix::errno::Errno;
 
 use super::{Capability, Explanation, Facts, FailureKind, OUTSIDE, filtered, unprobed};
-use crate::bpf::{BpfError, Lack, LoadError, Occupant};
+use crate::bpf::{BpfError, Lack, LoadError, OPEN_GROUP, Occupant, PACKET_SOCKET};
 use crate::text::visible;
 use crate::tracefs;
 
@@ -114,13 +114,19 @@ pub fn explain(error: &BpfError) -> Explanation {
             format!("{most} programs are attached there, which are as many as the kernel takes"),
             "detach one of them (`bpftool net`, `bpftool cgroup show`)",
         ),
+        BpfError::LockedMemory { .. } => because(
+            FailureKind::NotPermitted,
+            "the rings take more locked memory than kernel.perf_event_mlock_kb and the limit of locked memory \
+             (`ulimit -l`) give this user",
+            "make the rings smaller, raise one of the two, or give ks-host CAP_IPC_LOCK",
+        ),
         BpfError::Registered { .. } => because(
             FailureKind::Busy,
             "the kernel has one already, of this name or instead of it: of another process, or of a pinned link",
             "end that process or remove the pin (`bpftool struct_ops list`, `bpftool link list`), or take another \
              name",
         ),
-        BpfError::Kernel { errno, .. } => explain_errno(*errno, NetAdmin::MayBeRequired),
+        BpfError::Kernel { call, errno, .. } => explain_call(call, *errno),
     }
 }
 
@@ -161,6 +167,7 @@ pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
         BpfError::Kernel { tried, call, errno }
         | BpfError::XdpMode { tried, call, errno }
         | BpfError::Crowded { tried, call, errno, .. }
+        | BpfError::LockedMemory { tried, call, errno }
         | BpfError::Registered { tried, call, errno }
         | BpfError::Occupied { tried, call, errno, .. } => {
             format!("cannot {tried}\n  kernel: {call}: {errno:?}")
@@ -236,8 +243,8 @@ fn explain_load(load: &LoadError) -> Explanation {
         ),
         (Some(_), _) => plain(FailureKind::Kernel),
         // libbpf's own errno for an object that it cannot read.
-        (None, errno) if load.needs_net_admin => explain_errno(errno, NetAdmin::Required),
-        (None, errno) => explain_errno(errno, NetAdmin::NotRequired),
+        (None, errno) if load.needs_net_admin => explain_errno(errno, NetAdmin::Required, "bpf"),
+        (None, errno) => explain_errno(errno, NetAdmin::NotRequired, "bpf"),
     }
 }
 
@@ -270,14 +277,34 @@ enum NetAdmin {
     NotRequired,
 }
 
-fn explain_errno(errno: Errno, net_admin: NetAdmin) -> Explanation {
+/// Explains the answer of a system call, which the kernel may refuse for reasons of its own.
+fn explain_call(call: &str, errno: Errno) -> Explanation {
+    match (call, errno) {
+        (OPEN_GROUP, Errno::EACCES) => because(
+            FailureKind::NotPermitted,
+            "this user may not open the folder",
+            "run ks-host as root, or as the owner of the folder",
+        ),
+        (PACKET_SOCKET, Errno::EPERM) if !is_filtered() => because(
+            FailureKind::NotPermitted,
+            "ks-host does not have CAP_NET_RAW, which the kernel asks for sockets of packets",
+            "run it as root, or: setcap cap_bpf,cap_perfmon,cap_net_raw+ep ks-host",
+        ),
+        _ => explain_errno(errno, NetAdmin::MayBeRequired, call),
+    }
+}
+
+/// Explains an errno of a system call, `bpf(BPF_LINK_CREATE)`.
+fn explain_errno(errno: Errno, net_admin: NetAdmin, call: &str) -> Explanation {
     let lacks_net_admin = || !has(Capability::NetAdmin);
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
         Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::Required && lacks_net_admin() => {
             needs_net_admin()
         }
-        Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
+        Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => {
+            filtered(call.split('(').next().unwrap_or(call))
+        }
         Errno::EPERM | Errno::EACCES if net_admin == NetAdmin::MayBeRequired && lacks_net_admin() => {
             needs_net_admin()
         }
@@ -490,6 +517,26 @@ mod tests {
     #[test]
     fn an_array_that_is_used_otherwise_is_busy() {
         assert_eq!(explain(&BpfError::ArrayInUse { name: "events".into() }).kind, FailureKind::Busy);
+    }
+
+    #[test]
+    fn a_call_that_is_refused_for_a_reason_of_its_own_is_explained_by_it() {
+        let closed = BpfError::Kernel {
+            tried: "open the control group `/g`".into(),
+            call: OPEN_GROUP,
+            errno: Errno::EACCES,
+        };
+        let locked = BpfError::LockedMemory {
+            tried: "open the ring of CPU 0 of the array of events `e`".into(),
+            call: "mmap",
+            errno: Errno::EPERM,
+        };
+        for (error, because) in
+            [(closed, "this user may not open the folder"), (locked, "kernel.perf_event_mlock_kb")]
+        {
+            assert_eq!(explain(&error).kind, FailureKind::NotPermitted);
+            assert!(message(&error).contains(because), "{}", message(&error));
+        }
     }
 
     #[test]

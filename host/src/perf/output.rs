@@ -73,6 +73,16 @@ pub enum OutputError {
     /// The rings take more memory than the plugin may cause.
     #[error(transparent)]
     Full(Full),
+    /// The rings take more locked memory than this user may have.
+    ///
+    /// Source: kernel/events/core.c, `perf_mmap`, v6.18.
+    #[error(
+        "CPU {cpu}: mmap: EPERM: more locked memory than kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK give"
+    )]
+    LockedMemory {
+        /// The CPU of the ring.
+        cpu: i32,
+    },
     /// A system call failed.
     #[error("CPU {cpu}: {call}: {errno}")]
     Kernel {
@@ -190,7 +200,10 @@ impl OutputRings {
         };
         let bytes = Buffer::bytes(self.pages).map_err(failed("sysconf"))?;
         let charge = self.host_bytes.charge(bytes as u64).map_err(OutputError::Full)?;
-        let buffer = Buffer::new(event.as_fd(), self.pages).map_err(failed("mmap"))?;
+        let buffer = Buffer::new(event.as_fd(), self.pages).map_err(|errno| match errno {
+            Errno::EPERM => OutputError::LockedMemory { cpu },
+            errno => OutputError::Kernel { cpu, call: "mmap", errno },
+        })?;
         let event = Arc::new(event);
         let entry = EventArrayEntry::put(&self.array, cpu, event.as_fd())
             .map_err(failed("bpf(BPF_MAP_UPDATE_ELEM)"))?;

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use wasmtime::component::Resource;
 
 use entries::{Entries, entry_bytes};
@@ -375,14 +376,15 @@ impl State {
 }
 
 fn not_opened(name: &str, error: OutputError) -> HostError {
+    let tried = |cpu: i32| format!("open the ring of CPU {cpu} of the array of events `{name}`");
     match error {
         OutputError::Size { .. } => HostError::invalid(error.to_string()),
         OutputError::Full(full) => BpfError::from(full).into(),
-        OutputError::Kernel { cpu, call, errno } => BpfError::Kernel {
-            tried: format!("open the ring of CPU {cpu} of the array of events `{name}`"),
-            call,
-            errno,
+        OutputError::LockedMemory { cpu } => {
+            BpfError::LockedMemory { tried: tried(cpu), call: "mmap", errno: Errno::EPERM }.into()
         }
-        .into(),
+        OutputError::Kernel { cpu, call, errno } => {
+            BpfError::Kernel { tried: tried(cpu), call, errno }.into()
+        }
     }
 }

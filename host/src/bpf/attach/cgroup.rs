@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::super::error::BpfError;
+use super::super::error::{BpfError, OPEN_GROUP};
 use super::super::link::Link;
 use super::super::program::Program;
 
@@ -44,7 +44,7 @@ impl ControlGroup {
         let path = hierarchy.as_deref().unwrap_or(Path::new("/")).join(target);
         let not_opened = |errno| BpfError::Kernel {
             tried: format!("open the control group `{}`: program `{program}`", path.display()),
-            call: "open(cgroup)",
+            call: OPEN_GROUP,
             errno,
         };
         let folder = open_folder(&path).map_err(not_opened)?;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 
-use super::super::error::BpfError;
+use super::super::error::{BpfError, PACKET_SOCKET};
 use super::super::link::Link;
 use super::super::program::Program;
 use super::super::sys;
@@ -139,7 +139,7 @@ impl Program<'_> {
     pub fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
-        let socket = sys::packet_socket().map_err(|errno| refused("socket(AF_PACKET)", errno))?;
+        let socket = sys::packet_socket().map_err(|errno| refused(PACKET_SOCKET, errno))?;
         // Attached before the socket is bound, so that the filter misses no packet.
         sys::attach_filter(socket.as_fd(), self.inner.as_fd())
             .map_err(|errno| refused("setsockopt(SO_ATTACH_BPF)", errno))?;
