@@ -153,6 +153,7 @@ fn root_refused_attachments_say_why() {
         ("native", nix::libc::EOPNOTSUPP),
         ("number", 0),
         ("folder", nix::libc::EINVAL),
+        ("file", nix::libc::EINVAL),
     ];
     for (name, errno) in expected {
         assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");

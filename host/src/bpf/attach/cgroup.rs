@@ -47,7 +47,10 @@ impl ControlGroup {
             call: OPEN_GROUP,
             errno,
         };
-        let folder = open_folder(&path).map_err(not_opened)?;
+        let folder = open_folder(&path).map_err(|errno| match errno {
+            Errno::ENOTDIR => no_group(),
+            errno => not_opened(errno),
+        })?;
         // The canonical path, independent of symbolic links in `path`.
         let path = fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .map_err(|error| not_opened(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)))?;
