@@ -212,8 +212,10 @@ impl Attachment {
     /// [`PerfOptions::inherit`].
     ///
     /// # Errors
-    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task, and if there is
-    /// no such array or another event is in it; [`Kernel`](ErrorKind::Kernel); see also [`Program::load`].
+    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task and a map of
+    /// another type; [`NotFound`](ErrorKind::NotFound) if there is no such array;
+    /// [`Busy`](ErrorKind::Busy) if another event is in it, or its records are read;
+    /// [`Kernel`](ErrorKind::Kernel); see also [`Program::load`].
     #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
     pub fn publish(&self, array: &str) -> Result<()> {
         Ok(self.raw.publish(array)?)

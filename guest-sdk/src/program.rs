@@ -142,7 +142,7 @@ impl Program {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) (no such program in the plugin file),
     /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF, CAP_PERFMON),
-    /// [`Unsupported`](ErrorKind::Unsupported), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Unsupported`](ErrorKind::Unsupported), [`Limit`](ErrorKind::Limit),
     /// [`Kernel`](ErrorKind::Kernel) (the verifier rejected it; the message has its reason).
     pub fn load(name: &str) -> Result<Program> {
         let raw = bpf::Program::load(name)?;
@@ -270,8 +270,8 @@ impl Program {
     /// change as in any run.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) (the packet's size; no such interface),
-    /// [`Unsupported`](ErrorKind::Unsupported) (no test run for its type),
+    /// [`Invalid`](ErrorKind::Invalid) (the packet's size), [`NotFound`](ErrorKind::NotFound) (no such
+    /// interface), [`Unsupported`](ErrorKind::Unsupported) (no test run for its type),
     /// [`NotPermitted`](ErrorKind::NotPermitted), [`Kernel`](ErrorKind::Kernel).
     pub fn test_run(&self, packet: &Packet) -> Result<TestOutput> {
         let input = bpf::TestInput::new();

@@ -62,8 +62,8 @@ impl<T: Plain> Ring<T> {
     /// [`Invalid`](ErrorKind::Invalid) if the type of the object is not a `T`
     /// ([`plain`](crate::plain#checks)), or the type that `#[plain(name = ..)]` names does not exist;
     /// [`NotFound`](ErrorKind::NotFound) (no map of this name, or it is not a ring buffer),
-    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF),
-    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
+    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`Limit`](ErrorKind::Limit),
+    /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Ring<T>> {
         let raw = ring::Ring::open(name)?;
         shared::loaded();
@@ -76,8 +76,9 @@ impl<T: Plain> Ring<T> {
     /// For programs that were built for kernels before 5.8; a ring buffer is better in all ways.
     ///
     /// # Errors
-    /// See [`Ring::open`]; [`Invalid`](ErrorKind::Invalid) for the size, a map of another type and an array
-    /// in which an attachment is published, [`Limit`](ErrorKind::Limit) (`host_bytes`).
+    /// See [`Ring::open`]; [`Invalid`](ErrorKind::Invalid) for the size and a map of another type,
+    /// [`Busy`](ErrorKind::Busy) for an array in which an attachment is published,
+    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_PERFMON, or more locked memory than allowed).
     pub fn open_perf_event_array(name: &str, bytes: u32) -> Result<Ring<T>> {
         let raw = ring::Ring::open_perf_event_array(name, bytes)?;
         shared::loaded();
