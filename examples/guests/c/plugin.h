@@ -26,13 +26,14 @@ typedef struct kernelscript_host_types_error_kind_t {
 
 // The kernel refuses this user: a capability or a sysctl is missing (EPERM, EACCES).
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_NOT_PERMITTED 0
-// What was named does not exist: a program, map, variable, event, task or file (ENOENT, ESRCH, ENODEV).
+// What was named does not exist: a program, map, variable, event, task or file (ENOENT, ESRCH, ENODEV,
+// ENXIO).
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_NOT_FOUND 1
-// The request can never succeed as it stands (EINVAL, E2BIG).
+// The request can never succeed as it stands (EINVAL, EILSEQ).
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_INVALID 2
 // Something exclusive is taken (EBUSY, EEXIST).
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_BUSY 3
-// A limit of the host, of the process or of the hardware is reached (EMFILE, ENOSPC, ENOMEM).
+// A limit of the host, of the process or of the hardware is reached (EMFILE, ENOSPC, ENOMEM, E2BIG).
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_LIMIT 4
 // The handle was detached, or the leader it depended on was.
 #define KERNELSCRIPT_HOST_TYPES_ERROR_KIND_STALE 5
@@ -964,15 +965,18 @@ extern void kernelscript_host_bpf_method_test_input_set_arguments(kernelscript_h
 // other programs, too, if the kernel accepts all of them: a program that it refuses stops no other. A second call for
 // the same name gives another handle to the same program.
 // 
-// Errors: `not-found` (no such program in the plugin file), `not-permitted` (CAP_BPF, CAP_PERFMON),
-// `unsupported` (the kernel lacks the program type), `denied-by-policy`, `kernel` (the verifier refused; the
-// message has its line).
+// Errors: `not-found` (no such program; the kernel lacks the tracepoint, function or hook of its section; bpffs is not
+// mounted), `not-permitted` (CAP_BPF or CAP_PERFMON; CAP_NET_ADMIN, for programs of packets; a filter of system calls),
+// `invalid` (a name of more than 4096 bytes; a pin of another shape; a size that the kernel refuses), `unsupported` (the
+// kernel lacks something that the object needs), `limit` (memory of the kernel; `handles`; `host_bytes`), `kernel` (the
+// verifier refused it; another answer of the kernel). The message has the verifier's line.
 // 
 // Source: bpf(2), BPF_PROG_LOAD.
 extern bool kernelscript_host_bpf_static_program_load(plugin_string_t *name, kernelscript_host_bpf_own_program_t *ret, kernelscript_host_bpf_error_t *err);
 // What the kernel knows of this program, now.
 // 
 // Errors: `kernel`.
+// 
 // Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
 extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_program_info_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches the program where the object says: at the tracepoint, raw tracepoint, function of the kernel or of a program,
@@ -981,29 +985,46 @@ extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borr
 // The cookie is what the program gets from `bpf_get_attach_cookie`; 0 is what it gets without one. Tracing programs have
 // one since Linux 5.19, raw tracepoints since 6.10, timers and hooks of cgroups have none.
 // 
-// Errors: `not-found` (no such function or event here), `invalid` (the object says nothing; a perf_event program: use
-// `perf.open`), `unsupported` (this host does not attach that kind; the kernel has no cookie for it), `busy`,
-// `not-permitted`, `denied-by-policy` (also a probe where nothing proves that an instruction begins, or of returns in a
-// program in Go), `limit` (`probes`), `kernel`.
+// Errors: `invalid` (a perf_event program, which `perf.open` attaches; the object says nothing; a place that the kernel
+// does not probe; a name of several functions of the kernel; no regular file; no program; a function that chooses another
+// one when the program starts (IFUNC)), `not-found` (no such tracepoint; the tracepoint is gone; no such function; no
+// such file; a function of another version or source file), `unsupported` (this host does not attach that kind; this
+// kernel does not attach that kind; it has no cookie, at all or on this kernel; tracefs is not mounted; the kernel was
+// built without such probes; a program for another machine; text relocations), `busy` (it is attached there; somebody
+// holds a lease on the file; the file was changed meanwhile), `not-permitted` (tracefs may not be read; this user may not
+// read the file; a filter of system calls), `denied-by-policy` (a place where nothing proves that an instruction begins;
+// returns in a file with code in Go), `limit` (`probes`; `handles`; `host_bytes`; `--max-bpf-share`; descriptors; memory
+// of the kernel; 64 programs of a tracepoint; more than 64 functions of the name; a place more than 1 MiB behind the
+// start of its function), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE and BPF_RAW_TRACEPOINT_OPEN; perf_event_open(2) for tracepoints and probes.
 extern bool kernelscript_host_bpf_method_program_attach(kernelscript_host_bpf_borrow_program_t self, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches a tracepoint program to a tracepoint, `category/event`.
 // 
-// Errors: as `attach`; `invalid` (a program of another kind).
+// Errors: `invalid` (a program of another kind; the form; a name of more than 4096 bytes), `not-found` (no such
+// tracepoint; the tracepoint is gone), `unsupported` (tracefs is not mounted), `busy` (it is attached there),
+// `not-permitted` (tracefs may not be read; a filter of system calls), `denied-by-policy`, `limit` (`handles`;
+// `host_bytes`; `--max-bpf-share`; descriptors; memory of the kernel; 64 programs of a tracepoint), `kernel`.
 // 
 // Source: perf_event_open(2), PERF_TYPE_TRACEPOINT.
 extern bool kernelscript_host_bpf_method_program_attach_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches a raw_tracepoint program to a tracepoint, by the event's name without its category.
 // 
-// Errors: as `attach`; `invalid` (a program of another kind).
+// Errors: `invalid` (a program of another kind; the form; a name of more than 4096 bytes), `not-found` (no such
+// tracepoint), `unsupported` (it has no cookie on this kernel), `busy` (it is attached there), `not-permitted` (a filter
+// of system calls), `denied-by-policy`, `limit` (`handles`; `host_bytes`; `--max-bpf-share`; descriptors; memory of the
+// kernel), `kernel`.
 // 
 // Source: bpf(2), BPF_RAW_TRACEPOINT_OPEN.
 extern bool kernelscript_host_bpf_method_program_attach_raw_tracepoint(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *tracepoint, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
-// Attaches a kprobe or kretprobe program to a function of the kernel, so many bytes behind its start; a kretprobe has no
-// offset. The policy is asked now, for class `kprobe`.
+// Attaches a kprobe or kretprobe program to a function of the kernel, so many bytes behind its start; the kernel puts a
+// kretprobe at the start only. The policy is asked now, for class `kprobe`.
 // 
-// Errors: as `attach`; `invalid` (a program of another kind; an offset of a kretprobe).
+// Errors: `invalid` (a program of another kind; the form; a name of more than 4096 bytes; a place that the kernel does
+// not probe; a name of several functions of the kernel), `not-found` (no such function), `unsupported` (the kernel was
+// built without such probes), `busy` (it is attached there), `not-permitted` (a filter of system calls),
+// `denied-by-policy`, `limit` (`probes`; `handles`; `host_bytes`; `--max-bpf-share`; descriptors; memory of the kernel),
+// `kernel`.
 // 
 // Source: kernel/trace/trace_event_perf.c, `perf_kprobe_init`, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_kprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *function, uint64_t offset, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
@@ -1011,15 +1032,24 @@ extern bool kernelscript_host_bpf_method_program_attach_kprobe(kernelscript_host
 // process that runs the file or in the one with this id. The function is as in `event.uprobe`: a name means every function
 // that has it, an empty one the start of the file. The policy is asked now, for class `uprobe`.
 // 
-// Errors: as `attach`; `invalid` (a program of another kind; no regular file; an id below 1), `not-found` (also: no such
-// process).
+// Errors: `invalid` (a program of another kind; the form; a name of more than 4096 bytes; a process id below 1; a place
+// that the kernel does not probe; no regular file; no program; a function that chooses another one when the program
+// starts (IFUNC)), `not-found` (no such process; no such file; no such function; a function of another version or source
+// file), `unsupported` (the kernel was built without such probes; a source line; a program for another machine; text
+// relocations), `busy` (it is attached there; somebody holds a lease on the file; the file was changed meanwhile),
+// `not-permitted` (this user may not read the file; a filter of system calls), `denied-by-policy` (the policy; a place
+// where nothing proves that an instruction begins; returns in a file with code in Go), `limit` (`probes`; `handles`;
+// `host_bytes`; `--max-bpf-share`; descriptors; memory of the kernel; more than 64 functions of the name; a place more
+// than 1 MiB behind the start of its function), `kernel`.
 // 
 // Source: kernel/trace/trace_event_perf.c, `perf_uprobe_init`, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_uprobe(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, plugin_string_t *function, uint64_t offset, int32_t *maybe_pid, uint64_t cookie, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches an xdp program to an interface, by name or number, in this mode. An interface takes one.
 // 
-// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind), `unsupported` (the driver or
-// the device cannot).
+// Errors: `not-found` (no such interface), `invalid` (a program of another kind; the form; a name of more than 4096
+// bytes), `unsupported` (the driver or the device cannot), `busy` (it is attached there; the interface has an xdp
+// program), `not-permitted` (a filter of system calls), `denied-by-policy`, `limit` (`handles`; `host_bytes`;
+// `--max-bpf-share`; descriptors; memory of the kernel), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE; `XDP_FLAGS_SKB_MODE` and the others of include/uapi/linux/if_link.h, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_xdp_mode_t mode, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
@@ -1027,29 +1057,38 @@ extern bool kernelscript_host_bpf_method_program_attach_xdp(kernelscript_host_bp
 // are there: by a tcx link, or before Linux 6.6 by a filter of clsact. With a priority or a handle it is always a filter:
 // of two filters the one of lower priority runs first. They are numbers from 1; none lets the kernel choose.
 // 
-// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind; a priority or handle of 0),
-// `busy` (a filter with these two is there).
+// Errors: `not-found` (no such interface), `invalid` (a program of another kind; the form; a name of more than 4096
+// bytes; a priority or handle of 0), `busy` (it is attached there; a filter of this priority and handle), `not-permitted`
+// (a filter of system calls), `denied-by-policy`, `limit` (`handles`; `host_bytes`; `--max-bpf-share`; descriptors;
+// memory of the kernel; 63 programs of an interface), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE; tc-bpf(8); net/sched/cls_api.c, `tc_new_tfilter`, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_tc(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, uint16_t *maybe_priority, uint32_t *maybe_handle, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Attaches a program of a cgroup hook to a control group of version 2 and those below it, by its folder: absolute, or
 // below where they are mounted.
 // 
-// Errors: as `attach`; `not-found` (no such folder), `invalid` (a program of another kind; no folder of a control group).
+// Errors: `not-found` (no such folder), `invalid` (a program of another kind; no folder of a control group; a name of
+// more than 4096 bytes), `busy` (it is attached there), `not-permitted` (this user may not open the folder; a filter of
+// system calls), `denied-by-policy`, `limit` (`handles`; `host_bytes`; `--max-bpf-share`; descriptors; memory of the
+// kernel; 64 programs of a control group), `kernel`.
 // 
 // Source: bpf(2), BPF_LINK_CREATE; kernel/bpf/cgroup.c, `cgroup_bpf_link_attach`, v6.18.
 extern bool kernelscript_host_bpf_method_program_attach_cgroup(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *path, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Runs a socket filter on the packets of an interface, by name or number.
 // 
-// Errors: as `attach`; `not-found` (no such interface), `invalid` (a program of another kind).
+// Errors: `not-found` (no such interface), `invalid` (a program of another kind; the form; a name of more than 4096
+// bytes), `busy` (it is attached there), `not-permitted` (CAP_NET_RAW; a filter of system calls), `denied-by-policy`,
+// `limit` (`handles`; `host_bytes`; `--max-bpf-share`; descriptors; memory of the kernel), `kernel`.
 // 
 // Source: packet(7); socket(7), SO_ATTACH_BPF.
 extern bool kernelscript_host_bpf_method_program_attach_socket_filter(kernelscript_host_bpf_borrow_program_t self, plugin_string_t *interface, kernelscript_host_bpf_own_link_t *ret, kernelscript_host_bpf_error_t *err);
 // Runs the program on a packet or the arguments of the caller, and gives what came of it. Nothing is attached, no real
 // packet is touched; maps and globals change as in any run.
 // 
-// Errors: `invalid` (the packet's size, the repetitions, the number of arguments; an interface that does not exist),
-// `unsupported` (the kernel has no test run for programs of this type), `not-permitted`, `denied-by-policy`, `kernel`.
+// Errors: `invalid` (the packet's size; the number of repetitions; the number of arguments), `not-found` (no such
+// interface), `unsupported` (the kernel has no test run for programs of this type), `not-permitted` (a filter of system
+// calls), `denied-by-policy`, `limit` (the packet grew by more than 4096 bytes; `--max-bpf-share`; memory of the kernel),
+// `kernel`.
 // 
 // Source: bpf(2), BPF_PROG_TEST_RUN; `net/bpf/test_run.c`, v6.18.
 extern bool kernelscript_host_bpf_method_program_test_run(kernelscript_host_bpf_borrow_program_t self, kernelscript_host_bpf_borrow_test_input_t input, kernelscript_host_bpf_test_output_t *ret, kernelscript_host_bpf_error_t *err);
@@ -1060,10 +1099,11 @@ extern void kernelscript_host_bpf_method_program_detach_all(kernelscript_host_bp
 // a congestion control of TCP, a scheduler. Loads the object as `program.load` does. It stays registered until the
 // link is dropped, or the plugin ends.
 // 
-// Errors: `not-found` (no such struct in the plugin file), `unsupported` (the kernel has no links of such structs,
-// which came with Linux 6.4), `busy` (the kernel has one of that name already), `not-permitted` (CAP_BPF,
-// CAP_PERFMON), `denied-by-policy`, `kernel` (the kernel or the verifier refused it; the errno is the kernel's:
-// EEXIST for a name that is taken, EINVAL for members that are missing or wrong).
+// Errors: `not-found` (no such struct; bpffs is not mounted), `not-permitted` (CAP_BPF or CAP_PERFMON; a filter of system
+// calls), `invalid` (members that are missing or wrong; a name of more than 4096 bytes; a pin of another shape; a size
+// that the kernel refuses), `unsupported` (the kernel lacks something that the object needs), `busy` (the kernel has one
+// of that name), `denied-by-policy`, `limit` (`handles`; `host_bytes`; `--max-bpf-share`; memory of the kernel),
+// `kernel`. Kernels before 6.4 lack links of such structs.
 // 
 // Source: bpf(2), BPF_MAP_UPDATE_ELEM and BPF_LINK_CREATE of a BPF_MAP_TYPE_STRUCT_OPS; kernel/bpf/bpf_struct_ops.c,
 // v6.18.
@@ -1328,10 +1368,10 @@ extern bool kernelscript_host_perf_method_attachment_reset(kernelscript_host_per
 // what the kernel counted since the event was opened, whatever was reset since. Loads the object if need be.
 // 
 // Errors: `stale` (it was detached; its leader was detached), `invalid` (it counts a task, or children too, which
-// programs cannot read; a map that is no array of events; an array that another attachment is published in; a name of
-// more than 4096 bytes; a pin of another shape), `not-found` (no such array; bpffs is not mounted), `not-permitted`
-// (CAP_BPF), `unsupported` (the kernel lacks something that the object needs), `limit` (memory of the kernel), `kernel`
-// (the array has no entry for the CPU; another answer of the kernel).
+// programs cannot read; a map that is no array of events; a name of more than 4096 bytes; a pin of another shape), `busy`
+// (an array that another attachment is published in; an array whose records are read), `not-found` (no such array; bpffs
+// is not mounted), `not-permitted` (CAP_BPF), `unsupported` (the kernel lacks something that the object needs), `limit`
+// (memory of the kernel), `kernel` (the array has no entry for the CPU; another answer of the kernel).
 // 
 // Source: `perf_event_fd_array_get_ptr` in kernel/bpf/arraymap.c; `perf_event_read_local` in kernel/events/core.c, v6.18.
 extern bool kernelscript_host_perf_method_attachment_publish(kernelscript_host_perf_borrow_attachment_t self, plugin_string_t *array, kernelscript_host_perf_error_t *err);
@@ -1367,13 +1407,14 @@ extern bool kernelscript_host_perf_method_attachment_kernel_id(kernelscript_host
 // Errors: `unsupported` (no counter for this event on this CPU; no such function of the kernel; an option that this kernel
 // does not know), `not-permitted` (CAP_PERFMON or kernel.perf_event_paranoid; a filter of system calls), `stale` (the
 // leader is detached), `not-found` (the leader's task has ended; the PMU is gone; the tracepoint is gone), `invalid` (two
-// `observe-` methods that contradict each other; a leader that is a member; another task, CPU or `inherit` than the
-// leader; several functions in a group; PMUs that cannot be mixed in a group; a task, and a PMU that counts whole CPUs; a
-// program of another kind; an event that runs no programs; an address that the CPU cannot watch; a place that the kernel
-// does not probe), `limit` (`attachments`; `probes`; `handles`; `host_bytes`; descriptors; counters of the PMU; hardware
-// breakpoints; events of a group; 64 programs of a tracepoint or function; memory of the kernel), `busy` (an exclusive
-// event has the PMU; the file of a probe was changed), `denied-by-policy` (the event; whose events), `kernel`. Each option
-// says what it may cause besides. After an error the group is as it was: nothing is restarted.
+// `observe-` methods that contradict each other; a leader that is a member; another task, CPU or `inherit` than the leader;
+// several functions in a group; PMUs that cannot be mixed in a group; a task, and a PMU that counts whole CPUs; a program
+// of another kind; an event that runs no programs; an address that the CPU cannot watch; a place that the kernel does not
+// probe; a name of several functions of the kernel), `limit` (`attachments`; `probes`; `handles`; `host_bytes`;
+// descriptors; counters of the PMU; hardware breakpoints; events of a group; 64 programs of a tracepoint or function;
+// memory of the kernel), `busy` (an exclusive event has the PMU; the file of a probe was changed), `denied-by-policy` (the
+// event; whose events), `kernel`. Each option says what it may cause besides. After an error the group is as it was:
+// nothing is restarted.
 // 
 // Source: perf_event_open(2); bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT.
 extern bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, kernelscript_host_perf_borrow_options_t options, kernelscript_host_perf_borrow_attachment_t *maybe_leader, kernelscript_host_perf_borrow_program_t *maybe_program, kernelscript_host_perf_own_attachment_t *ret, kernelscript_host_perf_error_t *err);
@@ -1545,8 +1586,7 @@ extern bool kernelscript_host_maps_set_value_size(plugin_string_t *map, uint32_t
 // The ring buffer (BPF_MAP_TYPE_RINGBUF) of this name in the plugin's object. Its records are in the order of
 // reserving. Creates the plugin's maps if no program was loaded yet.
 // 
-// Errors: `not-found` (no map of this name, or it is no ring buffer), `not-permitted` (CAP_BPF),
-// `denied-by-policy`, `kernel`.
+// Errors: as `maps.bpf-map.open`; `not-found` (a map that is no ring buffer).
 extern bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err);
 // The array of perf events (BPF_MAP_TYPE_PERF_EVENT_ARRAY) of this name in the plugin's object, into which programs
 // write by `bpf_perf_event_output`: one ring of so many bytes for each CPU that is online, a power of 2 and whole pages;
@@ -1555,10 +1595,9 @@ extern bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kerne
 // that were built for kernels before 5.8; a ring buffer is better in all ways. A second call gives another handle to the
 // same rings.
 // 
-// Errors: `not-found` (no map of this name), `invalid` (a map of another kind; the size; an attachment is published in
-// the array), `not-permitted`
-// (CAP_BPF, CAP_PERFMON, or more locked memory than `kernel.perf_event_mlock_kb`), `limit` (`host_bytes`: the rings of
-// all CPUs; descriptors), `denied-by-policy`, `kernel`.
+// Errors: as `maps.bpf-map.open`; `invalid` (a map of another kind; no power of 2, or less than a page), `busy` (an
+// attachment is published in the array), `not-permitted` (CAP_PERFMON; more locked memory than
+// `kernel.perf_event_mlock_kb`), `limit` (descriptors). `host_bytes` counts the rings of all CPUs.
 // 
 // Source: perf_event_open(2), PERF_COUNT_SW_BPF_OUTPUT; `kernel/trace/bpf_trace.c`, `bpf_perf_event_output`, v6.18.
 extern bool kernelscript_host_ring_static_ring_open_perf_event_array(plugin_string_t *name, uint32_t bytes, kernelscript_host_ring_own_ring_t *ret, kernelscript_host_ring_error_t *err);
@@ -1575,13 +1614,13 @@ extern bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borro
 // Puts the end of the batch back, from an entry on, for a plugin that leaves off within it: the next `poll` of these
 // rings gives these records first. The entries before them stay done with.
 // 
-// Errors: `invalid` (no entries of this batch, or they were put back already), `limit` (`host_bytes`).
+// Errors: `invalid` (no entries of this batch; they were put back already), `limit` (`host_bytes`).
 extern bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_borrow_batch_t self, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
 // Takes records out of rings: at once if there are any, else waits for the first ones. No records when the time is over;
 // no timeout is a wait without end, 0 is none at all. At most `most` bytes, entries included; at most 1024 rings.
 // 
-// Errors: `interrupted` (the host asks the plugin to stop; nothing was taken), `invalid` (the next record does not fit
-// `most`; it stays where it is; more than 1024 rings), `limit` (`host_bytes`), `kernel`.
+// Errors: `interrupted` (the host asks the plugin to stop), `invalid` (the next record does not fit `most`; more than 1024
+// rings), `limit` (`handles`; `host_bytes`), `kernel`. After an error nothing was taken.
 extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_t *rings, kernelscript_host_ring_nanoseconds_t *maybe_timeout, uint32_t most, kernelscript_host_ring_tuple2_own_batch_list_u8_t *ret, kernelscript_host_ring_error_t *err);
 
 // Imported Functions from `kernelscript:host/globals@0.2.0`
@@ -1651,7 +1690,7 @@ extern void kernelscript_host_losses_list(kernelscript_host_losses_list_loss_t *
 extern kernelscript_host_console_own_table_t kernelscript_host_console_constructor_table(plugin_string_t *title, kernelscript_host_console_list_column_t *columns);
 // Appends a row: a value for each column.
 // 
-// Errors: `invalid` (as many values as columns are wanted), `limit` (`host_bytes`).
+// Errors: `invalid` (another number of values than columns), `limit` (`host_bytes`).
 extern bool kernelscript_host_console_method_table_append(kernelscript_host_console_borrow_table_t self, kernelscript_host_console_list_value_t *row, kernelscript_host_console_error_t *err);
 // Writes the rows that were appended since the last call. Without any, a table has its headings only, and JSON nothing.
 extern void kernelscript_host_console_method_table_write(kernelscript_host_console_borrow_table_t self);
