@@ -6,13 +6,17 @@
 //! KIND ERRNO MESSAGE        it failed; ERRNO is `-` if there is none, the message is one line
 //! ```
 
+mod bpf;
 mod clock;
+mod console;
 mod globals;
 mod maps;
 mod perf;
+mod ring;
 
+use ks_guest::bindings::kernelscript::host::args;
+use ks_guest::bindings::kernelscript::host::console as terminal;
 use ks_guest::bindings::kernelscript::host::types::{Error, ErrorKind};
-use ks_guest::bindings::kernelscript::host::{args, console};
 use ks_guest::println;
 
 /// The result of the call; what it returns on success is dropped.
@@ -24,10 +28,13 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [function, words @ ..] = &words[..] else { return abort("no function") };
     let answer = match function.split_once('.') {
+        Some(("bpf", function)) => bpf::answer(function, words),
         Some(("clock", function)) => clock::answer(function, words),
+        Some(("console", function)) => console::answer(function, words),
         Some(("globals", function)) => globals::answer(function, words),
         Some(("maps", function)) => maps::answer(function, words),
         Some(("perf", function)) => perf::answer(function, words),
+        Some(("ring", function)) => ring::answer(function, words),
         _ => abort(&format!("no interface of `{function}`")),
     };
     match answer {
@@ -50,13 +57,13 @@ fn prepared<T>(result: Result<T, Error>) -> T {
 
 /// Ends the plugin.
 fn abort<T>(message: &str) -> T {
-    console::abort(message);
+    terminal::abort(message);
     unreachable!("the host ends the plugin")
 }
 
 /// Marks the moment from which the test refuses system calls of the host.
 fn begin() {
-    console::warn("begin");
+    terminal::warn("begin");
 }
 
 /// Repeats a call and keeps what it makes, until it fails.
