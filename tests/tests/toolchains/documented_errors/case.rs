@@ -27,17 +27,51 @@ pub struct Case {
     /// Arguments of `ks-host`.
     options: Vec<&'static str>,
     /// What the policy allows, as in a policy file; none if it allows everything.
-    policy: Option<&'static str>,
-    /// Whether the object has pins.
-    pub is_pinned: bool,
+    policy: Option<String>,
+    /// The object that the guest has.
+    pub object: Object,
     /// The capabilities of an unprivileged user, for setpriv(1); none for root.
     capabilities: Option<&'static str>,
     /// Options of unshare(1), and what a shell does in the new namespaces before the host starts.
     within: Option<(&'static str, String)>,
     refusal: Option<Refusal>,
-    /// A file, as the host sees it, that is written when the guest is about to make its call.
-    changes: Option<&'static str>,
+    /// A file, as the host sees it, that is written when the guest is about to make its call, or when the host
+    /// makes the first system call of this kind after that.
+    changes: Option<(&'static str, Option<Call>)>,
     needs: Option<Need>,
+}
+
+/// The object of a run: `object.c` with one of its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Object {
+    /// Maps, variables, and programs that every guest needs.
+    Plain,
+    /// Also a map and a variable that are pinned.
+    Pinned,
+    /// Also programs of each kind that is attached.
+    Programs,
+    /// Also programs that the kernel refuses.
+    Refused,
+}
+
+impl Object {
+    /// All of them.
+    pub const ALL: [Object; 4] = [Object::Plain, Object::Pinned, Object::Programs, Object::Refused];
+
+    /// Returns the macro that `object.c` tests; none for the plain object.
+    pub fn macro_name(self) -> Option<&'static str> {
+        match self {
+            Object::Plain => None,
+            Object::Pinned => Some("PINNED"),
+            Object::Programs => Some("PROGRAMS"),
+            Object::Refused => Some("REFUSED"),
+        }
+    }
+
+    /// Returns the name of the plugin with this object.
+    pub fn file_name(self) -> String {
+        format!("{}.wasm", self.macro_name().unwrap_or("PLAIN").to_lowercase())
+    }
 }
 
 /// What a machine must have for an error to happen.
@@ -71,10 +105,24 @@ pub const IOCTL: Call = Call { name: "ioctl", number: libc::SYS_ioctl };
 pub const OPENAT: Call = Call { name: "openat", number: libc::SYS_openat };
 pub const PERF_EVENT_OPEN: Call = Call { name: "perf_event_open", number: libc::SYS_perf_event_open };
 pub const READ: Call = Call { name: "read", number: libc::SYS_read };
+pub const PPOLL: Call = Call { name: "ppoll", number: libc::SYS_ppoll };
+pub const SOCKET: Call = Call { name: "socket", number: libc::SYS_socket };
 const WRITE: Call = Call { name: "write", number: libc::SYS_write };
 
-/// What each guest needs to start.
-const POLICY: &str = "[allow]\nimport = [\"*\"]\nperf_event = [\"*\"]\nraw_tracepoint = [\"*\"]\n";
+/// The classes of a policy that each guest needs to start, and those that the programs of each kind need.
+const NEEDED: [&str; 3] = ["import", "perf_event", "raw_tracepoint"];
+const NEEDED_BY_PROGRAMS: [&str; 10] = [
+    "tracepoint",
+    "kprobe",
+    "uprobe",
+    "tracing",
+    "xdp",
+    "tc",
+    "cgroup",
+    "socket_filter",
+    "timer",
+    "struct_ops",
+];
 
 /// Begins a case: an error of this kind, for this reason.
 pub fn case(kind: &'static str, reason: &'static str) -> Case {
@@ -87,7 +135,7 @@ pub fn case(kind: &'static str, reason: &'static str) -> Case {
         errno: "-",
         options: Vec::new(),
         policy: None,
-        is_pinned: false,
+        object: Object::Plain,
         capabilities: None,
         within: None,
         refusal: None,
@@ -105,8 +153,7 @@ impl Case {
 
     /// The guest's arguments after the function, separated by spaces. `LONG` becomes a name that is too long.
     pub fn with(mut self, words: &str) -> Case {
-        let word = |word: &str| if word == "LONG" { "x".repeat(4097) } else { word.to_owned() };
-        self.words = words.split_whitespace().map(word).collect();
+        self.words = words.split_whitespace().map(|word| word.replace("LONG", &"x".repeat(4097))).collect();
         self
     }
 
@@ -128,15 +175,20 @@ impl Case {
         self
     }
 
-    /// The policy allows the imports and programs of the guest, and these lines of a policy file.
-    pub fn allowing(mut self, lines: &'static str) -> Case {
-        self.policy = Some(lines);
+    /// The policy allows what these lines of a policy file say, and all that the guest needs of other classes.
+    pub fn allowing(mut self, lines: impl Into<String>) -> Case {
+        self.policy = Some(lines.into());
         self
     }
 
     /// The object has a map and a variable that are pinned.
-    pub fn pinned(mut self) -> Case {
-        self.is_pinned = true;
+    pub fn pinned(self) -> Case {
+        self.on(Object::Pinned)
+    }
+
+    /// The guest has this object.
+    pub fn on(mut self, object: Object) -> Case {
+        self.object = object;
         self
     }
 
@@ -165,7 +217,13 @@ impl Case {
 
     /// Somebody writes to this file when the guest is about to make its call.
     pub fn changing(mut self, path: &'static str) -> Case {
-        self.changes = Some(path);
+        self.changes = Some((path, None));
+        self
+    }
+
+    /// Somebody writes to this file when the host makes such a system call, on behalf of the guest's call.
+    pub fn changing_at(mut self, path: &'static str, call: Call) -> Case {
+        self.changes = Some((path, Some(call)));
         self
     }
 
@@ -186,7 +244,7 @@ impl Case {
     /// What differs from the documentation, with the whole outcome.
     pub fn run(&self, function: &str, plugin: &Path, cache: &Path) -> Result<(), String> {
         let folder = Folder::new();
-        let policy = self.policy.map(|lines| folder.write("policy.toml", format!("{POLICY}{lines}\n")));
+        let policy = self.policy.as_ref().map(|lines| folder.write("policy.toml", self.policy_file(lines)));
         let mut command = self.command(function, plugin, cache, policy.as_deref());
         let outcome = match (self.refusal, self.changes) {
             (None, None) => finish(&mut command),
@@ -203,6 +261,14 @@ impl Case {
             "{function}: `{kind}` ({reason}), by `{words}`: expected `{expected}..{says}..`\n{}{}(code {})",
             outcome.stdout, outcome.stderr, outcome.code
         ))
+    }
+
+    fn policy_file(&self, lines: &str) -> String {
+        let by_programs = NEEDED_BY_PROGRAMS.iter().filter(|_| self.object == Object::Programs);
+        let is_other = |class: &&&str| !lines.lines().any(|line| line.split(' ').next() == Some(**class));
+        let others = NEEDED.iter().chain(by_programs).filter(is_other);
+        let others: String = others.map(|class| format!("{class} = [\"*\"]\n")).collect();
+        format!("[allow]\n{others}{lines}\n")
     }
 
     fn command(&self, function: &str, plugin: &Path, cache: &Path, policy: Option<&Path>) -> Command {
@@ -238,15 +304,18 @@ impl Case {
     /// Runs the host; calls fail, and a file is written, after the guest has said `begin` on standard error.
     fn disturb(&self, command: &mut Command) -> Outcome {
         let refused = self.refusal.map(|refusal| refusal.call);
-        let watched: Vec<Call> = std::iter::once(WRITE).chain(refused).collect();
-        let mut has_begun = false;
+        let changed_at = self.changes.and_then(|(_, call)| call);
+        let watched: Vec<Call> = std::iter::once(WRITE).chain(refused).chain(changed_at).collect();
+        let (mut has_begun, mut changes) = (false, self.changes);
         let outcome = observe(command, &watched, |asked| {
-            if asked.kind == 0 && is_begin(asked) {
-                has_begun = true;
-                self.changes.into_iter().for_each(|path| change(asked.thread(), path));
+            has_begun |= asked.kind == 0 && is_begin(asked);
+            let call = watched[asked.kind];
+            let is_time = |(_, at): &mut (&str, Option<Call>)| has_begun && at.is_none_or(|at| at == call);
+            if let Some((path, _)) = changes.take_if(is_time) {
+                change(asked.thread(), path);
             }
-            let refusal = self.refusal.filter(|refusal| asked.kind == 1 && is_meant(asked, refusal.of));
-            refusal.filter(|_| has_begun).map(|refusal| refusal.errno)
+            let is_refused = |refusal: &Refusal| refusal.call == call && is_meant(asked, refusal.of);
+            self.refusal.filter(|refusal| has_begun && is_refused(refusal)).map(|refusal| refusal.errno)
         });
         outcome.expect("the kernel has notifications")
     }

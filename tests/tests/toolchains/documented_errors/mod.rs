@@ -3,20 +3,23 @@
 //!
 //! ```text
 //! doc comments of wit/ -> docs::read -> (function, kind, reason) -\
-//! the tables of perf, maps, globals, clock -> Case ----------------+-> the same set
-//!                                                \-> ks-host with tests/guests/errors -> kind, errno, message
+//! the tables, one for each interface -> Case ----------------------+-> the same set
+//!                                         \-> ks-host with tests/guests/errors -> kind, errno, message
 //! ```
 //!
 //! A new error: its kind and reason in the doc comment ([`docs`] has the grammar), a row in the table of its
 //! interface, and, if no call of the guest is like it, a line there. A new interface: a file like `clock.rs` here
 //! and in the guest, a row of [`TABLES`], and a test.
 
+mod bpf;
 mod case;
 mod clock;
+mod console;
 mod docs;
 mod globals;
 mod maps;
 mod perf;
+mod ring;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +27,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
-use case::Case;
+use case::{Case, Object};
 use docs::{Contract, Documented};
 use ks_tests::plugins::with_object;
 use ks_tests::{Folder, command, finish, guests, repository};
@@ -33,11 +36,15 @@ use ks_tests::{Folder, command, finish, guests, repository};
 type Table = (&'static str, fn() -> Vec<Case>);
 
 /// The tables that exist.
-const TABLES: [Table; 4] =
-    [("clock", clock::cases), ("globals", globals::cases), ("maps", maps::cases), ("perf", perf::cases)];
-
-/// Interfaces whose errors have no table yet.
-const WITHOUT_TABLE: [&str; 2] = ["bpf", "ring"];
+const TABLES: [Table; 7] = [
+    ("bpf", bpf::cases),
+    ("clock", clock::cases),
+    ("console", console::cases),
+    ("globals", globals::cases),
+    ("maps", maps::cases),
+    ("perf", perf::cases),
+    ("ring", ring::cases),
+];
 
 /// Runs at a time: most of the time of each is that of the kernel.
 const WORKERS: usize = 4;
@@ -58,15 +65,16 @@ impl Plugins {
             let made = finish(command("ks").args(["share", "-o"]).args([&shared, &file]));
             assert_eq!((made.code, made.stderr.as_str()), (0, ""), "{made:#?}");
             let guest = std::fs::read(shared).expect("ks wrote it");
-            for (name, defines) in [("errors.wasm", &[][..]), ("pinned.wasm", &["-DPINNED"])] {
-                let object = folder.path("object.o");
+            for object in Object::ALL {
+                let elf = folder.path("object.o");
                 let source = "tests/tests/toolchains/documented_errors/object.c";
                 let mut clang = Command::new("clang");
-                clang.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2"]).args(defines).arg("-c");
-                let made = finish(clang.arg(repository().join(source)).arg("-o").arg(&object));
+                clang.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2"]);
+                clang.args(object.macro_name().map(|name| format!("-D{name}"))).arg("-c");
+                let made = finish(clang.arg(repository().join(source)).arg("-o").arg(&elf));
                 assert_eq!((made.code, made.stderr.as_str()), (0, ""), "{made:#?}");
-                let elf = std::fs::read(&object).expect("clang wrote it");
-                folder.write(name, with_object(guest.clone(), elf));
+                let elf = std::fs::read(&elf).expect("clang wrote it");
+                folder.write(&object.file_name(), with_object(guest.clone(), elf));
             }
             Plugins { folder }
         });
@@ -74,7 +82,7 @@ impl Plugins {
     }
 
     fn path_for(&self, case: &Case) -> PathBuf {
-        self.folder.path(if case.is_pinned { "pinned.wasm" } else { "errors.wasm" })
+        self.folder.path(case.object.file_name())
     }
 }
 
@@ -134,13 +142,23 @@ fn every_function_that_fails_says_how() {
     let Contract { errors, faults } = docs::read();
     assert!(faults.is_empty(), "{}:\n{}", faults.len(), faults.join("\n"));
     let failing: BTreeSet<&str> = errors.iter().filter_map(|one| one.function.split('.').next()).collect();
-    let known: BTreeSet<&str> = TABLES.iter().map(|(name, _)| *name).chain(WITHOUT_TABLE).collect();
+    let known: BTreeSet<&str> = TABLES.iter().map(|(name, _)| *name).collect();
     assert_eq!(failing, known, "each interface that has errors has a table");
+}
+
+#[test]
+fn root_bpf_fails_as_documented() {
+    check("bpf");
 }
 
 #[test]
 fn root_clock_fails_as_documented() {
     check("clock");
+}
+
+#[test]
+fn root_console_fails_as_documented() {
+    check("console");
 }
 
 #[test]
@@ -156,4 +174,9 @@ fn root_maps_fail_as_documented() {
 #[test]
 fn root_perf_fails_as_documented() {
     check("perf");
+}
+
+#[test]
+fn root_rings_fail_as_documented() {
+    check("ring");
 }

@@ -1,5 +1,6 @@
-// The kernel half of tests/guests/errors: programs that do nothing, and a map for each kind of failure. Built with
-// -DPINNED it has a map and a variable that outlive the plugin.
+// The kernel half of tests/guests/errors: programs that do little, and a map for each kind of failure. Built with
+// -DPINNED it has a map and a variable that outlive the plugin, with -DPROGRAMS a program of each kind that is
+// attached, and with -DREFUSED programs that a kernel refuses.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -95,7 +96,7 @@ struct {
 
 struct {
 	__uint(type, RINGBUF);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 65536);
 } records SEC(".maps");
 
 struct {
@@ -131,5 +132,191 @@ SEC("raw_tracepoint/sched_switch") int switched(void *context)
 {
 	return 0;
 }
+
+// Longer than what the tests let the host keep.
+char record[16000];
+
+static long (*const bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+
+// A test run of it puts one record into the ring.
+SEC("raw_tracepoint") int emit(void *context)
+{
+	return bpf_ringbuf_output(&records, record, sizeof(record), 0);
+}
+
+#ifdef PROGRAMS
+// Without a target, or with the one that the test makes.
+SEC("tracepoint") int any_event(void *context)
+{
+	return 1;
+}
+
+SEC("tracepoint/sched/sched_switch") int own_event(void *context)
+{
+	return 1;
+}
+
+SEC("tracepoint/sched/no_such_event") int lost_event(void *context)
+{
+	return 1;
+}
+
+SEC("raw_tracepoint/no_such_event") int lost_raw(void *context)
+{
+	return 0;
+}
+
+SEC("kprobe") int any_function(void *context)
+{
+	return 0;
+}
+
+SEC("kprobe/schedule") int own_function(void *context)
+{
+	return 0;
+}
+
+SEC("uprobe") int in_any_file(void *context)
+{
+	return 0;
+}
+
+SEC("uprobe//mnt/file:f") int in_own_file(void *context)
+{
+	return 0;
+}
+
+SEC("uprobe//mnt/file:f+1") int behind_start(void *context)
+{
+	return 0;
+}
+
+SEC("uprobe//mnt/file:f+1048577") int far_behind_start(void *context)
+{
+	return 0;
+}
+
+SEC("uprobe//mnt/file:f@absent.c") int of_other_source(void *context)
+{
+	return 0;
+}
+
+SEC("uretprobe") int any_return(void *context)
+{
+	return 0;
+}
+
+SEC("uretprobe//mnt/file:f") int own_return(void *context)
+{
+	return 0;
+}
+
+SEC("tp_btf/sched_switch") int typed(void *context)
+{
+	return 0;
+}
+
+SEC("xdp") int on_device(void *context)
+{
+	return 2; // XDP_PASS
+}
+
+static long (*const bpf_skb_change_tail)(void *packet, u32 len, u64 flags) = (void *)38;
+
+SEC("tcx/ingress") int incoming(void *packet)
+{
+	return 0;
+}
+
+SEC("tc") int lengthens(void *packet)
+{
+	bpf_skb_change_tail(packet, 8192, 0);
+	return 0;
+}
+
+SEC("cgroup_skb/egress") int in_group(void *packet)
+{
+	return 1;
+}
+
+SEC("socket") int filters(void *packet)
+{
+	return 0;
+}
+
+struct bpf_timer {
+	u64 words[2];
+} __attribute__((aligned(8)));
+
+struct timed {
+	struct bpf_timer timer;
+};
+
+MAP(__timer_periodic, ARRAY, u32, struct timed, 1);
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
+
+SEC("socket") int periodic(void *packet)
+{
+	u32 key = 0;
+	struct timed *value = bpf_map_lookup_elem(&__timer_periodic, &key);
+	return value ? bpf_timer_init(&value->timer, &__timer_periodic, 1) : -1; // CLOCK_MONOTONIC
+}
+
+struct sock;
+
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	u32 (*undo_cwnd)(struct sock *sk);
+	char name[16];
+};
+
+SEC("struct_ops") u32 ssthresh(u64 *arguments)
+{
+	return 2;
+}
+
+SEC("struct_ops") void cong_avoid(u64 *arguments)
+{
+}
+
+SEC("struct_ops") u32 undo_cwnd(u64 *arguments)
+{
+	return 2;
+}
+
+#define CONGESTION_CONTROL(variable, text)                                 \
+	SEC(".struct_ops.link") struct tcp_congestion_ops variable = {     \
+		.ssthresh = (void *)ssthresh,                              \
+		.cong_avoid = (void *)cong_avoid,                          \
+		.undo_cwnd = (void *)undo_cwnd,                            \
+		.name = text,                                              \
+	}
+
+CONGESTION_CONTROL(busy_ops, "kst_doc_busy");
+CONGESTION_CONTROL(costly_ops, "kst_doc_costly");
+CONGESTION_CONTROL(full_ops, "kst_doc_full");
+CONGESTION_CONTROL(plain_ops, "kst_doc_plain");
+// A member that the kernel wants is missing.
+SEC(".struct_ops.link") struct tcp_congestion_ops broken_ops = {
+	.ssthresh = (void *)ssthresh,
+	.name = "kst_doc_broken",
+};
+#endif
+
+#ifdef REFUSED
+SEC("raw_tracepoint") int reads_anywhere(u64 *context)
+{
+	return *(volatile u32 *)context[0];
+}
+
+SEC("tp_btf/no_such_event") int nowhere(void *context)
+{
+	return 0;
+}
+
+#endif
 
 SEC("license") char _license[] = "GPL";

@@ -8,19 +8,19 @@ use super::case::{BPF, Case, IOCTL, OPENAT, Of, PERF_EVENT_OPEN, READ, case};
 use super::maps::{EMPTY_BPFFS, MAP_CREATE, MAP_UPDATE_ELEM, NO_BPFFS, OTHER_PIN};
 
 /// No PMU is there.
-const NO_PMUS: &str = "mount -t tmpfs none /sys/bus/event_source/devices";
+pub const NO_PMUS: &str = "mount -t tmpfs none /sys/bus/event_source/devices";
 /// Made-up PMUs: of probes, without `format`, with two terms, and of two kinds of core.
-const PMUS: &str = "mount -t tmpfs none /sys/bus/event_source/devices
+pub const PMUS: &str = "mount -t tmpfs none /sys/bus/event_source/devices
 (cd /sys/bus/event_source/devices
 mkdir -p kprobe uprobe odd even/format cpu_core/format cpu_atom/format
 echo 6 >kprobe/type; echo 7 >uprobe/type; echo 77 >odd/type; echo 78 >even/type
 echo config:0-7 | tee even/format/event cpu_core/format/event >cpu_atom/format/event
 echo 4 >cpu_core/type; echo 10 >cpu_atom/type; echo 0 >cpu_core/cpus; echo 1 >cpu_atom/cpus)";
 /// Takes tracefs away.
-const NO_TRACEFS: &str = "mount -t tmpfs none /sys/kernel/tracing
+pub const NO_TRACEFS: &str = "mount -t tmpfs none /sys/kernel/tracing
 [ ! -d /sys/kernel/debug ] || mount -t tmpfs none /sys/kernel/debug";
 /// Mounts tracefs, which belongs to root.
-const OF_ROOT: &str = "mount -t tracefs tracefs /sys/kernel/tracing -o mode=0700";
+pub const OF_ROOT: &str = "mount -t tracefs tracefs /sys/kernel/tracing -o mode=0700";
 /// Something else than tracefs, with a tracepoint whose id is no number.
 const NO_NUMBER: &str = "mount -t tmpfs none /sys/kernel/tracing
 mkdir -p /sys/kernel/tracing/events/sched/sched_switch
@@ -31,7 +31,7 @@ echo '0000000000000000 T schedule' >\"$list\"
 mount --bind \"$list\" /proc/kallsyms
 rm \"$list\"";
 /// A folder for files.
-const FILES: &str = "mount -t tmpfs none /mnt";
+pub const FILES: &str = "mount -t tmpfs none /mnt";
 
 const NUMBERS: &[&str] = &["perf.event.numbered", "perf.event.raw"];
 const NAMED: &[&str] = &["perf.event.named"];
@@ -157,8 +157,12 @@ fn kprobes() -> Vec<Case> {
     ]
 }
 
+/// Makes a program for another machine.
+pub const OTHER_MACHINE: &str = "cp /proc/self/exe /mnt/file
+printf '\\367\\000' | dd of=/mnt/file bs=1 seek=18 conv=notrunc 2>/dev/null";
+
 /// Returns commands that build a library from lines of C or assembly, each linked so many times.
-fn library(lines: &str, times: u32, flags: &str) -> String {
+pub fn library(lines: &str, times: u32, flags: &str) -> String {
     let objects = "/mnt/one.o ".repeat(times as usize);
     format!(
         "{FILES}\necho '{lines}' | cc -x c -c -o /mnt/one.o -\n\
@@ -170,16 +174,14 @@ fn library(lines: &str, times: u32, flags: &str) -> String {
 const OWN_FUNCTION: &str = "static __attribute__((used)) void twice(void) {}";
 
 /// The address of a function within its code.
-const RELOCATED: &str = "__asm__(\".text; .globl f; .type f,%function; f: .quad f\");";
-const CHOOSES: &str = "__asm__(\".text; .globl f; .type f,%gnu_indirect_function; f: .quad 0\");";
-const LONG_FUNCTION: &str =
+pub const RELOCATED: &str = "__asm__(\".text; .globl f; .type f,%function; f: .quad f\");";
+pub const CHOOSES: &str = "__asm__(\".text; .globl f; .type f,%gnu_indirect_function; f: .quad 0\");";
+pub const LONG_FUNCTION: &str =
     "__asm__(\".text; .globl f; .type f,%function; f: .fill 0x100100,1,0; .size f, .-f\");";
 
 fn uprobes() -> Vec<Case> {
     let uprobe = |kind, reason| case(kind, reason).of(UPROBE).within(PMUS);
     let with_files = |script: &str| format!("{PMUS}\n{script}");
-    let other_machine = "cp /proc/self/exe /mnt/file
-printf '\\367\\000' | dd of=/mnt/file bs=1 seek=18 conv=notrunc 2>/dev/null";
     let text_relocations = library(RELOCATED, 1, "-Wl,-z,notext");
     vec![
         uprobe("invalid", "the form").with("/bin/true").says("is not a probe location"),
@@ -211,7 +213,7 @@ printf '\\367\\000' | dd of=/mnt/file bs=1 seek=18 conv=notrunc 2>/dev/null";
             .refused(OPENAT, Of::Path("/etc/passwd"), Errno::EAGAIN)
             .says("open: EAGAIN"),
         uprobe("unsupported", "a program for another machine")
-            .within(&with_files(&format!("{FILES}\n{other_machine}")))
+            .within(&with_files(&format!("{FILES}\n{OTHER_MACHINE}")))
             .with("/mnt/file:main")
             .says("e_machine 247"),
         uprobe("unsupported", "text relocations")
@@ -473,7 +475,7 @@ fn open_refuses() -> Vec<Case> {
         open("busy", "the file of a probe was changed", "event.uprobe=/mnt/library.so:twice own")
             .within(&library(OWN_FUNCTION, 1, ""))
             .changing("/mnt/library.so")
-            .needs("uprobes", || Path::new("/sys/bus/event_source/devices/uprobe").exists())
+            .needs("uprobes", has_uprobes)
             .says("it was changed meanwhile"),
     ]
 }
@@ -563,6 +565,16 @@ fn open_fails() -> Vec<Case> {
             .says("takes 64 programs"),
         refused("kernel", "", Errno::EIO, "EIO").says("cannot open `page_faults`"),
     ]
+}
+
+/// Whether the kernel has probes of its own functions.
+pub fn has_kprobes() -> bool {
+    Path::new("/sys/bus/event_source/devices/kprobe").exists()
+}
+
+/// Whether the kernel has probes of programs and libraries.
+pub fn has_uprobes() -> bool {
+    Path::new("/sys/bus/event_source/devices/uprobe").exists()
 }
 
 /// Whether the CPU has counters of its own.
