@@ -206,15 +206,27 @@ pub(super) fn create_link(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns the index of a network interface by its name.
+/// Returns the index of a network interface by its name. ENODEV if there is none; if_nametoindex(3) says ENOENT
+/// for that and for want of a descriptor.
 ///
-/// Source: if_nametoindex(3).
+/// Source: netdevice(7), SIOCGIFINDEX.
 pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
-    // SAFETY: the name is zero-terminated.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(Errno::last()),
-        number => i32::try_from(number).map_err(|_| Errno::ENODEV),
+    // SAFETY: no pointers.
+    let socket =
+        Errno::result(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the kernel just created this descriptor for us; nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: numbers and names of zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // Its last byte stays zero.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
+        *to = from.cast_signed();
     }
+    // SAFETY: the kernel reads the name and writes the index, both within the request.
+    Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) })?;
+    // SAFETY: the kernel wrote this member.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
 /// Returns the name of a network interface by its index.
