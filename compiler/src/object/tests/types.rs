@@ -1,7 +1,7 @@
 //! Invalid `.BTF` and `.BTF.ext`.
 
 use super::super::error::TypeFault;
-use super::super::limits::MAX_NESTING;
+use super::super::limits::{MAX_NESTING, MAX_SECTIONS, MAX_TARGET_BYTES};
 use super::super::model::Type;
 use super::file::{DATA64, Ext, File, SECTION, Types, VARIABLE, kind, returns};
 use super::{Object, Reason, accepted, assert_refused, refused};
@@ -491,5 +491,44 @@ fn relocations_of_records_are_against_the_start_of_their_code() {
     {
         let error = refused(&with(kind, symbol));
         assert!(matches!(error.reason, Reason::Relocation(_) | Reason::Symbol { .. }), "{error}");
+    }
+}
+
+/// What one kind of chain counts, another kind does not.
+#[test]
+fn chains_of_several_kinds_have_an_end() {
+    let mixed = |depth: u32| {
+        with_type(8, |types| {
+            let step = |inner, at| match at % 2 {
+                0 => types.add("t", kind::TYPEDEF, 0, inner, &[]),
+                _ => types.array(inner, 1),
+            };
+            let last = (0..depth).fold(1, step);
+            types.structure("kept", 8, &[("member", last, 0)])
+        })
+    };
+    accepted(&mixed(MAX_NESTING - 1));
+    assert_eq!(fault(&mixed(MAX_NESTING)), TypeFault::Nesting);
+}
+
+#[test]
+fn sections_of_variables_are_limited() {
+    let mut file = File::new();
+    let var = file.types.var("v", 1, 1);
+    for _ in 0..=MAX_SECTIONS {
+        file.types.section(".data", &[[var, 0, 4]]);
+    }
+    let (what, limit) = ("sections of variables", MAX_SECTIONS as u64);
+    assert_eq!(refused(&file).reason, Reason::TooMany { what, found: limit + 1, limit });
+}
+
+#[test]
+fn names_of_sections_are_as_long_as_targets() {
+    for (bytes, fits) in [(MAX_TARGET_BYTES, true), (MAX_TARGET_BYTES + 1, false)] {
+        let mut file = File::new();
+        let var = file.types.var("v", 1, 1);
+        file.types.section(&"x".repeat(bytes), &[[var, 0, 4]]);
+        // There is no such section either way.
+        assert_eq!(!matches!(refused(&file).reason, Reason::Name(_)), fits, "{bytes}");
     }
 }

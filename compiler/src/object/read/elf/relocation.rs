@@ -52,7 +52,7 @@ impl Relocations {
 pub(super) fn read(elf: &Elf<'_>) -> Result<Relocations, ReadError> {
     let mut relocations = Relocations::default();
     for table in elf.sections.iter().filter(|section| section.role == Role::Relocations) {
-        let target = elf.section(table.info).filter(|target| table.info != 0 && target.role != Role::None);
+        let target = elf.section(table.info).filter(|target| target.role != Role::None);
         let target = target.ok_or_else(|| table.error(0, Reason::Relocation("of no section")))?;
         if target.role == Role::Ignored {
             continue;
