@@ -30,6 +30,9 @@ const LITERALS: &[u64] = &[
 
 const OPERATORS: &[&str] = &["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"];
 
+/// Without those that make negative numbers.
+const BITS_OPERATORS: &[&str] = &["&", "|", "^", "<<", ">>", "+", "*", "/", "%"];
+
 #[derive(Debug, Clone)]
 enum Node {
     Literal(u64),
@@ -90,6 +93,12 @@ impl Node {
 
 /// Returns the initial value of a variable as compiled, or the codes of the errors.
 fn compiled(ty: &str, value: &str) -> Result<i128, Vec<String>> {
+    compiled_and_cut(ty, value).map(|(value, _)| value)
+}
+
+/// Returns the initial value of a variable as compiled, and whether a warning says that it is another number
+/// than the one that is written; or the codes of the errors.
+fn compiled_and_cut(ty: &str, value: &str) -> Result<(i128, bool), Vec<String>> {
     let script =
         format!("var g: {ty} = {value}\nfn main() -> i32 {{\n    print(\"{{}}\", g)\n    return 0\n}}\n");
     let checked = pipeline::parse("t.ks", script.as_bytes(), Options::new("t")).expect("short").check();
@@ -99,8 +108,119 @@ fn compiled(ty: &str, value: &str) -> Result<i128, Vec<String>> {
     let global = hir.globals.iter().find(|global| global.name == "g").expect("declared");
     let mut bytes = [0; 8];
     bytes[..global.init.len()].copy_from_slice(&global.init);
-    let signed = ty.starts_with('i');
-    Ok(if signed { i128::from(i64::from_le_bytes(bytes)) } else { i128::from(u64::from_le_bytes(bytes)) })
+    let is_cut = checked.diagnostics.iter().any(|one| one.code.to_string() == "KS0414");
+    let unused = 128 - ty[1..].parse::<u32>().expect("a type with its width");
+    let number = i128::from(u64::from_le_bytes(bytes));
+    Ok((if ty.starts_with('i') { (number << unused) >> unused } else { number }, is_cut))
+}
+
+/// An expression that is never negative but by `~`.
+#[derive(Debug, Clone)]
+enum Bits {
+    Literal(u64),
+    Complement(Box<Bits>),
+    Binary(&'static str, Box<Bits>, Box<Bits>),
+}
+
+/// The value of such an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BitsValue {
+    Number(i128),
+    /// The complement of a number: ones in all places above, however wide the destination is.
+    Mask(i128),
+}
+
+fn bits() -> impl Strategy<Value = Bits> {
+    let literal = prop_oneof![
+        4 => prop::sample::select(LITERALS).prop_map(Bits::Literal),
+        1 => any::<u64>().prop_map(Bits::Literal),
+    ];
+    literal.prop_recursive(4, 16, 2, |inner| {
+        prop_oneof![
+            2 => inner.clone().prop_map(|inner| Bits::Complement(Box::new(inner))),
+            3 => (prop::sample::select(BITS_OPERATORS), inner.clone(), inner)
+                .prop_map(|(op, left, right)| Bits::Binary(op, Box::new(left), Box::new(right))),
+        ]
+    })
+}
+
+impl BitsValue {
+    /// Returns the number that this is where its width counts: 32 bits if they hold it, else 64.
+    fn number(self) -> i128 {
+        match self {
+            BitsValue::Number(number) => number,
+            BitsValue::Mask(mask) if !mask <= i128::from(u32::MAX) => mask & i128::from(u32::MAX),
+            BitsValue::Mask(mask) => mask & i128::from(u64::MAX),
+        }
+    }
+
+    /// Returns the number itself, or all ones but those of the complement.
+    fn whole(self) -> i128 {
+        let (BitsValue::Number(whole) | BitsValue::Mask(whole)) = self;
+        whole
+    }
+
+    /// Returns what a variable of so many bits has, and whether that is the same number; `None` if no variable
+    /// has it.
+    fn in_variable(self, bits: u32, signed: bool) -> Option<(i128, bool)> {
+        let whole = self.whole();
+        if whole > i128::from(u64::MAX) {
+            return None;
+        }
+        let cut = (whole << (128 - bits)) >> (128 - bits);
+        let ones = (1 << bits) - 1;
+        Some(match self {
+            // The complement of a number of that many bits, whatever the sign.
+            BitsValue::Mask(_) => (if signed { cut } else { cut & ones }, !whole <= ones),
+            BitsValue::Number(_) if signed => (cut, cut == whole),
+            BitsValue::Number(_) => (cut & ones, whole <= ones),
+        })
+    }
+}
+
+impl Bits {
+    fn text(&self) -> String {
+        match self {
+            Bits::Literal(value) => value.to_string(),
+            Bits::Complement(inner) => format!("(~{})", inner.text()),
+            Bits::Binary(op, left, right) => format!("({} {op} {})", left.text(), right.text()),
+        }
+    }
+
+    /// Returns the value; `None` if the language rejects the expression.
+    fn value(&self) -> Option<BitsValue> {
+        let fits = |value: i128| (0..=i128::from(u64::MAX)).contains(&value);
+        Some(match self {
+            Bits::Literal(value) => BitsValue::Number(i128::from(*value)),
+            Bits::Complement(inner) => match inner.value()? {
+                BitsValue::Number(number) if fits(number) => BitsValue::Mask(!number),
+                BitsValue::Number(_) => return None,
+                BitsValue::Mask(mask) => BitsValue::Number(!mask),
+            },
+            Bits::Binary(op, left, right) => {
+                let (a, b) = (left.value()?, right.value()?);
+                let whole = match *op {
+                    "&" => a.whole() & b.whole(),
+                    "|" => a.whole() | b.whole(),
+                    "^" => a.whole() ^ b.whole(),
+                    "<<" => {
+                        let by = b.number();
+                        (0..by).take_while(|at| *at < 200).try_fold(a.whole(), |a, _| a.checked_mul(2))?
+                    }
+                    ">>" => a.number() >> b.number().min(127),
+                    "+" => a.number().checked_add(b.number())?,
+                    "*" => a.number().checked_mul(b.number())?,
+                    "/" => a.number().checked_div(b.number())?,
+                    _ => a.number().checked_rem(b.number())?,
+                };
+                match whole {
+                    0.. => BitsValue::Number(whole),
+                    _ if fits(!whole) => BitsValue::Mask(whole),
+                    _ => return None,
+                }
+            }
+        })
+    }
 }
 
 proptest! {
@@ -134,5 +254,24 @@ proptest! {
             let text = format!("({} {op} {}) as u64", left.text(), right.text());
             prop_assert_eq!(compiled("u64", &text), Ok(i128::from(holds)), "{}", text);
         }
+    }
+
+    #[test]
+    fn complements_of_literals_are_as_wide_as_their_destination(bits in bits()) {
+        let text = bits.text();
+        let value = bits.value();
+        for (signed, width) in [(false, 8), (false, 16), (false, 32), (false, 64), (true, 8), (true, 32), (true, 64)] {
+            let ty = format!("{}{width}", if signed { "i" } else { "u" });
+            let expected = value.and_then(|value| value.in_variable(width, signed));
+            let found = compiled_and_cut(&ty, &text).ok().map(|(found, is_cut)| (found, !is_cut));
+            prop_assert_eq!(found, expected, "{}: {}", ty, text);
+        }
+    }
+
+    #[test]
+    fn complements_of_literals_are_compared_as_numbers(left in bits(), right in bits()) {
+        let (Some(a), Some(b)) = (left.value(), right.value()) else { return Ok(()) };
+        let text = format!("({} < {}) as u64", left.text(), right.text());
+        prop_assert_eq!(compiled("u64", &text), Ok(i128::from(a.number() < b.number())), "{}", text);
     }
 }
