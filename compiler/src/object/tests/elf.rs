@@ -142,11 +142,11 @@ fn the_first_section_is_nothing() {
     let bytes = File::new().bytes();
     let table = u64::from_le_bytes(*bytes[40..].first_chunk().expect("eight bytes")) as usize;
     // Its type, offset and size.
-    for at in [4, 24, 32] {
+    let content = "the first section has content";
+    for (at, reason) in [(4, "only the first section is none"), (24, content), (32, content)] {
         let mut file = File::new();
         file.patches.push((table + at, vec![1]));
-        let error = refused(&file);
-        assert!(matches!(error.reason, Reason::Section(_)), "{at}: {error}");
+        assert_eq!(refused(&file).reason, Reason::Section(reason), "{at}");
     }
 }
 
@@ -428,4 +428,34 @@ fn a_relocation_within_an_instruction_is_reported_where_it_stands() {
     let error = refused(&file);
     assert_eq!(error.reason, Reason::Relocation("in the middle of an instruction"));
     assert_eq!((error.section.as_deref(), error.offset), (Some("xdp"), 8));
+}
+
+#[test]
+fn what_no_object_may_have_is_refused_with_its_reason() {
+    for (name, reason) in [
+        (".addr_space.1", "variables of an arena: arenas are refused"),
+        (".arena.1", "variables of an arena: arenas are refused"),
+        (".jumptables", "jump tables: indirect jumps are refused"),
+        ("strange", "a BPF object has no section of this name"),
+    ] {
+        let mut file = File::new();
+        file.section(name, 1, 3, &[0; 16]);
+        assert_eq!(refused(&file).reason, Reason::Section(reason), "{name}");
+    }
+    for section in [ABSOLUTE, COMMON] {
+        let mut file = File::new();
+        let index = file.symbol("other", VARIABLE, section, 0, 0).into();
+        assert_eq!(refused(&file).reason, Reason::Symbol { index, reason: "is in no section" }, "{section}");
+    }
+}
+
+#[test]
+fn what_does_no_harm_is_accepted() {
+    // A section without bytes, wherever it says that they are, and a symbol that only other programs cannot
+    // replace (STV_PROTECTED).
+    let mut file = File::new();
+    file.section("strange", 1, 3, &[]);
+    file.headers.push(("strange".into(), 24, 1 << 40));
+    file.symbols[0].other = 3;
+    assert_eq!(accepted(&file), accepted(&File::new()));
 }
