@@ -64,7 +64,7 @@ pub fn serve(arguments: &[OsString]) -> io::Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads() as usize).build_global();
         pool.map_err(|error| format!("cannot start the threads that compile it: {error}"))?;
         let compile = move || -> Result<Vec<u8>, String> {
-            let engine = Engine::new().map_err(|error| error.to_string())?;
+            let engine = Engine::of_compiler().map_err(|error| error.to_string())?;
             let compiled = engine.inner().precompile_component(&component);
             compiled.map_err(|error| format!("the component is not valid: {error:#}"))
         };

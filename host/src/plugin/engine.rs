@@ -60,12 +60,25 @@ pub(crate) fn interface_name(import: &str) -> &str {
 }
 
 impl Engine {
-    /// Creates the engine.
+    /// Creates the engine. It compiles on the calling thread: threads that stay in the process would make every
+    /// system call with a descriptor take a reference to it, which is a tenth of the time of a reading.
     ///
     /// # Errors
     /// If this machine lacks a feature that generated code needs.
     pub fn new() -> Result<Engine, EngineError> {
         let mut config = Config::new();
+        Engine::with_config(config.parallel_compilation(false))
+    }
+
+    /// Creates the engine of a process that compiles and ends.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub(super) fn of_compiler() -> Result<Engine, EngineError> {
+        Engine::with_config(&mut Config::new())
+    }
+
+    fn with_config(config: &mut Config) -> Result<Engine, EngineError> {
         config
             .cranelift_opt_level(OptLevel::Speed)
             .epoch_interruption(true)
@@ -75,7 +88,7 @@ impl Engine {
             .with_host_memory(Arc::new(memory::Creator))
             // Images apply only to memories that the engine allocates itself.
             .memory_init_cow(false);
-        let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
+        let inner = wasmtime::Engine::new(config).map_err(|error| EngineError(format!("{error:#}")))?;
         let policy = Policy::observing();
         let compile_bytes = policy.limit(Limit::CompileBytes);
         Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None })
