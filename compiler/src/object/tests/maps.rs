@@ -339,10 +339,17 @@ fn maps_are_limited() {
         .collect();
     file.types.section(".maps", &entries);
     file.section(".maps", 1, 3, &vec![0; maps as usize * 8]);
-    assert_eq!(
-        refused(&file).reason,
-        Reason::TooMany { what: "maps", found: maps.into(), limit: MAX_ITEMS as u64 }
-    );
+    let too_many = Reason::TooMany { what: "maps", found: maps.into(), limit: MAX_ITEMS as u64 };
+    assert_eq!(refused(&file).reason, too_many);
+    // The older form.
+    let mut file = File::new();
+    let bytes: Vec<u8> = [2_u32, 4, 4, 1, 0].iter().flat_map(|field| field.to_le_bytes()).collect();
+    file.section("maps", 1, 3, &bytes.repeat(maps as usize));
+    for map in 0..maps {
+        let name: &'static str = format!("m{map}").leak();
+        file.symbol(name, VARIABLE, "maps", u64::from(map) * 20, 20);
+    }
+    assert_eq!(refused(&file).reason, too_many);
 }
 
 #[test]
