@@ -92,9 +92,7 @@ impl<T: Plain> Global<T> {
             return shared::read(at);
         }
         if is_whole(T::SIZE) {
-            // The host refuses other sizes only, which `open` has compared.
-            let value = self.raw.get().unwrap_or_else(|error| panic!("{}", error.message));
-            T::from_bytes(&value.to_le_bytes())
+            T::from_bytes(&self.raw.get().to_le_bytes())
         } else {
             T::from_bytes(&self.raw.read())
         }

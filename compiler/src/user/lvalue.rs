@@ -15,6 +15,7 @@ use super::objects;
 use super::runtime::Routine;
 use super::scalar::{convert, is_wide, push_const, val_type};
 use crate::hir::{Expr, ExprKind, GlobalId, LocalId, Lvalue, LvalueKind};
+use crate::plugin::contract::import;
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
@@ -133,7 +134,7 @@ impl FnCx<'_, '_> {
                 self.code.get(var);
             }
             Storage::Variable { id, part: None } => {
-                let get = self.cx.routine(Routine::VariableGet);
+                let get = self.cx.host(import::globals::VARIABLE_GET);
                 self.push_variable(id);
                 self.code.call(get);
                 convert(&mut self.code, U64, int);

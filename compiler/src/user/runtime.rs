@@ -196,8 +196,6 @@ routines! {
     IsUtf8: (I32, I32) -> I32, "is_utf8" => text::is_utf8(code);
     /// Destination, its size, 1 if there is a process, the process, address: writes the symbol at an address.
     Symbol: (I32, I32, I32, I32, I64), "symbol" => tasks::symbol(cx, code);
-    /// Handle of a variable of the BPF object -> its value.
-    VariableGet: (I32) -> I64, "variable" => variables::get(cx, code);
     /// Milliseconds -> 0 or EINTR.
     Sleep: (I64) -> I32, "sleep" => load::sleep(cx, code);
     /// Returns when the host asks the plugin to stop.

@@ -46,23 +46,6 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut WasmCode) {
     shared::ask_variables(cx, code);
 }
 
-/// Emits the body of [`Routine::VariableGet`]. The compiler asks for scalars only, so a failure violates the
-/// contract and ends the plugin.
-pub fn get(cx: &mut Cx<'_>, code: &mut WasmCode) {
-    let get = cx.host(import::globals::VARIABLE_GET);
-    let shape = cx.abi.result(import::globals::VARIABLE_GET);
-    let abort = cx.routine(Routine::AbortError);
-    let text = cx.text("reading a variable: ");
-    let returned = cx.returned;
-    reset_arena(code);
-    code.get(Var(0)).u32(returned).call(get);
-    push_failed(cx, code);
-    code.if_();
-    code.u32(text.address).u32(text.len).u32(returned + shape.err().offset).call(abort);
-    code.op(I::Unreachable).end();
-    code.u32(returned).op(I::I64Load(mem(shape.ok().offset)));
-}
-
 impl FnCx<'_, '_> {
     /// Pushes the handle of a variable; ends the plugin if it is not open.
     pub fn push_variable(&mut self, id: GlobalId) {

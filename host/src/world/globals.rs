@@ -34,9 +34,9 @@ impl HostVariable for State {
         Ok(u32::try_from(self.table.get(&this)?.0.size())?)
     }
 
-    fn get(&mut self, this: Resource<VariableHandle>) -> Result<u64, HostError> {
+    fn get(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u64> {
         let variable = Variable::clone(&self.table.get(&this)?.0);
-        Ok(self.object()?.get(&variable)?)
+        self.object().and_then(|object| object.get(&variable)).map_err(wasmtime::Error::new)
     }
 
     fn set(&mut self, this: Resource<VariableHandle>, value: u64) -> Result<(), HostError> {

@@ -26,10 +26,6 @@ const GUEST: &str = r#"(module
     (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
     (global.set $heap (i32.add (local.get $at) (local.get 3)))
     (local.get $at))
-  ;; The value of a variable of the object, which has the size of a scalar.
-  (func $get (param $variable i32) (result i64)
-    (call $variable_get (local.get $variable) (i32.const 1024))
-    (i64.load (i32.const 1032)))
   {body})"#;
 
 /// Imports under short names: the canonical ABI of the contract in text form.
@@ -54,7 +50,7 @@ pub const IMPORTS: &str = r#"
   (import "kernelscript:host/bpf@0.2.0" "[method]program.attach-socket-filter" (func $attach_socket_filter (param i32 i32 i32 i32)))
   (import "kernelscript:host/bpf@0.2.0" "[method]program.detach-all" (func $detach_all (param i32)))
   (import "kernelscript:host/globals@0.2.0" "[static]variable.open" (func $variable (param i32 i32 i32)))
-  (import "kernelscript:host/globals@0.2.0" "[method]variable.get" (func $variable_get (param i32 i32)))
+  (import "kernelscript:host/globals@0.2.0" "[method]variable.get" (func $get (param i32) (result i64)))
   (import "kernelscript:host/globals@0.2.0" "[method]variable.set" (func $set (param i32 i64 i32)))
   (import "kernelscript:host/perf@0.2.0" "[static]event.named" (func $event (param i32 i32 i32)))
   (import "kernelscript:host/perf@0.2.0" "[constructor]options" (func $options (result i32)))

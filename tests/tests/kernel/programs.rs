@@ -399,3 +399,29 @@ fn root_a_test_run_gives_the_packet_back_and_repeats() {
     let counter = object.variable("counter").and_then(|counter| object.get(&counter)).expect("a number");
     assert!(counter > 0, "it ran");
 }
+
+#[test]
+fn root_a_number_of_a_variable_that_is_none_ends_the_plugin() {
+    let script = "
+        var wide : u8[24] = [1]
+        @perf_event
+        fn kswide(ctx: *bpf_perf_event_data) -> i32 {
+            wide[2] = 7
+            return 0
+        }
+        fn main() -> i32 {
+            return 0
+        }
+    ";
+    let object = compile("kswide", script).records().swap_remove(0).elf;
+    let guest = component(
+        r#"
+        (data (i32.const 16) "wide")
+        (func (export "run") (result i32)
+          (call $variable (i32.const 16) (i32.const 4) (i32.const 1024))
+          (drop (call $get (call $ok)))
+          (i32.const 0))"#,
+    );
+    let message = trapped(run_with(with_object(guest, object), |_| {}).outcome);
+    assert!(message.contains("a number of `wide` has 24 bytes, not 8"), "{message}");
+}

@@ -32,11 +32,11 @@ impl Variable {
         self.read().len() as u32
     }
 
-    pub(crate) fn get(&self) -> Result<u64, Error> {
+    pub(crate) fn get(&self) -> u64 {
         let mut whole = [0; 8];
         let bytes = self.read();
         whole[..bytes.len()].copy_from_slice(&bytes);
-        Ok(u64::from_le_bytes(whole))
+        u64::from_le_bytes(whole)
     }
 
     pub(crate) fn set(&self, value: u64) -> Result<(), Error> {

@@ -19,7 +19,6 @@ pub fn answer(function: &str, words: &[&str]) -> Answer {
                 prepared(BpfMap::open("bare"));
             }
             match function {
-                "variable.get" => variable.get().map(drop),
                 "variable.set" => variable.set(1),
                 "variable.write" if rest == ["outside"] => variable.write(variable.size(), &[1]),
                 "variable.write" => variable.write(0, &[1]),

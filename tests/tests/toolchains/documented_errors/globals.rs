@@ -56,7 +56,7 @@ pub fn cases() -> Vec<Case> {
             .errno("ENOMEM")
             .says("cannot load the BPF object"),
         case("invalid", "a variable of another size")
-            .of(&["globals.variable.get", "globals.variable.set"])
+            .of(&["globals.variable.set"])
             .with("text")
             .says("a number of `text` has 100 bytes, not 8"),
         case("not-permitted", "a loaded `.rodata` variable")
