@@ -329,7 +329,7 @@ __attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_na
 extern int32_t __wasm_import_kernelscript_host_globals_method_variable_size(int32_t);
 
 __attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.get")))
-extern void __wasm_import_kernelscript_host_globals_method_variable_get(int32_t, uint8_t *);
+extern int64_t __wasm_import_kernelscript_host_globals_method_variable_get(int32_t);
 
 __attribute__((__import_module__("kernelscript:host/globals@0.2.0"), __import_name__("[method]variable.set")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_set(int32_t, int64_t, uint8_t *);
@@ -1028,13 +1028,6 @@ kernelscript_host_globals_borrow_variable_t kernelscript_host_globals_borrow_var
 }
 
 void kernelscript_host_globals_result_own_variable_error_free(kernelscript_host_globals_result_own_variable_error_t *ptr) {
-  if (!ptr->is_err) {
-  } else {
-    kernelscript_host_globals_error_free(&ptr->val.err);
-  }
-}
-
-void kernelscript_host_globals_result_u64_error_free(kernelscript_host_globals_result_u64_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
     kernelscript_host_globals_error_free(&ptr->val.err);
@@ -8951,126 +8944,9 @@ uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host_global
   return (uint32_t) (ret);
 }
 
-bool kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self, uint64_t *ret, kernelscript_host_globals_error_t *err) {
-  __attribute__((__aligned__(8)))
-  uint8_t ret_area[(32+12*sizeof(void*))];
-  uint8_t *ptr = (uint8_t *) &ret_area;
-  __wasm_import_kernelscript_host_globals_method_variable_get((self).__handle, ptr);
-  kernelscript_host_globals_result_u64_error_t result;
-  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
-    case 0: {
-      result.is_err = false;
-      result.val.ok = (uint64_t) (*((int64_t*) (ptr + 8)));
-      break;
-    }
-    case 1: {
-      result.is_err = true;
-      kernelscript_host_types_error_kind_t variant;
-      variant.tag = (int32_t) *((uint8_t*) (ptr + 8));
-      switch ((int32_t) variant.tag) {
-        case 0: {
-          break;
-        }
-        case 1: {
-          break;
-        }
-        case 2: {
-          break;
-        }
-        case 3: {
-          break;
-        }
-        case 4: {
-          break;
-        }
-        case 5: {
-          break;
-        }
-        case 6: {
-          break;
-        }
-        case 7: {
-          break;
-        }
-        case 8: {
-          break;
-        }
-        case 9: {
-          break;
-        }
-        case 10: {
-          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
-          break;
-        }
-      }
-      plugin_option_u32_t option;
-      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
-        case 0: {
-          option.is_some = false;
-          break;
-        }
-        case 1: {
-          option.is_some = true;
-          option.val = (uint32_t) (*((int32_t*) (ptr + 20)));
-          break;
-        }
-      }
-      plugin_option_string_t option0;
-      switch ((int32_t) *((uint8_t*) (ptr + (24+2*sizeof(void*))))) {
-        case 0: {
-          option0.is_some = false;
-          break;
-        }
-        case 1: {
-          option0.is_some = true;
-          option0.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+3*sizeof(void*))))), (*((size_t*) (ptr + (24+4*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option1;
-      switch ((int32_t) *((uint8_t*) (ptr + (24+7*sizeof(void*))))) {
-        case 0: {
-          option1.is_some = false;
-          break;
-        }
-        case 1: {
-          option1.is_some = true;
-          option1.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+8*sizeof(void*))))), (*((size_t*) (ptr + (24+9*sizeof(void*))))) };
-          break;
-        }
-      }
-      plugin_option_string_t option2;
-      switch ((int32_t) *((uint8_t*) (ptr + (24+10*sizeof(void*))))) {
-        case 0: {
-          option2.is_some = false;
-          break;
-        }
-        case 1: {
-          option2.is_some = true;
-          option2.val = (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+11*sizeof(void*))))), (*((size_t*) (ptr + (24+12*sizeof(void*))))) };
-          break;
-        }
-      }
-
-      result.val.err = (kernelscript_host_types_error_t) {
-        (kernelscript_host_types_error_kind_t) variant,
-        (plugin_option_u32_t) option,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
-        (plugin_option_string_t) option0,
-        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (24+5*sizeof(void*))))), (*((size_t*) (ptr + (24+6*sizeof(void*))))) },
-        (plugin_option_string_t) option1,
-        (plugin_option_string_t) option2,
-      };
-      break;
-    }
-  }
-  if (!result.is_err) {
-    *ret = result.val.ok;
-    return 1;
-  } else {
-    *err = result.val.err;
-    return 0;
-  }
+uint64_t kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self) {
+  int64_t ret = __wasm_import_kernelscript_host_globals_method_variable_get((self).__handle);
+  return (uint64_t) (ret);
 }
 
 bool kernelscript_host_globals_method_variable_set(kernelscript_host_globals_borrow_variable_t self, uint64_t value, kernelscript_host_globals_error_t *err) {

@@ -623,14 +623,6 @@ typedef struct {
 typedef struct {
   bool is_err;
   union {
-    uint64_t ok;
-    kernelscript_host_globals_error_t err;
-  } val;
-} kernelscript_host_globals_result_u64_error_t;
-
-typedef struct {
-  bool is_err;
-  union {
     kernelscript_host_globals_error_t err;
   } val;
 } kernelscript_host_globals_result_void_error_t;
@@ -1633,10 +1625,9 @@ extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_
 extern bool kernelscript_host_globals_static_variable_open(plugin_string_t *name, kernelscript_host_globals_own_variable_t *ret, kernelscript_host_globals_error_t *err);
 // Its size in bytes.
 extern uint32_t kernelscript_host_globals_method_variable_size(kernelscript_host_globals_borrow_variable_t self);
-// Its value, if it has 1, 2, 4 or 8 bytes: one atomic load, extended with zeros.
-// 
-// Errors: `invalid` (a variable of another size).
-extern bool kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self, uint64_t *ret, kernelscript_host_globals_error_t *err);
+// Its value: one atomic load, extended with zeros. It has 1, 2, 4 or 8 bytes; of a variable of another size this is a
+// trap, and `read` takes it. A value alone is the cheapest answer there is.
+extern uint64_t kernelscript_host_globals_method_variable_get(kernelscript_host_globals_borrow_variable_t self);
 // Stores a value of 1, 2, 4 or 8 bytes: the low bytes, by one atomic store.
 // 
 // Errors: `invalid` (a variable of another size), `not-permitted` (a loaded `.rodata` variable), `limit` (`host_bytes`,
@@ -1983,8 +1974,6 @@ extern void kernelscript_host_globals_variable_drop_borrow(kernelscript_host_glo
 extern kernelscript_host_globals_borrow_variable_t kernelscript_host_globals_borrow_variable(kernelscript_host_globals_own_variable_t handle);
 
 void kernelscript_host_globals_result_own_variable_error_free(kernelscript_host_globals_result_own_variable_error_t *ptr);
-
-void kernelscript_host_globals_result_u64_error_free(kernelscript_host_globals_result_u64_error_t *ptr);
 
 void kernelscript_host_globals_result_void_error_free(kernelscript_host_globals_result_void_error_t *ptr);
 

@@ -419,7 +419,7 @@ fn root_a_number_of_a_variable_that_is_none_ends_the_plugin() {
         (data (i32.const 16) "wide")
         (func (export "run") (result i32)
           (call $variable (i32.const 16) (i32.const 4) (i32.const 1024))
-          (drop (call $get (call $ok)))
+          (drop (call $get (i32.load (i32.const 1028))))
           (i32.const 0))"#,
     );
     let message = trapped(run_with(with_object(guest, object), |_| {}).outcome);
