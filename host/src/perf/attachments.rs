@@ -14,12 +14,14 @@ use super::event_array::EventArray;
 use super::fan_out::FanOut;
 use super::locations::{self, Surroundings, Target};
 use super::notice::Notice;
+#[cfg(feature = "plugins")]
 use super::output::{OutputError, OutputRings};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
 use super::reading::{Entries, GroupEntry, Reading, Snapshot};
 use super::scale::{State, Tally};
 use crate::explain::perf::{Action, Call};
+#[cfg(feature = "plugins")]
 use crate::host_bytes::HostBytes;
 use crate::probed::ProbePoint;
 
@@ -423,6 +425,7 @@ impl Attachments {
     ///
     /// # Errors
     /// [`OutputError`].
+    #[cfg(feature = "plugins")]
     pub fn output_rings(
         &self,
         array: Arc<dyn EventArray>,

@@ -33,6 +33,7 @@ mod modifiers;
 mod names;
 mod notice;
 mod online;
+#[cfg(feature = "plugins")]
 mod output;
 mod page;
 mod plan;
@@ -59,6 +60,7 @@ pub use list::{Family, ListedEvent};
 pub(crate) use mappings::started;
 pub use mappings::{MappingRecorder, Mappings};
 pub use notice::Notice;
+#[cfg(feature = "plugins")]
 pub use output::{OutputError, OutputLosses, OutputRings};
 pub use plan::LinkProgram;
 pub use pmu::Sysfs;
