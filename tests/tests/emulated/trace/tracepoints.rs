@@ -103,7 +103,7 @@ fn traced_another_target_than_the_attribute_is_refused() {
     assert_eq!(built.code, 0, "{built:#?}");
     let ran = finish(host().arg(&plugin).args(["--", "--target=sched_wakeup"]));
     assert_eq!(ran.code, 22, "{ran:#?}");
-    assert!(ran.stderr.contains("`sched_wakeup` is not a target for `ktother`"), "{ran:#?}");
+    assert!(ran.stderr.contains("cannot attach `ktother`: `sched_wakeup` is not its target"), "{ran:#?}");
 }
 
 /// A header only declares names; its types of members may be wrong.
