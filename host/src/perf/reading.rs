@@ -109,6 +109,14 @@ impl Entries {
     }
 }
 
+impl FromIterator<GroupEntry> for Entries {
+    fn from_iter<I: IntoIterator<Item = GroupEntry>>(entries: I) -> Entries {
+        let mut all = Entries::new();
+        all.extend(entries.into_iter());
+        all
+    }
+}
+
 impl Deref for Entries {
     type Target = [GroupEntry];
 

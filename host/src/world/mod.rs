@@ -21,6 +21,7 @@ mod histogram;
 mod layouts;
 pub(crate) mod linker;
 mod losses;
+mod lower;
 mod maps;
 mod misses;
 mod output;
@@ -72,7 +73,7 @@ pub(crate) fn linker(
     let mut linker = linker.into_inner();
     // Recorded and replayed runs need the functions of the bindings, which the recording linker wraps.
     if answers == Answers::Host {
-        perf::lower::add_to_linker(&mut linker).map_err(failed)?;
+        lower::add_to_linker(&mut linker).map_err(failed)?;
     }
     Ok(linker)
 }

@@ -1,7 +1,5 @@
 //! `perf`: events, groups, readings.
 
-pub(super) mod lower;
-
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -452,25 +450,25 @@ impl State {
 
 /// Reading of counters, independent of how results are lowered to the plugin.
 impl State {
-    fn attachment(&self, this: &Resource<AttachmentHandle>) -> wasmtime::Result<AttachmentId> {
+    pub(super) fn attachment(&self, this: &Resource<AttachmentHandle>) -> wasmtime::Result<AttachmentId> {
         Ok(self.table.get(this)?.id)
     }
 
-    fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
+    pub(super) fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
         let reading = self.attachments.read(id);
         self.report_notices();
         self.report_misses_of(&[id]);
         Ok(reading?)
     }
 
-    fn read_group(&mut self, id: AttachmentId) -> Result<perf::Snapshot, HostError> {
+    pub(super) fn read_group(&mut self, id: AttachmentId) -> Result<perf::Snapshot, HostError> {
         let snapshot = self.attachments.snapshot(id);
         self.report_notices();
         self.report_misses_of(&[id]);
         Ok(snapshot?)
     }
 
-    fn read_group_on(&mut self, id: AttachmentId, cpu: u32) -> Result<perf::Snapshot, HostError> {
+    pub(super) fn read_group_on(&mut self, id: AttachmentId, cpu: u32) -> Result<perf::Snapshot, HostError> {
         // No CPU has this number.
         let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
         self.report_notices();
@@ -478,7 +476,7 @@ impl State {
         Ok(snapshot?)
     }
 
-    fn read_attachments(&mut self, ids: &[u64]) -> Result<Vec<perf::Reading>, HostError> {
+    pub(super) fn read_attachments(&mut self, ids: &[u64]) -> Result<Vec<perf::Reading>, HostError> {
         let bytes = size_of_val(ids) + ids.len() * size_of::<perf::Reading>();
         let _charge = self.host_bytes.during_call(bytes as u64)?;
         let ids: Vec<AttachmentId> = ids.iter().copied().map(AttachmentId::of).collect();
@@ -592,7 +590,7 @@ impl perf::EventArray for Events {
     }
 }
 
-fn one_reading(reading: perf::Reading) -> wit::Reading {
+pub(super) fn one_reading(reading: perf::Reading) -> wit::Reading {
     wit::Reading {
         raw: reading.raw,
         scaled: reading.scaled,
@@ -603,7 +601,7 @@ fn one_reading(reading: perf::Reading) -> wit::Reading {
     }
 }
 
-fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
+pub(super) fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
     let entry = |entry: &perf::GroupEntry| wit::Entry {
         id: entry.id.get(),
         kernel_id: entry.kernel_id,

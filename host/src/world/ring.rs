@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use wasmtime::component::Resource;
 
-use entries::{Entries, entry_bytes};
+pub use entries::Entries;
+use entries::entry_bytes;
 
 use super::error::{HostError, check_length};
 use super::perf::Events;

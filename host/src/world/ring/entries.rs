@@ -1,15 +1,5 @@
-//! Lowering of the records of rings to a plugin: copied once, from the pages of the ring to the plugin's
-//! memory, when wasmtime lowers the list of bytes.
-//!
-//! Generated bindings would need the list as a vector, which is one more copy. wasmtime's `Lower` is not a
-//! documented interface; this code follows the release that `Cargo.lock` names.
-#![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
-
-use std::mem::MaybeUninit;
-
-use wasmtime::ValRaw;
-use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
-use wasmtime::component::{ComponentType, Lower};
+//! The records of a poll: copied once, from the pages of their rings to the plugin's memory
+//! ([`super::super::lower`]). Generated bindings would need the list as a vector, which is one more copy.
 
 use super::super::value::{Handles, Misfit, Recorded};
 use crate::bpf::{ENTRY_BYTES, Records, split_entry};
@@ -30,7 +20,7 @@ enum Part {
 
 impl Entries {
     /// Returns the size in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(in super::super) fn len(&self) -> usize {
         self.bytes
     }
 
@@ -45,13 +35,13 @@ impl Entries {
     }
 
     /// Adds a record that was put back, or that lies in the pages of an event.
-    pub(super) fn add_kept(&mut self, position: u32, record: Vec<u8>) {
+    pub(in super::super) fn add_kept(&mut self, position: u32, record: Vec<u8>) {
         self.bytes += entry_bytes(&record);
         self.parts.push(Part::Kept(position, record));
     }
 
     /// Writes all entries; `out` has [`Entries::len`] bytes.
-    fn copy_to(&self, out: &mut [u8]) {
+    pub(in super::super) fn copy_to(&self, out: &mut [u8]) {
         let mut rest = out;
         for part in &self.parts {
             let bytes = match part {
@@ -72,14 +62,6 @@ impl Entries {
             }
             rest = after;
         }
-    }
-
-    /// Copies the list to memory that the plugin allocates. Returns address and length.
-    fn lower<T>(&self, cx: &mut LowerContext<'_, T>) -> wasmtime::Result<[u32; 2]> {
-        let address = cx.realloc(0, 0, 1, self.bytes)?;
-        // wasmtime has checked that the allocation is in bounds.
-        self.copy_to(&mut cx.as_slice_mut()[address..][..self.bytes]);
-        Ok([u32::try_from(address)?, u32::try_from(self.bytes)?])
     }
 }
 
@@ -105,41 +87,4 @@ impl Recorded for Entries {
 /// Returns the size of a record in a batch in bytes.
 pub(super) fn entry_bytes(record: &[u8]) -> usize {
     ENTRY_BYTES + record.len().next_multiple_of(8)
-}
-
-// SAFETY: all answers are those of `list<u8>`.
-unsafe impl ComponentType for Entries {
-    type Lower = <[u8] as ComponentType>::Lower;
-
-    const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
-
-    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> wasmtime::Result<()> {
-        <[u8] as ComponentType>::typecheck(ty, types)
-    }
-}
-
-// SAFETY: both forms write the address and length of a list in the plugin's memory, which is all of its
-// representation.
-unsafe impl Lower for Entries {
-    fn linear_lower_to_flat<T>(
-        &self,
-        cx: &mut LowerContext<'_, T>,
-        _: InterfaceType,
-        dst: &mut MaybeUninit<Self::Lower>,
-    ) -> wasmtime::Result<()> {
-        dst.write(self.lower(cx)?.map(|half| ValRaw::i64(half.into())));
-        Ok(())
-    }
-
-    fn linear_lower_to_memory<T>(
-        &self,
-        cx: &mut LowerContext<'_, T>,
-        _: InterfaceType,
-        offset: usize,
-    ) -> wasmtime::Result<()> {
-        let [address, len] = self.lower(cx)?;
-        *cx.get(offset) = address.to_le_bytes();
-        *cx.get(offset + 4) = len.to_le_bytes();
-        Ok(())
-    }
 }

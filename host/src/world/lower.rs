@@ -1,22 +1,27 @@
-//! Lowering of readings to a plugin's memory: each record, and the list of a group's entries, is written as a
-//! whole.
+//! Lowering of readings and records to a plugin's memory: each reading, the list of a group's entries, and the
+//! records of rings are written as a whole.
 //!
 //! Generated bindings write field by field and look the memory up for each field. For a reading that costs
 //! more instructions than everything else in the host. Here the words of a record are laid out according to
 //! the canonical ABI and copied. wasmtime's `Lower` is not a documented interface; this code follows the
-//! release that `Cargo.lock` names.
+//! release that the workspace's manifest names.
 #![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
+
+#[cfg(test)]
+mod tests;
 
 use std::mem::MaybeUninit;
 
+use wasmtime::ValRaw;
 use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
 use wasmtime::component::{ComponentType, Linker, Lower, Resource};
 
-use super::super::bindings::kernelscript::host::perf::{Entry, GroupReading, Reading};
-use super::super::bindings::kernelscript::host::types::{Error, Host as _};
-use super::super::error::HostError;
-use super::super::state::State;
-use super::AttachmentHandle;
+use super::bindings::kernelscript::host::perf::{Entry, GroupReading, Reading};
+use super::bindings::kernelscript::host::types::{Error, Host as _};
+use super::error::HostError;
+use super::perf::AttachmentHandle;
+use super::ring::Entries;
+use super::state::State;
 use crate::perf::{self, AttachmentId, Snapshot};
 
 /// Name of the interface in the contract.
@@ -227,6 +232,51 @@ unsafe impl<R: LowerWords> Lower for Whole<R> {
             Ok(record) => record.lower(cx, offset),
             Err(error) => InContract::<R>::Err(error).linear_lower_to_memory(cx, ty, offset),
         }
+    }
+}
+
+/// Copies records of rings to memory that the plugin allocates. Returns address and length.
+fn records<T>(cx: &mut LowerContext<'_, T>, entries: &Entries) -> wasmtime::Result<[u32; 2]> {
+    let address = cx.realloc(0, 0, 1, entries.len())?;
+    // wasmtime has checked that the allocation is in bounds.
+    entries.copy_to(&mut cx.as_slice_mut()[address..][..entries.len()]);
+    Ok([u32::try_from(address)?, u32::try_from(entries.len())?])
+}
+
+// SAFETY: all answers are those of `list<u8>`.
+unsafe impl ComponentType for Entries {
+    type Lower = <[u8] as ComponentType>::Lower;
+
+    const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> wasmtime::Result<()> {
+        <[u8] as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: both forms write the address and length of a list in the plugin's memory, which is all of its
+// representation.
+unsafe impl Lower for Entries {
+    fn linear_lower_to_flat<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        dst: &mut MaybeUninit<Self::Lower>,
+    ) -> wasmtime::Result<()> {
+        dst.write(records(cx, self)?.map(|half| ValRaw::i64(half.into())));
+        Ok(())
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        offset: usize,
+    ) -> wasmtime::Result<()> {
+        let [address, len] = records(cx, self)?;
+        *cx.get(offset) = address.to_le_bytes();
+        *cx.get(offset + 4) = len.to_le_bytes();
+        Ok(())
     }
 }
 
