@@ -68,6 +68,16 @@ fn what_may_be_added_breaks_no_plugin() {
 }
 
 #[test]
+fn stored_plugins_name_no_folder_of_the_machine_that_built_them() {
+    for (name, file) in stored() {
+        for folder in ["/root/", "/home/", "/.cargo/", "/.cache/"] {
+            let found = file.windows(folder.len()).any(|window| window == folder.as_bytes());
+            assert!(!found, "{name} has `{folder}`: build it with `--remap-path-prefix`");
+        }
+    }
+}
+
+#[test]
 fn root_built_plugins_run_on_a_host_that_offers_more() {
     for (name, file) in stored() {
         let host = Host::new().expect("an engine");
