@@ -1584,8 +1584,8 @@ extern bool kernelscript_host_ring_static_ring_open(plugin_string_t *name, kerne
 // write by `bpf_perf_event_output`: one ring of so many bytes for each CPU that is online, a power of 2 and whole pages;
 // CPUs that come online later get one, too. Records of one CPU are in order, those of several are not. The kernel makes
 // the length of a record plus 4 a multiple of 8: up to 7 bytes of no meaning follow what the program wrote. For programs
-// that were built for kernels before 5.8; a ring buffer is better in all ways. A second call gives another handle to the
-// same rings.
+// that were built for kernels before 5.8; a ring buffer is better in all ways. A second call returns another handle to
+// the same rings.
 // 
 // Errors: as `maps.bpf-map.open`; `invalid` (a map of another kind; no power of 2, or less than a page), `busy` (an
 // attachment is published in the array), `not-permitted` (CAP_PERFMON; more locked memory than
@@ -1604,7 +1604,7 @@ extern uint64_t kernelscript_host_ring_method_ring_waiting(kernelscript_host_rin
 // Source: PERF_FORMAT_LOST; PERF_RECORD_LOST before 6.0.
 extern bool kernelscript_host_ring_method_ring_lost(kernelscript_host_ring_borrow_ring_t self, uint64_t *ret);
 // Puts the end of the batch back, from an entry on, for a plugin that leaves off within it: the next `poll` of these
-// rings gives these records first. The entries before them stay done with.
+// rings returns these records first. The entries before them remain consumed.
 // 
 // Errors: `invalid` (no entries of this batch; they were put back already), `limit` (`host_bytes`).
 extern bool kernelscript_host_ring_method_batch_put_back(kernelscript_host_ring_borrow_batch_t self, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);

@@ -149,8 +149,7 @@ impl State {
                     object.program(program)?.own_target().unwrap_or_default()
                 }
             }
-            Destination::Kprobe { function, offset: 0 } => function.clone(),
-            Destination::Kprobe { function, offset } => format!("{function}+{offset:#x}"),
+            Destination::Kprobe { function, offset } => in_kernel(function, *offset),
             Destination::Uprobe { target, pid: None } => target.clone(),
             Destination::Uprobe { target, pid: Some(pid) } => format!("{target} in process {pid}"),
             Destination::Tracepoint(name)
@@ -194,8 +193,7 @@ impl State {
                 Ok(AttachPoint::RawTracepoint(target))
             }
             Destination::Kprobe { function, offset } => {
-                let target = if offset == 0 { function.clone() } else { format!("{function}+{offset}") };
-                self.allow(class, &target)?;
+                self.allow(class, &in_kernel(&function, offset))?;
                 Ok(AttachPoint::Kprobe { function, offset })
             }
             Destination::Uprobe { target, pid } => {
@@ -323,6 +321,11 @@ fn attach_probes(state: &mut State, name: &str, to: &AttachPoint, cookie: u64) -
         ));
     }
     Ok(Held::Probes(probes))
+}
+
+/// Returns the place of a probe in the kernel as policies and section names have it.
+fn in_kernel(function: &str, offset: u64) -> String {
+    if offset == 0 { function.to_owned() } else { format!("{function}+{offset}") }
 }
 
 fn may_filter(program: &str, tracepoint: &str) -> String {

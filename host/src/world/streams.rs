@@ -27,8 +27,8 @@ pub enum Form {
     Plain,
     /// Each line preceded by the plugin's name.
     Named,
-    /// Each line as a JSON object: `time`, `plugin` and `line`, `histogram`, or `table` and `row`; on standard error `warning`,
-    /// `error` or `stderr`.
+    /// Each line as a JSON object: `time`, `plugin` and `line`, `histogram`, or `table` and `row`; on standard
+    /// error `warning`, `error` or `stderr`.
     Json,
 }
 
