@@ -176,6 +176,7 @@ const OWN_FUNCTION: &str = "static __attribute__((used)) void twice(void) {}";
 /// The address of a function within its code.
 pub const RELOCATED: &str = "__asm__(\".text; .globl f; .type f,%function; f: .quad f\");";
 pub const CHOOSES: &str = "__asm__(\".text; .globl f; .type f,%gnu_indirect_function; f: .quad 0\");";
+/// Zeros, which are instructions of two bytes on x86 and of four on arm64.
 pub const LONG_FUNCTION: &str =
     "__asm__(\".text; .globl f; .type f,%function; f: .fill 0x100100,1,0; .size f, .-f\");";
 
@@ -192,7 +193,8 @@ fn uprobes() -> Vec<Case> {
             .allowing("event = [\"software\"]")
             .says("does not allow `event` for `uprobe`"),
         uprobe("denied-by-policy", "a place where nothing proves that an instruction begins")
-            .with("/proc/self/exe:main+1")
+            .within(&with_files(&library(LONG_FUNCTION, 1, "")))
+            .with("/mnt/library.so:f+1")
             .says("lies inside an instruction"),
         uprobe("not-found", "no such file").with("/no/such/file:main").says("open: ENOENT"),
         uprobe("not-found", "no such function").with("/proc/self/exe:absent").says("no function `absent`"),
