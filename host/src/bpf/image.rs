@@ -2,27 +2,32 @@
 //!
 //! libbpf keeps the initial contents in anonymous memory. When it has created the map, it maps the map's
 //! pages over them at the same address (`bpf_object__populate_internal_map`, libbpf 1.7). From then on this
-//! memory is shared with BPF programs, which write to it.
+//! memory is shared with BPF programs, which write to it. It stays there until the object is closed.
 #![expect(unsafe_code, reason = "atomic access to memory that the kernel writes, too")]
 
+use std::ffi::{OsStr, OsString};
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::AsRawLibbpf;
+use libbpf_rs::{AsRawLibbpf, MapCore as _, MapMut, MapType};
 use libbpf_sys::bpf_map;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The memory of one section, valid while the object it belongs to is borrowed.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Image<'object> {
     base: NonNull<u8>,
     len: usize,
     object: PhantomData<&'object ()>,
 }
+
+// SAFETY: the memory belongs to no thread, and is accessed by atomic loads and stores only.
+unsafe impl Send for Image<'_> {}
 
 impl<'object> Image<'object> {
     /// Returns the image of a map of an open or loaded object; `None` if libbpf keeps none. The memory is
@@ -104,6 +109,51 @@ impl<'object> Image<'object> {
         }
         // SAFETY: the result is inside the image.
         Some(unsafe { self.base.add(offset) })
+    }
+}
+
+/// Returns whether this map may be the one of a data section. Only arrays: a struct_ops map may have a section's
+/// name, but it contains pointers of libbpf.
+pub(super) fn has_image(ty: MapType) -> bool {
+    ty == MapType::Array
+}
+
+/// A loaded object and the images of its maps: to find one again means to ask libbpf for each map's name.
+#[derive(Debug)]
+pub(super) struct WithImages {
+    object: libbpf_rs::Object,
+    /// By the map's name. They are valid as long as the object, which nothing takes out.
+    images: Vec<(OsString, Image<'static>)>,
+}
+
+impl WithImages {
+    /// Finds the images of a loaded object.
+    pub(super) fn of(object: libbpf_rs::Object) -> WithImages {
+        let maps = object.maps().filter(|map| has_image(map.map_type()));
+        let images = maps.filter_map(|map| {
+            let Image { base, len, .. } = Image::of(&map, &object)?;
+            Some((map.name().to_owned(), Image { base, len, object: PhantomData }))
+        });
+        let images = images.collect();
+        WithImages { object, images }
+    }
+
+    /// Returns the object's maps.
+    pub(super) fn maps_mut(&mut self) -> impl Iterator<Item = MapMut<'_>> {
+        self.object.maps_mut()
+    }
+
+    /// Returns the image of the first map whose name is wanted.
+    pub(super) fn image(&self, is_wanted: impl Fn(&OsStr) -> bool) -> Option<Image<'_>> {
+        self.images.iter().find(|(name, _)| is_wanted(name)).map(|(_, image)| *image)
+    }
+}
+
+impl Deref for WithImages {
+    type Target = libbpf_rs::Object;
+
+    fn deref(&self) -> &libbpf_rs::Object {
+        &self.object
     }
 }
 

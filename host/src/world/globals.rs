@@ -5,11 +5,22 @@ use wasmtime::component::Resource;
 use super::bindings::kernelscript::host::globals::{Host, HostVariable};
 use super::error::{HostError, check_length, too_much};
 use super::state::State;
-use crate::bpf::Variable;
+use crate::bpf::{BpfError, Object, Variable};
 use crate::host_bytes::Charged;
 
 /// Host side of a `variable` handle.
 pub struct VariableHandle(Charged<Variable>);
+
+impl State {
+    /// Returns a variable and the object that it belongs to, or why there is none.
+    fn variable(
+        &mut self,
+        this: &Resource<VariableHandle>,
+    ) -> wasmtime::Result<(&Variable, Result<&mut Object, BpfError>)> {
+        let (table, object) = self.table_and_object();
+        Ok((&table.get(this)?.0, object))
+    }
+}
 
 impl Host for State {
     fn list_variables(&mut self) -> wasmtime::Result<Vec<String>> {
@@ -35,27 +46,29 @@ impl HostVariable for State {
     }
 
     fn get(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u64> {
-        let variable = Variable::clone(&self.table.get(&this)?.0);
-        self.object().and_then(|object| object.get(&variable)).map_err(wasmtime::Error::new)
+        let (variable, object) = self.variable(&this)?;
+        object.and_then(|object| object.get(variable)).map_err(wasmtime::Error::new)
     }
 
     fn set(&mut self, this: Resource<VariableHandle>, value: u64) -> Result<(), HostError> {
-        let variable = Variable::clone(&self.table.get(&this)?.0);
-        Ok(self.object()?.set(&variable, value)?)
+        let (variable, object) = self.variable(&this)?;
+        Ok(object?.set(variable, value)?)
     }
 
     fn share(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Option<u32>> {
-        let variable = Variable::clone(&self.table.get(&this)?.0);
-        let pages = self.object().ok().and_then(|object| object.pages(&variable));
+        let (variable, object) = self.variable(&this)?;
+        let offset = u32::try_from(variable.offset()).ok();
+        let pages = object.ok().and_then(|object| object.pages(variable));
         let start = self.map_pages(pages);
-        Ok(start.and_then(|start| start.checked_add(u32::try_from(variable.offset()).ok()?)))
+        Ok(start.and_then(|start| start.checked_add(offset?)))
     }
 
     fn read(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Vec<u8>> {
-        let variable = Variable::clone(&self.table.get(&this)?.0);
+        let bytes = self.table.get(&this)?.0.size();
         // Charged before the copy: a variable may be larger than the plugin's memory.
-        let _charge = self.host_bytes.during_call(variable.size() as u64).map_err(too_much)?;
-        self.object().and_then(|object| object.read(&variable)).map_err(wasmtime::Error::new)
+        let _charge = self.host_bytes.during_call(bytes as u64).map_err(too_much)?;
+        let (variable, object) = self.variable(&this)?;
+        object.and_then(|object| object.read(variable)).map_err(wasmtime::Error::new)
     }
 
     fn write(
@@ -64,8 +77,8 @@ impl HostVariable for State {
         offset: u32,
         bytes: Vec<u8>,
     ) -> Result<(), HostError> {
-        let variable = Variable::clone(&self.table.get(&this)?.0);
-        Ok(self.object()?.write(&variable, offset as usize, &bytes)?)
+        let (variable, object) = self.variable(&this)?;
+        Ok(object?.write(variable, offset as usize, &bytes)?)
     }
 
     fn drop(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<()> {

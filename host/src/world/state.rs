@@ -234,6 +234,11 @@ impl State {
         open_object(&mut self.object)
     }
 
+    /// Returns the handles, and the plugin's BPF object or why there is none.
+    pub(super) fn table_and_object(&mut self) -> (&ResourceTable, Result<&mut Object, BpfError>) {
+        (&self.table, open_object(&mut self.object))
+    }
+
     /// Returns whether the object is loaded.
     pub(super) fn is_loaded(&self) -> bool {
         matches!(&self.object, ObjectSlot::Opened(object) if object.is_loaded())

@@ -1,27 +1,30 @@
 //! The plugin's BPF object: opened when first needed, loaded once.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+mod variables;
+
+use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::model::Side;
 use ks_compiler::object::table::ProgramType;
-use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
-use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
+use ks_wit::object::{PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
+use libbpf_rs::{MapCore as _, MapMut, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 
+pub(super) use self::variables::is_section_map;
+use self::variables::{Changed, Written};
 use super::attach::Supervisor;
 use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
-use super::image::Image;
+use super::image::WithImages;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::look;
 use super::losses::{self, LossCounter};
-use super::map::{Map, MapShape, Pages, possible_cpus};
+use super::map::{Map, possible_cpus};
 use super::members;
 use super::occupant::OccupantFinder;
 use super::pid_namespace;
@@ -33,7 +36,7 @@ use super::selection::{self, Selection};
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
-use crate::host_bytes::{Charge, Full, HostBytes};
+use crate::host_bytes::HostBytes;
 use crate::policy::{self, Admitted, Class, Policy, Readmission};
 
 /// Size in bytes of the verifier log buffer of one program. At log level 1 a program near the limit of a
@@ -70,40 +73,6 @@ pub enum MapSize {
     ValueBytes(u32),
 }
 
-/// Granularity in bytes of the copies that this module takes of sections.
-const PAGE_BYTES: usize = 4096;
-
-/// The pages of sections that were written before the load. When the object is opened again, only these are
-/// copied: a section may be far larger than the part that a plugin writes.
-#[derive(Debug, Default)]
-struct Changed {
-    pages: BTreeMap<String, BTreeSet<usize>>,
-    /// Charge for the copies of the pages.
-    charge: Option<Charge>,
-}
-
-impl Changed {
-    /// Marks the pages of a range that is about to be written.
-    fn note(&mut self, section: &str, offset: usize, len: usize) -> Result<(), Full> {
-        let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
-        let known = self.pages.entry(section.to_owned()).or_default();
-        for page in pages {
-            if let (false, Some(charge)) = (known.contains(&page), &mut self.charge) {
-                charge.grow(2 * PAGE_BYTES as u64)?;
-            }
-            known.insert(page);
-        }
-        Ok(())
-    }
-}
-
-/// Content that the plugin wrote to a section: a range of bytes of its map.
-struct Written {
-    map: Vec<u8>,
-    offset: usize,
-    bytes: Vec<u8>,
-}
-
 #[derive(Debug)]
 enum Stage {
     Open(OpenObject),
@@ -116,16 +85,23 @@ enum Stage {
 struct Loaded {
     maps: BTreeMap<String, Arc<Map>>,
     /// The object that created the maps.
-    object: libbpf_rs::Object,
+    object: WithImages,
     /// Objects with programs that were loaded alone, on the same maps.
     more: Vec<libbpf_rs::Object>,
 }
 
 impl Loaded {
+    fn objects(&self) -> impl Iterator<Item = &libbpf_rs::Object> {
+        std::iter::once(&*self.object).chain(&self.more)
+    }
+
+    fn maps_mut(&mut self) -> impl Iterator<Item = MapMut<'_>> {
+        self.object.maps_mut().chain(self.more.iter_mut().flat_map(libbpf_rs::Object::maps_mut))
+    }
+
     /// The programs that are loaded.
     fn programs(&self) -> impl Iterator<Item = libbpf_rs::Program<'_>> {
-        let objects = std::iter::once(&self.object).chain(&self.more);
-        objects.flat_map(libbpf_rs::Object::progs).filter(sys::is_loaded)
+        self.objects().flat_map(libbpf_rs::Object::progs).filter(sys::is_loaded)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -342,36 +318,6 @@ impl Object {
         Ok(())
     }
 
-    /// Sets the programs' flags for the loaded ones among the kernel modules that they support.
-    fn show_modules(&self, open: &mut OpenObject) {
-        let known =
-            self.variables.iter().filter_map(|(name, at)| Some((name.strip_prefix(MODULE_PREFIX)?, at)));
-        for (module, variable) in known.filter(|(module, _)| feature::has_module(module)) {
-            for mut map in
-                open.maps_mut().filter(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
-            {
-                let byte = map.initial_value_mut().and_then(|image| image.get_mut(variable.offset));
-                byte.into_iter().for_each(|byte| *byte = 1);
-            }
-            tracing::debug!(target: "module", "programs call the functions of the kernel module `{module}`");
-        }
-    }
-
-    /// Sets the programs' description of this process's PID namespace, unless it is the initial one.
-    fn show_namespace(&self, open: &mut OpenObject) -> Result<(), BpfError> {
-        let Some(variable) = self.variables.get(PID_NAMESPACE) else { return Ok(()) };
-        let Some(words) = pid_namespace::words().map_err(BpfError::PidNamespace)? else { return Ok(()) };
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let to = variable.offset..variable.offset.saturating_add(bytes.len());
-        for mut map in
-            open.maps_mut().filter(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
-        {
-            let image = map.initial_value_mut().and_then(|image| image.get_mut(to.clone()));
-            image.into_iter().for_each(|image| image.copy_from_slice(&bytes));
-        }
-        Ok(())
-    }
-
     /// Returns whether programs read task ids and this process is not in the initial PID namespace.
     pub fn numbers_tasks_inside(&self) -> bool {
         self.variables.contains_key(PID_NAMESPACE) && pid_namespace::number().is_some()
@@ -407,6 +353,7 @@ impl Object {
                 Pins::show_variables(&object, &reused)?;
                 let maps = maps(&object)?;
                 self.changed = Changed::default();
+                let object = WithImages::of(object);
                 self.stage = Stage::Loaded(Loaded { maps, object, more: Vec::new() });
                 return Ok(());
             }
@@ -430,34 +377,11 @@ impl Object {
         for mut map in open.maps_mut() {
             let name = map.name().as_encoded_bytes().to_vec();
             let Some(image) = map.initial_value_mut() else { continue };
-            for Written { offset, bytes, .. } in written.iter().filter(|one| one.map == name) {
-                if let Some(to) = image.get_mut(*offset..offset.saturating_add(bytes.len())) {
-                    to.copy_from_slice(bytes);
-                }
-            }
+            written.iter().for_each(|one| one.restore(&name, image));
         }
         self.show_modules(&mut open);
         self.show_namespace(&mut open).ok()?;
         Some(open)
-    }
-
-    /// Copies the content that the plugin wrote to sections.
-    fn written(&self, open: &OpenObject) -> Vec<Written> {
-        let mut written = Vec::new();
-        for (section, pages) in &self.changed.pages {
-            // struct_ops maps contain libbpf's own pointers to this object's programs.
-            let maps = open.maps().filter(|map| map.map_type() != MapType::StructOps);
-            for map in maps.filter(|map| is_section_map(map.name().as_encoded_bytes(), section)) {
-                let Some(image) = Image::of(&map, open) else { continue };
-                for page in pages {
-                    let offset = page * PAGE_BYTES;
-                    let len = PAGE_BYTES.min(image.len().saturating_sub(offset));
-                    let map = map.name().as_encoded_bytes().to_vec();
-                    written.extend(image.copy(offset, len).map(|bytes| Written { map, offset, bytes }));
-                }
-            }
-        }
-        written
     }
 
     /// Returns a program by name. Loads it if necessary, with the object's other programs if the kernel accepts
@@ -492,9 +416,7 @@ impl Object {
         }
         self.load_structs()?;
         let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
-        let mut objects = std::iter::once(&mut loaded.object).chain(&mut loaded.more);
-        let object = objects.find(|object| has_structs(object)).ok_or(BpfError::NoObject)?;
-        let mut maps = object.maps_mut().filter(|map| map.map_type() == MapType::StructOps);
+        let mut maps = loaded.maps_mut().filter(|map| is_kernel_struct(map));
         let mut map = maps.find(|map| map.name() == name).ok_or(BpfError::NoObject)?;
         let (linked, _) = print::collect(|| {
             // libbpf sets errno on every failure; libbpf-rs keeps it only in its error text.
@@ -519,8 +441,8 @@ impl Object {
     fn load_structs(&mut self) -> Result<(), BpfError> {
         self.load_or(Selection::Structs)?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
-        let mut objects = std::iter::once(&loaded.object).chain(&loaded.more);
-        if objects.any(has_structs) { Ok(()) } else { self.load_more(Selection::Structs) }
+        let has_structs = loaded.objects().any(|object| object.maps().any(|map| is_kernel_struct(&map)));
+        if has_structs { Ok(()) } else { self.load_more(Selection::Structs) }
     }
 
     /// Returns a map by name. Loads the object if necessary.
@@ -636,111 +558,6 @@ impl Object {
     pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
         layout::of(&self.elf, subject)
     }
-
-    /// Reads a scalar variable by one atomic load, zero-extended.
-    ///
-    /// # Errors
-    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::NotMapped`].
-    pub fn get(&self, variable: &Variable) -> Result<u64, BpfError> {
-        check_scalar(variable)?;
-        self.image(variable)?.load(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
-    }
-
-    /// Writes the low bytes of a value to a scalar variable by one atomic store.
-    ///
-    /// # Errors
-    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::Constant`]; [`BpfError::NotMapped`];
-    /// [`BpfError::HostBytes`].
-    pub fn set(&mut self, variable: &Variable, value: u64) -> Result<(), BpfError> {
-        check_scalar(variable)?;
-        self.check_writable(variable, 0, variable.size)?;
-        self.image(variable)?.store(variable.offset, variable.size, value).ok_or_else(|| not_mapped(variable))
-    }
-
-    /// Reads the bytes of a variable: by one atomic load if it is a scalar, else piecewise.
-    ///
-    /// # Errors
-    /// [`BpfError::NotMapped`].
-    pub fn read(&self, variable: &Variable) -> Result<Vec<u8>, BpfError> {
-        if variable.is_scalar() {
-            let value = self.get(variable)?;
-            return Ok(value.to_le_bytes()[..variable.size].to_vec());
-        }
-        let image = self.image(variable)?;
-        image.copy(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
-    }
-
-    /// Writes bytes to a variable, starting at `offset`: a whole scalar by one atomic store, anything else
-    /// byte by byte.
-    ///
-    /// # Errors
-    /// [`BpfError::Size`] outside the variable; [`BpfError::Constant`]; [`BpfError::NotMapped`];
-    /// [`BpfError::HostBytes`].
-    pub fn write(&mut self, variable: &Variable, offset: usize, bytes: &[u8]) -> Result<(), BpfError> {
-        if offset.checked_add(bytes.len()).is_none_or(|end| end > variable.size) {
-            return Err(BpfError::Size {
-                what: "the variable",
-                name: variable.name.clone(),
-                expected: variable.size,
-                given: offset.saturating_add(bytes.len()),
-            });
-        }
-        if variable.is_scalar() && bytes.len() == variable.size {
-            let mut value = [0; 8];
-            value[..bytes.len()].copy_from_slice(bytes);
-            return self.set(variable, u64::from_le_bytes(value));
-        }
-        self.check_writable(variable, offset, bytes.len())?;
-        let image = self.image(variable)?;
-        for (index, byte) in bytes.iter().enumerate() {
-            let at = variable.offset + offset + index;
-            image.store(at, 1, u64::from(*byte)).ok_or_else(|| not_mapped(variable))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the pages of a variable's section once the object is loaded. None for constants, whose pages
-    /// cannot be mapped writable.
-    pub fn pages(&self, variable: &Variable) -> Option<Pages> {
-        let Stage::Loaded(Loaded { object, .. }) = &self.stage else { return None };
-        let mut maps = object.maps().filter(|_| !variable.is_constant());
-        let map = maps.find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))?;
-        Pages::of(&map.name().to_string_lossy(), MapShape::of(&map), map.as_fd())
-    }
-
-    /// Checks that a range of a variable may be written at this stage, and marks it as changed before the
-    /// load.
-    fn check_writable(&mut self, variable: &Variable, offset: usize, len: usize) -> Result<(), BpfError> {
-        match self.stage {
-            Stage::Loaded(_) if variable.is_constant() => {
-                Err(BpfError::Constant { name: variable.name.clone() })
-            }
-            Stage::Loaded(_) => Ok(()),
-            Stage::Open(_) | Stage::Closed => {
-                Ok(self.changed.note(&variable.section, variable.offset + offset, len)?)
-            }
-        }
-    }
-
-    /// Returns the memory of a variable's section at this stage.
-    fn image(&self, variable: &Variable) -> Result<Image<'_>, BpfError> {
-        // Only arrays: a struct_ops map may have a section's name, but it contains pointers of libbpf.
-        let section = variable.section.as_str();
-        let is_of_section =
-            |name: &OsStr, ty| ty == MapType::Array && is_section_map(name.as_encoded_bytes(), section);
-        let image = match &self.stage {
-            Stage::Open(open) => open
-                .maps()
-                .find(|map| is_of_section(map.name(), map.map_type()))
-                .and_then(|map| Image::of(&map, open)),
-            Stage::Loaded(Loaded { object, .. }) => object
-                .maps()
-                .find(|map| is_of_section(map.name(), map.map_type()))
-                .and_then(|map| Image::of(&map, object)),
-            Stage::Closed => None,
-        };
-        image.ok_or_else(|| not_mapped(variable))
-    }
 }
 
 fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfError> {
@@ -763,9 +580,9 @@ fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfEr
     Ok(open)
 }
 
-/// Whether an object has created its kernel structs.
-fn has_structs(object: &libbpf_rs::Object) -> bool {
-    object.maps().any(|map| map.map_type() == MapType::StructOps && sys::is_created(&map))
+/// Whether a map is a kernel struct that its object has created.
+fn is_kernel_struct(map: &libbpf_rs::Map<'_>) -> bool {
+    map.map_type() == MapType::StructOps && sys::is_created(map)
 }
 
 fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
@@ -777,28 +594,10 @@ fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfErr
         .collect()
 }
 
-/// Returns whether libbpf created this map for this section. It names the map of `.data` after the object
-/// (`counters.data`), that of `.data.own` like the section (`internal_map_name`, libbpf 1.7). Maps of the
-/// script have no dot in their names.
-pub(super) fn is_section_map(map: &[u8], section: &str) -> bool {
-    map == section.as_bytes() || (!map.starts_with(b".") && map.ends_with(section.as_bytes()))
-}
-
 /// Returns whether libbpf created this map for a global data section.
 fn is_data_map(map: &[u8]) -> bool {
     let named_like_section = std::str::from_utf8(map).is_ok_and(globals::is_global_data);
     named_like_section || [".data", ".bss", ".rodata"].iter().any(|section| is_section_map(map, section))
-}
-
-fn check_scalar(variable: &Variable) -> Result<(), BpfError> {
-    if variable.is_scalar() {
-        return Ok(());
-    }
-    Err(BpfError::Size { what: "a number", name: variable.name.clone(), expected: variable.size, given: 8 })
-}
-
-fn not_mapped(variable: &Variable) -> BpfError {
-    BpfError::NotMapped { name: variable.name.clone(), section: variable.section.clone() }
 }
 
 fn not_found(what: &'static str, name: &str, known: Vec<String>) -> BpfError {
