@@ -57,6 +57,7 @@ impl Body<'_, '_> {
 
     fn deref(&mut self, operand: &ast::Expr, span: Span) -> Typed {
         let Some(lvalue) = self.deref_lvalue(operand, span) else { return self.error_expr(span) };
+        self.check_copy(&lvalue);
         let ty = lvalue.ty;
         self.make(ExprKind::Load(lvalue), ty, span)
     }

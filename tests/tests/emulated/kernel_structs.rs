@@ -38,6 +38,12 @@ fn root_copies_of_structs_within_structs_have_their_values() {
 }
 
 #[test]
+fn root_copies_of_what_a_pointer_leads_to_have_its_values() {
+    let ran = run("dereferenced", include_str!("scripts/kernel_structs_dereferenced.ks"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "0 1\n"), "{ran:#?}");
+}
+
+#[test]
 fn root_declared_structs_lie_where_the_kernel_has_them() {
     let ran = run("declared", include_str!("scripts/kernel_structs_declared.ks"));
     let root = fs::metadata("/").expect("there is a root").ino();

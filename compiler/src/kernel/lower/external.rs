@@ -25,6 +25,8 @@ enum ExternalArg<'e> {
     /// A number, which may be the size of the memory argument before it.
     Number(Value, &'e Expr),
     Memory(Pointer, &'e Expr),
+    /// A pointer to a kernel struct that the verifier tracks, or null.
+    Object(Value),
     /// The address of a part of a kernel struct, as a pointer to the struct and the part.
     Part(Value, KernelPart<'e>),
 }
@@ -107,6 +109,10 @@ impl Lowerer<'_> {
         while let Some((position, one)) = given.next() {
             match one {
                 ExternalArg::Value(value) | ExternalArg::Number(value, _) => values.push(value),
+                ExternalArg::Object(object) => {
+                    let refused = *refused.get_or_insert_with(|| self.builder.block());
+                    values.push(self.non_null(object, refused));
+                }
                 ExternalArg::Part(base, part) => {
                     let refused = *refused.get_or_insert_with(|| self.builder.block());
                     values.push(self.address_given(base, &part, refused)?);
@@ -139,6 +145,12 @@ impl Lowerer<'_> {
         }
         if let Some((base, part)) = self.part_given(arg)? {
             return Ok(ExternalArg::Part(base, part));
+        }
+        if self.is_kernel_pointer(arg.ty)
+            && !matches!(arg.kind, ExprKind::Const(0))
+            && let Some(object) = self.kernel_object(arg)?
+        {
+            return Ok(ExternalArg::Object(self.object_value(object)));
         }
         if self.is_pointer(arg.ty) {
             return Ok(ExternalArg::Memory(self.pointer_value(arg)?, arg));

@@ -65,7 +65,7 @@ use crate::hir::{ExternId, FuncId, FunctionKind, Hir, HirFunction, LocalId, Prog
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
-use crate::types::{IntType, TypeId, TypeKind, Types};
+use crate::types::{IntType, StructOrigin, TypeId, TypeKind, Types};
 use activation::{Activation, Exit, Outside};
 use errors::Status;
 use memory::Base;
@@ -103,7 +103,7 @@ pub fn lower(
         values: values::of(hir, split),
         arrays: tail::arrays(hir, split),
         prints: print::table(hir, split, None).1,
-        has_storage: split.maps.iter().any(|map| hir.maps[*map].kind.is_storage()),
+        needs_objects: needs_objects(hir, split),
     };
     let mut functions = Vec::new();
     let mut bases = BTreeMap::new();
@@ -164,6 +164,19 @@ fn has_pointers_in_context(function: &HirFunction) -> bool {
     }
 }
 
+/// Whether a map or a function of the kernel takes pointers to kernel structs that are no numbers.
+fn needs_objects(hir: &Hir, split: &Split) -> bool {
+    let is_struct = |ty: &TypeId| match hir.types.kind(*ty) {
+        TypeKind::Ptr(to) => match hir.types.kind(*to) {
+            TypeKind::Struct(id) => hir.types.struct_def(*id).origin == StructOrigin::Kernel,
+            _ => false,
+        },
+        _ => false,
+    };
+    let mut called = hir.externs.iter().flat_map(|function| &function.params);
+    split.maps.iter().any(|map| hir.maps[*map].kind.is_storage()) || called.any(is_struct)
+}
+
 /// The contexts that the verifier also accepts as arguments of global functions. Source: kernel/bpf/btf.c,
 /// `btf_is_prog_ctx_type`, v6.12.
 const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff", "bpf_sock_addr"];
@@ -200,8 +213,9 @@ struct Context<'a> {
     arrays: Vec<Vec<FuncId>>,
     /// The `print` sites of the kernel half.
     prints: print::Sites,
-    /// Whether some map is local storage, whose keys are kernel objects.
-    has_storage: bool,
+    /// Whether pointers to kernel structs are used where the verifier has to track them: as keys of local
+    /// storage, and as arguments of functions of the kernel.
+    needs_objects: bool,
 }
 
 impl<'a> Context<'a> {

@@ -274,10 +274,17 @@ impl Lowerer<'_> {
                     let address = self.read_kernel_scalar(&part, expr.span)?;
                     Ok(self.pointer_to_address(address))
                 }
-                (None, None) => {
-                    let prepared = self.prepare(lvalue)?;
-                    self.load_pointer(&prepared, lvalue.ty, expr.span)
-                }
+                (None, None) => match self.context_object(lvalue)? {
+                    Some(object) => {
+                        let object = self.object_value(object);
+                        let address = self.builder.value(Type::I64, Op::Address(object));
+                        Ok(self.pointer_to_address(address))
+                    }
+                    None => {
+                        let prepared = self.prepare(lvalue)?;
+                        self.load_pointer(&prepared, lvalue.ty, expr.span)
+                    }
+                },
             },
             ExprKind::AddrOf(lvalue) => self.address_of_lvalue(lvalue),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),

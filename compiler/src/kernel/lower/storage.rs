@@ -1,6 +1,6 @@
 //! Lowers local storage: `s[p]` is the value that belongs to a kernel object.
 //!
-//! The helpers take no number. They take only a pointer that the verifier has tracked from its source in the
+//! The helpers take no number, and neither do most functions of the kernel that are given a kernel struct. They take only a pointer that the verifier has tracked from its source in the
 //! kernel: a parameter of a program that is described by the kernel's own types, the running task, the socket
 //! of a context, and what members of these point to. Everywhere else a pointer to the kernel is a number. So
 //! the value of such an expression is also kept as an object: from the declaration of a local that is set
@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::super::mir::core::CoreQuestion;
 use super::super::mir::{Block, Callee, Helper, Lost, Op, Origin, Size, Storage, Type, Value};
 use super::context::MemberUse;
 use super::kernel_memory::KernelPart;
@@ -15,7 +16,9 @@ use super::{Lower, Lowerer};
 use crate::bpf::helper_number;
 use crate::builtins::context_members::MemberType;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, ExternId, FunctionKind, LocalId, LvalueKind, Map, MapId, ProgramKind};
+use crate::hir::{
+    Expr, ExprKind, ExternId, FunctionKind, LocalId, Lvalue, LvalueKind, Map, MapId, ProgramKind,
+};
 use crate::types::TypeKind;
 
 /// A pointer to a kernel object, by its source.
@@ -61,22 +64,36 @@ impl Lowerer<'_> {
                     let object = self.active.objects.get(&local).copied();
                     return Ok(object.or(given.map(|given| KernelObject::Read(*given))));
                 }
-                if let Some(member) = self.context_lvalue(lvalue) {
-                    self.check_access(member.field, lvalue, MemberUse::Read)?;
-                    let offset = i16::try_from(member.field.offset).ok();
-                    let is_object = matches!(member.field.ty, MemberType::Pointer(_));
-                    let context = self.scalar(member.context)?;
-                    return Ok(offset
-                        .filter(|_| is_object)
-                        .map(|offset| KernelObject::Word(context, offset)));
+                if self.context_lvalue(lvalue).is_some() {
+                    return self.context_object(lvalue);
                 }
                 match self.kernel_part(lvalue) {
                     Some(part) => self.member_object(&part),
                     None => Ok(None),
                 }
             }
+            ExprKind::AddrOf(lvalue) => match self.kernel_part(lvalue) {
+                Some(part) => self.part_object(&part),
+                None => Ok(None),
+            },
+            // One struct for another: the verifier compares the types where the pointer is used.
+            ExprKind::Convert(from) if self.is_kernel_pointer(from.ty) && self.is_kernel_pointer(expr.ty) => {
+                self.kernel_object(from)
+            }
             _ => Ok(None),
         }
+    }
+
+    /// The object that a member of a context points to, if it is such a member.
+    pub(super) fn context_object(&mut self, lvalue: &Lvalue) -> Lower<Option<KernelObject>> {
+        let Some(member) = self.context_lvalue(lvalue) else { return Ok(None) };
+        if !matches!(member.field.ty, MemberType::Pointer(_)) {
+            return Ok(None);
+        }
+        self.check_access(member.field, lvalue, MemberUse::Read)?;
+        let offset = i16::try_from(member.field.offset).ok();
+        let context = self.scalar(member.context)?;
+        Ok(offset.map(|offset| KernelObject::Word(context, offset)))
     }
 
     /// The object that a member of an object points to.
@@ -84,14 +101,39 @@ impl Lowerer<'_> {
         if part.index.is_some() || !self.is_kernel_pointer(part.ty) {
             return Ok(None);
         }
+        self.object_from(part, |lowerer, base| {
+            let field = Arc::new(part.field.clone());
+            let ty = Type::Ptr(Origin::ObjectOrNull);
+            lowerer.builder.value(ty, Op::LoadField { size: Size::DW, base, field })
+        })
+    }
+
+    /// The object that a struct inside an object is.
+    fn part_object(&mut self, part: &KernelPart<'_>) -> Lower<Option<KernelObject>> {
+        if part.index.is_some() || !matches!(self.types().kind(part.ty), TypeKind::Struct(_)) {
+            return Ok(None);
+        }
+        self.object_from(part, |lowerer, base| {
+            let offset = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Offset);
+            let offset = lowerer.builder.value(Type::I64, offset);
+            lowerer.builder.value(Type::Ptr(Origin::ObjectOrNull), Op::PtrAdd(base, offset))
+        })
+    }
+
+    /// What `find` makes of the object that contains a part, or null if that is null. `None` if the verifier
+    /// does not track it.
+    fn object_from(
+        &mut self,
+        part: &KernelPart<'_>,
+        find: impl FnOnce(&mut Self, Value) -> Value,
+    ) -> Lower<Option<KernelObject>> {
         let Some(owner) = self.kernel_object(part.pointer)? else { return Ok(None) };
         let owner = self.object_value(owner);
         let (miss, join) = (self.builder.block(), self.builder.block());
         let ty = Type::Ptr(Origin::ObjectOrNull);
         let result = self.builder.param(join, ty);
         let base = self.non_null(owner, miss);
-        let field = Arc::new(part.field.clone());
-        let object = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
+        let object = find(self, base);
         self.builder.jump_with(join, object);
         self.builder.switch_to_sealed(miss);
         let null = self.builder.constant(ty, 0);
@@ -156,7 +198,8 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
     }
 
-    /// Whether to keep the object that a local points to: only keys of local storage need it. A local that is
+    /// Whether to keep the object that a local points to: only keys of local storage and arguments of functions
+    /// of the kernel need it. A local that is
     /// set once always points to the same object. So does an argument of a deferred call, but it may be used
     /// where it was never set.
     fn keeps_objects(&self, local: LocalId) -> bool {
@@ -165,7 +208,7 @@ impl Lowerer<'_> {
         matches!(self.types().kind(ty), TypeKind::Ptr(_))
             && (active.fixed.contains(&local) || active.escaping.contains(&local))
             && !active.exposed.contains(&local)
-            && self.program.has_storage
+            && self.program.needs_objects
     }
 
     /// Keeps the object that a local points to.
@@ -191,7 +234,7 @@ impl Lowerer<'_> {
 
     /// The object of an argument, with its address under the same condition as in `declared_object`.
     pub(super) fn passed_object(&mut self, arg: &Expr) -> Lower<Option<(KernelObject, Option<Value>)>> {
-        if !self.program.has_storage || !self.is_kernel_pointer(arg.ty) {
+        if !self.program.needs_objects || !self.is_kernel_pointer(arg.ty) {
             return Ok(None);
         }
         Ok(self.kernel_object(arg)?.map(|object| (object, self.object_address(arg, object))))

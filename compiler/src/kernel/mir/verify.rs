@@ -345,6 +345,7 @@ fn fits(arg: Type, param: Type) -> bool {
         (Type::Ptr(origin), Type::Ptr(Origin::MemoryOrNull)) => {
             origin.is_memory() || origin.checked().is_some_and(Origin::is_memory)
         }
+        (Type::Ptr(Origin::Object), Type::Ptr(Origin::ObjectOrNull)) => true,
         _ => arg == param,
     }
 }

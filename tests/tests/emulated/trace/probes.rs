@@ -28,7 +28,7 @@ fn traced_parts_of_structs_are_given_to_helpers() {
     let opener = Opener::start();
     let ran = run("parts", script);
     drop(opener);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "true 0\n"), "{ran:#?}");
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "true 0\ntrue true true true\n"), "{ran:#?}");
 }
 
 #[test]
