@@ -94,6 +94,14 @@ pub struct PluginObject {
     model: Arc<Object>,
 }
 
+/// Returns a name as a file of the BPF file system, which refuses dots in names: they are `%2e` there, so
+/// that different names stay different.
+///
+/// Source: `bpf_lookup` in kernel/bpf/inode.c, v6.18.
+fn bpffs_name(name: &str) -> String {
+    name.replace('%', "%25").replace('.', "%2e")
+}
+
 impl PluginObject {
     /// Parses the object of a record.
     ///
@@ -156,12 +164,13 @@ impl PluginObject {
     /// Returns the maps that outlive the object. All pinned variables are one map, that of their section.
     pub fn pins(&self) -> impl Iterator<Item = PinnedMap> {
         let maps = self.model.maps.iter().filter(|map| map.pinning == Pinning::ByName);
-        let maps = maps.map(|map| PinnedMap {
+        let folder = bpffs_name(&self.name);
+        let path = format!("{folder}/globals/pinned_globals");
+        let maps = maps.map(move |map| PinnedMap {
             map: map.name.as_str().to_owned(),
-            path: format!("{}/maps/{}", self.name, map.name.as_str()),
+            path: format!("{folder}/maps/{}", bpffs_name(map.name.as_str())),
         });
         let sections = self.model.data.iter().map(DataSection::name).filter(|name| name == PINNED_SECTION);
-        let path = format!("{}/globals/pinned_globals", self.name);
         maps.chain(sections.map(move |map| PinnedMap { map, path: path.clone() }))
     }
 

@@ -33,6 +33,24 @@ fn root_lf_086_pins_survive_a_restart_with_their_values() {
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
 }
 
+/// The BPF file system takes no dots in names.
+#[test]
+fn root_names_with_dots_are_pinned_under_names_of_their_own() {
+    let folder = Folder::new();
+    for name in ["pin.v2", "pin%2ev2"] {
+        folder.write(&format!("{name}.wasm"), compile(name, COUNTER).plugin);
+    }
+    let outcome = with_bpffs(
+        &folder,
+        "$HOST pin.v2.wasm && $HOST pin.v2.wasm && $HOST pin%2ev2.wasm && cd /sys/fs/bpf && find ./pin* -type f \
+         | sort",
+    );
+    let expected = "first\n6 2 true true\nlater\n7 4 true true\nfirst\n6 2 true true\n\
+                    ./pin%252ev2/globals/pinned_globals\n./pin%252ev2/maps/m\n\
+                    ./pin%2ev2/globals/pinned_globals\n./pin%2ev2/maps/m\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
 #[test]
 fn root_lf_087_a_pin_of_another_shape_ends_the_start() {
     let folder = Folder::new();
