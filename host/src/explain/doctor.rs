@@ -29,6 +29,17 @@ pub enum State {
     Unknown,
 }
 
+/// The answer of the kernel to a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trial {
+    /// It works.
+    Works,
+    /// The kernel cannot do it; with its answer.
+    Refused(String),
+    /// It could not be tried; with the reason.
+    Untried(String),
+}
+
 /// The result of one examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -112,6 +123,34 @@ pub fn call(name: &str, refused: Option<String>) -> Finding {
     }
 }
 
+/// Reports whether programs can be linked to perf events: the answer of a trial.
+pub fn event_links(tried: Trial) -> Finding {
+    let topic = "programs at events";
+    match tried {
+        Trial::Works => Finding::new(topic, State::Good, "can be linked to perf events"),
+        Trial::Refused(because) => Finding::new(topic, State::Missing, because)
+            .means("no program can be linked to a perf event, a tracepoint or a probe")
+            .remedy("run Linux 5.15 or newer"),
+        Trial::Untried(because) => Finding::new(topic, State::Unknown, because),
+    }
+}
+
+/// Reports how programs run loops: the answers of trials of the kernel function `bpf_iter_num_new` (Linux 6.4)
+/// and of the helper `bpf_loop` (Linux 5.17), of which plugins have a form each.
+pub fn loops(iterator: Trial, callback: Trial) -> Finding {
+    let topic = "loops in programs";
+    match (iterator, callback) {
+        (Trial::Works, _) => Finding::new(topic, State::Good, "bpf_iter_num_new, as tried"),
+        (_, Trial::Works) => Finding::new(topic, State::Good, "bpf_loop, as tried"),
+        (Trial::Untried(because), _) | (_, Trial::Untried(because)) => {
+            Finding::new(topic, State::Unknown, because)
+        }
+        (Trial::Refused(_), Trial::Refused(because)) => Finding::new(topic, State::Limited, because)
+            .means("programs with loops of more than a few iterations are refused")
+            .remedy("run Linux 5.17 or newer for scripts with loops in the kernel half"),
+    }
+}
+
 fn seccomp(facts: &Facts) -> Finding {
     let topic = "seccomp";
     match facts.is_filtered {
@@ -133,16 +172,8 @@ fn kernel(facts: &Facts) -> Finding {
     let Some((major, minor)) = facts.kernel else {
         return Finding::new(topic, State::Unknown, "its version cannot be read");
     };
-    let found = format!("Linux {major}.{minor}");
-    match (major, minor) {
-        version if version >= (6, 4) => Finding::new(topic, State::Good, found),
-        version if version >= (5, 15) => Finding::new(topic, State::Limited, found)
-            .means("loops in the kernel half are refused by the verifier")
-            .remedy("run Linux 6.4 or newer for scripts with loops in the kernel half"),
-        _ => Finding::new(topic, State::Missing, found)
-            .means("programs cannot be linked to perf events, which needs Linux 5.15")
-            .remedy("run Linux 6.4 or newer"),
-    }
+    // What it can do is tried: distributions bring parts of later versions to older ones.
+    Finding::new(topic, State::Good, format!("Linux {major}.{minor}"))
 }
 
 fn lockdown(machine: &Machine) -> Finding {

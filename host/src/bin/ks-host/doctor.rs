@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
-use ks_host::explain::doctor::{Finding, State, call, examine, free_counters};
+use ks_host::explain::doctor::{Finding, State, Trial, call, event_links, examine, free_counters, loops};
 use ks_host::perf::{Attachments, Catalog, Event, Options};
 use ks_wit::command_output::write_stdout;
 
@@ -29,7 +29,9 @@ pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
     let catalog = Catalog::default();
     let mut findings = examine(&Machine::read(catalog.core_names()));
     findings.push(call("perf_event_open(2)", refused_event()));
-    findings.push(call("bpf(2)", refused_map()));
+    let features = Features::of_running();
+    findings.push(call("bpf(2)", refused_map(&features)));
+    findings.extend(programs(&features));
     if args.probe_pmu {
         let free = catalog.free_counters().into_iter();
         findings.extend(free.map(|free| free_counters(&free.pmu, &free.event, free.counters)));
@@ -52,12 +54,31 @@ fn refused_event() -> Option<String> {
 }
 
 /// Creates an array map. Returns the reason if the kernel refuses.
-fn refused_map() -> Option<String> {
+fn refused_map(features: &Features) -> Option<String> {
     /// `BPF_MAP_TYPE_ARRAY` of `linux/bpf.h`.
     const ARRAY: u32 = 2;
-    match Features::of_running().map(ARRAY) {
+    match features.map(ARRAY) {
         Answer::Yes => None,
         Answer::No(because) | Answer::Unknown(because) => Some(because),
+    }
+}
+
+/// Tries what programs at perf events need.
+fn programs(features: &Features) -> [Finding; 2] {
+    let of = |answer| match answer {
+        Answer::Yes => Trial::Works,
+        Answer::No(because) => Trial::Refused(because),
+        Answer::Unknown(because) => Trial::Untried(because),
+    };
+    match features.shape("perf_event", None) {
+        Ok(shape) => {
+            let callback =
+                ks_wit::helper::named("bpf_loop").map(|(number, _)| features.helper(&shape, number));
+            let callback = callback.unwrap_or_else(|| Answer::Unknown("it has no number".into()));
+            let iterator = features.kfunc(&shape, "bpf_iter_num_new");
+            [event_links(of(features.attach_point(&shape))), loops(of(iterator), of(callback))]
+        }
+        Err(answer) => [event_links(of(answer.clone())), loops(of(answer.clone()), of(answer))],
     }
 }
 

@@ -51,7 +51,7 @@ type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
 fn every_fault_is_named_with_what_to_do() {
-    let cases: [Case; 18] = [
+    let cases: [Case; 16] = [
         (
             |machine| machine.facts.is_filtered = Some(true),
             "seccomp",
@@ -65,8 +65,6 @@ fn every_fault_is_named_with_what_to_do() {
             State::Limited,
             "--pid=host",
         ),
-        (|machine| machine.facts.kernel = Some((6, 1)), "kernel", State::Limited, "6.4"),
-        (|machine| machine.facts.kernel = Some((5, 10)), "kernel", State::Missing, "6.4"),
         (|machine| machine.facts.hardware_pmu = Some(false), "hardware PMU", State::Missing, "page_faults"),
         (
             |machine| machine.nmi_watchdog = Some(true),
@@ -180,4 +178,25 @@ fn capabilities_of_a_user_namespace_do_not_count() {
     }
     // The capabilities do not override the setting either.
     assert!(found.iter().any(|one| one.topic == "kernel.perf_event_paranoid"), "{found:#?}");
+}
+
+#[test]
+fn loops_are_judged_by_what_the_kernel_has_and_not_by_its_version() {
+    let refused = || Trial::Refused("unknown func".into());
+    let untried = || Trial::Untried("EPERM".into());
+    let cases = [
+        (Trial::Works, refused(), State::Good, "bpf_iter_num_new"),
+        (refused(), Trial::Works, State::Good, "bpf_loop"),
+        (untried(), Trial::Works, State::Good, "bpf_loop"),
+        (refused(), refused(), State::Limited, "unknown func"),
+        (refused(), untried(), State::Unknown, "EPERM"),
+    ];
+    for (iterator, callback, state, found) in cases {
+        let finding = loops(iterator, callback);
+        assert_eq!(finding.state, state, "{finding:?}");
+        assert!(finding.found.contains(found), "{finding:?}");
+        assert_eq!(finding.remedy.is_some(), state == State::Limited, "{finding:?}");
+    }
+    assert_eq!(event_links(refused()).state, State::Missing);
+    assert_eq!(event_links(Trial::Works).state, State::Good);
 }
