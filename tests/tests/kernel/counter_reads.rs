@@ -172,8 +172,15 @@ fn root_func_cost_reports_what_each_call_costs() {
         host(),
         file.display()
     );
-    let outcome = finish(Command::new("sh").args(["-c", &line]));
-    assert_eq!(outcome.stderr, "", "{outcome:#?}");
+    let outside = finish(Command::new("sh").args(["-c", &line]));
+    assert_eq!(outside.stderr, "", "{outside:#?}");
+    check_costs(&outside);
+    // The switches have the threads' numbers of the first PID namespace.
+    let inside = finish(Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", &line]));
+    check_costs(&inside);
+}
+
+fn check_costs(outcome: &Outcome) {
     let row = |low: &str| -> i64 {
         let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let rows = outcome.stdout.lines().map(fields);

@@ -29,6 +29,11 @@ fn inside(lines: &str) -> Outcome {
     finish(Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", lines]))
 }
 
+/// Runs shell lines inside a PID namespace and outside.
+fn on_both_sides(lines: &str) -> [(&'static str, Outcome); 2] {
+    [("inside", inside(lines)), ("outside", finish(Command::new("sh").args(["-c", lines])))]
+}
+
 #[test]
 fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     let folder = Folder::new();
@@ -37,14 +42,12 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     // The plugin's first output starts the calls.
     let go = folder.path("go").display().to_string();
     let run = format!(
-        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X | while read line; do \
+        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X --name=calls --inside=100 | while read line; do \
          echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}; echo pid $X; wait",
         binary("ks-host").display(),
         plugin.display()
     );
-    for (side, outcome) in
-        [("inside", inside(&run)), ("outside", finish(Command::new("sh").args(["-c", &run])))]
-    {
+    for (side, outcome) in on_both_sides(&run) {
         assert_eq!(outcome.code, 0, "{side}: {outcome:#?}");
         let [pid] = outcome.numbers("pid")[..] else { panic!("{side}: {outcome:#?}") };
         // The counter of the process, the program's hits, the ids of process and thread; and the child's id
@@ -69,13 +72,13 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
 #[test]
 fn root_a_task_outside_of_the_namespace_has_no_number() {
     let folder = Folder::new();
-    let calls = program(&folder, "calls", CALLS);
+    let calls = program(&folder, "outside", CALLS);
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
     let go = folder.path("go").display().to_string();
     let outside = Command::new(&calls).args(["70", &go]).spawn();
     let mut outside = outside.expect("it was just built");
     let outcome = inside(&format!(
-        "{} {} -- --pid=1 --calls=140 | while read line; do \
+        "{} {} -- --pid=1 --name=outside --outside=140 | while read line; do \
          echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}",
         binary("ks-host").display(),
         plugin.display()
@@ -107,6 +110,44 @@ fn root_the_profiler_sees_the_process_that_it_is_asked_for_inside_a_pid_namespac
     );
 }
 
+/// The fields of a switch have the numbers of the first namespace, the process that is asked for one of its own.
+#[test]
+fn root_waits_of_a_process_have_its_stacks_inside_a_pid_namespace() {
+    let folder = Folder::new();
+    let naps = "#include <unistd.h>\n__attribute__((noinline)) int nap(void) { return usleep(20000) \
+                + 1; }\n\
+                int main(void) { for (int i = 0; i < 500; i++) nap(); return 0; }\n";
+    let naps = program(&folder, "naps", naps);
+    let lines = format!(
+        "{naps} & X=$!; {} --no-cache --stacks folded {} -- --pid=$X --seconds=1; kill $X",
+        binary("ks-host").display(),
+        repository().join("examples/trace/offcpu.ks").display()
+    );
+    for (side, outcome) in on_both_sides(&lines) {
+        let of_naps = outcome.stdout.lines().filter(|line| line.starts_with("naps;"));
+        let micros = of_naps.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>();
+        // A second of naps of 20 ms; the rest are the turns between them.
+        assert!((500_000..1_500_000).contains(&micros), "{side}: {micros} of {outcome:#?}");
+    }
+}
+
+#[test]
+fn root_waits_for_a_cpu_are_counted_for_the_process_that_is_asked_for_inside_a_pid_namespace() {
+    let lines = format!(
+        "spin() {{ exec taskset 1 sh -c 'while :; do :; done'; }}\n\
+         spin & X=$!; spin & Y=$!; sleep 1000 & Z=$!\n\
+         for pid in $X $Z; do {} --no-cache {} -- --pid=$pid --seconds=1; done; kill $X $Y $Z",
+        binary("ks-host").display(),
+        repository().join("examples/trace/runqlat.ks").display()
+    );
+    for (side, outcome) in on_both_sides(&lines) {
+        let waits = |line: &str| line.strip_suffix(" waits")?.parse::<u64>().ok();
+        let waits: Vec<u64> = outcome.stdout.lines().filter_map(waits).collect();
+        let [shares, sleeps] = waits[..] else { panic!("{side}: {outcome:#?}") };
+        assert!(shares > 5 && sleeps == 0, "{side}: {outcome:#?}");
+    }
+}
+
 #[test]
 fn root_doctor_names_the_pid_namespace() {
     let line = |outcome: Outcome| {
@@ -127,7 +168,7 @@ fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
     let go = folder.path("go").display().to_string();
     let run = format!(
-        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X | while read line; do \
+        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X --name=calls --inside=100 | while read line; do \
          echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}; echo pid $X; wait",
         binary("ks-host").display(),
         plugin.display()
