@@ -374,6 +374,14 @@ impl Group {
         if let Some(count) = own.measure_here(leader) {
             return Ok(count);
         }
+        // Through the leader: a pinned group that lost its counter is in error state there only, and a member
+        // reads as if it had not been enabled.
+        let counts =
+            buffer.read(leader.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
+        if let Some(count) = own.measure(&counts, index) {
+            return Ok(count);
+        }
+        // The kernel took the group apart, and each event is its own leader.
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
         own.measure_or_error(&counts, index)

@@ -1,6 +1,7 @@
 //! Hardware events: exact counts, groups, more events than counters, and groups that do not fit.
 
 mod hybrid;
+mod others;
 mod programs;
 
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
