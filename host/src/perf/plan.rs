@@ -72,7 +72,10 @@ impl Plan {
             move |errno| PerfError::kernel(attempt, call, errno)
         };
         let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
-        let readable = self.link.is_none() && page::is_for(&self.event, &self.options);
+        // Not what some kinds of core count only: a thread that moves to another kind between two instructions
+        // would name a counter that does not exist there, which ends the process.
+        let readable =
+            self.link.is_none() && encoding.pmu.is_none() && page::is_for(&self.event, &self.options);
         let mut attr = attr(&encoding.kind, &self.options, purpose);
         if readable {
             page::ask(&encoding.kind, &mut attr);

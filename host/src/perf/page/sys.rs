@@ -58,7 +58,8 @@ impl Registers for Cpu {
         let (low, high): (u32, u32);
         // SAFETY: the caller has seen in the event's page that the kernel allows this instruction and that
         // the event is on this counter. If the counter was reassigned meanwhile, the value is discarded
-        // because the page's lock changed.
+        // because the page's lock changed. Every CPU has the counter: events of a PMU that only some CPUs
+        // have get no page (`Plan::open`).
         unsafe {
             asm!("rdpmc", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack));
         }
@@ -81,7 +82,8 @@ macro_rules! event_counter {
             $($n => {
                 let count: u64;
                 // SAFETY: the caller has seen in the event's page that the kernel allows this register to be
-                // read.
+                // read, and every CPU has it: events of a PMU that only some CPUs have get no page
+                // (`Plan::open`).
                 unsafe {
                     asm!(concat!("mrs {}, pmevcntr", $n, "_el0"), out(reg) count, options(nomem, nostack));
                 }

@@ -334,3 +334,21 @@ fn free_counters_are_those_of_each_kind() {
     };
     assert_eq!(free(), [(LITTLE.to_owned(), 6), (BIG.to_owned(), 6)]);
 }
+
+/// A thread may move to a core without the counter between finding its number and reading it.
+#[test]
+fn counters_of_one_kind_of_core_are_read_by_the_kernel() {
+    const SETTING: &str = "/proc/sys/kernel/perf_user_access";
+    if !is_hybrid() {
+        return;
+    }
+    std::fs::write(SETTING, "1").unwrap();
+    for event in [on(LITTLE, "instructions"), named("r8")] {
+        let mut attachments = Attachments::new();
+        let id = open(&mut attachments, &event, None);
+        [0, 1].into_iter().for_each(|cpu| iterate_on(cpu, 1000));
+        let calls = super::system_calls(|| assert!(read(&mut attachments, id).raw > 0));
+        assert!(calls > 0, "{}", event.name());
+    }
+    std::fs::write(SETTING, "0").unwrap();
+}
