@@ -14,6 +14,7 @@ use super::event_array::EventArray;
 use super::fan_out::FanOut;
 use super::locations::{self, Surroundings, Target};
 use super::notice::Notice;
+use super::online::Online;
 #[cfg(feature = "plugins")]
 use super::output::{OutputError, OutputRings};
 use super::plan::{LinkProgram, Plan};
@@ -503,6 +504,28 @@ impl Attachments {
     /// Number of live attachments, members included.
     pub fn count(&self) -> usize {
         self.leader_of.len()
+    }
+
+    /// Number of descriptors of all open kernel events and their links.
+    pub fn descriptors(&self) -> usize {
+        self.fan_outs.values().map(FanOut::descriptors).sum()
+    }
+
+    /// Number of descriptors that opening an event would add at most. Counts one location if they cannot be
+    /// determined: opening then reports the error.
+    pub fn descriptors_of(
+        &self,
+        event: &Event,
+        options: &Options,
+        leader: Option<AttachmentId>,
+        is_linked: bool,
+    ) -> usize {
+        let each = 1 + usize::from(is_linked);
+        if let Some(group) = leader.and_then(|leader| self.fan_outs.get(&leader)) {
+            return each * group.locations();
+        }
+        let locations = locations::locations(event, &event.options(options), &self.surroundings);
+        each * locations.map_or(1, |locations| locations.len()) + Online::DESCRIPTORS
     }
 
     /// Number of open kernel events that are probes.

@@ -92,6 +92,11 @@ impl Counter {
         self.event.as_fd()
     }
 
+    /// Number of descriptors that it holds open.
+    pub(super) fn descriptors(&self) -> usize {
+        1 + usize::from(self.link.is_some())
+    }
+
     /// Keeps the link of a program until this event is closed.
     pub(super) fn own_link(&mut self, link: OwnedFd) {
         self.link = Some(link);

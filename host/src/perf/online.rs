@@ -25,6 +25,9 @@ pub(super) struct Online {
 }
 
 impl Online {
+    /// Number of descriptors that it holds open.
+    pub(super) const DESCRIPTORS: usize = 2;
+
     /// Reads the current list. None if the kernel does not publish it.
     pub(super) fn of(surroundings: &Surroundings) -> Option<Online> {
         let file = File::open(surroundings.sysfs.online_file()).ok()?;

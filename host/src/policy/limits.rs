@@ -27,6 +27,9 @@ pub enum Limit {
     /// files that events hold open for them. The kernel takes 50 to 90 ms to remove a probe, one after the
     /// other, and no signal ends the process while it has some.
     Probes,
+    /// Descriptors of its events, links, maps, programs and probed files. All plugins of a host share
+    /// RLIMIT_NOFILE: one of them could leave none to the others.
+    Descriptors,
     /// Handles of all kinds at a time.
     Handles,
     /// Bytes of all linear memories.
@@ -55,7 +58,7 @@ pub enum Limit {
 
 impl Limit {
     /// All limits, in the order in which messages list them.
-    pub const ALL: [Limit; 17] = [
+    pub const ALL: [Limit; 18] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
@@ -63,6 +66,7 @@ impl Limit {
         Limit::PrintBytes,
         Limit::Attachments,
         Limit::Probes,
+        Limit::Descriptors,
         Limit::Handles,
         Limit::MemoryBytes,
         Limit::TableElements,
@@ -85,6 +89,7 @@ impl Limit {
             Limit::PrintBytes => "print_bytes_per_second",
             Limit::Attachments => "attachments",
             Limit::Probes => "probes",
+            Limit::Descriptors => "descriptors",
             Limit::Handles => "handles",
             Limit::MemoryBytes => "memory_bytes",
             Limit::TableElements => "table_elements",
@@ -111,7 +116,9 @@ impl Limit {
             Limit::Attachments => 16_384,
             // Removing this many takes about 20 s at the end of the process.
             Limit::Probes => 256,
-            // Guards the host's memory; descriptors are limited by RLIMIT_NOFILE.
+            // An event on each of 512 CPUs for a hundred attachments; the share of RLIMIT_NOFILE is often less.
+            Limit::Descriptors => 1 << 16,
+            // Guards the host's memory.
             Limit::Handles => 1 << 16,
             Limit::MemoryBytes => ks_wit::MEMORY_BYTES as u64,
             // An element costs the host a pointer; an untouched page of memory costs the guest nothing.

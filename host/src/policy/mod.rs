@@ -186,6 +186,13 @@ impl Policy {
         self.limits.get(&limit).copied().unwrap_or(limit.default())
     }
 
+    /// Lowers a limit to what is there of its resource.
+    pub fn lower_limit(&mut self, limit: Limit, most: u64) {
+        if self.limit(limit) > most {
+            self.set_limit(limit, most);
+        }
+    }
+
     /// Returns the longest duration of the run; none for no limit.
     pub fn run_time(&self) -> Option<Duration> {
         let limit = self.limit(Limit::RunMs);

@@ -118,6 +118,7 @@ impl State {
         let target = self.target_of(&program, &destination)?;
         check_length("target", &target)?;
         let charge = self.host_bytes.charge(ATTACHED_BYTES + (program.len() + target.len()) as u64)?;
+        self.allow_descriptors(1)?;
         if self.attached.is_at(&program, &target) {
             return Err(BpfError::AlreadyAttached { program, target }.into());
         }
@@ -303,6 +304,7 @@ fn attach_probes(state: &mut State, name: &str, to: &AttachPoint, cookie: u64) -
     let moment = program.probe_kind()?.moment;
     let linker = program.linker()?;
     state.allow_probes(attach_points.len())?;
+    state.allow_descriptors(2 * attach_points.len())?;
     let points: Vec<_> = attach_points.iter().filter_map(bpf::ProbeAttachPoint::file).cloned().collect();
     let mut link = |event: BorrowedFd<'_>| linker(event, cookie);
     let mut probes = Vec::with_capacity(attach_points.len());

@@ -55,6 +55,17 @@ impl AttachedPrograms {
         self.attached.values().map(probes_of).sum()
     }
 
+    /// Returns the number of descriptors of all attachments, but those of perf events.
+    pub(super) fn descriptors(&self) -> usize {
+        let of = |attach_point: &AttachedProgram| match &attach_point.held {
+            Held::Event(_) => 0,
+            Held::Link(_) | Held::Registered(_) => 1,
+            // An event and its link.
+            Held::Probes(probes) => 2 * probes.len(),
+        };
+        self.attached.values().map(of).sum()
+    }
+
     /// Returns the names of the registered structs.
     pub(super) fn registered(&self) -> Vec<&str> {
         let registered =

@@ -395,6 +395,7 @@ impl Host for State {
             return Err(HostError::limit(Limit::Attachments, most));
         }
         self.allow_probes(self.attachments.probes_of(&event, &options))?;
+        self.allow_descriptors(self.attachments.descriptors_of(&event, &options, leader, program.is_some()))?;
         let program =
             program.map(|program| self.table.get(&program).map(|it| it.name.to_string())).transpose()?;
         let description = match &program {
@@ -513,6 +514,20 @@ impl State {
         } else {
             Err(HostError::limit(Limit::Probes, most))
         }
+    }
+
+    /// Checks whether `more` additional descriptors are allowed.
+    ///
+    /// # Errors
+    /// `limit`.
+    pub(super) fn allow_descriptors(&mut self, more: usize) -> Result<(), HostError> {
+        let most = self.policy.limit(Limit::Descriptors);
+        let of_object = self.object().map_or(0, |object| object.descriptors());
+        let there = self.attachments.descriptors()
+            + self.attached.descriptors()
+            + self.probed_files.len()
+            + of_object;
+        if (there + more) as u64 <= most { Ok(()) } else { Err(HostError::limit(Limit::Descriptors, most)) }
     }
 
     /// Checks whether an event may be opened: by its family, or by its own name on each kind of core.

@@ -3,6 +3,7 @@
 
 use ks_host::plugin::Outcome;
 use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
+use ks_tests::{Folder, binary, compile, finish};
 
 /// Returns the kernel objects of this process: perf events, programs, maps, links and BTF are anonymous
 /// inodes.
@@ -51,4 +52,28 @@ fn root_however_a_plugin_ends_nothing_of_it_is_left() {
     });
     assert_eq!(ran.outcome, Outcome::TimedOut);
     assert_eq!(held(), Vec::<String>::new());
+}
+
+/// Opens as many events as it may, and one after it was told that another plugin has done so.
+const GREEDY: &str = include_str!("scripts/descriptors_greedy.ks");
+
+#[test]
+fn root_a_plugin_leaves_descriptors_to_the_others() {
+    let folder = Folder::new();
+    let file = folder.write("greedy.wasm", compile("greedy", GREEDY).plugin);
+    let other = folder.write("other.wasm", compile("other", GREEDY).plugin);
+    // Each plugin has half of what the host does not need for itself.
+    let line = format!(
+        "ulimit -n 464; {} --timeout 60 {} {} 2>&1",
+        binary("ks-host").display(),
+        file.display(),
+        other.display()
+    );
+    let outcome = finish(std::process::Command::new("sh").args(["-c", &line]));
+    let number = |line: &str| line.rsplit_once("opened ")?.1.parse::<u64>().ok();
+    let opened: Vec<u64> = outcome.stdout.lines().filter_map(number).collect();
+    assert_eq!(opened.len(), 2, "{outcome:#?}");
+    assert!(opened.iter().all(|events| (40..=66).contains(events)), "{outcome:#?}");
+    let limited = "the limit `descriptors` of the plugin is 200";
+    assert_eq!(outcome.stdout.matches(limited).count(), 2, "{outcome:#?}");
 }

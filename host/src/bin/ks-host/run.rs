@@ -136,7 +136,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     }
     let catalog = catalog(&args.event_table)?;
     let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
-    let policy = sign::demanding(policy, &args.signer)?;
+    let mut policy = sign::demanding(policy, &args.signer)?;
+    policy.lower_limit(Limit::Descriptors, crate::descriptors_for_each(args.plugins.len()));
     let audit = args.audit.as_deref().map(audit_to).transpose()?;
     let output = args.output.as_deref().map(output_to).transpose()?;
     // Run-time statistics stay enabled while this value lives.

@@ -190,6 +190,11 @@ impl Object {
         })
     }
 
+    /// Returns the number of descriptors that the loaded object takes: one for each program and map.
+    pub fn descriptors(&self) -> usize {
+        self.model().programs.len() + self.model().maps.len()
+    }
+
     /// Returns the names of the maps. Does not load anything.
     pub fn map_names(&self) -> impl Iterator<Item = String> {
         self.model().maps.iter().map(|map| map.name.as_str().to_owned())
