@@ -154,7 +154,11 @@ impl Limit {
     /// Returns the message for a plugin that reached the limit.
     pub fn reached(self, number: u64) -> String {
         let name = self.name();
-        format!("the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more")
+        let at_most = match self {
+            Limit::Descriptors => ", up to its share of `ulimit -n`",
+            _ => "",
+        };
+        format!("the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more{at_most}")
     }
 
     /// Finds a limit by its name in policy files.

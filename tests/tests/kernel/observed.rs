@@ -389,6 +389,58 @@ fn root_a_program_of_many_symbols_has_names() {
     assert!(outcome.stdout.contains(";hot ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
 }
 
+/// A setting of the kernel that is raised for a test, and has its former value afterwards.
+struct Raised {
+    path: &'static str,
+    before: String,
+}
+
+impl Raised {
+    fn to(path: &'static str, least: u64) -> Raised {
+        let before = fs::read_to_string(path).expect("the kernel has the setting");
+        if before.trim().parse::<u64>().expect("a number") < least {
+            fs::write(path, least.to_string()).expect("root may raise it");
+        }
+        Raised { path, before }
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        fs::write(self.path, &self.before).expect("root may lower it");
+    }
+}
+
+/// One after the other: the end of so many threads keeps a CPU for a while.
+#[test]
+fn root_a_process_of_many_mappings_or_threads_has_names() {
+    let _mappings = Raised::to("/proc/sys/vm/max_map_count", 110_000);
+    let _threads = Raised::to("/proc/sys/kernel/threads-max", 200_000);
+    let _numbers = Raised::to("/proc/sys/kernel/pid_max", 200_000);
+    let folder = Folder::new();
+    let built = c_program(&folder, "many", include_str!("observed/many.c"), &[]);
+    let has_names = |victim: &Victim| {
+        let outcome = profile("folded", victim);
+        assert!(outcome.stdout.contains(";hot ") && unexpected_lines(&outcome).is_empty(), "{outcome:#?}");
+    };
+    has_names(&Victim::ready(&built, &["mappings", "100000"]));
+    let victim = Victim::ready(&built, &["threads", "65000"]);
+    has_names(&victim);
+    // An event for each of its threads is above what a plugin may have open, and that is said before any is.
+    let follows = format!(
+        "fn main() -> i32 {{\n    var all = attach(perf_options {{ event: page_faults, pid: {}, follow: true }})\n    \
+         print(\"{{}}\", all == null)\n    return 0\n}}\n",
+        victim.id()
+    );
+    let script = folder.write("follows.ks", &follows);
+    let mut host = command("ks-host");
+    let outcome = finish(host.args(["--no-cache", "--limit", "descriptors=60000"]).arg(script));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "true\n"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("the limit `descriptors` of the plugin is "), "{outcome:#?}");
+    let listed = finish(command("ks-host").arg("ps"));
+    assert_eq!(listed.code, 0, "{listed:#?}");
+}
+
 /// Starts a program that runs generated code and writes a perf map of this kind for it.
 fn jit(folder: &Folder, arguments: &[&str]) -> Victim {
     let built = folder.path("jit");
