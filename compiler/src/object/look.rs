@@ -13,9 +13,13 @@
 //! Sources: tools/lib/bpf/libbpf.c, `bpf_object__relocate`, `bpf_object__relocate_data`,
 //! `bpf_object__sanitize_prog`; tools/lib/bpf/relo_core.c, `bpf_core_patch_insn`; all v1.7.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::model::{Body, Callee, DataId, Instruction, KsymId, MapId, Object, ProgramId, SubprogramId, Wide};
+use super::model::{
+    Body, Callee, DataId, Instruction, Kconfig, KconfigId, KconfigType, KsymId, KsymKind, MapId, Object,
+    ProgramId, SubprogramId, Wide,
+};
 use super::write::WriteError;
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 
@@ -36,11 +40,29 @@ pub struct Descriptors {
 /// Kernel symbols that the loader resolved.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResolvedKsyms {
-    /// Type id in the kernel's BTF of each typed [`Object::ksyms`], with the loader's number of the module's
-    /// BTF; 0 for the kernel itself.
-    pub types: BTreeMap<KsymId, (u32, i32)>,
+    /// Type of each typed [`Object::ksyms`], by how instructions use it.
+    pub types: BTreeMap<(KsymId, KsymUse), KernelType>,
     /// Address of each ksym without a type; 0 if the kernel has no such symbol.
     pub addresses: BTreeMap<KsymId, u64>,
+}
+
+/// How an instruction refers to a typed symbol of the kernel. Both forms number the BTF of modules, each in its
+/// own way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum KsymUse {
+    /// By a call. The number is the position in the loader's list of modules.
+    Call,
+    /// By the load of an address. The number is the descriptor of the module's BTF.
+    Load,
+}
+
+/// A type of the kernel or of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelType {
+    /// Type id. Those of modules come after those of the kernel.
+    pub id: u32,
+    /// The loader's number of the module's BTF; 0 for the kernel itself.
+    pub module: i32,
 }
 
 /// An instruction that differs from the object's.
@@ -222,45 +244,64 @@ impl Look<'_> {
                 let is_this = loads(op::PSEUDO_MAP_VALUE) && of_map(map) && second.constant == offset;
                 if is_this { Ok(()) } else { Err("it names another variable") }
             }
-            Wide::Kconfig(_) => {
-                let is_this = loads(op::PSEUDO_MAP_VALUE) && of_map(self.descriptors.kconfig);
-                if is_this { Ok(()) } else { Err("it names no fact about the kernel") }
+            Wide::Kconfig(id) => {
+                let is_fact = loads(op::PSEUDO_MAP_VALUE) && of_map(self.descriptors.kconfig);
+                let is_this = is_fact && kconfig_offset(self.object, id) == Some(second.constant);
+                if is_this { Ok(()) } else { Err("it names another fact about the kernel") }
             }
             Wide::Subprogram(id) => {
                 let is_this = second.constant == 0;
                 self.refers_to(id, at, first, (op::LOAD_WIDE, op::PSEUDO_FUNC << 4 | dst, 0))?;
                 if is_this { Ok(()) } else { Err("it names another function") }
             }
-            Wide::Ksym(id) if loads(op::PSEUDO_BTF_ID) => {
-                self.note_type(id, (first.constant, second.constant.cast_signed()))
-            }
-            Wide::Ksym(id) if loads(0) => match self.found.addresses.insert(id, number) {
-                Some(before) if before != number => Err("it is another address of the kernel"),
-                _ => Ok(()),
+            Wide::Ksym(id) => match self.object.ksyms.get(id.index()).map(|ksym| ksym.kind) {
+                Some(KsymKind::Address) if loads(0) => self.note_address(id, number),
+                // A symbol that the kernel does not have.
+                Some(KsymKind::Function(_) | KsymKind::Variable(_)) if loads(0) && number == 0 => Ok(()),
+                Some(KsymKind::Function(_) | KsymKind::Variable(_)) if loads(op::PSEUDO_BTF_ID) => {
+                    let found = KernelType { id: first.constant, module: second.constant.cast_signed() };
+                    self.note_type(id, KsymUse::Load, found)
+                }
+                _ => Err("it names nothing of the kernel"),
             },
-            Wide::Ksym(_) => Err("it names nothing of the kernel"),
         }
     }
 
     fn kfunc(&mut self, id: KsymId, slot: Parts) -> Result<(), &'static str> {
         let (code, registers, module) = slot.head;
         match (code, registers) {
-            (op::CALL, op::KFUNC_CALL) => self.note_type(id, (slot.constant, module.into())),
+            (op::CALL, op::KFUNC_CALL) => {
+                let found = KernelType { id: slot.constant, module: module.into() };
+                self.note_type(id, KsymUse::Call, found)
+            }
             (op::CALL, 0) if module == 0 && op::NO_KFUNC.contains(&slot.constant) => Ok(()),
             _ => Err("it calls no function of the kernel"),
         }
     }
 
-    /// Records the type of a ksym. One name has one type everywhere, and two names are never the same
-    /// function.
-    fn note_type(&mut self, id: KsymId, ty: (u32, i32)) -> Result<(), &'static str> {
-        if self.found.types.iter().any(|(other, known)| *other != id && *known == ty) {
-            return Err("it is what another name of the object stands for");
-        }
-        match self.found.types.insert(id, ty) {
-            Some(before) if before != ty => Err("it is another function or variable of the kernel"),
+    fn note_address(&mut self, id: KsymId, address: u64) -> Result<(), &'static str> {
+        match self.found.addresses.insert(id, address) {
+            Some(before) if before != address => Err("it is another address of the kernel"),
             _ => Ok(()),
         }
+    }
+
+    /// Records the type of a ksym. One name has one type everywhere, and two names are never the same function or
+    /// variable.
+    fn note_type(&mut self, id: KsymId, used: KsymUse, ty: KernelType) -> Result<(), &'static str> {
+        for ((other, other_use), known) in &self.found.types {
+            // The numbers of modules in different uses are not comparable; that of the kernel is.
+            let is_comparable = *other_use == used || (ty.module == 0) || (known.module == 0);
+            let is_same = ty.id == known.id && (ty.module == known.module || !is_comparable);
+            if *other == id && !is_same {
+                return Err("it is another function or variable of the kernel");
+            }
+            if *other != id && is_same && is_comparable {
+                return Err("it is what another name of the object stands for");
+            }
+        }
+        self.found.types.insert((id, used), ty);
+        Ok(())
     }
 
     /// Checks that an instruction with this head refers to the start of a function.
@@ -277,6 +318,36 @@ impl Look<'_> {
 
     fn slot(&self, at: usize) -> Option<Parts> {
         self.slots.get(at).map(Parts::of)
+    }
+}
+
+/// Returns the offset of a kernel setting in the loader's map of settings. Source: tools/lib/bpf/libbpf.c,
+/// `cmp_externs` and `bpf_object__collect_externs`, v1.7.
+fn kconfig_offset(object: &Object, wanted: KconfigId) -> Option<u32> {
+    let mut settings: Vec<(KconfigId, &Kconfig)> = (0..).map(KconfigId).zip(&object.kconfig).collect();
+    let key = |(_, one): &(KconfigId, &Kconfig)| {
+        let (bytes, align) = size_and_alignment(one.ty);
+        (Reverse(align), bytes, one.name.as_str().to_owned())
+    };
+    settings.sort_by_cached_key(key);
+    let mut end = 0_u32;
+    for (id, one) in settings {
+        let (bytes, align) = size_and_alignment(one.ty);
+        let start = end.checked_next_multiple_of(align)?;
+        if id == wanted {
+            return Some(start);
+        }
+        end = start.checked_add(bytes)?;
+    }
+    None
+}
+
+fn size_and_alignment(ty: KconfigType) -> (u32, u32) {
+    match ty {
+        KconfigType::Bool | KconfigType::Char { .. } => (1, 1),
+        KconfigType::Tristate => (4, 4),
+        KconfigType::Int { bytes, .. } => (bytes, bytes),
+        KconfigType::Text { bytes } => (bytes, 1),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use ks_compiler::object::btf::Btf;
+use ks_compiler::object::btf::{Btf, SplitBtf};
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -20,4 +20,24 @@ pub(super) fn running() -> Result<&'static Btf, String> {
     let bytes = fs::read(PATH).map_err(|error| unreadable(&error))?;
     let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
     Ok(TYPES.get_or_init(|| types))
+}
+
+const FOLDER: &str = "/sys/kernel/btf";
+
+/// Returns the name and the own types of each loaded module that has some.
+///
+/// # Errors
+/// The reason why they cannot be read, as text.
+pub(super) fn modules() -> Result<Vec<(String, SplitBtf)>, String> {
+    let base = running()?;
+    let entries = fs::read_dir(FOLDER).map_err(|error| format!("cannot read {FOLDER}: {error}"))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut modules = Vec::new();
+    for name in names.filter(|name| name != "vmlinux") {
+        // A module may be unloaded meanwhile; then nothing of it is found.
+        let Ok(bytes) = fs::read(format!("{FOLDER}/{name}")) else { continue };
+        let types = SplitBtf::parse(bytes, base).map_err(|error| format!("{FOLDER}/{name}: {error}"))?;
+        modules.push((name, types));
+    }
+    Ok(modules)
 }

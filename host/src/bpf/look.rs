@@ -1,11 +1,15 @@
 //! Final comparison of an object as prepared by libbpf with the one that the policy judged, before it is
 //! loaded.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 
 use ks_compiler::object::Object as Model;
-use ks_compiler::object::btf::{Type, TypeId};
-use ks_compiler::object::look::{Descriptors, ResolvedKsyms, SlotBytes, last_look};
+use ks_compiler::object::btf::{BtfKind, SplitBtf, Type, TypeId};
+use ks_compiler::object::look::{Descriptors, KsymUse, ResolvedKsyms, SlotBytes, last_look};
+use ks_compiler::object::model::{Ksym, KsymKind, ProgramId};
 use libbpf_rs::OpenObject;
 
 use super::kernel_types;
@@ -18,17 +22,33 @@ use super::sys;
 /// # Errors
 /// The first difference, as text.
 pub(super) fn look(open: &OpenObject, model: &Model) -> Result<(), String> {
-    let descriptors = descriptors(open, model);
-    let mut found = ResolvedKsyms::default();
-    for program in open.progs().filter(|program| program.autoload()) {
+    look_at(&programs(open, model)?, model, &descriptors(open, model), &KernelNames::default())
+}
+
+fn programs(open: &OpenObject, model: &Model) -> Result<Vec<(ProgramId, Vec<SlotBytes>)>, String> {
+    let loaded = open.progs().filter(|program| program.autoload());
+    let known = loaded.map(|program| {
         let name = program.name().to_string_lossy();
         let Some((id, _)) = model.program(&name) else {
             return Err(format!("the loader has a program `{name}`, and the object has none"));
         };
-        let slots: Vec<SlotBytes> = program.insns().iter().map(slot).collect();
-        last_look(model, id, &slots, &descriptors, &mut found).map_err(|error| error.to_string())?;
+        Ok((id, program.insns().iter().map(slot).collect()))
+    });
+    known.collect()
+}
+
+fn look_at(
+    programs: &[(ProgramId, Vec<SlotBytes>)],
+    model: &Model,
+    descriptors: &Descriptors,
+    names: &KernelNames,
+) -> Result<(), String> {
+    let mut found = ResolvedKsyms::default();
+    for (id, slots) in programs {
+        last_look(model, *id, slots, descriptors, &mut found).map_err(|error| error.to_string())?;
     }
-    check_names(model, &found)
+    names.check_types(model, &found)?;
+    names.check_addresses(model, &found)
 }
 
 fn slot(insn: &libbpf_sys::bpf_insn) -> SlotBytes {
@@ -54,30 +74,128 @@ fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
     }
 }
 
-/// Checks that the kernel types found by the loader have the requested names. Types of modules have ids of
-/// their own, which only the loader knows; each of these ids stands for one name of the object.
-fn check_names(model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
-    let mut of_kernel = found.types.iter().filter(|(_, (_, module))| *module == 0).peekable();
-    if of_kernel.peek().is_none() {
-        return Ok(());
-    }
-    let types = kernel_types::running()?;
-    for (ksym, (number, _)) in of_kernel {
-        let Some(ksym) = model.ksyms.get(ksym.index()) else { continue };
-        let name = match types.get(TypeId(*number)) {
-            Ok(Type::Func { name, .. } | Type::Var { name, .. }) => name,
-            _ => "",
-        };
-        if name != ksym.name.as_str() {
-            return Err(format!("the loader took `{name}` of the kernel for `{}`", ksym.name.as_str()));
+/// Names of the running kernel, read when they are needed.
+#[derive(Default)]
+struct KernelNames {
+    modules: OnceCell<Vec<(String, SplitBtf)>>,
+    symbols: OnceCell<Symbols>,
+}
+
+/// Addresses by symbol; two symbols may have one name.
+type Symbols = BTreeMap<String, BTreeSet<u64>>;
+
+const SYMBOLS: &str = "/proc/kallsyms";
+
+impl KernelNames {
+    /// Checks that the types found by the loader have the requested names, in the kernel or in the module that
+    /// the loader found them in.
+    fn check_types(&self, model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
+        // Modules that may be at each position of the loader's list, which only the loader knows.
+        let mut listed: BTreeMap<i32, BTreeSet<&str>> = BTreeMap::new();
+        for ((ksym, used), ty) in &found.types {
+            let Some(ksym) = model.ksyms.get(ksym.index()) else { continue };
+            match (used, ty.module) {
+                (_, 0) => check_kernel_type(ksym, TypeId(ty.id))?,
+                (KsymUse::Load, descriptor) => {
+                    let name = sys::btf_name(descriptor)
+                        .map_err(|errno| format!("cannot ask for the types at {descriptor}: {errno}"))?;
+                    if !self.modules_with(ksym, TypeId(ty.id))?.contains(name.as_str()) {
+                        return Err(other(ksym, &format!("type {} of the module `{name}`", ty.id)));
+                    }
+                }
+                (KsymUse::Call, position) => {
+                    let having = self.modules_with(ksym, TypeId(ty.id))?;
+                    let known = listed.entry(position).or_insert_with(|| having.clone());
+                    known.retain(|module| having.contains(module));
+                    if known.is_empty() {
+                        return Err(other(ksym, &format!("type {} of module {position}", ty.id)));
+                    }
+                }
+            }
         }
+        let certain: Vec<_> = listed.values().filter(|modules| modules.len() == 1).collect();
+        if certain.iter().collect::<BTreeSet<_>>().len() < certain.len() {
+            return Err("the loader has one module of the kernel under two numbers".into());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Checks that the addresses found by the loader are those of the requested symbols.
+    fn check_addresses(&self, model: &Model, found: &ResolvedKsyms) -> Result<(), String> {
+        for (ksym, address) in found.addresses.iter().filter(|(_, address)| **address != 0) {
+            let Some(ksym) = model.ksyms.get(ksym.index()) else { continue };
+            let known = self.symbols(model)?.get(ksym.name.as_str());
+            if !known.is_some_and(|addresses| addresses.contains(address)) {
+                return Err(other(ksym, &format!("the address {address:#x}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the modules that have this function or variable as this type.
+    fn modules_with(&self, ksym: &Ksym, id: TypeId) -> Result<BTreeSet<&str>, String> {
+        let kind = kind_of(ksym);
+        let having = self.modules()?.iter().filter(|(_, types)| {
+            types.name_and_kind(id).is_some_and(|found| found == (ksym.name.as_str(), kind))
+        });
+        Ok(having.map(|(name, _)| name.as_str()).collect())
+    }
+
+    fn modules(&self) -> Result<&[(String, SplitBtf)], String> {
+        if let Some(modules) = self.modules.get() {
+            return Ok(modules);
+        }
+        let modules = kernel_types::modules()?;
+        Ok(self.modules.get_or_init(|| modules))
+    }
+
+    /// Returns the addresses of the object's symbols.
+    fn symbols(&self, model: &Model) -> Result<&Symbols, String> {
+        if let Some(symbols) = self.symbols.get() {
+            return Ok(symbols);
+        }
+        let wanted: BTreeSet<&str> = model.ksyms.iter().map(|ksym| ksym.name.as_str()).collect();
+        let unreadable = |error: std::io::Error| format!("cannot read {SYMBOLS}: {error}");
+        let list = BufReader::new(File::open(SYMBOLS).map_err(unreadable)?);
+        let mut symbols = Symbols::new();
+        for line in list.lines() {
+            let line = line.map_err(unreadable)?;
+            let mut fields = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            // Clang adds a suffix to static variables that it makes visible to other files.
+            let name = if kind == "d" { name.split(".llvm.").next().unwrap_or(name) } else { name };
+            if let (true, Ok(address)) = (wanted.contains(name), u64::from_str_radix(address, 16)) {
+                symbols.entry(name.to_owned()).or_default().insert(address);
+            }
+        }
+        Ok(self.symbols.get_or_init(|| symbols))
+    }
+}
+
+fn check_kernel_type(ksym: &Ksym, id: TypeId) -> Result<(), String> {
+    let found = match kernel_types::running()?.get(id) {
+        Ok(Type::Func { name, .. }) => (name, BtfKind::Func),
+        Ok(Type::Var { name, .. }) => (name, BtfKind::Var),
+        _ => return Err(other(ksym, &format!("type {}", id.0))),
+    };
+    if found == (ksym.name.as_str(), kind_of(ksym)) { Ok(()) } else { Err(other(ksym, found.0)) }
+}
+
+fn kind_of(ksym: &Ksym) -> BtfKind {
+    if matches!(ksym.kind, KsymKind::Function(_)) { BtfKind::Func } else { BtfKind::Var }
+}
+
+fn other(ksym: &Ksym, found: &str) -> String {
+    format!("the loader took `{found}` of the kernel for `{}`", ksym.name.as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use ks_compiler::object::model::{Callee, Instruction, Wide};
+    use ks_compiler::object::look::KernelType;
+    use ks_compiler::object::model::{Callee, Instruction, KsymId, Wide};
     use ks_wit::section::{Arch, BpfRecord};
     use libbpf_rs::ObjectBuilder;
 
@@ -110,13 +228,15 @@ mod tests {
         look(&open, admitted.object().model()).expect("nothing differs");
     }
 
-    /// Returns whether the loader replaces the instruction by values that only the kernel knows.
-    fn is_of_kernel(instruction: &Instruction) -> bool {
-        matches!(
-            instruction,
-            Instruction::Call(Callee::Kfunc(_))
-                | Instruction::LoadWide { value: Wide::Ksym(_) | Wide::Kconfig(_), .. }
-        )
+    /// Returns the bits of a slot that a CO-RE record may set: the loader computes them from the types of the
+    /// kernel, and nothing else knows them.
+    fn adjusted_bits(instruction: &Instruction, slot: &SlotBytes) -> u64 {
+        const CONSTANT: u64 = 0xffff_ffff << 32;
+        const OFFSET_AND_SIZE: u64 = 0xffff << 16 | 0x18;
+        match instruction {
+            Instruction::Plain(_) if (1..=3).contains(&(slot[0] & 7)) => OFFSET_AND_SIZE,
+            _ => CONSTANT,
+        }
     }
 
     #[test]
@@ -124,37 +244,82 @@ mod tests {
         let (open, admitted) = prepared();
         let model = admitted.object().model();
         let descriptors = descriptors(&open, model);
-        let (mut changed, mut programs) = (0, 0);
-        for program in open.progs().filter(|program| program.autoload()) {
-            let name = program.name().to_string_lossy();
-            let (id, one) = model.program(&name).expect("the object has it");
-            let slots: Vec<SlotBytes> = program.insns().iter().map(slot).collect();
-            let same = |slots: &[SlotBytes]| {
-                last_look(model, id, slots, &descriptors, &mut ResolvedKsyms::default()).is_ok()
+        let names = KernelNames::default();
+        let programs = programs(&open, model).expect("the object's own");
+        let same =
+            |programs: &[(ProgramId, Vec<SlotBytes>)]| look_at(programs, model, &descriptors, &names).is_ok();
+        assert!(same(&programs));
+        let (mut changed, mut of_kernel, mut adjusted_slots) = (0, [0; 3], 0);
+        for (program, (id, slots)) in programs.iter().enumerate() {
+            let with = |slots: Vec<SlotBytes>| {
+                let mut programs = programs.clone();
+                programs[program].1 = slots;
+                same(&programs)
             };
-            assert!(same(&slots), "{name}");
+            let one = &model.programs[id.index()];
+            let name = one.name.as_str();
             assert!(
-                !same(&slots[1..]) && !same(&[&slots[..], &slots[..1]].concat()),
+                !with(slots[1..].to_vec()) && !with([&slots[..], &slots[..1]].concat()),
                 "{name}: another length"
             );
-            programs += 1;
             let mut at = 0;
             for (index, instruction) in (0..).zip(&one.body.code) {
                 let adjusted = one.body.core.iter().any(|record| record.at.0 == index);
                 let here = at..at + instruction.slots() as usize;
                 at = here.end;
-                if adjusted || is_of_kernel(instruction) {
-                    continue;
+                adjusted_slots += usize::from(adjusted);
+                match instruction {
+                    Instruction::Call(Callee::Kfunc(_)) => of_kernel[0] += 1,
+                    Instruction::LoadWide { value: Wide::Ksym(_), .. } => of_kernel[1] += 1,
+                    Instruction::LoadWide { value: Wide::Kconfig(_), .. } => of_kernel[2] += 1,
+                    _ => {}
                 }
-                for (slot_index, bit) in here.flat_map(|slot_index| (0..64).map(move |bit| (slot_index, bit)))
-                {
-                    let mut other = slots.clone();
-                    other[slot_index][bit / 8] ^= 1 << (bit % 8);
-                    assert!(!same(&other), "{name}: bit {bit} of slot {slot_index}: {instruction:?}");
-                    changed += 1;
+                for slot_index in here {
+                    let free = if adjusted { adjusted_bits(instruction, &slots[slot_index]) } else { 0 };
+                    for bit in (0..64).filter(|bit| free >> bit & 1 == 0) {
+                        let mut other = slots.clone();
+                        other[slot_index][bit / 8] ^= 1 << (bit % 8);
+                        assert!(!with(other), "{name}: bit {bit} of slot {slot_index}: {instruction:?}");
+                        changed += 1;
+                    }
                 }
             }
         }
-        assert!(programs >= 5 && changed >= 10_000, "{programs} programs, {changed} changes");
+        assert!(programs.len() >= 5 && changed >= 10_000, "{} programs, {changed} changes", programs.len());
+        assert!(of_kernel.iter().all(|count| *count > 0), "{of_kernel:?}");
+        assert!(adjusted_slots > 0);
+    }
+
+    /// A module's function is the one of its name; which module is at a position, only the loader knows.
+    #[test]
+    fn root_types_of_modules_are_found_by_name() {
+        let (_, admitted) = prepared();
+        let model = admitted.object().model();
+        let functions = |ksym: &&Ksym| matches!(ksym.kind, KsymKind::Function(_));
+        let name = model.ksyms.iter().find(functions).expect("it calls one").name.as_str();
+        let called = model.ksyms.iter().position(|ksym| ksym.name.as_str() == name).expect("it has it");
+        let base = kernel_types::running().expect("it has types");
+        let module = |function: &str| {
+            let strings = [function.as_bytes(), &[0]].concat();
+            let words = [0x0001_eb9f, 24, 0, 12, 12, strings.len() as u32, base.string_len(), 12 << 24, 1];
+            let bytes =
+                words.iter().flat_map(|word: &u32| word.to_le_bytes()).chain(strings).collect::<Vec<_>>();
+            SplitBtf::parse(bytes, base).expect("a function")
+        };
+        let names = |modules: &[(&str, &str)]| {
+            let modules = modules.iter().map(|(name, function)| ((*name).to_owned(), module(function)));
+            KernelNames { modules: OnceCell::from(modules.collect::<Vec<_>>()), ..KernelNames::default() }
+        };
+        let looked = |names: &KernelNames, id: u32, module: i32| {
+            let ty = KernelType { id, module };
+            let types = BTreeMap::from([((KsymId(called as u32), KsymUse::Call), ty)]);
+            names.check_types(model, &ResolvedKsyms { types, ..ResolvedKsyms::default() }).is_ok()
+        };
+        let own = base.len() + 1;
+        assert!(looked(&names(&[("other", "another"), ("right", name)]), own, 1));
+        assert!(!looked(&names(&[("other", "another")]), own, 1));
+        assert!(!looked(&names(&[("right", name)]), own + 1, 1));
+        assert!(!looked(&names(&[]), own, 1));
+        assert!(!looked(&names(&[("right", name)]), own, 0), "no type of the kernel itself");
     }
 }

@@ -36,6 +36,25 @@ pub(super) fn map_descriptor(map: &libbpf_rs::OpenMap<'_>) -> Option<i32> {
     (descriptor >= 0).then_some(descriptor)
 }
 
+/// Returns the name of the kernel or module whose types a descriptor holds.
+///
+/// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD; include/uapi/linux/bpf.h, `struct bpf_btf_info`, v5.11.
+pub(super) fn btf_name(descriptor: i32) -> Result<String, Errno> {
+    // Names of modules have fewer bytes: include/linux/moduleparam.h, `MODULE_NAME_LEN`, v6.18.
+    let mut name = [0_u8; 64];
+    let mut info = libbpf_sys::bpf_btf_info {
+        name: name.as_mut_ptr() as u64,
+        name_len: name.len() as u32,
+        ..Default::default()
+    };
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `size` bytes to `info` and `name_len` bytes to `name`, which live; it
+    // refuses a number that is no descriptor of types.
+    check(unsafe { libbpf_sys::bpf_btf_get_info_by_fd(descriptor, &raw mut info, &raw mut size) })?;
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENAMETOOLONG)?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
 /// Whether a program of a loaded object is loaded itself.
 pub(super) fn is_loaded(program: &libbpf_rs::Program<'_>) -> bool {
     // SAFETY: the program belongs to a live object.

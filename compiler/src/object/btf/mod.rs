@@ -8,8 +8,8 @@
 //! ```
 //!
 //! In: descriptions that are independent of scripts. Out: the same bytes for the same calls. The reader
-//! accepts hostile bytes: it returns errors and never panics or loops. Not here: BTF of kernel modules (split
-//! BTF), floats, relocating.
+//! accepts hostile bytes: it returns errors and never panics or loops. Of kernel modules (split BTF) only names
+//! are read. Not here: floats, relocating.
 //!
 //! Sources: Documentation/bpf/btf.rst, include/uapi/linux/btf.h, kernel/bpf/btf.c (v6.12); libbpf v1.7 btf.c.
 
@@ -18,12 +18,14 @@ pub(crate) mod ext;
 mod kind;
 mod lookup;
 mod read;
+mod split;
 
 pub use build::{BtfBuilder, BtfError, DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness};
 pub use ext::{CoreRelo, CoreReloKind, Line};
 pub use kind::{BtfKind, FuncLinkage, VarLinkage};
 pub use lookup::{BtfFunction, Field, LookupError};
 pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, Type};
+pub use split::SplitBtf;
 
 /// The id of a type in one BTF; 0 is `void`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -226,8 +226,16 @@ impl Btf {
     /// # Errors
     /// Bytes that are not little-endian BTF of version 1, or records whose ends cannot be found.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfReadError> {
-        let bytes = bytes.into();
-        let Sections { types, strings, layouts } = sections(&bytes)?;
+        Btf::read(bytes.into(), false)
+    }
+
+    /// Parses types whose strings and ids continue others, which their records refer to.
+    pub(super) fn parse_split(bytes: Vec<u8>) -> Result<Btf, BtfReadError> {
+        Btf::read(bytes, true)
+    }
+
+    fn read(bytes: Vec<u8>, is_split: bool) -> Result<Btf, BtfReadError> {
+        let Sections { types, strings, layouts } = sections(&bytes, is_split)?;
         let layouts = Layouts::read(bytes.get(layouts).unwrap_or_default())?;
         let records = find_records(bytes.get(types.clone()).unwrap_or_default(), &layouts)?;
         Ok(Btf { bytes, types, strings, layouts, records, names: OnceLock::new() })
@@ -273,6 +281,12 @@ impl Btf {
         ids.zip(starts).map(|(id, &start)| {
             (id, types.get(start as usize..).and_then(|record| word(record, 0)).unwrap_or(0))
         })
+    }
+
+    /// Returns the size of the string table in bytes.
+    #[must_use]
+    pub fn string_len(&self) -> u32 {
+        u32::try_from(self.strings.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the string table from an offset on.
@@ -478,7 +492,7 @@ struct Sections {
     layouts: Range<usize>,
 }
 
-fn sections(bytes: &[u8]) -> Result<Sections, BtfReadError> {
+fn sections(bytes: &[u8], is_split: bool) -> Result<Sections, BtfReadError> {
     let (Some(start), Some(header_bytes)) = (word(bytes, 0), word(bytes, 1)) else {
         return Err(BtfReadError::Header("too short"));
     };
@@ -498,7 +512,9 @@ fn sections(bytes: &[u8]) -> Result<Sections, BtfReadError> {
     };
     let (types, _) = section(2).ok_or(BtfReadError::Header("the types lie outside"))?;
     let (strings, content) = section(4).ok_or(BtfReadError::Header("the strings lie outside"))?;
-    if content.first() != Some(&0) || content.last() != Some(&0) {
+    // The empty name is the first of those that split BTF continues.
+    let begins = is_split || content.first() == Some(&0);
+    if !begins || content.last().is_some_and(|last| *last != 0) {
         return Err(BtfReadError::Header("the strings do not begin and end with NUL"));
     }
     let layouts = if header_bytes >= LAYOUT_HEADER_BYTES {

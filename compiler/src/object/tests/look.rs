@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::super::look::{Descriptors, ResolvedKsyms, SlotBytes, last_look};
+use super::super::look::{Descriptors, KernelType, KsymUse, ResolvedKsyms, SlotBytes, last_look};
 use super::super::model::{
-    Body, Callee, Helper, Instruction, KsymId, KsymKind, Object, ProgramId, SubprogramId, Wide,
+    Body, Callee, Helper, Instruction, KconfigType, KsymId, KsymKind, Object, ProgramId, SubprogramId, Wide,
 };
 use super::foreign::OBJECTS;
 use super::read;
@@ -35,6 +35,41 @@ fn descriptors(object: &Object) -> Descriptors {
 /// The kernel's number of a typed symbol, and the address of another.
 fn type_number(id: KsymId) -> u32 {
     1000 + id.0
+}
+
+/// Uses of a symbol: the first is the one that this instruction makes.
+fn used(instruction: &Instruction) -> KsymUse {
+    if matches!(instruction, Instruction::Call(_)) { KsymUse::Call } else { KsymUse::Load }
+}
+
+fn of_kernel_type(id: KsymId, module: i32) -> KernelType {
+    KernelType { id: type_number(id), module }
+}
+
+/// The offset of a setting in the map of settings: libbpf sorts by alignment, then size, then name.
+fn setting_offset(object: &Object, wanted: usize) -> u32 {
+    let layout = |ty: KconfigType| match ty {
+        KconfigType::Bool | KconfigType::Char { .. } => (1, 1),
+        KconfigType::Tristate => (4, 4),
+        KconfigType::Int { bytes, .. } => (bytes, bytes),
+        KconfigType::Text { bytes } => (bytes, 1),
+    };
+    let mut sorted: Vec<_> = object.kconfig.iter().enumerate().collect();
+    sorted.sort_by(|(_, one), (_, other)| {
+        let ((size, align), (other_size, other_align)) = (layout(one.ty), layout(other.ty));
+        let by_shape = other_align.cmp(&align).then(size.cmp(&other_size));
+        by_shape.then_with(|| one.name.as_str().cmp(other.name.as_str()))
+    });
+    let mut at = 0;
+    for (position, one) in sorted {
+        let (size, align) = layout(one.ty);
+        at = (at + align - 1) / align * align;
+        if position == wanted {
+            return at;
+        }
+        at += size;
+    }
+    panic!("there is no setting {wanted}");
 }
 
 fn address(id: KsymId) -> u64 {
@@ -134,7 +169,7 @@ fn relocate(
                 Wide::Constant(number) => (0, number as u32, (number >> 32) as u32),
                 Wide::Map(id) => (1, 100 + id.0, 0),
                 Wide::Data { section, offset } => (2, 200 + section.0, offset),
-                Wide::Kconfig(_) => (2, 300, 8),
+                Wide::Kconfig(id) => (2, 300, setting_offset(object, id.index())),
                 Wide::Subprogram(id) => (4, distance(id), 0),
                 Wide::Ksym(id) if is_typed(id) => (3, type_number(id), 0),
                 Wide::Ksym(id) => (0, address(id) as u32, (address(id) >> 32) as u32),
@@ -175,7 +210,6 @@ fn of_kernel(origin: &Origin<'_>, slot: &SlotBytes) -> u64 {
         Instruction::Call(Callee::Kfunc(_)) => CONSTANT | OFFSET,
         Instruction::LoadWide { value: Wide::Constant(_), .. } if origin.adjusted => CONSTANT,
         Instruction::LoadWide { value: Wide::Ksym(_), .. } => CONSTANT,
-        Instruction::LoadWide { value: Wide::Kconfig(_), .. } if origin.half == 1 => CONSTANT,
         _ => 0,
     }
 }
@@ -190,7 +224,7 @@ fn relocated_instructions_are_the_objects_own() {
             let mut found = ResolvedKsyms::default();
             let looked = last_look(&object, id, &linked.slots, &descriptors(&object), &mut found);
             assert_eq!(looked, Ok(()), "{name}: {own}");
-            assert!(found.types.iter().all(|(id, ty)| *ty == (type_number(*id), 0)), "{found:?}");
+            assert!(found.types.iter().all(|((id, _), ty)| *ty == of_kernel_type(*id, 0)), "{found:?}");
             assert!(found.addresses.iter().all(|(id, at)| *at == address(*id)), "{found:?}");
             for origin in &linked.origins {
                 adjusted += usize::from(origin.adjusted);
@@ -333,19 +367,20 @@ fn a_name_of_the_kernel_is_one_thing_everywhere() {
                 let mut slots = linked.slots.clone();
                 slots[at][4] ^= 0x80;
                 // Accepted where nothing else is known of the name.
+                let used = used(linked.origins[at].instruction);
                 let mut known = ResolvedKsyms::default();
-                known.types.insert(ksym, (type_number(ksym), 0));
+                known.types.insert((ksym, used), of_kernel_type(ksym, 0));
                 known.addresses.insert(ksym, address(ksym));
                 let looked = last_look(&object, id, &slots, &descriptors(&object), &mut known);
                 assert!(looked.is_err(), "{at}");
-                known.types.insert(ksym, (type_number(ksym), 0));
+                known.types.insert((ksym, used), of_kernel_type(ksym, 0));
                 known.addresses.insert(ksym, address(ksym));
                 let looked = last_look(&object, id, &linked.slots, &descriptors(&object), &mut known);
                 assert_eq!(looked, Ok(()), "{at}");
                 // Another module's type of the same number is another type.
                 if typed {
                     let mut known = ResolvedKsyms::default();
-                    known.types.insert(ksym, (type_number(ksym), 1));
+                    known.types.insert((ksym, used), of_kernel_type(ksym, 1));
                     let looked = last_look(&object, id, &linked.slots, &descriptors(&object), &mut known);
                     assert!(looked.is_err(), "{at}");
                 }
@@ -360,12 +395,14 @@ fn two_names_of_the_kernel_are_two_things() {
     for (_, object) in objects() {
         for (id, _, ksym) in kernel_names(&object, true) {
             let linked = link(&object, id);
-            let mut known = ResolvedKsyms::default();
             let other = KsymId(object.ksyms.len() as u32);
-            known.types.insert(other, (type_number(ksym), 0));
-            assert!(last_look(&object, id, &linked.slots, &descriptors(&object), &mut known).is_err());
-            known.types.insert(other, (type_number(other), 0));
-            assert!(last_look(&object, id, &linked.slots, &descriptors(&object), &mut known).is_ok());
+            for used in [KsymUse::Call, KsymUse::Load] {
+                let mut known = ResolvedKsyms::default();
+                known.types.insert((other, used), of_kernel_type(ksym, 0));
+                assert!(last_look(&object, id, &linked.slots, &descriptors(&object), &mut known).is_err());
+                known.types.insert((other, used), of_kernel_type(other, 0));
+                assert!(last_look(&object, id, &linked.slots, &descriptors(&object), &mut known).is_ok());
+            }
             seen += 1;
         }
     }
@@ -428,4 +465,50 @@ fn only_the_helpers_of_old_kernels_are_taken_for_others() {
         sorted.sort_unstable();
         assert_eq!(taken, sorted, "{called}");
     }
+}
+
+/// A name with a type is never an address, and one without is never a type.
+#[test]
+fn a_name_of_the_kernel_is_of_the_kind_that_the_object_has() {
+    let mut seen = [0, 0];
+    for (_, object) in objects() {
+        for typed in [true, false] {
+            for (id, at, ksym) in kernel_names(&object, typed) {
+                let linked = link(&object, id);
+                if matches!(linked.origins[at].instruction, Instruction::Call(_)) {
+                    continue;
+                }
+                let with = |source: u8, low: u32, high: u32| {
+                    let mut slots = linked.slots.clone();
+                    slots[at][1] = slots[at][1] & 0x0f | source << 4;
+                    slots[at][4..].copy_from_slice(&low.to_le_bytes());
+                    slots[at + 1][4..].copy_from_slice(&high.to_le_bytes());
+                    accepts(&object, id, &slots)
+                };
+                // One that the kernel does not have is 0.
+                assert!(with(0, 0, 0));
+                assert_eq!((with(0, 1 << 20, 0), with(0, 0, 1)), (!typed, !typed));
+                assert_eq!(with(3, type_number(ksym), 0), typed);
+                seen[usize::from(typed)] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}");
+}
+
+/// Settings of one type are told apart by their offsets.
+#[test]
+fn each_setting_has_its_own_offset() {
+    let mut settings = 0;
+    each_slot(|object, id, linked, at| {
+        let origin = &linked.origins[at];
+        let Instruction::LoadWide { value: Wide::Kconfig(setting), .. } = origin.instruction else { return };
+        for other in (0..object.kconfig.len()).filter(|_| origin.half == 1) {
+            let mut slots = linked.slots.clone();
+            slots[at][4..].copy_from_slice(&setting_offset(object, other).to_le_bytes());
+            assert_eq!(accepts(object, id, &slots), other == setting.index());
+            settings += 1;
+        }
+    });
+    assert!(settings > 1, "{settings}");
 }
