@@ -21,10 +21,11 @@ pub type Version = (u32, u32);
 pub enum HelperClass {
     /// Changes nothing but the plugin's own maps and ring buffers: it reads, or prints to a log.
     Observes,
-    /// Changes packets or decides what becomes of them. The kernel offers these helpers only to program kinds
-    /// that decide about packets and sockets, and a policy is asked about those kinds.
+    /// Changes the packet or operation that the program runs for, or decides what becomes of it, and nothing
+    /// else. The kernel offers these helpers only to program kinds that decide about packets and sockets, and a
+    /// policy is asked about those kinds.
     Packets,
-    /// Sends packets or messages to another interface, CPU or socket.
+    /// Sends packets or messages to another interface, CPU or socket, also to one that the program looked up.
     Redirects,
     /// Schedules a function of the program to run later.
     Timers,
@@ -291,7 +292,8 @@ pub const HELPERS: &[Helper] = &[
     helper("bpf_sk_storage_get", (5, 2), Observes).only_in(SOCKET_OWNERS).later(&[(CGROUP, (5, 3)), (LSM, (5, 10)), (TRAMPOLINES, (5, 11))]),
     helper("bpf_sk_storage_delete", (5, 2), Observes).only_in(SOCKET_OWNERS).later(&[(CGROUP, (5, 3)), (LSM, (5, 10)), (TRAMPOLINES, (5, 11))]),
     helper("bpf_send_signal", (5, 3), Steers("send signals to processes")).with_signature(&[U32], I64, TRACING_METHODS).later(&[(METHODS, (6, 16))]),
-    helper("bpf_tcp_gen_syncookie", (5, 3), Packets),
+    // It marks the listening socket, which the program looked up, as overflown.
+    helper("bpf_tcp_gen_syncookie", (5, 3), Steers("make sockets of others accept connections by cookies")),
     helper("bpf_skb_output", (5, 5), Observes),
     helper("bpf_probe_read_user", (5, 5), Observes).with_signature(&[Memory, U32, Memory], I64, ANY),
     helper("bpf_probe_read_kernel", (5, 5), Observes).with_signature(&[Memory, U32, Memory], I64, ANY),
@@ -305,7 +307,7 @@ pub const HELPERS: &[Helper] = &[
     helper("bpf_xdp_output", (5, 7), Observes),
     helper("bpf_get_netns_cookie", (5, 7), Observes),
     helper("bpf_get_current_ancestor_cgroup_id", (5, 7), Observes).with_signature(&[I32], U64, TASK).later(&[(NO_TASK, (6, 4))]),
-    helper("bpf_sk_assign", (5, 7), Packets),
+    helper("bpf_sk_assign", (5, 7), Redirects),
     helper("bpf_ktime_get_boot_ns", (5, 8), Observes).with_signature(&[], U64, ANY),
     helper("bpf_seq_printf", (5, 8), Observes),
     helper("bpf_seq_write", (5, 8), Observes),
@@ -427,8 +429,28 @@ mod tests {
     #[test]
     fn redirecting_helpers_have_their_own_class() {
         for helper in HELPERS {
-            let redirects = helper.name.contains("redirect");
+            let redirects = helper.name.contains("redirect") || helper.name == "bpf_sk_assign";
             assert_eq!(helper.class == Redirects, redirects, "{}", helper.name);
+        }
+    }
+
+    /// Which packets and operations a program decides about was judged: those of its interface or control
+    /// group. A helper that takes a socket or another object instead of its context reaches others. Source:
+    /// include/uapi/linux/bpf.h, the comments above `___BPF_FUNC_MAPPER`, v6.18.
+    #[test]
+    fn helpers_for_packets_reach_nothing_but_the_packet() {
+        let contextless = [
+            "bpf_set_retval",
+            "bpf_tcp_raw_gen_syncookie_ipv4",
+            "bpf_tcp_raw_gen_syncookie_ipv6",
+            "bpf_tcp_raw_check_syncookie_ipv4",
+            "bpf_tcp_raw_check_syncookie_ipv6",
+        ];
+        for helper in HELPERS.iter().filter(|helper| helper.class == Packets) {
+            let on_packet =
+                ["bpf_skb_", "bpf_xdp_", "bpf_csum_", "bpf_l3_csum", "bpf_l4_csum", "bpf_set_hash"];
+            let is_on_packet = on_packet.iter().any(|start| helper.name.starts_with(start));
+            assert!(is_on_packet || contextless.contains(&helper.name), "{}", helper.name);
         }
     }
 
@@ -447,6 +469,7 @@ mod tests {
             "sysctl_set_new_value",
             "sock_map_update",
             "tcp_send_ack",
+            "tcp_gen_syncookie",
             "kallsyms_lookup_name",
         ] {
             assert!(matches!(class(name), Steers(_)), "{name}");

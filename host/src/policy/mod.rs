@@ -34,6 +34,7 @@ pub use object::{Admitted, ObjectError, ObjectSet, PluginObject};
 
 use crate::pattern::Pattern;
 use crate::plugin::{PublicKey, Signer};
+use crate::text::{MOST_BYTES, visible};
 
 /// A policy: for each class of actions the allowed targets, as patterns with `*` and `?`, plus limits and
 /// signers.
@@ -326,7 +327,8 @@ impl std::fmt::Display for Denied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let class = self.class.name();
         write!(f, "the policy does not allow `{class}`")?;
-        match self.target.as_deref().filter(|target| !target.is_empty()) {
+        let target = self.target.as_deref().filter(|target| !target.is_empty());
+        match target.map(|target| visible(target, MOST_BYTES)) {
             Some(target) => write!(f, " for `{target}`: --allow {class}={target} would"),
             None => write!(f, ": --allow {class}={} would", self.class.targets()),
         }?;

@@ -16,10 +16,18 @@ use crate::text::{MOST_BYTES, visible};
 pub struct Need {
     /// Class of the action.
     pub class: Class,
-    /// Target of the action; none if it is known only at run time.
+    /// Target of the action, as the file has it; none if it is known only at run time. Untrusted text: messages
+    /// escape it.
     pub target: Option<String>,
     /// The part of the plugin that needs it, for messages.
     pub by: String,
+}
+
+impl Need {
+    /// Returns the name of the program that needs it; none if another part does.
+    pub fn program(&self) -> Option<&str> {
+        self.by.strip_prefix("program `")?.strip_suffix('`')
+    }
 }
 
 /// The needs of a plugin and its objects, for a policy to admit.
@@ -80,7 +88,7 @@ pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError
     for object in others {
         if let Some((class, target)) = acts(object).into_iter().find(|act| !known.contains(act)) {
             let needed = match target {
-                Some(target) => format!("{}={target}", class.name()),
+                Some(target) => format!("{}={}", class.name(), display(&target)),
                 None => class.name().to_owned(),
             };
             return Err(ObjectError::NeedsMore { arch: object.arch(), needed });
@@ -103,16 +111,13 @@ fn of_object(object: &PluginObject) -> Vec<Need> {
     needs.extend((0..).map(ProgramId).zip(&model.programs).filter_map(|(id, program)| {
         let by = format!("program `{}`", program.name.as_str());
         let target = (program.section.target != Target::None).then(|| program.section.target.to_string());
-        model.may_filter_events(id).then(|| Need {
-            class: Class::FiltersEvents,
-            target: target.as_deref().map(display),
-            by: display(&by),
-        })
+        model.may_filter_events(id).then(|| Need { class: Class::FiltersEvents, target, by: display(&by) })
     }));
     needs.extend(of_calls(model));
-    needs.extend(model.maps.iter().filter_map(|map| {
-        let class = Class::from(map.shape.kind.class()?);
-        Some(Need { class, target: None, by: format!("map `{}`", map.name.as_str()) })
+    needs.extend(model.maps.iter().flat_map(|map| {
+        let kinds = [Some(map.shape.kind), map.inner.as_ref().map(|inner| inner.kind)];
+        let classes = kinds.into_iter().flatten().filter_map(|kind| kind.class()).map(Class::from);
+        classes.map(|class| Need { class, target: None, by: format!("map `{}`", map.name.as_str()) })
     }));
     needs.extend(
         model
@@ -157,10 +162,10 @@ fn of_calls(model: &Object) -> Vec<Need> {
 }
 
 fn need(class: Class, target: String, by: String) -> Need {
-    Need { class, target: Some(display(&target)), by: display(&by) }
+    Need { class, target: Some(target), by: display(&by) }
 }
 
-/// Escapes and truncates a name from a file, which is untrusted.
+/// Escapes and truncates a name from a file, which is untrusted, for messages. Targets are judged as they are.
 fn display(text: &str) -> String {
     visible(text, MOST_BYTES).into_owned()
 }
@@ -184,7 +189,7 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
         // Without a target in the section it is chosen at run time.
         _ => (section.target != Target::None).then(|| section.target.to_string()),
     };
-    Need { class, target: target.as_deref().map(display), by: format!("program `{}`", program.name.as_str()) }
+    Need { class, target, by: format!("program `{}`", program.name.as_str()) }
 }
 
 /// Returns the class of a program.

@@ -10,7 +10,7 @@ use ks_compiler::object::model::{
 };
 use ks_compiler::object::table::MapKind;
 use ks_host::plugin::{PublicKey, Signer};
-use ks_host::policy::{Class, Limit, PluginObject, Policy};
+use ks_host::policy::{Class, Limit, ObjectSet, PluginObject, Policy, Request};
 use ks_tests::plugins::models::{judged, map, name, program, request};
 use ks_wit::object::cut_loop_variable;
 use ks_wit::section::{Arch, FAULT_COUNT_PREFIX};
@@ -163,7 +163,11 @@ fn maps_have_limits() {
 #[test]
 fn redirecting_needs_permission() {
     let of_map = Object { maps: vec![map("ports", MapKind::DevMap, 4, 8)], ..program("xdp", &[]) };
-    for model in [program("xdp", &[51]), program("tcx/ingress", &[13]), of_map] {
+    let mut holds_maps = map("of_ports", MapKind::ArrayOfMaps, 4, 1);
+    holds_maps.inner = Some(map("ports", MapKind::SockHash, 4, 8).shape);
+    let of_inner = Object { maps: vec![holds_maps], ..program("xdp", &[]) };
+    let to_socket = program("tc", &[libbpf_sys::BPF_FUNC_sk_lookup_tcp, libbpf_sys::BPF_FUNC_sk_assign]);
+    for model in [program("xdp", &[51]), program("tcx/ingress", &[13]), of_map, of_inner, to_socket] {
         let mut policy = Policy::observing();
         policy.allow_rule("xdp").expect("a class");
         policy.allow_rule("tc").expect("a class");
@@ -172,6 +176,43 @@ fn redirecting_needs_permission() {
         policy.allow_rule("redirect").expect("a class");
         assert!(judged(&policy, &model).is_ok());
     }
+}
+
+/// A socket that a program looked up is not the one of its packet.
+#[test]
+fn changing_the_sockets_of_others_needs_permission() {
+    let model = program("xdp", &[libbpf_sys::BPF_FUNC_tcp_gen_syncookie]);
+    let mut policy = Policy::observing();
+    policy.allow_rule("xdp").expect("a class");
+    let reason = judged(&policy, &model).expect_err("it changes a listening socket");
+    assert!(reason.contains("--allow helper=tcp_gen_syncookie"), "{reason}");
+    policy.allow_rule("helper=tcp_gen_syncookie").expect("a class");
+    assert!(judged(&policy, &model).is_ok());
+}
+
+/// Messages escape a target; the policy decides about the text itself.
+#[test]
+fn targets_are_judged_as_they_are_and_escaped_in_messages() {
+    let mut pinned = map("counts", MapKind::Array, 8, 1);
+    pinned.pinning = Pinning::ByName;
+    let model = Object { maps: vec![pinned], ..Object::default() };
+    let object = PluginObject::new("\u{202e}x", Arch::Any, model).expect("a name of a file");
+    let target = "\u{202e}x/maps/counts";
+    let request = || {
+        let objects = ObjectSet::new(vec![object.clone()], Some(0)).expect("one object");
+        Request::new(objects, &[])
+    };
+    assert_eq!(request().needs()[0].target.as_deref(), Some(target));
+    let allows = |pattern: &str| {
+        let mut policy = Policy::nothing();
+        policy.allow(Class::Pin, pattern).expect("a class");
+        policy.admit(request(), 1)
+    };
+    assert!(allows(target).is_ok());
+    let reason = allows("y/*").expect_err("another pin");
+    assert!(reason.contains("\\u{202e}x/maps/counts") && !reason.contains('\u{202e}'), "{reason}");
+    let displayed = target.escape_default().to_string().replace('\\', "\\\\");
+    assert!(allows(&displayed).is_err(), "the escaped text is another one");
 }
 
 #[test]
