@@ -11,7 +11,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -109,10 +109,13 @@ impl RegularFile {
         &self.path
     }
 
-    /// The current absolute path, for messages; none if the file has none any more.
+    /// The current absolute path without links, by which policies know the file; none if no path of this
+    /// process's root reaches it (any more).
     pub(crate) fn real_path(&self) -> Option<PathBuf> {
         let path = std::fs::read_link(own_path(&self.file)).ok()?;
-        std::fs::metadata(&path).is_ok_and(|found| FileState::of(&found) == self.state).then_some(path)
+        // The kernel prints a path for deleted files and those of other mount namespaces, too.
+        let found = FileState::of(&std::fs::symlink_metadata(&path).ok()?);
+        ((found.device, found.inode) == (self.state.device, self.state.inode)).then_some(path)
     }
 
     /// Size in bytes at the time of opening.
@@ -143,6 +146,33 @@ impl RegularFile {
     pub(crate) fn check_unchanged(&self) -> Result<(), FileError> {
         if regular(&self.file)? == self.state { Ok(()) } else { Err(FileError::Changed) }
     }
+}
+
+/// Returns the absolute path that the text of a path denotes if none of its parts is a link: without empty,
+/// `.` and `..` parts. The file system is not asked.
+pub(crate) fn without_dots(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut plain = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            // The parent of the root is the root.
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Returns whether a part of a path is a link. An error of such a path says something about a file that the
+/// path does not name.
+pub(crate) fn leads_through_link(path: &Path) -> bool {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut passed = PathBuf::new();
+    absolute.components().any(|part| {
+        passed.push(part);
+        std::fs::symlink_metadata(&passed).is_ok_and(|found| found.is_symlink())
+    })
 }
 
 /// Path of a descriptor's link in /proc. The kernel follows it to the file itself, not to a path.
@@ -251,6 +281,46 @@ mod tests {
         assert_eq!(file.read_at(1, &mut bytes), Err(FileError::Short));
         // The last link of the file is removed.
         assert_eq!(file.check_unchanged(), Err(FileError::Changed));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_real_path_is_the_one_without_links() {
+        let folder = folder("real").canonicalize().expect("it was made");
+        let file = folder.join("file");
+        fs::write(&file, "one").expect("writable");
+        std::os::unix::fs::symlink(&file, folder.join("link")).expect("ours");
+        let by_link = RegularFile::open(&folder.join("link")).expect("a regular file");
+        assert_eq!(by_link.real_path(), Some(file.clone()));
+        fs::write(&file, "longer").expect("writable");
+        assert_eq!(by_link.real_path(), Some(file.clone()), "it is still the same file");
+        fs::write(folder.join("other"), "other").expect("writable");
+        fs::rename(folder.join("other"), &file).expect("ours");
+        assert_eq!(by_link.real_path(), None, "its path is another file's");
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_path_is_normalised_by_its_text_and_links_in_it_are_seen() {
+        let here = std::env::current_dir().expect("there is one");
+        for (path, plain) in
+            [("/a/./b//c/", "/a/b/c"), ("/a/../b", "/b"), ("/../a/b/../..", "/"), ("/a/b/../../../c", "/c")]
+        {
+            assert_eq!(without_dots(Path::new(path)), Path::new(plain), "{path}");
+        }
+        assert_eq!(without_dots(Path::new("./a/../b")), here.join("b"));
+        let folder = folder("links").canonicalize().expect("it was made");
+        std::os::unix::fs::symlink("/none", folder.join("link")).expect("ours");
+        for (path, links) in [
+            ("link", true),
+            ("link/below", true),
+            ("link/../none", true),
+            ("none", false),
+            ("./none/x", false),
+        ] {
+            assert_eq!(leads_through_link(&folder.join(path)), links, "{path}");
+        }
+        assert!(leads_through_link(Path::new("/proc/self/exe")));
         fs::remove_dir_all(folder).expect("it is ours");
     }
 

@@ -35,7 +35,9 @@ mod test_run;
 mod tracepoint;
 mod verifier_log;
 
-pub use attach::{ControlGroup, FilterOrder, ProbeAttachPoint, ProbeKind, XdpMode};
+pub use attach::{
+    ControlGroup, FileRules, FilterOrder, GroupPath, Interface, ProbeAttachPoint, ProbeKind, XdpMode,
+};
 pub use cursor::{Cursor, CursorContent};
 pub use error::{BpfError, Lack, LoadError};
 pub(crate) use error::{OPEN_GROUP, PACKET_SOCKET};

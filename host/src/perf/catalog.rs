@@ -9,7 +9,7 @@ use std::ffi::CString;
 
 use perf_event_open_sys::bindings;
 
-use super::encoding::Encoding;
+use super::encoding::{Encoding, EventName};
 use super::error::PerfError;
 use super::event::{Access, Event, EventKind, InvalidEvent};
 use super::modifiers::Modifiers;
@@ -18,6 +18,7 @@ use super::probe::ProbeLocation;
 use super::table::{EventTable, TableEvent};
 use super::{names, symbols, terms};
 use crate::near::near;
+use crate::probed::{ANY_FILE, AllowsFile, ProbePoint};
 use crate::tracefs;
 
 /// A catalog of events. The default is this machine's, without a vendor table.
@@ -142,11 +143,22 @@ impl Catalog {
     /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::ProbeLocation`],
     /// [`PerfError::InvalidEvent`].
     pub fn uprobe(&self, location: &str) -> Result<Event, PerfError> {
+        self.uprobe_in(location, ANY_FILE)
+    }
+
+    /// As [`Catalog::uprobe`], in a file that `allows` accepts by its path without links. Policies know the
+    /// event by that path, too.
+    ///
+    /// # Errors
+    /// As [`Catalog::uprobe`].
+    pub(crate) fn uprobe_in(&self, location: &str, allows: &AllowsFile<'_>) -> Result<Event, PerfError> {
         let pmu = self.pmu("uprobe")?;
-        let encoding = |point| {
-            Encoding::everywhere(EventKind::Probe { type_: pmu.type_, location: ProbeLocation::File(point) })
+        let encoding = |point: ProbePoint| {
+            let name = format!("uprobe:{}", point.real_target(location));
+            let kind = EventKind::Probe { type_: pmu.type_, location: ProbeLocation::File(point) };
+            Encoding { named: Some(EventName { family: "uprobe", name }), ..Encoding::everywhere(kind) }
         };
-        let encodings = symbols::in_file(location)?.into_iter().map(encoding).collect();
+        let encodings = symbols::in_file(location, allows)?.into_iter().map(encoding).collect();
         Ok(Event::encoded(format!("uprobe:{location}"), encodings))
     }
 

@@ -8,7 +8,7 @@ use ks_wit::target::UprobeTarget;
 use super::error::{ErrorKind, PerfError};
 use super::event::InvalidEvent;
 use super::table::integer;
-use crate::probed::{ProbePoint, When};
+use crate::probed::{AllowsFile, ProbePoint, When};
 
 /// Returns the address of a kernel symbol.
 pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
@@ -51,11 +51,11 @@ pub(super) fn with_offset(text: &str) -> Option<(&str, u64)> {
 }
 
 /// Returns the instructions at a location in a file ([`ks_wit::target`]): one for each function with its
-/// name.
-pub(super) fn in_file(text: &str) -> Result<Vec<ProbePoint>, PerfError> {
+/// name. The file must be one that `allows` accepts.
+pub(super) fn in_file(text: &str, allows: &AllowsFile<'_>) -> Result<Vec<ProbePoint>, PerfError> {
     let location = UprobeTarget::parse(text)
         .map_err(|error| InvalidEvent::ProbeLocation { text: text.to_owned(), reason: error.to_string() })?;
-    ProbePoint::find(&location, When::Instruction).map_err(|error| PerfError::ProbeLocation {
+    ProbePoint::find(&location, When::Instruction, allows).map_err(|error| PerfError::ProbeLocation {
         location: text.to_owned(),
         kind: error.kind(),
         because: format!("{}: {error}", location.path),
@@ -66,12 +66,13 @@ pub(super) fn in_file(text: &str) -> Result<Vec<ProbePoint>, PerfError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probed::ANY_FILE;
 
     #[test]
     fn a_function_of_this_program_is_found() {
         let own = std::env::current_exe().unwrap();
         let own = own.display();
-        let offset = |location: &str| in_file(&format!("{own}:{location}")).unwrap()[0].offset();
+        let offset = |location: &str| in_file(&format!("{own}:{location}"), ANY_FILE).unwrap()[0].offset();
         let main = offset("main");
         assert_eq!(offset(&format!("+{main:#x}")), main);
         for missing in [
@@ -80,10 +81,10 @@ mod tests {
             format!("{own}:+0x40"),
             "/no/such/file:main".to_owned(),
         ] {
-            assert!(matches!(in_file(&missing), Err(PerfError::ProbeLocation { .. })), "{missing}");
+            assert!(matches!(in_file(&missing, ANY_FILE), Err(PerfError::ProbeLocation { .. })), "{missing}");
         }
         for bad in ["main", ":main", "/bin/true:", "/bin/true:+many"] {
-            assert!(in_file(bad).is_err(), "{bad}");
+            assert!(in_file(bad, ANY_FILE).is_err(), "{bad}");
         }
     }
 

@@ -12,6 +12,9 @@ pub enum ProbePointError {
     /// The file cannot be opened or read.
     #[error("{0}")]
     File(#[from] FileError),
+    /// The path reaches another file than the one that it names, and that one may not be probed.
+    #[error("a link leads from there to a file that the policy does not name")]
+    OtherFile,
     /// The file is not a program or library, for the given reason.
     #[error("{0}")]
     NoProgram(&'static str),
@@ -144,7 +147,8 @@ impl ProbePointError {
             ProbePointError::Machine(_) | ProbePointError::TextRelocations | ProbePointError::Line => {
                 FailureKind::Unsupported
             }
-            ProbePointError::NoCode(_)
+            ProbePointError::OtherFile
+            | ProbePointError::NoCode(_)
             | ProbePointError::InsideInstruction(_)
             | ProbePointError::Unproven(_)
             | ProbePointError::NoCall(_)
@@ -157,6 +161,9 @@ impl ProbePointError {
     pub fn remedy(&self) -> &'static str {
         match self {
             ProbePointError::File(FileError::Changed) => "try again when nobody writes the file",
+            ProbePointError::OtherFile => {
+                "name the file itself (`realpath` shows its path), in the policy and in the plugin"
+            }
             ProbePointError::TextRelocations => "build it with position-independent code",
             ProbePointError::File(_)
             | ProbePointError::NoProgram(_)

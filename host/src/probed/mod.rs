@@ -42,7 +42,9 @@ pub use error::ProbePointError;
 use ks_wit::target::{Spot, UprobeTarget};
 use names::{NamedOffset, NamedOffsets};
 
-use crate::files::{FileError, RegularFile};
+#[cfg(feature = "plugins")]
+use crate::files;
+use crate::files::{FileError, RegularFile, leads_through_link};
 
 /// The moment at which a probe runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,12 @@ impl When<'_> {
     }
 }
 
+/// Decides whether a file may be probed, by its path without links; none if it has no such path.
+pub(crate) type AllowsFile<'a> = dyn Fn(Option<&Path>) -> bool + 'a;
+
+/// Allows every file: nobody but the person who named the file is to be protected.
+pub(crate) const ANY_FILE: &AllowsFile<'static> = &|_| true;
+
 /// An instruction of a file at which a probe may be placed. It holds the file open.
 #[derive(Debug, Clone)]
 pub struct ProbePoint {
@@ -87,15 +95,16 @@ pub struct ProbePoint {
 
 impl ProbePoint {
     /// Opens a file and returns the instructions of a location in it: at least one, in ascending order of
-    /// offsets.
+    /// offsets. Reads nothing from the file before `allows` has accepted it.
     ///
     /// # Errors
     /// [`ProbePointError`].
     pub(crate) fn find(
         target: &UprobeTarget<'_>,
         when: When<'_>,
+        allows: &AllowsFile<'_>,
     ) -> Result<Vec<ProbePoint>, ProbePointError> {
-        let file = RegularFile::open(Path::new(target.path))?;
+        let file = open(Path::new(target.path), allows)?;
         let image = Image::read(&file)?;
         if let When::Return(allows_go) = when
             && let Some(sign) = go::sign(&image)?
@@ -135,7 +144,17 @@ impl ProbePoint {
             ProbeMoment::Instruction => When::Instruction,
             ProbeMoment::Return => When::Return(&|_| false),
         };
-        ProbePoint::find(&target, when).map_err(|error| error.to_string())
+        ProbePoint::find(&target, when, ANY_FILE).map_err(|error| error.to_string())
+    }
+
+    /// Returns the names by which a policy is asked about a textual location: the path without dots, and now the
+    /// one without links.
+    #[cfg(feature = "plugins")]
+    pub fn known_as(location: &str) -> Vec<String> {
+        let real =
+            UprobeTarget::parse(location).ok().and_then(|target| std::fs::canonicalize(target.path).ok());
+        let real = real.map(|path| with_path(location, &path));
+        [Some(without_dots(location)), real].into_iter().flatten().collect()
     }
 
     /// Formats the offsets of probe points: `+0x116f (dup_a.c), +0x11a7 (dup_b.c)`.
@@ -166,6 +185,15 @@ impl ProbePoint {
         Arc::downgrade(&self.file)
     }
 
+    /// Returns a textual location of the point with the path by which policies know the file: the one without
+    /// links, if there is one.
+    pub(crate) fn real_target(&self, location: &str) -> String {
+        match self.file.real_path() {
+            Some(path) => with_path(location, &path),
+            None => location.to_owned(),
+        }
+    }
+
     /// Offset of the instruction in the file, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
@@ -194,3 +222,29 @@ impl PartialEq for ProbePoint {
 }
 
 impl Eq for ProbePoint {}
+
+/// Returns a textual location ([`ks_wit::target`]) with another path of its file.
+pub(crate) fn with_path(location: &str, path: &Path) -> String {
+    let Ok(target) = UprobeTarget::parse(location) else { return location.to_owned() };
+    let spot = location.strip_prefix(target.path).unwrap_or_default();
+    format!("{}{spot}", path.display())
+}
+
+/// Returns a textual location with the path that its own path denotes if no part of it is a link. The file system
+/// is not asked.
+#[cfg(feature = "plugins")]
+pub(crate) fn without_dots(location: &str) -> String {
+    let path = UprobeTarget::parse(location).map(|target| files::without_dots(Path::new(target.path)));
+    path.map_or_else(|_| location.to_owned(), |path| with_path(location, &path))
+}
+
+/// Opens a file that may be probed. A path that leads through a link to anything else gives one error, whatever
+/// is there.
+fn open(path: &Path, allows: &AllowsFile<'_>) -> Result<RegularFile, ProbePointError> {
+    match RegularFile::open(path) {
+        Ok(file) if allows(file.real_path().as_deref()) => Ok(file),
+        Ok(_) => Err(ProbePointError::OtherFile),
+        Err(_) if leads_through_link(path) && !allows(None) => Err(ProbePointError::OtherFile),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -6,7 +6,6 @@
 //! ```
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,6 +21,7 @@ use crate::bpf::{self, BpfError, FilterOrder, XdpMode};
 use crate::explain;
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbeLocation, ProbePoint};
 use crate::policy::Class;
+use crate::probed;
 
 /// Where a call wants a program.
 pub(super) enum Destination {
@@ -92,16 +92,16 @@ enum AttachPoint {
         pid: Option<i32>,
     },
     Xdp {
-        interface: String,
+        interface: bpf::Interface,
         mode: XdpMode,
     },
     Tc {
-        interface: String,
+        interface: bpf::Interface,
         order: FilterOrder,
     },
     /// Open until it is used, so that it is the one that was checked.
     Group(bpf::ControlGroup),
-    SocketFilter(String),
+    SocketFilter(bpf::Interface),
     /// A function or hook that the program was loaded for, or none for a timer.
     Loaded,
 }
@@ -184,7 +184,7 @@ impl State {
                     self.allow(class, &own)?;
                     Ok(AttachPoint::RawTracepoint(own))
                 }
-                // What the object says was checked at the start.
+                // What the object says was checked at the start; the file is checked when it is open.
                 Class::Kprobe | Class::Uprobe => Ok(AttachPoint::OwnProbes),
                 _ => Ok(AttachPoint::Loaded),
             },
@@ -198,20 +198,20 @@ impl State {
                 Ok(AttachPoint::Kprobe { function, offset })
             }
             Destination::Uprobe { target, pid } => {
-                self.allow(class, &target)?;
+                // Before the file is opened: the result would reveal whether it exists.
+                self.allow(class, &probed::without_dots(&target))?;
                 Ok(AttachPoint::Uprobe { target, pid })
             }
             Destination::Xdp { interface, mode } => {
-                self.allow_interface(name, class, &interface)?;
+                let interface = self.allow_interface(name, class, &interface)?;
                 Ok(AttachPoint::Xdp { interface, mode })
             }
             Destination::Tc { interface, order } => {
-                self.allow_interface(name, class, &interface)?;
+                let interface = self.allow_interface(name, class, &interface)?;
                 Ok(AttachPoint::Tc { interface, order })
             }
             Destination::SocketFilter(interface) => {
-                self.allow_interface(name, class, &interface)?;
-                Ok(AttachPoint::SocketFilter(interface))
+                self.allow_interface(name, class, &interface).map(AttachPoint::SocketFilter)
             }
             Destination::Cgroup(path) => self.allow_group(name, &path).map(AttachPoint::Group),
         }
@@ -225,20 +225,38 @@ impl State {
         Ok(AttachPoint::Tracepoint(target))
     }
 
-    /// Checks an interface by the kernel's name of it, whatever it was called.
-    fn allow_interface(&mut self, name: &str, class: Class, interface: &str) -> Result<(), HostError> {
-        let known = self.object()?.program(name)?.interface_name(interface);
-        self.allow(class, known.as_deref().unwrap_or(interface))
+    /// Finds an interface and checks it by the kernel's name of it, whatever it was called.
+    fn allow_interface(
+        &mut self,
+        name: &str,
+        class: Class,
+        target: &str,
+    ) -> Result<bpf::Interface, HostError> {
+        let found = self.object()?.program(name)?.find_interface(target);
+        self.allow(class, found.as_ref().map_or(target, bpf::Interface::name))?;
+        Ok(found?)
     }
 
-    /// Opens a cgroup and checks it by both of its names.
+    /// Opens a cgroup and checks it by both of its names: before, by the text alone, so that nothing is opened
+    /// that the policy does not name; and after, since a link may have led to another one.
     fn allow_group(&self, program: &str, target: &str) -> Result<bpf::ControlGroup, HostError> {
-        let group = bpf::ControlGroup::open(program, target);
-        let names = group.as_ref().map_or_else(|_| vec![target.to_owned()], bpf::ControlGroup::names);
+        let path = bpf::GroupPath::of(program, target)?;
+        self.allow_group_by(&path.names())?;
+        match bpf::ControlGroup::open(program, &path) {
+            Ok(group) => self.allow_group_by(&group.names()).map(|()| group),
+            Err(error) if path.leads_through_link() => {
+                self.allow(Class::Cgroup, "")?;
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Checks whether a cgroup is allowed by one of its names, of which the first is the absolute path.
+    fn allow_group_by(&self, names: &[String]) -> Result<(), HostError> {
         let allowed = names.iter().map(|name| self.allow(Class::Cgroup, name));
         // Report the error for the absolute path, which every policy can name.
-        allowed.reduce(|one, other| if one.is_ok() { one } else { other.or(one) }).unwrap_or(Ok(()))?;
-        Ok(group?)
+        allowed.reduce(|one, other| if one.is_ok() { one } else { other.or(one) }).unwrap_or(Ok(()))
     }
 }
 
@@ -289,14 +307,17 @@ fn attach_tracepoint(state: &mut State, name: &str, target: &str, cookie: u64) -
 /// Puts a probe at each attach point of a program.
 fn attach_probes(state: &mut State, name: &str, to: &AttachPoint, cookie: u64) -> Result<Held, HostError> {
     let policy = state.policy.clone();
-    let allows_go = |path: &Path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok();
+    let rules = bpf::FileRules {
+        target: &|target| policy.check(Class::Uprobe, target.unwrap_or_default()).is_ok(),
+        go_returns: &|path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok(),
+    };
     let program = state.object()?.program(name)?;
     let (attach_points, pid) = match to {
         AttachPoint::Kprobe { function, offset } => {
             (vec![program.kernel_attach_point(function, *offset)?], None)
         }
-        AttachPoint::Uprobe { target, pid } => (program.file_attach_points(target, &allows_go)?, *pid),
-        _ => (program.own_probe_attach_points(&allows_go)?, None),
+        AttachPoint::Uprobe { target, pid } => (program.file_attach_points(target, rules)?, *pid),
+        _ => (program.own_probe_attach_points(rules)?, None),
     };
     if let Some(pid) = pid.filter(|pid| *pid < 1) {
         return Err(HostError::invalid(format!("{pid} is the id of no process: they begin at 1")));

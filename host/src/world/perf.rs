@@ -1,6 +1,7 @@
 //! `perf`: events, groups, readings.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use ks_compiler::object::table::ProgramType;
@@ -17,9 +18,11 @@ use super::bpf::ProgramHandle;
 use super::error::{self, HostError, check_length};
 use super::state::State;
 use crate::bpf::{BpfError, LoadedType, Map};
+use crate::explain::FailureKind;
 use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, Options};
 use crate::policy::{Class, Limit};
+use crate::probed;
 use crate::text;
 
 /// Host side of an `event` handle.
@@ -91,14 +94,25 @@ impl HostEvent for State {
 
     fn uprobe(&mut self, target: String) -> Result<Resource<EventHandle>, HostError> {
         check_length("event", &target)?;
-        // Checked before the file is opened: the result would reveal whether the file exists.
-        self.allow_lookup("uprobe", &target)?;
+        // Checked before the file is opened: the result would reveal whether the file exists. Checked again
+        // when it is open: a link may have led to another file.
+        self.allow_lookup("uprobe", &probed::without_dots(&target))?;
         self.probed_files.retain(|file| file.strong_count() > 0);
         let most = self.policy.limit(Limit::Probes);
         if self.probed_files.len() as u64 >= most {
             return Err(HostError::limit(Limit::Probes, most));
         }
-        let event = self.catalog.uprobe(&target)?;
+        let allows = |path: Option<&Path>| {
+            let real = path.map(|path| format!("uprobe:{}", probed::with_path(&target, path)));
+            self.allow_one_of("uprobe", &[real.unwrap_or_default()]).is_ok()
+        };
+        let event = match self.catalog.uprobe_in(&target, &allows) {
+            Err(error) if error.kind() == FailureKind::DeniedByPolicy => {
+                self.note("open", &format!("uprobe {target}"), None, Decision::Denied, None)?;
+                return Err(error.into());
+            }
+            found => found?,
+        };
         self.probed_files.extend(event.probed_file());
         self.keep_event(event)
     }

@@ -22,11 +22,11 @@ use super::link::Link;
 use super::program::{LoadedType, Program};
 use super::sys;
 
-pub use cgroup::ControlGroup;
+pub use cgroup::{ControlGroup, GroupPath};
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
-pub use net::{FilterOrder, XdpMode};
-pub use probe::{ProbeAttachPoint, ProbeKind};
+pub use net::{FilterOrder, Interface, XdpMode};
+pub use probe::{FileRules, ProbeAttachPoint, ProbeKind};
 pub(super) use timer::Running;
 
 /// The call that creates links.

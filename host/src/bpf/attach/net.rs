@@ -40,6 +40,25 @@ impl XdpMode {
     }
 }
 
+/// A network interface, found once: what a policy was asked about is what a program is attached to, whatever
+/// is renamed meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// The name or index as it was given, for messages.
+    target: String,
+    /// The index, which stays as long as the interface.
+    number: i32,
+    /// The kernel's primary name at the time of the search.
+    name: String,
+}
+
+impl Interface {
+    /// Returns the kernel's primary name, by which policies know the interface.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// Size in bytes of an interface name with its terminating zero. Source: include/uapi/linux/if.h, `IFNAMSIZ`,
 /// v6.12.
 const NAME_BYTES: usize = 16;
@@ -63,12 +82,12 @@ impl Program<'_> {
     ///
     /// # Errors
     /// [`BpfError::Target`]; [`BpfError::Occupied`]; [`BpfError::XdpMode`]; [`BpfError::Kernel`].
-    pub fn attach_xdp(&self, target: &str, mode: XdpMode) -> Result<Link, BpfError> {
-        let interface = self.interface(target)?;
-        let linked = match self.create_link(interface, mode.flags(), 0) {
+    pub fn attach_xdp(&self, interface: &Interface, mode: XdpMode) -> Result<Link, BpfError> {
+        let Interface { number, target, .. } = interface;
+        let linked = match self.create_link(*number, mode.flags(), 0) {
             // The driver supports xdp, but not with this program or these settings.
             Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == XdpMode::Best => {
-                self.create_link(interface, XdpMode::Generic.flags(), 0)
+                self.create_link(*number, XdpMode::Generic.flags(), 0)
             }
             linked => linked,
         };
@@ -79,9 +98,9 @@ impl Program<'_> {
                 (
                     BpfError::Kernel { tried, call, errno: errno @ (Errno::EBUSY | Errno::EEXIST) },
                     Some(finder),
-                ) => match finder.find(interface) {
+                ) => match finder.find(*number) {
                     Some(occupant) => {
-                        let (interface, occupant) = (target.to_owned(), Box::new(occupant));
+                        let (interface, occupant) = (target.clone(), Box::new(occupant));
                         BpfError::Occupied { tried, call, errno, interface, occupant }
                     }
                     None => BpfError::Kernel { tried, call, errno },
@@ -101,21 +120,18 @@ impl Program<'_> {
     ///
     /// # Errors
     /// [`BpfError::Target`]; [`BpfError::Crowded`]; [`BpfError::Kernel`].
-    pub fn attach_tc(&self, target: &str, order: FilterOrder) -> Result<Link, BpfError> {
-        let interface = self.interface(target)?;
-        let target_text = format!("the interface `{target}`");
+    pub fn attach_tc(&self, interface: &Interface, order: FilterOrder) -> Result<Link, BpfError> {
+        let number = interface.number;
+        let target_text = format!("the interface `{}`", interface.target);
         // EINVAL is the answer of kernels without such links.
-        let linked = if order == FilterOrder::default() {
-            self.create_link(interface, 0, 0)
-        } else {
-            Err(Errno::EINVAL)
-        };
+        let linked =
+            if order == FilterOrder::default() { self.create_link(number, 0, 0) } else { Err(Errno::EINVAL) };
         match (linked, self.supervisor) {
             (Ok(link), _) => Ok(link),
             (Err(Errno::EINVAL), Some(supervisor)) => {
                 let is_egress = self.attach_type() == libbpf_sys::BPF_TCX_EGRESS;
                 let side = if is_egress { Side::Egress } else { Side::Ingress };
-                let filter = Filter::attach(self.inner.as_fd(), interface, side, order, supervisor);
+                let filter = Filter::attach(self.inner.as_fd(), number, side, order, supervisor);
                 filter.map(Link::of_filter).map_err(|errno| {
                     self.kernel(
                         &format!("attach to {target_text}"),
@@ -136,36 +152,35 @@ impl Program<'_> {
     /// [`BpfError::Target`]; [`BpfError::Kernel`].
     ///
     /// Source: packet(7), socket(7) (SO_ATTACH_BPF).
-    pub fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
-        let interface = self.interface(target)?;
-        let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
+    pub fn attach_socket_filter(&self, interface: &Interface) -> Result<Link, BpfError> {
+        let tried = format!("attach to the interface `{}`", interface.target);
+        let refused = |call, errno| self.kernel(&tried, call, errno);
         let socket = sys::packet_socket().map_err(|errno| refused(PACKET_SOCKET, errno))?;
         // Attached before the socket is bound, so that the filter misses no packet.
         sys::attach_filter(socket.as_fd(), self.inner.as_fd())
             .map_err(|errno| refused("setsockopt(SO_ATTACH_BPF)", errno))?;
-        sys::bind_to_interface(socket.as_fd(), interface)
+        sys::bind_to_interface(socket.as_fd(), interface.number)
             .map_err(|errno| refused("bind(AF_PACKET)", errno))?;
         Ok(Link::new(socket))
     }
 
-    /// Returns the kernel's primary name of the interface that `target` denotes by name, alternative name or
-    /// index. None if this process's network namespace does not contain the interface.
-    pub fn interface_name(&self, target: &str) -> Option<String> {
-        let number = self.interface(target).ok()?;
-        sys::interface_name(u32::try_from(number).ok()?).ok()
-    }
-
-    /// Returns the index of an interface in this process's network namespace.
-    fn interface(&self, target: &str) -> Result<i32, BpfError> {
-        if let Ok(number) = target.parse::<i32>()
-            && number > 0
-        {
-            return Ok(number);
-        }
-        let name = CString::new(target).ok().filter(|name| !name.is_empty() && target.len() < NAME_BYTES);
-        let name = name.ok_or_else(|| self.target(target, INTERFACE))?;
-        sys::interface_number(&name).map_err(|errno| {
-            self.kernel(&format!("find the interface `{target}`"), "ioctl(SIOCGIFINDEX)", errno)
-        })
+    /// Finds an interface of this process's network namespace by its name, alternative name or index.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::Kernel`]: ENODEV or ENXIO if there is none.
+    pub fn find_interface(&self, target: &str) -> Result<Interface, BpfError> {
+        let not_found = |call, errno| self.kernel(&format!("find the interface `{target}`"), call, errno);
+        let number = match target.parse::<i32>() {
+            Ok(number) if number > 0 => number,
+            _ => {
+                let name =
+                    CString::new(target).ok().filter(|name| !name.is_empty() && target.len() < NAME_BYTES);
+                let name = name.ok_or_else(|| self.target(target, INTERFACE))?;
+                sys::interface_number(&name).map_err(|errno| not_found("ioctl(SIOCGIFINDEX)", errno))?
+            }
+        };
+        let name = sys::interface_name(number.cast_unsigned());
+        let name = name.map_err(|errno| not_found("if_indextoname", errno))?;
+        Ok(Interface { target: target.to_owned(), number, name })
     }
 }

@@ -8,7 +8,16 @@ use ks_wit::target::UprobeTarget;
 
 use super::super::error::BpfError;
 use super::super::program::Program;
-use crate::probed::{ProbeMoment, ProbePoint, When};
+use crate::probed::{ProbeMoment, ProbePoint, When, with_path};
+
+/// The files that may be probed.
+#[derive(Clone, Copy)]
+pub struct FileRules<'a> {
+    /// Accepts the location of a probe with the path of its file without links; none if the file has none.
+    pub target: &'a dyn Fn(Option<&str>) -> bool,
+    /// Accepts a file with Go code, by its path, for probes of returns.
+    pub go_returns: &'a dyn Fn(&Path) -> bool,
+}
 
 /// An instruction that a probe is placed at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,18 +67,15 @@ impl Program<'_> {
     }
 
     /// Returns the attach points that the program's section names: at least one, one for each function of the
-    /// name. Returns in a file with Go code are probed only if `allows_go` accepts the file's path.
+    /// name, in a file that `rules` allow.
     ///
     /// # Errors
     /// [`BpfError::NoTarget`]; [`BpfError::UnsupportedKind`]; [`BpfError::ProbeAttachPoint`] for an
     /// instruction that is not probed.
-    pub fn own_probe_attach_points(
-        &self,
-        allows_go: &dyn Fn(&Path) -> bool,
-    ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
+    pub fn own_probe_attach_points(&self, rules: FileRules<'_>) -> Result<Vec<ProbeAttachPoint>, BpfError> {
         let own = self.own_target()?;
         match self.probe_kind() {
-            Ok(ProbeKind { in_files: true, .. }) => self.file_attach_points(&own, allows_go),
+            Ok(ProbeKind { in_files: true, .. }) => self.file_attach_points(&own, rules),
             Ok(ProbeKind { in_files: false, .. }) => {
                 let (function, offset) = own.split_once('+').unwrap_or((&own, "0"));
                 let offset = offset.parse().map_err(|_| self.target(&own, FUNCTION))?;
@@ -78,7 +84,7 @@ impl Program<'_> {
             Err(unsupported) => {
                 // Of other kinds of returns, a file with Go code is the more useful error.
                 if self.inner.section().as_bytes().starts_with(b"u") {
-                    self.find_in_file(&own, When::Return(allows_go))?;
+                    self.find_in_file(&own, When::Return(rules.go_returns), rules)?;
                 }
                 Err(unsupported)
             }
@@ -96,33 +102,37 @@ impl Program<'_> {
     }
 
     /// Returns the attach points in a file, given as `path:function` or another form of
-    /// [`ks_wit::target`]. Returns in a file with Go code are probed only if `allows_go` accepts the file's
-    /// path.
+    /// [`ks_wit::target`], if `rules` allow that file.
     ///
     /// # Errors
     /// [`BpfError::Target`]; [`BpfError::ProbeAttachPoint`] for an instruction that is not probed.
     pub fn file_attach_points(
         &self,
         target: &str,
-        allows_go: &dyn Fn(&Path) -> bool,
+        rules: FileRules<'_>,
     ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
         let when = match self.probe_kind()?.moment {
             ProbeMoment::Instruction => When::Instruction,
-            ProbeMoment::Return => When::Return(allows_go),
+            ProbeMoment::Return => When::Return(rules.go_returns),
         };
-        self.find_in_file(target, when)
+        self.find_in_file(target, when, rules)
     }
 
-    fn find_in_file(&self, target: &str, when: When<'_>) -> Result<Vec<ProbeAttachPoint>, BpfError> {
+    fn find_in_file(
+        &self,
+        target: &str,
+        when: When<'_>,
+        rules: FileRules<'_>,
+    ) -> Result<Vec<ProbeAttachPoint>, BpfError> {
         let parsed = UprobeTarget::parse(target).map_err(|error| BpfError::Target {
             program: self.name(),
             target: format!("{target} ({error})"),
             expected: "a place in a program or library: `path:function`",
         })?;
-        let points = ProbePoint::find(&parsed, when).map_err(|error| BpfError::ProbeAttachPoint {
-            program: self.name(),
-            attach_point: target.to_owned(),
-            error,
+        let allows =
+            |path: Option<&Path>| (rules.target)(path.map(|path| with_path(target, path)).as_deref());
+        let points = ProbePoint::find(&parsed, when, &allows).map_err(|error| {
+            BpfError::ProbeAttachPoint { program: self.name(), attach_point: target.to_owned(), error }
         })?;
         Ok(points.into_iter().map(ProbeAttachPoint::File).collect())
     }
