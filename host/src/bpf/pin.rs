@@ -2,17 +2,21 @@
 //!
 //! An existing pin with the declared shape is used by both halves; a missing one is created once the object
 //! is loaded. Pinned variables form the section `.data.pinned`, whose map is pinned like any other. The
-//! policy limits the number of pins (`Limit::Pins`) before the plugin starts.
+//! policy limits the number of pins (`Limit::Pins`) before the plugin starts. Their paths lead through no link and
+//! through no folder of another user.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ks_wit::object::PINNED_SECTION;
 use libbpf_rs::{MapCore, MapHandle, MapType, OpenObject};
 use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::geteuid;
 
 use super::error::BpfError;
 use super::globals::Variable;
@@ -53,10 +57,10 @@ impl Pins {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
-            if !path.exists() {
+            let Some(location) = PinLocation::find(&root, &path)?.filter(PinLocation::is_taken) else {
                 continue;
-            }
-            let pinned = MapHandle::from_pinned_path(&path)
+            };
+            let pinned = MapHandle::from_pinned_path(location.kernel_path())
                 .map_err(|_| kernel("open", &path, "bpf(BPF_OBJ_GET)", Errno::last()))?;
             let declared = Shape {
                 ty: map.map_type(),
@@ -107,10 +111,8 @@ impl Pins {
             if reused.contains(&name) {
                 continue;
             }
-            let folder = path.parent().unwrap_or(&root);
-            fs::create_dir_all(folder)
-                .map_err(|error| kernel("make the folder of", &path, "mkdir", errno_of(&error)))?;
-            match sys::pin(map.as_fd(), &path) {
+            let location = PinLocation::make(&root, &path)?;
+            match sys::pin(map.as_fd(), &location.kernel_path()) {
                 Ok(()) => {}
                 Err(Errno::EEXIST) => return Ok(false),
                 Err(errno) => return Err(kernel("pin a map as", &path, "bpf(BPF_OBJ_PIN)", errno)),
@@ -184,8 +186,80 @@ fn root() -> Result<PathBuf, BpfError> {
     roots.next().ok_or(BpfError::NoBpffs)
 }
 
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or_default())
+/// The location of a pin: its folder, open, and its name in there. Each folder on the way is opened in the one
+/// before without following links: in the BPF file system everybody may make folders and links, and the policy
+/// was asked about the path as it is written.
+struct PinLocation {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl PinLocation {
+    /// Opens the folder of a pin; none if it does not exist.
+    fn find(root: &Path, path: &Path) -> Result<Option<PinLocation>, BpfError> {
+        match PinLocation::open(root, path, |_, _| Ok(())) {
+            Err(BpfError::Kernel { errno: Errno::ENOENT, .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Opens the folder of a pin, and makes it if it does not exist.
+    fn make(root: &Path, path: &Path) -> Result<PinLocation, BpfError> {
+        PinLocation::open(root, path, |folder, name| {
+            match mkdirat(folder, name, Mode::from_bits_truncate(0o755)) {
+                Ok(()) | Err(Errno::EEXIST) => Ok(()),
+                Err(errno) => Err(kernel("make the folder of", path, "mkdir", errno)),
+            }
+        })
+    }
+
+    fn open(
+        root: &Path,
+        path: &Path,
+        prepare: impl Fn(&OwnedFd, &OsStr) -> Result<(), BpfError>,
+    ) -> Result<PinLocation, BpfError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let failed = |errno| kernel("open the folder of", path, "openat(O_NOFOLLOW)", errno);
+        let mut folder = open(root, flags, Mode::empty()).map_err(failed)?;
+        let below = path.strip_prefix(root).ok().and_then(Path::parent).unwrap_or(Path::new(""));
+        for name in below {
+            prepare(&folder, name)?;
+            folder = openat(&folder, name, flags, Mode::empty()).map_err(failed)?;
+        }
+        let location = PinLocation { folder, path: path.to_owned() };
+        // The owner of the folder can replace what is in there at any time.
+        let owner = fstat(&location.folder).map_err(failed)?.st_uid;
+        if owner != 0 && owner != geteuid().as_raw() {
+            let tried = format!("use a folder of another user (uid {owner}) for");
+            return Err(kernel(&tried, path, "fstat", Errno::EPERM));
+        }
+        if location.is_link() {
+            return Err(kernel("follow the link", path, "fstatat", Errno::ELOOP));
+        }
+        Ok(location)
+    }
+
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    fn kind(&self) -> Option<SFlag> {
+        let found = fstatat(&self.folder, self.name(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        Some(SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT)
+    }
+
+    fn is_taken(&self) -> bool {
+        self.kind().is_some()
+    }
+
+    fn is_link(&self) -> bool {
+        self.kind() == Some(SFlag::S_IFLNK)
+    }
+
+    /// Returns a path by which the kernel finds the location, in system calls of this process while `self` lives.
+    fn kernel_path(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.folder.as_raw_fd().to_string()).join(self.name())
+    }
 }
 
 fn kernel(verb: &str, path: &Path, call: &'static str, errno: Errno) -> BpfError {

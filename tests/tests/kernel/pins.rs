@@ -158,3 +158,27 @@ fn root_a_tested_load_that_fails_returns_null_next_to_a_pin() {
         assert!(outcome.stderr.contains("cannot load the BPF object"), "{name}: {outcome:#?}");
     }
 }
+
+/// Everybody may make folders and links in the BPF file system, and the policy was asked about the path.
+#[test]
+fn root_pins_lead_through_no_link_and_no_folder_of_another_user() {
+    let folder = Folder::new();
+    folder.write("counter.wasm", compile("counter", COUNTER).plugin);
+    for (prepare, reason) in [
+        ("mkdir other; ln -s other counter", "ENOTDIR"),
+        ("mkdir -p other counter/globals; ln -s ../other counter/maps", "ENOTDIR"),
+        ("mkdir -p other counter/maps; ln -s ../../other/m counter/maps/m", "ELOOP"),
+        ("mkdir -p other counter/maps; chown 65534 counter/maps", "uid 65534"),
+    ] {
+        let script = format!(
+            "cd /sys/fs/bpf; {prepare}; cd - > /dev/null; $HOST counter.wasm; echo $?; find /sys/fs/bpf/other \
+             -type f"
+        );
+        let outcome = with_bpffs(&folder, &script);
+        assert!(outcome.stderr.contains(reason), "{prepare}: {outcome:#?}");
+        assert!(
+            outcome.stdout.trim_end().parse::<i32>().is_ok_and(|code| code != 0),
+            "{prepare}: {outcome:#?}"
+        );
+    }
+}
