@@ -13,7 +13,7 @@ use super::attr::Options;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
-use crate::procfs;
+use crate::{files, procfs};
 
 /// The properties that all events of a group share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,10 +224,11 @@ pub(super) fn threads(task: i32) -> Result<Vec<i32>, Refusal> {
 }
 
 /// Returns the processes whose executable has this path, or whose command has this name (its first 15 bytes,
-/// or the last component of the executable's path).
+/// or the last component of the executable's path). The path is compared as text, without links as the kernel
+/// has that of an executable: following it could wait for a file system, and would reveal what is there.
 fn processes(wanted: &str) -> Result<Vec<i32>, Refusal> {
     let is_path = wanted.contains('/');
-    let path = fs::canonicalize(wanted).unwrap_or_else(|_| PathBuf::from(wanted));
+    let path = files::without_dots(Path::new(wanted));
     let runs = |pid: &i32| {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let executable = fs::read_link(folder.join("exe")).ok();
@@ -326,6 +327,21 @@ mod tests {
         assert!(threads(0).unwrap().len() >= 2);
         drop(wake);
         assert!(thread.join().unwrap().is_err());
+        let mut sleep = std::process::Command::new("/bin/sleep").arg("60").spawn().unwrap();
+        let (number, program) = (i32::try_from(sleep.id()).unwrap(), fs::canonicalize("/bin/sleep").unwrap());
+        let path = program.display();
+        let found = |wanted: String| processes(&wanted).is_ok_and(|found| found.contains(&number));
+        // The child runs it only after its exec.
+        while !found(path.to_string()) {
+            std::thread::yield_now();
+        }
+        assert!(found(format!("{}/./none/../sleep", program.parent().unwrap().display())));
+        let link = std::env::temp_dir().join(format!("ks-link-{number}"));
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        assert!(!found(link.display().to_string()), "what a link leads to is not looked up");
+        fs::remove_file(link).unwrap();
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
         assert_eq!(threads(i32::MAX), Err(Refusal::NoTask(i32::MAX)));
         assert_eq!(processes("ks-no-such-process"), Err(Refusal::NoProcess("ks-no-such-process".to_owned())));
     }
