@@ -496,7 +496,7 @@ fn a_name_of_the_kernel_is_of_the_kind_that_the_object_has() {
     assert!(seen.iter().all(|seen| *seen > 0), "{seen:?}");
 }
 
-/// Settings of one type are told apart by their offsets.
+/// Settings of one type differ by their offsets.
 #[test]
 fn each_setting_has_its_own_offset() {
     let mut settings = 0;
