@@ -171,7 +171,7 @@ impl Limit {
     }
 }
 
-/// Returns a message for each limit that the maps of the objects exceed, given the number of CPUs.
+/// Returns a message for each limit that the union of the objects' maps exceeds, given the number of CPUs.
 pub(super) fn exceeded(policy: &Policy, objects: &ObjectSet, cpus: usize) -> Vec<String> {
     let memory = objects.memory(cpus);
     let taken = [

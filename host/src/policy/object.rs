@@ -7,6 +7,7 @@
 //! Nothing else parses the objects of a plugin file, and nothing is loaded except an [`Admitted`], which only
 //! [`super::Policy::admit`] creates.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
@@ -256,19 +257,23 @@ impl ObjectSet {
         }
     }
 
-    /// Returns the memory that the kernel charges at most for the maps of one of the objects, given the
-    /// number of CPUs.
+    /// Returns the memory that the kernel charges for the union of all objects' maps, given the number of CPUs:
+    /// a map of one name counts once, with the largest of its sizes.
     pub fn memory(&self, cpus: usize) -> Memory {
-        self.objects.iter().map(|object| object.memory(cpus)).fold(Memory::default(), |most, one| Memory {
-            maps: most.maps.max(one.maps),
-            map_bytes: most.map_bytes.max(one.map_bytes),
-            ring_bytes: most.ring_bytes.max(one.ring_bytes),
-        })
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        let mut maps: BTreeMap<String, Memory> = BTreeMap::new();
+        for (name, memory) in self.objects.iter().flat_map(|object| object.model.map_memory(cpus)) {
+            let largest = maps.entry(name).or_default();
+            *largest = largest.largest(memory);
+        }
+        maps.into_values().fold(Memory::default(), Memory::with)
     }
 
-    /// Returns the number of maps that one of the objects pins at most.
+    /// Returns the number of maps that the objects pin, each counted once.
     pub fn pins(&self) -> u64 {
-        self.objects.iter().map(|object| object.pins().count() as u64).max().unwrap_or_default()
+        let pins: BTreeSet<String> =
+            self.objects.iter().flat_map(PluginObject::pins).map(|pin| pin.path).collect();
+        pins.len() as u64
     }
 
     /// Returns the object to load on this machine, after a policy admitted it.

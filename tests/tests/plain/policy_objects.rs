@@ -117,7 +117,7 @@ fn the_chosen_object_is_the_one_that_is_loaded() {
 }
 
 #[test]
-fn limits_hold_for_the_largest_of_the_objects() {
+fn limits_hold_for_the_union_of_the_objects() {
     let of = |value: u32, ring: u32, pinned: usize| {
         let mut maps = vec![map("a", MapKind::Array, value, 1), map("r", MapKind::RingBuf, 0, ring)];
         maps.extend((0..pinned).map(|at| map(&format!("p{at}"), MapKind::Array, 4, 1)));
@@ -135,6 +135,22 @@ fn limits_hold_for_the_largest_of_the_objects() {
     assert_eq!((both.maps, both.map_bytes, both.ring_bytes), (4, first.map_bytes, second.ring_bytes));
     assert!(first.map_bytes > second.map_bytes && first.ring_bytes < second.ring_bytes);
     assert_eq!(set.pins(), 2);
+    // Maps of different names are different maps, whichever object is loaded.
+    let named = |text: &str, arch| {
+        let mut one = map(text, MapKind::Array, 4096, 1);
+        one.pinning = Pinning::ByName;
+        object(arch, Object { maps: vec![one], ..Object::default() })
+    };
+    let (one, other) = (named("one", Arch::X86_64), named("other", Arch::Aarch64));
+    let expected = (2, one.memory(1).map_bytes + other.memory(1).map_bytes);
+    let apart = ObjectSet::new(vec![one.clone(), other], [0]);
+    assert!(apart.is_err(), "the second pins what the first does not");
+    let unpinned = |text: &str, arch| {
+        object(arch, Object { maps: vec![map(text, MapKind::Array, 4096, 1)], ..Object::default() })
+    };
+    let apart = ObjectSet::new(vec![unpinned("one", Arch::X86_64), unpinned("other", Arch::Aarch64)], [0]);
+    let both = apart.expect("needs of one class").memory(1);
+    assert_eq!((both.maps, both.map_bytes), expected);
     let policy = |rule: &str| {
         let mut policy = Policy::everything();
         policy.limit_rule(rule).expect("a limit");

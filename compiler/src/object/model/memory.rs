@@ -172,27 +172,52 @@ pub struct Memory {
     pub ring_bytes: u64,
 }
 
+impl Memory {
+    /// Returns the memory of both.
+    #[must_use]
+    pub fn with(self, other: Memory) -> Memory {
+        Memory {
+            maps: self.maps.saturating_add(other.maps),
+            map_bytes: self.map_bytes.saturating_add(other.map_bytes),
+            ring_bytes: self.ring_bytes.saturating_add(other.ring_bytes),
+        }
+    }
+
+    /// Returns the larger of each number.
+    #[must_use]
+    pub fn largest(self, other: Memory) -> Memory {
+        Memory {
+            maps: self.maps.max(other.maps),
+            map_bytes: self.map_bytes.max(other.map_bytes),
+            ring_bytes: self.ring_bytes.max(other.ring_bytes),
+        }
+    }
+}
+
 impl Object {
     /// Returns the charge for all maps with `cpus` possible CPUs.
     #[must_use]
     pub fn memory(&self, cpus: u32) -> Memory {
-        let mut memory = Memory::default();
-        for map in &self.maps {
-            memory.maps += 1 + u64::from(map.inner.is_some());
-            let bytes = map.memory_bytes(cpus);
-            let sum = if map.shape.kind.is_ring() { &mut memory.ring_bytes } else { &mut memory.map_bytes };
-            *sum = sum.saturating_add(bytes);
-        }
-        let data = self.data.iter().map(DataSection::memory_bytes);
-        let structs = self.struct_ops.iter();
-        let structs = structs.map(|one| one.memory_bytes(self.types.bytes(one.ty).unwrap_or_default()));
+        self.map_memory(cpus).map(|(_, memory)| memory).fold(Memory::default(), Memory::with)
+    }
+
+    /// Returns the charge for each map, those of variables and structs included, with its name.
+    pub fn map_memory(&self, cpus: u32) -> impl Iterator<Item = (String, Memory)> {
+        let maps = self.maps.iter().map(move |map| {
+            let (bytes, is_ring) = (map.memory_bytes(cpus), map.shape.kind.is_ring());
+            let (map_bytes, ring_bytes) = if is_ring { (0, bytes) } else { (bytes, 0) };
+            let maps = 1 + u64::from(map.inner.is_some());
+            (map.name.as_str().to_owned(), Memory { maps, map_bytes, ring_bytes })
+        });
+        let data = self.data.iter().map(|section| (section.name(), section.memory_bytes()));
+        let structs = self.struct_ops.iter().map(|one| {
+            let bytes = one.memory_bytes(self.types.bytes(one.ty).unwrap_or_default());
+            (one.name.as_str().to_owned(), bytes)
+        });
         // The kernel settings are the variables of one more map.
-        let facts = (!self.kconfig.is_empty()).then_some(2 * PAGE);
-        for bytes in data.chain(structs).chain(facts) {
-            memory.maps += 1;
-            memory.map_bytes = memory.map_bytes.saturating_add(bytes);
-        }
-        memory
+        let settings = (!self.kconfig.is_empty()).then(|| (".kconfig".to_owned(), 2 * PAGE));
+        let others = data.chain(structs).chain(settings);
+        maps.chain(others.map(|(name, map_bytes)| (name, Memory { maps: 1, map_bytes, ring_bytes: 0 })))
     }
 }
 
