@@ -60,6 +60,9 @@ pub struct Program {
     pub name: String,
     /// The program kind in KernelScript's spelling, for example `perf_event`.
     pub kind: String,
+    /// The targets that the source attaches it to; none if one of them is known only at run time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<String>>,
 }
 
 /// A kernel struct whose members are programs (struct_ops): the argument of `register`.
@@ -180,10 +183,17 @@ pub struct ConfigField {
 /// A perf event that the script opens. A field is `None` if its value is known only at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The event in KernelScript's spelling.
+    /// The event as policies spell it: `page_faults`, `sched/sched_switch`, `uprobe:/bin/sh:main`; an event of a
+    /// PMU as the source has it.
     pub event: Option<String>,
+    /// The family of the event in policies, if the source shows it: `software`, `cache`, `uprobe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
     /// The observed task: -1 for all tasks, 0 for the plugin's own thread.
     pub pid: Option<i32>,
+    /// Whose events are counted, as policies spell it: `own`, `task`, `process`, `command`, `cgroup`, `all`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The observed CPU: -1 for any CPU.
     pub cpu: Option<i32>,
     /// The program that runs on overflow; `None` if the event is only counted.

@@ -1,6 +1,8 @@
 //! Construction of the plugin's manifest from the tree.
 
-use ks_wit::event::EVENTS;
+use std::collections::BTreeMap;
+
+use ks_wit::event::{EVENTS, HARDWARE, HW_CACHE, SOFTWARE};
 use ks_wit::manifest::{
     Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, StructOps, Test,
 };
@@ -9,7 +11,9 @@ use sha2::{Digest, Sha256};
 use super::stacks::Stacks;
 use crate::builtins::perf::options;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin};
+use crate::hir::{
+    EventSpec, Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin,
+};
 use crate::source::{FileId, SourceMap};
 use crate::split::Split;
 use crate::types::TypeKind;
@@ -43,10 +47,54 @@ fn programs(hir: &Hir, split: &Split) -> Vec<Program> {
         FunctionKind::Program(kind) => Some(kind.name()),
         _ => None,
     };
+    let attached = attached(hir, split);
     let program = |function: &crate::hir::HirFunction| {
-        Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned() })
+        let targets = attached.as_ref().and_then(|all| all.get(&function.name).cloned().flatten());
+        Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned(), targets })
     };
     functions.filter_map(program).collect()
+}
+
+/// Returns the constant targets of each attached program; none for a program if one of its targets is known only
+/// at run time. None at all if the program of an `attach` is known only at run time.
+fn attached(hir: &Hir, split: &Split) -> Option<AttachedTargets> {
+    let mut found = Some(AttachedTargets::new());
+    for id in &split.user {
+        let body = &hir.functions[*id].body;
+        let constants = Constants::of(hir, body);
+        visit::block(&mut Targets { constants: &constants, found: &mut found }, body);
+    }
+    found.map(|mut found| {
+        for function in split.kernel.iter().map(|id| &hir.functions[*id]) {
+            found.entry(function.name.clone()).or_insert_with(|| Some(Vec::new()));
+        }
+        found
+    })
+}
+
+/// Constant targets by the name of the program.
+type AttachedTargets = BTreeMap<String, Option<Vec<String>>>;
+
+struct Targets<'a> {
+    constants: &'a Constants<'a>,
+    found: &'a mut Option<AttachedTargets>,
+}
+
+impl Visitor for Targets<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        let ExprKind::User(UserBuiltin::AttachTarget { program, target, .. }) = &expr.kind else { return };
+        let Some(found) = self.found else { return };
+        let Some(id) = self.constants.program(program) else {
+            *self.found = None;
+            return;
+        };
+        let name = &self.constants.hir.functions[id].name;
+        let targets = found.entry(name.clone()).or_insert_with(|| Some(Vec::new()));
+        match (targets.as_mut(), self.constants.text(target)) {
+            (Some(targets), Some(text)) => targets.push(text),
+            _ => *targets = None,
+        }
+    }
 }
 
 fn struct_ops(block: &crate::hir::Impl) -> StructOps {
@@ -87,8 +135,7 @@ fn events(hir: &Hir, split: &Split, sources: &SourceMap) -> Vec<Event> {
     let mut found = Vec::new();
     for id in &split.user {
         let body = &hir.functions[*id].body;
-        let mut constants = Constants { hir, locals: Vec::new() };
-        visit::block(&mut constants, body);
+        let constants = Constants::of(hir, body);
         visit::block(&mut Attaches { constants: &constants, sources, found: &mut found }, body);
     }
     found
@@ -100,7 +147,13 @@ struct Constants<'a> {
     locals: Vec<(LocalId, Option<Expr>)>,
 }
 
-impl Constants<'_> {
+impl<'a> Constants<'a> {
+    fn of(hir: &'a Hir, body: &crate::hir::Block) -> Constants<'a> {
+        let mut constants = Constants { hir, locals: Vec::new() };
+        visit::block(&mut constants, body);
+        constants
+    }
+
     /// Returns the initialiser of a constant local; else the expression itself.
     fn resolve<'e>(&'e self, expr: &'e Expr) -> &'e Expr {
         let ExprKind::Load(lvalue) = &expr.kind else { return expr };
@@ -121,6 +174,14 @@ impl Constants<'_> {
             ExprKind::Unary(UnaryOp::Neg, operand) => {
                 self.number(operand).map(|value| int.value((-value) as u64))
             }
+            _ => None,
+        }
+    }
+
+    fn text(&self, expr: &Expr) -> Option<String> {
+        match &self.resolve(expr).kind {
+            ExprKind::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
+            ExprKind::Convert(operand) => self.text(operand),
             _ => None,
         }
     }
@@ -165,21 +226,66 @@ struct Attaches<'a> {
 impl Visitor for Attaches<'_> {
     fn expr(&mut self, expr: &Expr) {
         let ExprKind::User(UserBuiltin::Attach { program, options, .. }) = &expr.kind else { return };
-        let option = |position: usize| match &self.constants.resolve(options).kind {
-            ExprKind::Struct(fields) => self.constants.number(fields.get(position)?),
+        let field = |position: usize| match &self.constants.resolve(options).kind {
+            ExprKind::Struct(fields) => fields.get(position),
             _ => None,
         };
-        let packed = option(options::EVENT).and_then(|value| u64::try_from(value).ok());
-        let event = packed.and_then(|packed| EVENTS.iter().find(|event| event.packed() == packed));
+        let option = |position: usize| self.constants.number(field(position)?);
+        let (event, family) = field(options::EVENT).map_or((None, None), |event| self.event(event));
         let program = program.as_deref().and_then(|handle| self.constants.program(handle));
         let (_, line, _) = self.sources.position(expr.span);
         self.found.push(Event {
-            event: event.map(|event| event.name.to_owned()),
+            event,
+            family: family.map(str::to_owned),
+            scope: self.scope(&field).map(str::to_owned),
             pid: option(options::PID).and_then(|value| i32::try_from(value).ok()),
             cpu: option(options::CPU).and_then(|value| i32::try_from(value).ok()),
             program: program.map(|id| self.constants.hir.functions[id].name.clone()),
             line,
         });
+    }
+}
+
+impl Attaches<'_> {
+    /// Returns name and family of an event as policies spell them, as far as they are constant.
+    fn event(&self, event: &Expr) -> (Option<String>, Option<&'static str>) {
+        let event = self.constants.resolve(event);
+        if let ExprKind::Event(spec) = &event.kind {
+            return match &**spec {
+                EventSpec::Raw { .. } => (None, None),
+                EventSpec::Tracepoint(name) => (Some(name.clone()), Some("tracepoint")),
+                EventSpec::Breakpoint { .. } => (None, Some("breakpoint")),
+                // The family of a PMU depends on the machine.
+                EventSpec::Pmu(name) => (Some(name.clone()), None),
+                EventSpec::Kprobe(function) => (Some(format!("kprobe:{function}")), Some("kprobe")),
+                EventSpec::Uprobe(location) => (Some(format!("uprobe:{location}")), Some("uprobe")),
+            };
+        }
+        let packed = self.constants.number(event).and_then(|value| u64::try_from(value).ok());
+        let family = packed.and_then(|packed| match u32::try_from(packed >> 32).ok()? {
+            HARDWARE => Some("hardware"),
+            SOFTWARE => Some("software"),
+            HW_CACHE => Some("cache"),
+            _ => None,
+        });
+        let event = packed.and_then(|packed| EVENTS.iter().find(|event| event.packed() == packed));
+        (event.map(|event| event.name.to_owned()), family)
+    }
+
+    /// Returns whose events are counted, if the options are constant.
+    fn scope<'e>(&self, field: &impl Fn(usize) -> Option<&'e Expr>) -> Option<&'static str> {
+        let number = |position| self.constants.number(field(position)?);
+        let text = |position| self.constants.text(field(position)?);
+        let command = number(options::COMMAND)? != 0;
+        let (process, cgroup) = (text(options::PROCESS)?, text(options::CGROUP)?);
+        Some(match number(options::PID)? {
+            0 => "own",
+            _ if command => "command",
+            _ if !process.is_empty() => "process",
+            _ if !cgroup.is_empty() => "cgroup",
+            -1 => "all",
+            _ => "task",
+        })
     }
 }
 

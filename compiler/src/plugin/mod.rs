@@ -81,8 +81,9 @@ pub fn assemble_around(
     if !Parser::is_component(&component) {
         return Err(PluginError::NotAComponent);
     }
-    // Events and tests belong to the script's userspace half, which the component replaces.
-    let manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
+    // Events, tests and targets belong to the script's userspace half, which the component replaces.
+    let mut manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
+    manifest.programs.iter_mut().for_each(|program| program.targets = None);
     let mut plugin =
         if share::asks(&component)? { share::share(&component, share::DEFAULT_BYTES)? } else { component };
     append_sections(&mut plugin, bpf, &manifest)?;

@@ -159,7 +159,7 @@ impl Class {
     }
 
     /// Returns whether actions of this class have targets to choose from.
-    pub(super) fn has_targets(self) -> bool {
+    pub fn has_targets(self) -> bool {
         self.targets() != "*"
     }
 

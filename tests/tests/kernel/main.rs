@@ -20,6 +20,7 @@ mod map_memory;
 mod maps;
 mod memory;
 mod namespaces;
+mod needed;
 mod observed;
 mod oracles;
 mod other_counters;

@@ -1,14 +1,15 @@
 //! `ks-host inspect PLUGIN`: shows the contents and needs of a plugin without running it.
 
+mod needed;
 mod objects;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::plugin::{Plugin, hex};
-use ks_host::policy::{Class, Limit, Policy};
 use ks_wit::command_output::write_stdout;
 use ks_wit::manifest::{Event, Manifest};
+use needed::needed;
 use serde::Serialize;
 
 use crate::output::{self, printable};
@@ -109,6 +110,7 @@ fn text(plugin: &Plugin) -> String {
             if objects.len() > 1 { format!(" of the object for {}", object.is_for()) } else { String::new() };
         table(&mut out, &format!("kernel programs{of}"), object.program_rows());
         table(&mut out, &format!("kernel maps{of}"), object.map_rows());
+        table(&mut out, &format!("names of the kernel{of}"), object.name_rows());
     }
     let needs = capabilities(plugin).into_iter().map(|name| vec![name.to_owned()]);
     table(&mut out, "capabilities that it needs", needs.collect());
@@ -134,39 +136,6 @@ fn is_by_ks(plugin: &Plugin) -> bool {
     plugin.manifests().iter().any(|manifest| manifest.compiler.starts_with("ks "))
 }
 
-/// Returns a policy that allows what the plugin asks for: the needs of its object and imports at the start,
-/// and the needs in its manifest. A plugin whose manifest is incomplete is denied the missing ones.
-fn needed(plugin: &Plugin) -> anyhow::Result<String> {
-    let request = ks_host::request(plugin)?;
-    let needs = request.needs();
-    let mut policy = Policy::nothing();
-    needs.iter().for_each(|need| policy.allow_need(need));
-    let imports = |name: &str| {
-        needs.iter().any(|need| need.class == Class::Import && need.target.as_deref() == Some(name))
-    };
-    if imports("perf") {
-        // The events are known for certain only when the plugin opens them.
-        policy.allow_counting();
-        let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events).peekable();
-        if events.peek().is_none() {
-            // The scopes are not known before the plugin runs.
-            policy.allow(Class::Scope, "*")?;
-        }
-        for event in events {
-            policy.allow(Class::Scope, if event.pid == Some(0) { "own" } else { "*" })?;
-        }
-    }
-    if imports("symbols") {
-        policy.allow(Class::Symbols, "*")?;
-    }
-    let memory = request.objects().memory(ks_host::bpf::possible_cpus()?);
-    policy.set_limit(Limit::Maps, memory.maps);
-    policy.set_limit(Limit::MapBytes, memory.map_bytes);
-    policy.set_limit(Limit::RingBytes, memory.ring_bytes);
-    policy.set_limit(Limit::Pins, request.objects().pins());
-    Ok(policy.to_toml())
-}
-
 /// Returns the capabilities that the programs' types and the events need, as the kernel checks them. Source
 /// for events: perf_event_open(2).
 fn capabilities(plugin: &Plugin) -> Vec<&'static str> {
@@ -190,7 +159,8 @@ fn describe_manifest(out: &mut String, manifest: &Manifest) {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{label:<9} {}", printable(value));
     }
-    table(out, "events that it opens", manifest.events.iter().map(event_row).collect());
+    // No object says which events a plugin opens: the policy is asked when it opens them.
+    table(out, "events that it opens, by its manifest", manifest.events.iter().map(event_row).collect());
     let programs = manifest.programs.iter().map(|program| vec![program.name.clone(), program.kind.clone()]);
     table(out, "programs", programs.collect());
     let structs = manifest.struct_ops.iter();

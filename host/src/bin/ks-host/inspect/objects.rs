@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId, Uses};
+use ks_compiler::object::model::{
+    Body, Instruction, KconfigId, KsymId, KsymKind, Map, Object, Pinning, Presence, ProgramId, Uses,
+};
 use ks_compiler::object::table::Target;
 use ks_host::bpf::{Needs, possible_cpus};
 use ks_host::explain::check::{Oldest, oldest};
@@ -27,6 +29,8 @@ pub(super) struct Description<'a> {
     bytes: usize,
     programs: Vec<Program>,
     maps: Vec<MapDescription>,
+    /// Functions, variables and settings of the kernel that it names, whether a program uses them or not.
+    names: Vec<KernelName>,
     /// Bytes that the kernel charges for all maps when they are full, including maps of variables, excluding
     /// ring buffers.
     map_bytes: u64,
@@ -67,6 +71,29 @@ struct MapDescription {
     pinned: bool,
     /// Bytes that the kernel charges for it when it is full.
     bytes: u64,
+    /// The maps that it holds; null if it holds none.
+    inner: Option<InnerMap>,
+}
+
+/// The shape of the maps in a map of maps. The loader makes one of them.
+#[derive(Serialize)]
+struct InnerMap {
+    /// The kernel's name of the map type without `BPF_MAP_TYPE_`.
+    kind: &'static str,
+    key_bytes: u32,
+    value_bytes: u32,
+    entries: u32,
+}
+
+#[derive(Serialize)]
+struct KernelName {
+    name: String,
+    /// `function`, `variable`, `address` or `setting`.
+    kind: &'static str,
+    /// Whether the object loads on kernels without it.
+    optional: bool,
+    /// Whether an instruction uses it.
+    used: bool,
 }
 
 /// Describes all objects in file order; `by_ks` says whether the file declares that `ks` built them.
@@ -94,6 +121,7 @@ fn description(record: &BpfRecord, by_ks: bool) -> Description<'_> {
         bytes: record.elf.len(),
         programs: Vec::new(),
         maps: Vec::new(),
+        names: Vec::new(),
         map_bytes: 0,
         ring_bytes: 0,
         refused: None,
@@ -112,6 +140,7 @@ fn description(record: &BpfRecord, by_ks: bool) -> Description<'_> {
     let programs = (0..).map(ProgramId).zip(&model.programs);
     described.programs = programs.map(|one| program(model, one, by_ks)).collect();
     described.maps = model.maps.iter().map(|one| map(one, cpus)).collect();
+    described.names = names(model);
     (described.map_bytes, described.ring_bytes) = (memory.map_bytes, memory.ring_bytes);
     described
 }
@@ -171,8 +200,36 @@ fn slots(body: &Body) -> u64 {
     body.code.iter().map(Instruction::slots).map(u64::from).sum()
 }
 
+fn names(model: &Object) -> Vec<KernelName> {
+    let uses = model.all_uses();
+    let symbols = (0..).map(KsymId).zip(&model.ksyms).map(|(id, one)| KernelName {
+        name: one.name.as_str().to_owned(),
+        kind: match one.kind {
+            KsymKind::Function(_) => "function",
+            KsymKind::Variable(_) => "variable",
+            KsymKind::Address => "address",
+        },
+        optional: one.presence == Presence::Optional,
+        used: uses.kfuncs.contains(&id) || uses.addresses.contains(&id),
+    });
+    let settings = (0..).map(KconfigId).zip(&model.kconfig).map(|(id, one)| KernelName {
+        name: one.name.as_str().to_owned(),
+        kind: "setting",
+        optional: one.presence == Presence::Optional,
+        used: uses.kconfig.contains(&id),
+    });
+    symbols.chain(settings).collect()
+}
+
 fn map(map: &Map, cpus: usize) -> MapDescription {
+    let inner = map.inner.as_ref().map(|inner| InnerMap {
+        kind: inner.kind.name(),
+        key_bytes: inner.key.bytes(),
+        value_bytes: inner.value.bytes(),
+        entries: inner.entries,
+    });
     MapDescription {
+        inner,
         name: map.name.as_str().to_owned(),
         kind: map.shape.kind.name(),
         key_bytes: map.shape.key.bytes(),
@@ -217,21 +274,34 @@ impl Description<'_> {
         self.programs.iter().map(row).collect()
     }
 
+    /// Formats name, kind and use of each name of the kernel.
+    pub(super) fn name_rows(&self) -> Vec<Vec<String>> {
+        let row = |name: &KernelName| {
+            let notes = [(name.optional, "optional"), (!name.used, "not used by its programs")];
+            let notes: Vec<&str> = notes.iter().filter(|(holds, _)| *holds).map(|(_, note)| *note).collect();
+            vec![name.name.clone(), name.kind.to_owned(), notes.join(", ")]
+        };
+        self.names.iter().map(row).collect()
+    }
+
     /// Formats name, kind, sizes and memory of each map.
     pub(super) fn map_rows(&self) -> Vec<Vec<String>> {
         let row = |map: &MapDescription| {
-            let shape = format!("{} -> {} bytes, {} entries", map.key_bytes, map.value_bytes, map.entries);
-            let pinned = if map.pinned { "pinned" } else { "" };
-            vec![
-                map.name.clone(),
-                map.kind.to_lowercase(),
-                shape,
-                format!("{} bytes", map.bytes),
-                pinned.into(),
-            ]
+            let shape = shape(map.key_bytes, map.value_bytes, map.entries);
+            let pinned = map.pinned.then(|| "pinned".to_owned());
+            let inner = map.inner.as_ref().map(|inner| {
+                let shape = self::shape(inner.key_bytes, inner.value_bytes, inner.entries);
+                format!("of maps {} {shape}", inner.kind.to_lowercase())
+            });
+            let notes = [pinned, inner].into_iter().flatten().collect::<Vec<_>>().join(", ");
+            vec![map.name.clone(), map.kind.to_lowercase(), shape, format!("{} bytes", map.bytes), notes]
         };
         self.maps.iter().map(row).collect()
     }
+}
+
+fn shape(key_bytes: u32, value_bytes: u32, entries: u32) -> String {
+    format!("{key_bytes} -> {value_bytes} bytes, {entries} entries")
 }
 
 /// Whether the objects need CAP_PERFMON and CAP_NET_ADMIN.
