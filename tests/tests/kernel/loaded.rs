@@ -24,7 +24,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 /// Sections, the number of their type in `enum bpf_prog_type`, and the rules that allow them. The programs
 /// return 0, which hides the hits of a tracepoint from other counters.
-const SECTIONS: [(&str, u32, &[&str]); 10] = [
+const SECTIONS: [(&str, u32, &[&str]); 24] = [
     ("socket", 1, &["socket_filter"]),
     ("kprobe/vfs_read", 2, &["kprobe=vfs_read"]),
     ("tc", 3, &["tc"]),
@@ -39,11 +39,25 @@ const SECTIONS: [(&str, u32, &[&str]); 10] = [
     ("sockops", 13, &["other=sockops"]),
     ("raw_tp/sched_switch", 17, &["raw_tracepoint=sched_switch"]),
     ("fmod_ret/vfs_read", 26, &["modify_return=vfs_read"]),
+    ("kretprobe/vfs_write", 2, &["kprobe=vfs_write"]),
+    ("uprobe//bin/true:main", 2, &["uprobe=/bin/true:main"]),
+    ("tcx/ingress", 3, &["tc"]),
+    ("xdp.frags", 6, &["xdp"]),
+    ("cgroup/connect4", 18, &["cgroup"]),
+    ("cgroup/sock_create", 9, &["other=cgroup/sock_create"]),
+    ("cgroup/dev", 15, &["other=cgroup/dev"]),
+    ("cgroup/sysctl", 23, &["other=cgroup/sysctl"]),
+    ("sk_msg", 16, &["other=sk_msg"]),
+    ("sk_skb/verdict", 14, &["other=sk_skb/verdict"]),
+    ("raw_tp.w/sched_switch", 24, &["other=raw_tp.w/sched_switch"]),
+    ("fentry/vfs_read", 26, &["tracing=vfs_read"]),
+    ("tp_btf/sched_switch", 26, &["tracing=sched_switch"]),
+    ("lsm/file_open", 29, &["lsm=file_open"]),
 ];
 
 /// Helpers, their numbers in `enum bpf_func_id`, and the rule that allows them; none for helpers that only
 /// read.
-const HELPERS: [(u32, Option<&str>); 20] = [
+const HELPERS: [(u32, Option<&str>); 48] = [
     (5, None),               // ktime_get_ns
     (14, None),              // get_current_pid_tgid
     (16, None),              // get_current_comm
@@ -62,8 +76,36 @@ const HELPERS: [(u32, Option<&str>); 20] = [
     (49, Some("helper=setsockopt")),
     (64, Some("helper=bind")),
     (179, Some("helper=kallsyms_lookup_name")),
-    (171, Some("timer")), // timer_start
-    (169, Some("timer")), // timer_init
+    (171, Some("timer")),    // timer_start
+    (169, Some("timer")),    // timer_init
+    (1, None),               // map_lookup_elem
+    (2, None),               // map_update_elem
+    (12, None),              // tail_call
+    (25, None),              // perf_event_output
+    (35, None),              // get_current_task
+    (57, None),              // getsockopt
+    (84, None),              // sk_lookup_tcp
+    (107, None),             // sk_storage_get
+    (113, None),             // probe_read_kernel
+    (130, None),             // ringbuf_output
+    (141, None),             // get_task_stack
+    (181, None),             // loop
+    (9, None),               // skb_store_bytes
+    (38, None),              // skb_change_tail
+    (44, None),              // xdp_adjust_head
+    (187, None),             // set_retval
+    (52, Some("redirect")),  // sk_redirect_map
+    (60, Some("redirect")),  // msg_redirect_map
+    (124, Some("redirect")), // sk_assign
+    (152, Some("redirect")), // redirect_neigh
+    (110, Some("helper=tcp_gen_syncookie")),
+    (53, Some("helper=sock_map_update")),
+    (59, Some("helper=sock_ops_cb_flags_set")),
+    (82, Some("helper=sk_select_reuseport")),
+    (104, Some("helper=sysctl_set_new_value")),
+    (116, Some("helper=tcp_send_ack")),
+    (159, Some("helper=bprm_opts_set")),
+    (170, Some("timer")), // timer_set_callback
 ];
 
 /// Kernel functions without parameters and results, and the rule that allows them.
@@ -75,13 +117,17 @@ const KFUNCS: [(&str, Option<&str>); 4] = [
 ];
 
 /// Kinds of maps, their numbers in `enum bpf_map_type`, and the rule that allows them.
-const MAPS: [(MapKind, u32, Option<&str>); 6] = [
+const MAPS: [(MapKind, u32, Option<&str>); 10] = [
     (MapKind::Hash, 1, None),
     (MapKind::Array, 2, None),
     (MapKind::PerCpuArray, 6, None),
     (MapKind::DevMap, 14, Some("redirect")),
     (MapKind::SockMap, 15, Some("redirect")),
     (MapKind::XskMap, 17, Some("redirect")),
+    (MapKind::LruHash, 9, None),
+    (MapKind::PerfEventArray, 4, None),
+    (MapKind::DevMapHash, 25, Some("redirect")),
+    (MapKind::SockHash, 18, Some("redirect")),
 ];
 
 /// The contents of a test's plugin, as indices into the tables above.
@@ -97,9 +143,9 @@ struct Plan {
 /// The requests that reached the kernel.
 #[derive(Debug, Default)]
 struct KernelRequests {
-    /// The type, the helpers and the kernel functions of each program of the object. libbpf loads a failed
-    /// program again for the verifier's log.
-    programs: Vec<(u32, Vec<u32>, Vec<u32>)>,
+    /// The name, the type, the helpers and the kernel functions of each program of the object. libbpf loads a
+    /// failed program again for the verifier's log.
+    programs: Vec<(String, u32, Vec<u32>, Vec<u32>)>,
     /// The type and the value size in bytes of each map of the object, by its name.
     maps: BTreeMap<String, (u32, u64)>,
     /// The bytes that the kernel charged for all maps of the process when the last program was loaded.
@@ -208,7 +254,7 @@ fn look(asked: &PendingCall, seen: &mut KernelRequests) {
                 let calls = code.chunks_exact(8).filter(move |insn| insn[0] == CALL && insn[1] >> 4 == kind);
                 calls.map(|insn| u32_at(insn, 4)).collect::<Vec<_>>()
             };
-            seen.programs.push((u32_at(&attr, 0), called(0), called(2)));
+            seen.programs.push((text(&attr, 48), u32_at(&attr, 0), called(0), called(2)));
             seen.charged = charged(asked.thread());
         }
         _ => {}
@@ -257,10 +303,12 @@ fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<()
         return Ok(());
     }
     prop_assert_eq!(seen.events, 0);
-    for (kind, helpers, kfuncs) in &seen.programs {
-        let known = SECTIONS.iter().find(|one| one.1 == *kind);
-        let allowed = known.is_some_and(|one| one.2.iter().all(|rule| !plan.left_out.contains(rule)));
-        prop_assert!(allowed, "program of type {}", kind);
+    for (name, kind, helpers, kfuncs) in &seen.programs {
+        let index = ["one", "two", "three"].iter().position(|one| one == name);
+        let known = index.and_then(|index| plan.programs.get(index)).map(|one| SECTIONS[one.0]);
+        let allowed =
+            known.is_some_and(|one| one.1 == *kind && one.2.iter().all(|rule| !plan.left_out.contains(rule)));
+        prop_assert!(allowed, "program `{}` of type {}", name, kind);
         for helper in helpers {
             let known = HELPERS.iter().find(|one| one.0 == *helper);
             let allowed = known.is_some_and(|one| one.1.is_none_or(|class| !plan.left_out.contains(class)));

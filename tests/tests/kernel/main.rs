@@ -1,5 +1,6 @@
 //! Tests on the running kernel. They need root.
 
+mod attached;
 mod audit;
 mod cleanup;
 mod components;

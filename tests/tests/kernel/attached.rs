@@ -1,0 +1,260 @@
+//! Only links and events that the policy allows reach the kernel: a plugin tries each of its acts under any
+//! policy, and the test reads the target of every link and the numbers of every event before the kernel creates
+//! it. What the policy allows is created, too.
+//!
+//! `PROPTEST_CASES=5000` sets the number of cases.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Mutex;
+
+use ks_compiler::object::model::Program;
+use ks_compiler::object::{Object, write};
+use ks_tests::Folder;
+use ks_tests::cgroup::Group;
+use ks_tests::net::{LEFT, Wire};
+use ks_tests::plugins::models::{name, program};
+use ks_tests::plugins::{component, with_object};
+use ks_tests::refused::{Call, PendingCall, observe};
+use nix::libc;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// The programs of the plugin: name and section.
+const PROGRAMS: [(&str, &str); 5] =
+    [("xdps", "xdp"), ("taps", "socket"), ("cgrp", "cgroup/connect4"), ("rawt", "raw_tp"), ("trac", "tp")];
+
+/// What the kernel is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    /// A program on the interface of this index.
+    Xdp(u32),
+    /// A socket filter that is bound to the interface of this index.
+    Bound(u32),
+    /// A program on the group whose folder has this inode number.
+    Group(u64),
+    /// A program on the raw tracepoint.
+    Raw(String),
+    /// An event: type, config, and whether it counts every task.
+    Event(u32, u64, bool),
+}
+
+/// An act of the plugin, its code, and what it asks the kernel for. The result of its calls is at 1024.
+struct Act {
+    code: String,
+    /// The rules that a policy needs for it.
+    rules: Vec<String>,
+    asked: Asked,
+}
+
+/// Texts of the plugin, and where they are in its memory.
+#[derive(Default)]
+struct Texts(String, usize);
+
+impl Texts {
+    /// Returns the arguments that pass a text.
+    fn pass(&mut self, text: &str) -> String {
+        let at = 65_536 + self.1 * 256;
+        self.1 += 1;
+        self.0.push_str(&format!("(data (i32.const {at}) \"{text}\")"));
+        format!("(i32.const {at}) (i32.const {})", text.len())
+    }
+}
+
+fn tracepoint_id(target: &str) -> u64 {
+    let (category, event) = target.split_once('/').expect("a category");
+    ks_host::tracefs::tracepoint_id(category, event).expect("the kernel has it")
+}
+
+/// Returns the code that calls an attaching function of a program with these further arguments.
+fn attaching(texts: &mut Texts, call: &str, program: &str, arguments: &str) -> String {
+    let name = texts.pass(program);
+    format!(
+        "(call $load {name} (i32.const 1024))
+         (if (i32.eqz (i32.load8_u (i32.const 1024))) (then
+           (call {call} (i32.load (i32.const 1028)) {arguments} (i32.const 1024))))"
+    )
+}
+
+fn acts(texts: &mut Texts, wire: &Wire, groups: &[Group; 2]) -> Vec<Act> {
+    let mut acts = Vec::new();
+    for (interface, number) in [(LEFT, wire.index()), ("lo", 1)] {
+        let target = texts.pass(interface);
+        acts.push(Act {
+            code: attaching(texts, "$attach_xdp", "xdps", &format!("{target} (i32.const 1)")),
+            rules: vec![format!("xdp={interface}")],
+            asked: Asked::Xdp(number),
+        });
+        acts.push(Act {
+            code: attaching(texts, "$attach_socket_filter", "taps", &target),
+            rules: vec![format!("socket_filter={interface}")],
+            asked: Asked::Bound(number),
+        });
+    }
+    for group in groups {
+        let path = group.path().display().to_string();
+        let target = texts.pass(&path);
+        acts.push(Act {
+            code: attaching(texts, "$attach_cgroup", "cgrp", &target),
+            rules: vec![format!("cgroup={path}")],
+            asked: Asked::Group(group.id()),
+        });
+    }
+    for tracepoint in ["sched_switch", "sched_wakeup"] {
+        let target = format!("{} (i64.const 0)", texts.pass(tracepoint));
+        acts.push(Act {
+            code: attaching(texts, "$attach_raw_tracepoint", "rawt", &target),
+            rules: vec![format!("raw_tracepoint={tracepoint}")],
+            asked: Asked::Raw(tracepoint.to_owned()),
+        });
+    }
+    for tracepoint in ["sched/sched_switch", "sched/sched_process_fork"] {
+        let target = format!("{} (i64.const 0)", texts.pass(tracepoint));
+        acts.push(Act {
+            code: attaching(texts, "$attach_tracepoint", "trac", &target),
+            // The program returns 0, which hides hits from others.
+            rules: vec![format!("tracepoint={tracepoint}"), format!("filters_events={tracepoint}")],
+            asked: Asked::Event(2, tracepoint_id(tracepoint), true),
+        });
+    }
+    let events =
+        [("page_faults", 1, 2), ("cpu_clock", 1, 0), ("task_clock", 1, 1), ("context_switches", 1, 3)];
+    for (event, ty, config) in events {
+        let target = texts.pass(event);
+        acts.push(Act {
+            code: format!(
+                "(call $event {target} (i32.const 1024))
+                 (if (i32.eqz (i32.load8_u (i32.const 1024))) (then
+                   (call $open (i32.load (i32.const 1028)) (call $options) (i32.const 0) (i32.const 0)
+                     (i32.const 0) (i32.const 0) (i32.const 1024))))"
+            ),
+            rules: vec![format!("event={event}"), "scope=own".to_owned()],
+            asked: Asked::Event(ty, config, false),
+        });
+    }
+    acts
+}
+
+fn object() -> Object {
+    let programs: Vec<Program> = PROGRAMS
+        .iter()
+        .map(|(text, section)| {
+            let mut one = program(section, &[]).programs.swap_remove(0);
+            one.name = name(text);
+            one
+        })
+        .collect();
+    Object { license: Some("GPL".into()), programs, ..Object::default() }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |four| u32::from_le_bytes(four.try_into().expect("four bytes")))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// Source: include/uapi/linux/bpf.h, `union bpf_attr` and `enum bpf_attach_type`; perf_event.h, `struct
+/// perf_event_attr`; linux/if_packet.h, `struct sockaddr_ll`; v6.18.
+fn look(pending: &PendingCall, seen: &mut Vec<Asked>) {
+    const LINK_CREATE: u64 = 28;
+    const RAW_TRACEPOINT_OPEN: u64 = 17;
+    const XDP: u32 = 37;
+    const CONNECT4: u32 = 10;
+    const PERF_EVENT: u32 = 41;
+    let memory = |address: u64, len: usize| pending.memory(address, len).unwrap_or_default();
+    match (pending.kind, pending.args[0]) {
+        (0, LINK_CREATE) => {
+            let attr = memory(pending.args[1], 16);
+            let (target, attach_type) = (u32_at(&attr, 4), u32_at(&attr, 8));
+            match attach_type {
+                XDP => seen.push(Asked::Xdp(target)),
+                CONNECT4 => {
+                    let folder = fs::metadata(format!("/proc/{}/fd/{target}", pending.thread()));
+                    seen.push(Asked::Group(folder.expect("the caller waits").ino()));
+                }
+                // The event was seen when it was opened. libbpf probes what the kernel has with no target.
+                PERF_EVENT => {}
+                _ => assert!(target.cast_signed() <= 0, "a link of type {attach_type} to {target}"),
+            }
+        }
+        (0, RAW_TRACEPOINT_OPEN) => {
+            let address = u64_at(&memory(pending.args[1], 16), 0);
+            let text = memory(address, 16);
+            let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+            let text = String::from_utf8_lossy(&text[..end]).into_owned();
+            // Without a name it is a probe of what the kernel has.
+            if address != 0 && !text.is_empty() {
+                seen.push(Asked::Raw(text));
+            }
+        }
+        (1, _) => {
+            let attr = memory(pending.args[0], 16);
+            let every_task = (pending.args[1] as u32).cast_signed() == -1;
+            seen.push(Asked::Event(u32_at(&attr, 0), u64_at(&attr, 8), every_task));
+        }
+        (2, _) => {
+            let address = memory(pending.args[1], 8);
+            if address.first() == Some(&(libc::AF_PACKET as u8)) {
+                seen.push(Asked::Bound(u32_at(&address, 4)));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn root_links_and_events_are_those_that_the_policy_allows() {
+    let (wire, groups) = (Wire::new(), [Group::new(), Group::new()]);
+    let mut texts = Texts::default();
+    let acts = acts(&mut texts, &wire, &groups);
+    let code: String = acts.iter().map(|act| act.code.as_str()).collect();
+    let body = format!("{} (func (export \"run\") (result i32) {code} (i32.const 0))", texts.0);
+    let plugin = with_object(component(&body), write(&object()).expect("a sound object"));
+    let folder = Folder::new();
+    let file = folder.write("acts.wasm", plugin);
+    let empty = folder.write("policy.toml", "");
+    let rules: BTreeSet<String> = acts.iter().flat_map(|act| &act.rules).cloned().collect();
+    let rules: Vec<String> = rules.into_iter().collect();
+    let counts = Mutex::new((0, 0));
+    let check = |left_out: &BTreeSet<String>| -> Result<(), TestCaseError> {
+        let mut command = wire.command("ks-host");
+        command.arg("--policy").arg(&empty).args(["--allow", "import"]);
+        // A class with no target at all ends the start: none of these is chosen by the plugin.
+        let classes = ["xdp", "socket_filter", "cgroup", "raw_tracepoint", "tracepoint", "filters_events"];
+        classes.iter().for_each(|class| _ = command.args(["--allow", &format!("{class}=none")]));
+        let allowed = rules.iter().filter(|rule| !left_out.contains(*rule));
+        allowed.for_each(|rule| _ = command.args(["--allow", rule]));
+        let watched = [
+            Call { name: "bpf", number: libc::SYS_bpf },
+            Call { name: "perf_event_open", number: libc::SYS_perf_event_open },
+            Call { name: "bind", number: libc::SYS_bind },
+        ];
+        let mut seen = Vec::new();
+        let outcome = observe(command.arg(&file), &watched, |pending| {
+            look(pending, &mut seen);
+            None
+        });
+        let outcome = outcome.expect("the kernel has notifications");
+        prop_assert_eq!(outcome.code, 0, "{:?}", outcome);
+        let is_allowed = |act: &&Act| act.rules.iter().all(|rule| !left_out.contains(rule));
+        let expected = acts.iter().filter(is_allowed).map(|act| act.asked.clone()).collect::<BTreeSet<_>>();
+        let seen: BTreeSet<Asked> = seen.into_iter().collect();
+        prop_assert_eq!(&seen, &expected, "without {:?}: {:?}", left_out, outcome);
+        let mut counts = counts.lock().expect("nobody panics");
+        *counts = (counts.0 + expected.len(), counts.1 + acts.len() - expected.len());
+        Ok(())
+    };
+    let cases = std::env::var("PROPTEST_CASES").map_or(24, |text| text.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let left_out = prop_oneof![
+        1 => Just(BTreeSet::new()),
+        5 => prop::collection::btree_set(prop::sample::select(rules.clone()), 0..rules.len()),
+    ];
+    let result = TestRunner::new(config).run(&left_out, |left_out| check(&left_out));
+    result.unwrap_or_else(|error| panic!("{error}"));
+    let (allowed, denied) = counts.into_inner().expect("nobody panics");
+    assert!(allowed > 0 && denied > 0, "{allowed} {denied}");
+}
