@@ -69,7 +69,7 @@ impl Needed {
                 }
             }
             None => match attached(need, manifests) {
-                Some(targets) if targets.is_empty() => self.exactly(need.class, ""),
+                Some([]) => self.exactly(need.class, ""),
                 Some(targets) => targets.iter().for_each(|target| match need.class {
                     Class::Uprobe => self.uprobe(Class::Uprobe, "", target),
                     class => self.exactly(class, target),
