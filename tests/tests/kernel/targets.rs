@@ -239,6 +239,24 @@ fn root_an_interface_is_the_one_that_the_kernel_finds() {
     }
 }
 
+/// Another interface may get the name after the policy was asked, so the host looks it up once.
+#[test]
+fn root_an_interface_is_looked_up_once() {
+    let (wire, folder) = (Wire::new(), Folder::new());
+    let script = "@xdp fn ksttargo(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\nfn main() -> i32 {\n \
+                  var one = load(ksttargo)\n print(\"%d\", attach(one, \"left\", 0) == 0)\n return 0\n}\n";
+    let file = folder.write("once.wasm", compile("once", script).plugin);
+    let mut looked = 0;
+    let mut command = wire.command("ks-host");
+    let watched = [Call { name: "ioctl", number: libc::SYS_ioctl }];
+    let ran = observe(command.args(["--allow", "xdp=left"]).arg(&file), &watched, |asked| {
+        looked += usize::from(asked.args[1] as libc::Ioctl == libc::SIOCGIFINDEX);
+        None
+    });
+    let ran = ran.expect("the kernel has notifications");
+    assert_eq!((ran.code, ran.stdout.as_str(), looked), (0, "1\n", 1), "{ran:#?}");
+}
+
 /// A test's packets come from interfaces of the tests' own network; running a program on demand needs the
 /// same permission as attaching it.
 #[test]
