@@ -70,6 +70,16 @@ pub enum ProbePointError {
         /// The limit of functions.
         most: usize,
     },
+    /// The offset in bytes lies behind the end of the named function.
+    #[error("offset {offset:#x} lies behind the end of the function `{name}`, which has {bytes:#x} bytes")]
+    BehindFunction {
+        /// The function's name, as it was written.
+        name: String,
+        /// The offset from its start, in bytes.
+        offset: u64,
+        /// The function's size in bytes.
+        bytes: u64,
+    },
     /// The location is a source line, which is not supported.
     #[error("{}", ks_wit::target::NO_LINES)]
     Line,
@@ -148,6 +158,7 @@ impl ProbePointError {
                 FailureKind::Unsupported
             }
             ProbePointError::OtherFile
+            | ProbePointError::BehindFunction { .. }
             | ProbePointError::NoCode(_)
             | ProbePointError::InsideInstruction(_)
             | ProbePointError::Unproven(_)
@@ -179,6 +190,7 @@ impl ProbePointError {
                 "name some by their source files (`path:function@file.c`) or offsets (`path:+0x1040`)"
             }
             ProbePointError::Line => "name the function, or an offset into the file: `path:+0x1040`",
+            ProbePointError::BehindFunction { .. } => "name the function that is there",
             ProbePointError::TooLarge(_) => "name another file",
             ProbePointError::NoCode(_)
             | ProbePointError::InsideInstruction(_)

@@ -24,6 +24,8 @@ const MAX_NAMED: usize = 8;
 struct FoundSymbol {
     kind: SymbolKind,
     address: u64,
+    /// Size of the function in bytes; 0 if the table does not have it.
+    bytes: u64,
     /// Whether new programs are linked against this version of the symbol.
     is_current: bool,
     version: Option<String>,
@@ -93,6 +95,14 @@ pub(super) fn offsets_of(
     }
     let mut offsets: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for one in found {
+        // The code behind the function is that of another one, which the policy may not name.
+        if one.bytes != 0 && more >= one.bytes {
+            return Err(ProbePointError::BehindFunction {
+                name: name.to_owned(),
+                offset: more,
+                bytes: one.bytes,
+            });
+        }
         let start = image.code_at(one.address).map(|range| range.offset);
         let offset = start.and_then(|start| start.checked_add(more)).ok_or_else(|| none(&[]))?;
         let source = offsets.entry(offset).or_default();
@@ -222,6 +232,7 @@ fn look(image: &Image<'_>, name: &str, found: &mut Vec<FoundSymbol>) -> Result<T
                     found.push(FoundSymbol {
                         kind: symbol.kind,
                         address: symbol.address,
+                        bytes: symbol.bytes,
                         is_current: version.is_none_or(|(_, is_current)| is_current),
                         version: version.and_then(|(number, _)| versions.get(&number).cloned()),
                         source: None,

@@ -207,6 +207,26 @@ fn root_names_that_were_packed_into_a_stripped_program_are_found() {
     is_refused(&program, "limit+1", ErrorKind::DeniedByPolicy, "inside an instruction");
 }
 
+/// A policy that names functions names no others that lie behind them.
+#[test]
+fn root_an_offset_lies_in_the_function_that_is_named() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let addresses = addresses(&program);
+    let mut functions = ["limit", "jumper"].map(|name| (addresses[name], name));
+    functions.sort_unstable();
+    let [(first, name), (second, other)] = functions;
+    is_probed(&program, name);
+    is_probed(&program, other);
+    let behind = format!("{name}+{:#x}", second - first);
+    is_refused(
+        &program,
+        &behind,
+        ErrorKind::DeniedByPolicy,
+        &format!("behind the end of the function `{name}`"),
+    );
+}
+
 /// Go's runtime ends a program whose return addresses are not its own. The check must detect Go code from any
 /// sign in the file.
 #[test]
