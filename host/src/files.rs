@@ -17,6 +17,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::statfs::fstatfs;
 
+use crate::killed;
+
 /// Why a file is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
@@ -40,6 +42,9 @@ pub enum FileError {
     /// The file was written, replaced or renamed since it was opened.
     #[error("it was changed meanwhile")]
     Changed,
+    /// The plugin on whose behalf the file is read was killed.
+    #[error("the plugin was ended meanwhile")]
+    Ended,
 }
 
 impl FileError {
@@ -133,8 +138,12 @@ impl RegularFile {
     /// Fills a buffer from an offset in the file.
     ///
     /// # Errors
-    /// [`FileError::Short`]; [`FileError::Kernel`] of pread(2).
+    /// [`FileError::Short`]; [`FileError::Kernel`] of pread(2); [`FileError::Ended`], so that no file keeps the
+    /// thread of a killed plugin for longer than one piece of it.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FileError> {
+        if killed::is_killed() {
+            return Err(FileError::Ended);
+        }
         self.file.read_exact_at(buffer, offset).map_err(|error| FileError::of("pread", &error))
     }
 

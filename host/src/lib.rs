@@ -53,6 +53,7 @@ pub mod explain;
 mod files;
 #[cfg(feature = "plugins")]
 pub mod host_bytes;
+mod killed;
 mod maps;
 #[cfg(feature = "plugins")]
 pub mod naming;
@@ -85,6 +86,8 @@ pub mod text;
 pub mod tracefs;
 #[cfg(feature = "plugins")]
 pub mod world;
+#[cfg(feature = "plugins")]
+mod writer;
 
 #[cfg(feature = "plugins")]
 pub use command::ExecStatus;
@@ -94,3 +97,5 @@ pub use options::RunOptions;
 pub use run::{Host, Offer, PreparedPlugin, request};
 #[cfg(feature = "plugins")]
 pub use running::{MAX_WAITING, MAX_WAITING_BYTES, Message, Running};
+#[cfg(feature = "plugins")]
+pub use writer::Writer;

@@ -1,7 +1,7 @@
 //! Options for running a plugin.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use crate::command::ExecStatus;
@@ -10,6 +10,7 @@ use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
 use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest};
+use crate::writer::Writer;
 
 /// Options for one run of a plugin.
 pub struct RunOptions {
@@ -19,7 +20,7 @@ pub struct RunOptions {
     pub arguments: Vec<String>,
     /// Settings of the plugin's config blocks.
     pub settings: Settings,
-    /// Destination of the plugin's printed lines.
+    /// Destination of the plugin's printed lines. A [`Writer`] never keeps a plugin that was ended.
     pub stdout: Box<dyn Write + Send>,
     /// Form of the printed lines: text or JSON.
     pub form: Form,
@@ -75,10 +76,10 @@ impl RunOptions {
             name: name.into(),
             arguments: Vec::new(),
             settings: Settings::default(),
-            stdout: Box::new(io::stdout()),
+            stdout: Box::new(Writer::stdout()),
             form: Form::Plain,
             raw: false,
-            stderr: Box::new(io::stderr()),
+            stderr: Box::new(Writer::stderr()),
             stop: StopHandle::new(),
             timeout: None,
             grace: GRACE,

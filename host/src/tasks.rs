@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::procfs;
+use crate::{killed, procfs};
 
 /// Bytes of a command name that the kernel keeps (`TASK_COMM_LEN` of `include/linux/sched.h`, without the
 /// terminator).
@@ -16,6 +16,7 @@ pub fn pid_of(name: &[u8]) -> Option<i32> {
     }
     let name = &name[..name.len().min(COMM_BYTES)];
     let entries = fs::read_dir("/proc").ok()?;
+    let entries = entries.take_while(|_| !killed::is_killed());
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     ids.filter(|pid| comm_of(*pid).as_deref() == Some(name)).min()
 }

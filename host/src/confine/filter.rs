@@ -158,6 +158,8 @@ const CALLS: &[CallGroup] = &[
         &[(libc::SYS_write, "write"), (libc::SYS_writev, "writev")],
         "output, audit, answers to other threads",
     ),
+    calls(&[(libc::SYS_sendto, "sendto")], "output to a socket")
+        .with(Arguments::Null { at: 4, text: "without an address" }),
     calls(
         &[(libc::SYS_openat, "openat")],
         "files of `/proc`, `/sys`, tracefs and the BPF file system; observed executables",

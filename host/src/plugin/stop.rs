@@ -13,6 +13,8 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 
+use crate::killed::KillFlag;
+
 /// Why a plugin was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
@@ -38,6 +40,7 @@ pub struct StopHandle {
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
+    killed: KillFlag,
     /// Becomes readable when the plugin is asked to stop or has something to report, for waits on
     /// descriptors; created for the first such wait.
     wake: OnceLock<EventFd>,
@@ -57,7 +60,6 @@ impl fmt::Debug for News {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
     pub(super) asked: Option<StopReason>,
-    pub(super) killed: bool,
     pub(super) finished: bool,
     /// The plugin ended before it was asked to, and stays for what it registered.
     pub(super) lingers: bool,
@@ -78,12 +80,10 @@ impl StopHandle {
         });
     }
 
-    /// Ends the plugin at its next instruction, without asking it.
+    /// Ends the plugin at its next instruction, without asking it. A write that nobody reads fails.
     pub fn kill(&self) {
-        self.update(|state| {
-            state.asked.get_or_insert(StopReason::Asked);
-            state.killed = true;
-        });
+        self.inner.killed.set();
+        self.ask(StopReason::Asked);
     }
 
     /// Whether the plugin was asked to stop.
@@ -170,7 +170,12 @@ impl StopHandle {
 
     /// Whether the plugin must end immediately.
     pub(super) fn killed(&self) -> bool {
-        self.lock().killed
+        self.inner.killed.is_set()
+    }
+
+    /// Makes the calling thread the one of this run: see [`crate::killed`].
+    pub(super) fn belongs_to_this_thread(&self) {
+        self.inner.killed.belongs_to_this_thread();
     }
 
     /// Marks that the run is over and its resources are released.
@@ -253,6 +258,6 @@ mod tests {
         stop.kill();
         let state = stop.wait_until(None, |_| true);
         assert_eq!(state.asked, Some(StopReason::Timeout));
-        assert!(state.killed);
+        assert!(stop.killed());
     }
 }

@@ -11,8 +11,8 @@ use super::stop::{StopHandle, StopReason};
 /// Default time that a plugin may continue after it was asked to stop.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Time that a killed plugin may spend in a host call (a write to a pipe that nobody reads) before it is
-/// abandoned. Its resources are then released when the process ends.
+/// Time that a killed plugin may spend in a system call that cannot be interrupted (a file system that does
+/// not answer) before it is abandoned. Its resources are then released when the process ends.
 const ABANDON_AFTER: Duration = Duration::from_millis(500);
 
 /// Interval between queries whether a plugin has something to report.
@@ -47,6 +47,7 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
     let stop = watch.stop.clone();
     let thread =
         std::thread::Builder::new().name(thread_name(&watch.name)).stack_size(STACK_BYTES).spawn(move || {
+            stop.belongs_to_this_thread();
             let finish = FinishOnDrop(stop);
             // The receiver is gone if the plugin was abandoned.
             let _ = sender.send(body());
@@ -125,7 +126,7 @@ fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
         }
     }
     let grace_ends = Instant::now().checked_add(watch.grace);
-    if stop.wait_until(grace_ends, |state| state.finished || state.killed).finished {
+    if stop.wait_until(grace_ends, |state| state.finished || stop.killed()).finished {
         return true;
     }
     stop.kill();

@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 
 use super::code::Machine;
 use super::error::ProbePointError;
-use crate::files::RegularFile;
+use crate::files::{FileError, RegularFile};
+use crate::killed;
 
 /// Limit of segments, that of programs which the kernel runs (`load_elf_phdrs` in `fs/binfmt_elf.c`, v6.18:
 /// 64 KiB).
@@ -71,6 +72,9 @@ impl Source<'_> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ProbePointError> {
+        if killed::is_killed() {
+            return Err(FileError::Ended.into());
+        }
         let bytes = match self {
             Source::File(file) => return Ok(file.read_at(offset, buffer)?),
             Source::Memory(bytes) => bytes,

@@ -147,7 +147,7 @@ impl ProbePointError {
                 errno if *errno == Errno::EWOULDBLOCK => FailureKind::Busy,
                 _ => FailureKind::Kernel,
             },
-            ProbePointError::File(FileError::Changed) => FailureKind::Busy,
+            ProbePointError::File(FileError::Changed | FileError::Ended) => FailureKind::Busy,
             ProbePointError::NoFunction { .. }
             | ProbePointError::Imported(_)
             | ProbePointError::NoVersion { .. } => FailureKind::NotFound,

@@ -13,6 +13,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::killed;
+
 /// Usual mount points of tracefs; the second is that of kernels before 4.1.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
@@ -120,7 +122,8 @@ fn privately() -> Option<Root> {
 
 fn names(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for category in folders(&root.join("events"))? {
+    let categories = folders(&root.join("events"))?;
+    for category in categories.into_iter().take_while(|_| !killed::is_killed()) {
         for event in folders(&root.join("events").join(&category))? {
             names.push(format!("{category}/{event}"));
         }
