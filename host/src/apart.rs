@@ -23,6 +23,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 use crate::confine::Confinement;
+use crate::text::indented;
 
 /// The user id `nobody`. Source: include/linux/highuid.h, `DEFAULT_OVERFLOWUID`, v6.18.
 const NOBODY: u32 = 65_534;
@@ -53,8 +54,8 @@ pub struct Bounds {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ApartError {
-    /// The child refuses the input, for the reason in the text.
-    #[error("{0}")]
+    /// The child refuses the input, for the reason in the text, which holds words of the input.
+    #[error("{}", indented(.0))]
     Refused(String),
     /// The child did not answer in time.
     #[error("it took too long")]

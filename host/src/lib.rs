@@ -82,7 +82,6 @@ pub mod stacks;
 mod symbols;
 #[cfg(feature = "plugins")]
 mod tasks;
-pub mod text;
 pub mod tracefs;
 #[cfg(feature = "plugins")]
 pub mod world;
@@ -91,6 +90,7 @@ mod writer;
 
 #[cfg(feature = "plugins")]
 pub use command::ExecStatus;
+pub use ks_wit::text;
 #[cfg(feature = "plugins")]
 pub use options::RunOptions;
 #[cfg(feature = "plugins")]

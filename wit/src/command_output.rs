@@ -6,6 +6,11 @@
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::text;
 
 /// The reason why a command could not write its result.
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +30,54 @@ pub fn write_stdout(bytes: &[u8]) -> Result<(), StdoutError> {
     }
 }
 
-/// Writes a message of one or more lines to standard error, followed by a newline, in one piece. A failure
-/// cannot be reported anywhere.
+/// Writes lines that a command has formed for a person. All their characters that would act on the terminal
+/// are made visible.
+///
+/// # Errors
+/// As for [`write_stdout`].
+pub fn write_lines(lines: &str) -> Result<(), StdoutError> {
+    let lines: Vec<_> = lines.split('\n').map(|line| text::visible(line, usize::MAX)).collect();
+    write_stdout(lines.join("\n").as_bytes())
+}
+
+/// Writes a value as one line of JSON.
+///
+/// # Errors
+/// As for [`write_stdout`].
+pub fn write_json_line(value: &impl Serialize) -> Result<(), StdoutError> {
+    let line = serde_json::to_string(value).map_err(|error| StdoutError(error.into()))?;
+    write_stdout(format!("{}\n", text::json(&line)).as_bytes())
+}
+
+/// Writes a value as JSON, indented.
+///
+/// # Errors
+/// As for [`write_stdout`].
+pub fn write_json(value: &impl Serialize) -> Result<(), StdoutError> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| StdoutError(error.into()))?;
+    write_stdout(format!("{}\n", text::json(&text)).as_bytes())
+}
+
+/// Writes a message of one or more lines to standard error, followed by a newline, in one piece, as
+/// [`text::message`] makes it safe. A failure cannot be reported anywhere.
 pub fn write_stderr(message: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
+    write_stderr_lines(&message.to_string(), "  ");
+}
+
+/// Writes a message as [`write_stderr`]; each line after the first begins with `following`.
+pub fn write_stderr_lines(message: &str, following: &str) {
+    write_stderr_raw(&format!("{}\n", text::message(message, following)));
+}
+
+/// Writes text that is safe already to standard error, in one piece.
+pub fn write_stderr_raw(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Formats a path for a message: as one line without characters that would act on a terminal. Who names a file
+/// may not be who reads the message.
+pub fn shown(path: impl AsRef<Path>) -> String {
+    text::visible(&path.as_ref().to_string_lossy(), text::MOST_BYTES).into_owned()
 }
 
 /// Formats an error with its causes, each once: some errors include the text of their cause.

@@ -5,7 +5,7 @@
 //! The compiler writes these formats and the host reads them; neither depends on the other. This crate has no
 //! logic about programs, events or policy: only facts, each in one place.
 //!
-//! [`command_output`] is not part of the contract: the commands `ks` and `ks-host` share it.
+//! [`command_output`] and [`text`] are not part of the contract: the commands `ks` and `ks-host` share them.
 
 pub mod caller;
 pub mod command_output;
@@ -19,6 +19,7 @@ pub mod program_kind;
 pub mod section;
 pub mod shared;
 pub mod target;
+pub mod text;
 
 /// Default limit of all memories of a plugin together, in bytes.
 pub const MEMORY_BYTES: usize = 128 << 20;

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::text::{MOST_BYTES, visible};
+
 /// The section of [`BpfRecord`]s.
 pub const BPF: &str = "kernelscript:bpf";
 /// The section of [`crate::manifest::Manifest`]s, one JSON text per record.
@@ -63,7 +65,10 @@ pub enum SectionError {
         offset: usize,
     },
     /// The architecture byte of a BPF record is not one of [`Arch`].
-    #[error("BPF record `{name}` is for architecture number {arch}, which this version does not know")]
+    #[error(
+        "BPF record `{}` is for architecture number {arch}, which this version does not know",
+        visible(.name, MOST_BYTES)
+    )]
     UnknownArch {
         /// Name of the BPF record.
         name: String,

@@ -8,7 +8,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use super::engine::{COMPILER_STACK_BYTES, Engine};
+use super::engine::{COMPILER_STACK_BYTES, Engine, engine_words};
 use super::file::{MAX_PLUGIN_BYTES, PluginError};
 use crate::apart::{self, Apart, ApartError, Bounds};
 use crate::policy::Limit;
@@ -66,7 +66,7 @@ pub fn serve(arguments: &[OsString]) -> io::Result<()> {
         let compile = move || -> Result<Vec<u8>, String> {
             let engine = Engine::of_compiler().map_err(|error| error.to_string())?;
             let compiled = engine.inner().precompile_component(&component);
-            compiled.map_err(|error| format!("the component is not valid: {error:#}"))
+            compiled.map_err(|error| format!("the component is not valid: {}", engine_words(&error)))
         };
         let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
         let compiled = compiler.spawn(compile).map_err(|error| format!("cannot start a thread: {error}"))?;

@@ -18,6 +18,7 @@ use super::memory;
 use super::sys;
 use crate::apart::Apart;
 use crate::policy::{Limit, Policy};
+use crate::text::{MOST_BYTES, visible};
 
 /// Limit on the stack bytes of a guest. Endless recursion traps here, long before the thread's own stack
 /// ends. A script's own stack in its linear memory has half as many bytes, and overflows before this one.
@@ -59,6 +60,11 @@ pub(crate) fn interface_name(import: &str) -> &str {
     import.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default()
 }
 
+/// Formats an error of the engine with its causes as one line. It may hold names from the component.
+pub(super) fn engine_words(error: &wasmtime::Error) -> String {
+    visible(&format!("{error:#}"), MOST_BYTES).into_owned()
+}
+
 impl Engine {
     /// Creates the engine. It compiles on the calling thread: threads that stay in the process would make every
     /// system call with a descriptor take a reference to it, which is a tenth of the time of a reading.
@@ -88,7 +94,7 @@ impl Engine {
             .with_host_memory(Arc::new(memory::Creator))
             // Images apply only to memories that the engine allocates itself.
             .memory_init_cow(false);
-        let inner = wasmtime::Engine::new(config).map_err(|error| EngineError(format!("{error:#}")))?;
+        let inner = wasmtime::Engine::new(config).map_err(|error| EngineError(engine_words(&error)))?;
         let policy = Policy::observing();
         let compile_bytes = policy.limit(Limit::CompileBytes);
         Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None })
@@ -129,8 +135,9 @@ impl Engine {
     }
 
     fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
-        sys::load(&self.inner, code)
-            .map_err(|error| PluginError::Component(format!("its code cannot be loaded: {error:#}")))
+        sys::load(&self.inner, code).map_err(|error| {
+            PluginError::Component(format!("its code cannot be loaded: {}", engine_words(&error)))
+        })
     }
 
     /// Compiles on a separate thread, since the compiler cannot be interrupted. After a timeout the thread
@@ -145,8 +152,9 @@ impl Engine {
             PluginError::Component(format!("cannot start the thread that compiles the component: {error}"))
         })?;
         match result.recv_timeout(self.compile_time) {
-            Ok(compiled) => compiled
-                .map_err(|error| PluginError::Component(format!("the component is not valid: {error:#}"))),
+            Ok(compiled) => compiled.map_err(|error| {
+                PluginError::Component(format!("the component is not valid: {}", engine_words(&error)))
+            }),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let number = u64::try_from(self.compile_time.as_millis()).unwrap_or(u64::MAX);
                 Err(PluginError::CompileTime(Limit::CompileMs.reached(number)))
@@ -179,9 +187,9 @@ impl Engine {
             return Ok((self.loaded(&code)?, store(code.bytes())));
         }
         let component = self.compile_here(plugin)?;
-        let code = component
-            .serialize()
-            .map_err(|error| PluginError::Component(format!("the code cannot be written: {error:#}")))?;
+        let code = component.serialize().map_err(|error| {
+            PluginError::Component(format!("the code cannot be written: {}", engine_words(&error)))
+        })?;
         Ok((component, store(&code)))
     }
 

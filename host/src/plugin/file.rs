@@ -3,6 +3,7 @@
 //! In: untrusted bytes. Out: a [`Plugin`] whose sections are well-formed. Other modules validate the
 //! component's code (the engine) and its BPF object (the `bpf` module).
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -17,6 +18,7 @@ use super::instances::Instances;
 use super::memory;
 use super::signature::{self, Signature, Signer};
 use crate::policy::{ObjectError, ObjectSet};
+use crate::text::{MOST_BYTES, indented, visible};
 
 /// Limit on the bytes of a plugin file. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
@@ -41,7 +43,8 @@ pub struct Plugin {
     signatures: Vec<Signature>,
 }
 
-/// Why a file is not a plugin.
+/// Why a file is not a plugin. The texts hold names and words of the file as they are there; the message makes
+/// them visible and cuts them.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     /// The file could not be read.
@@ -59,7 +62,7 @@ pub enum PluginError {
     )]
     CoreModule,
     /// The structure of the WebAssembly is invalid.
-    #[error("the file is not a well-formed component: {0}")]
+    #[error("the file is not a well-formed component: {}", shown(.0))]
     Malformed(String),
     /// One of our custom sections is malformed.
     #[error("custom section `{section}`: {source}")]
@@ -73,11 +76,11 @@ pub enum PluginError {
     #[error("the custom sections hold more than {MAX_RECORDS} records")]
     TooManyRecords,
     /// A manifest is not valid JSON, or has other members than a manifest.
-    #[error("the manifest cannot be read: {0}")]
-    Manifest(#[from] serde_json::Error),
+    #[error("the manifest cannot be read: {}", shown(.0))]
+    Manifest(String),
     /// A signature is not valid JSON, or has other members than a signature.
-    #[error("a signature cannot be read: {0}")]
-    Signature(serde_json::Error),
+    #[error("a signature cannot be read: {}", shown(.0))]
+    Signature(String),
     /// A manifest has a newer format than this host supports.
     #[error(
         "the manifest has format {found}; this host reads up to {}. A newer ks-host is needed",
@@ -90,7 +93,7 @@ pub enum PluginError {
     /// Several objects are for this machine.
     #[error(
         "the file holds several BPF objects for this machine ({}); one plugin has one",
-        .names.join(", ")
+        shown(&.names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", "))
     )]
     SeveralObjects {
         /// Names of the objects.
@@ -100,15 +103,16 @@ pub enum PluginError {
     #[error("the BPF object is refused: {0}")]
     Object(#[from] ObjectError),
     /// A memory is declared to be shared, but cannot be shared safely.
-    #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {0}")]
+    #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {}", shown(.0))]
     SharedMemory(String),
     /// Compiling the code took longer than the limit.
     #[error("its code is not compiled yet\n  because: {0}")]
     CompileTime(String),
     /// The component was built against a version of the contract that this host does not serve.
     #[error(
-        "the component was built against {contract}; this host serves {served}\n  \
-         do: run it with a ks-host of that version, or build it against the contract of this one"
+        "the component was built against {}; this host serves {served}\n  \
+         do: run it with a ks-host of that version, or build it against the contract of this one",
+        shown(.contract)
     )]
     Contract {
         /// Package and version that the component imports.
@@ -117,8 +121,13 @@ pub enum PluginError {
         served: &'static str,
     },
     /// The engine rejects the component, or it does not fit the world of plugins.
-    #[error("{0}")]
+    #[error("{}", indented(.0))]
     Component(String),
+}
+
+/// Makes a text of the file visible as one line.
+fn shown(text: &str) -> Cow<'_, str> {
+    visible(text, MOST_BYTES)
 }
 
 impl Plugin {
@@ -288,7 +297,9 @@ impl Sections {
                 // A signature inside a module would cover less than it seems to.
                 Payload::CustomSection(custom) if custom.name() == section::SIGNATURE && depth == 1 => {
                     for record in self.records(section::SIGNATURE, custom.data())? {
-                        self.signatures.push(serde_json::from_slice(record).map_err(PluginError::Signature)?);
+                        let signature = serde_json::from_slice(record);
+                        self.signatures
+                            .push(signature.map_err(|error| PluginError::Signature(error.to_string()))?);
                     }
                 }
                 Payload::CustomSection(custom) => self.section(custom.name(), custom.data())?,
@@ -342,11 +353,12 @@ fn read_manifest(json: &[u8]) -> Result<Manifest, PluginError> {
     struct Format {
         format: u32,
     }
-    let Format { format } = serde_json::from_slice(json)?;
+    let unreadable = |error: serde_json::Error| PluginError::Manifest(error.to_string());
+    let Format { format } = serde_json::from_slice(json).map_err(unreadable)?;
     if format > manifest::FORMAT {
         return Err(PluginError::ManifestFormat { found: format });
     }
-    Ok(serde_json::from_slice(json)?)
+    serde_json::from_slice(json).map_err(unreadable)
 }
 
 pub(super) fn malformed(error: wasmparser::BinaryReaderError) -> PluginError {
@@ -461,6 +473,44 @@ mod tests {
         assert!(matches!(Plugin::from_bytes(file), Err(PluginError::ManifestFormat { found: 2 })));
         let file = with_section(EMPTY.to_vec(), section::MANIFEST, &manifest_section("not json"));
         assert!(matches!(Plugin::from_bytes(file), Err(PluginError::Manifest(_))));
+    }
+
+    /// Names that would act on a terminal, forge a line, or fill it.
+    const HOSTILE: &str = "a\u{1b}[2J\u{202e}\u{2028}\nks-host: forged\n  do: forged";
+
+    fn assert_is_one_visible_line(error: &PluginError) {
+        let text = error.to_string();
+        assert_eq!(text, visible(&text, usize::MAX), "one line without control characters");
+        assert!(text.len() < 2 * MOST_BYTES && text.contains("\\u{1b}") && text.contains("\\n"), "{text}");
+    }
+
+    #[test]
+    fn words_of_a_file_are_visible_and_cut_in_the_reason_why_it_is_refused() {
+        for name in [HOSTILE.to_owned(), HOSTILE.repeat(1 << 16)] {
+            let part = serde_json::json!({ "name": "a", "offset": 0, "bytes": 4, "holds": name });
+            let map = serde_json::json!({
+                "name": "m", "kind": "hash", "key": "u32", "value": "u64", "max_entries": 1, "key_parts": [part],
+            });
+            let manifest = serde_json::json!({
+                "format": 1, "compiler": "c", "project": "p", "source": { "file": "f", "sha256": "" },
+                "maps": [map],
+            });
+            let signature = serde_json::json!({ name: 1 });
+            for (section, json) in [(section::MANIFEST, manifest), (section::SIGNATURE, signature)] {
+                let data = manifest_section(&json.to_string());
+                let file = with_section(EMPTY.to_vec(), section, &data);
+                assert_is_one_visible_line(&Plugin::from_bytes(file).expect_err("no such variant or member"));
+            }
+        }
+        let objects = bpf_section(&[(HOSTILE, Arch::Any), ("two", Arch::Any)]);
+        let plugin = Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &objects));
+        assert_is_one_visible_line(&plugin.expect("well-formed").objects_for_host().expect_err("two"));
+        let mut unknown = BpfRecord { name: HOSTILE.into(), arch: Arch::Any, elf: vec![] }.to_bytes();
+        unknown[0] = 77;
+        let mut section = Vec::new();
+        section::push_record(&mut section, &unknown);
+        let file = with_section(EMPTY.to_vec(), section::BPF, &section);
+        assert_is_one_visible_line(&Plugin::from_bytes(file).expect_err("no such architecture"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ks_wit::lines::Lines;
 use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
 use wasmtime::{Store, UpdateDeadline};
 
-use super::engine::Engine;
+use super::engine::{Engine, engine_words};
 use super::file::{Plugin, PluginError};
 use super::limits::{Computing, Limiter, Limits};
 use super::memory::{self, SharedMemory};
@@ -131,7 +131,7 @@ fn other_contract(imports: &[String]) -> Option<String> {
 }
 
 fn does_not_fit(error: &wasmtime::Error) -> PluginError {
-    PluginError::Component(format!("the component does not fit this host: {error:#}"))
+    PluginError::Component(format!("the component does not fit this host: {}", engine_words(error)))
 }
 
 /// The result of `run` and of a test: success, or an exit code.
@@ -187,7 +187,7 @@ impl<S: PluginState> Instance<S> {
     {
         self.instance
             .get_typed_func(&mut self.store, name)
-            .map_err(|error| Outcome::Failed(format!("export `{name}`: {error:#}")))
+            .map_err(|error| Outcome::Failed(format!("export `{name}`: {}", engine_words(&error))))
     }
 
     /// Calls an exported function.

@@ -14,11 +14,16 @@ use ks_wit::section;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::text::visible;
+
 /// Prefix of the signed message: a signature for another purpose is never valid for a plugin.
 const DOMAIN: &[u8] = b"kernelscript plugin signature 1\0";
 
 /// Limit on the bytes of an identity. Guards messages and policies against unreadably long names.
 const MAX_IDENTITY_BYTES: usize = 256;
+
+/// Hexadecimal digits of a digest.
+const DIGEST_DIGITS: usize = 64;
 
 /// A public key, as policies write it: 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +56,10 @@ pub struct Signature {
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
     /// The signature is for other bytes.
-    #[error("the file has changed since: it was signed with digest {signed}, and has {found}")]
+    #[error(
+        "the file has changed since: it was signed with digest {}, and has {found}",
+        visible(.signed, DIGEST_DIGITS)
+    )]
     Digest {
         /// The digest in the signature.
         signed: String,
@@ -67,8 +75,10 @@ pub enum SignatureError {
     /// A key file is malformed, for the reason in the text.
     #[error("not an ed25519 key in PEM: {0}")]
     Key(String),
-    /// The identity is empty, too long, or contains control characters.
-    #[error("an identity has 1 to {MAX_IDENTITY_BYTES} bytes and no control characters")]
+    /// The identity is empty or too long, or contains characters that are invisible or act on a terminal.
+    #[error(
+        "an identity has 1 to {MAX_IDENTITY_BYTES} bytes, and no control characters or other invisible ones"
+    )]
     Identity,
 }
 
@@ -227,7 +237,8 @@ fn message(digest: &[u8; 32], identity: &str) -> Vec<u8> {
 }
 
 fn check_identity(identity: &str) -> Result<(), SignatureError> {
-    let fits = (1..=MAX_IDENTITY_BYTES).contains(&identity.len()) && !identity.chars().any(char::is_control);
+    let is_visible = visible(identity, MAX_IDENTITY_BYTES) == identity;
+    let fits = (1..=MAX_IDENTITY_BYTES).contains(&identity.len()) && is_visible;
     if fits { Ok(()) } else { Err(SignatureError::Identity) }
 }
 

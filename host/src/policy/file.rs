@@ -19,6 +19,7 @@ use toml::{Table, Value};
 
 use super::{Class, Limit, Policy};
 use crate::plugin::PublicKey;
+use crate::text::toml as toml_escaped;
 
 /// An error in a policy file or rule.
 #[derive(Debug, thiserror::Error)]
@@ -158,11 +159,5 @@ fn demand(policy: &mut Policy, signers: &Table) -> Result<(), PolicyError> {
 
 /// Formats a string as a TOML basic string, with quotes and escapes.
 pub(super) fn quoted(text: &str) -> String {
-    // TOML has this escape for all control characters.
-    let escaped = text.chars().map(|char| match char {
-        '"' | '\\' => format!("\\{char}"),
-        char if char.is_control() => format!("\\u{:04X}", u32::from(char)),
-        char => char.to_string(),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
+    format!("\"{}\"", toml_escaped(text))
 }

@@ -106,7 +106,9 @@ impl Policy {
         if self.signers.is_empty() || signers.iter().any(is_demanded) {
             return Ok(());
         }
-        let known = |(identity, key): &(String, PublicKey)| format!("`{identity}` with key {key}");
+        let known = |(identity, key): &(String, PublicKey)| {
+            format!("`{}` with key {key}", visible(identity, MOST_BYTES))
+        };
         let demanded: Vec<_> = self.signers.iter().map(known).collect();
         let has: Vec<_> =
             signers.iter().map(|signer| known(&(signer.identity.clone(), signer.key))).collect();

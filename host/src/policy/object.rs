@@ -16,6 +16,8 @@ use ks_compiler::object::{self, Object, ReadError, WriteError};
 use ks_wit::object::{PINNED_SECTION, loss_variable, timer_map};
 use ks_wit::section::{Arch, BpfRecord};
 
+use crate::text::{MOST_BYTES, visible};
+
 /// Upper limit of the bytes of an object's name, which is also the name of a directory of pins.
 const MAX_NAME_BYTES: usize = 255;
 
@@ -34,8 +36,9 @@ const MAX_LOADED_NAME_BYTES: usize = 15;
 pub enum ObjectError {
     /// A name that cannot be the name of a file.
     #[error(
-        "{name:?} cannot name it: a name has 1 to {MAX_NAME_BYTES} bytes, no `/` and no control characters, \
-         and is not `.` or `..`"
+        "`{}` cannot name it: a name has 1 to {MAX_NAME_BYTES} bytes, no `/` and no control characters, \
+         and is not `.` or `..`",
+        visible(.name, MOST_BYTES)
     )]
     Name {
         /// The name as written.

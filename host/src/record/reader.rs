@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{Call, End, FORMAT, Header, Stream, Text};
+use crate::text::{MOST_BYTES, visible};
 
 /// Limit on the bytes of a recording. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;
@@ -89,7 +90,7 @@ impl Lines<'_> {
         };
         let (line, rest) = self.rest.split_at(end);
         self.rest = &rest[1..];
-        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))
+        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {}", shown(&error)))
     }
 }
 
@@ -132,7 +133,12 @@ fn read(lines: &mut Lines<'_>) -> Result<Record, String> {
 }
 
 fn form<T: DeserializeOwned>(line: Map<String, Value>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(line)).map_err(|error| error.to_string())
+    serde_json::from_value(Value::Object(line)).map_err(|error| shown(&error))
+}
+
+/// Formats an error, which may quote the file, as one visible line.
+fn shown(error: &serde_json::Error) -> String {
+    visible(&error.to_string(), MOST_BYTES).into_owned()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::reader::Record;
 use super::{End, Stream};
 use crate::plugin::{Abort, Outcome};
+use crate::text::{indented, visible};
 
 /// Limit on the bytes of a call in a message.
 const MAX_DISPLAY_BYTES: usize = 300;
@@ -102,7 +103,7 @@ impl Replay {
                     .map(|answer| Answer::Recorded { line, answer })
             }
         });
-        (texts, answer.map_err(|description| wasmtime::Error::new(Abort(description))))
+        (texts, answer.map_err(|description| wasmtime::Error::new(Abort(indented(&description)))))
     }
 
     /// Reports that the recorded answer of this line does not have the function's result type.
@@ -274,12 +275,7 @@ fn key(function: &str, args: &[Value]) -> String {
 /// Formats a call for messages.
 fn display(function: &str, args: &[Value]) -> String {
     let args = args.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
-    let mut text = format!("{function}({args})");
-    if text.len() > MAX_DISPLAY_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_DISPLAY_BYTES));
-        text.push_str("..");
-    }
-    text
+    visible(&format!("{function}({args})"), MAX_DISPLAY_BYTES).into_owned()
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ use crate::host_bytes::HostBytes;
 use crate::plugin::{StopHandle, StopReason};
 use crate::policy::Limit;
 use crate::record::{Recording, Stream};
-use crate::text;
 
 /// Upper limit of different `warn-once` messages that are remembered; later ones are dropped. Guards against
 /// a plugin that warns about every value it reads.
@@ -140,7 +139,10 @@ impl Output {
     pub(super) fn replay(&mut self, stream: Stream, text: &[u8]) {
         match stream {
             Stream::Stdout => self.print(text),
-            Stream::Stderr => self.streams.write_error(&text::lines(&String::from_utf8_lossy(text))),
+            Stream::Stderr => {
+                let lines = self.streams.replayed(&String::from_utf8_lossy(text));
+                self.streams.write_error(&lines);
+            }
         }
     }
 

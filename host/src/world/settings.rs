@@ -8,6 +8,7 @@ use ks_wit::manifest::{Config, ConfigField, Manifest};
 use super::arguments;
 use super::bindings::kernelscript::host::args::{OptionType, OptionValue};
 use crate::near::near;
+use crate::text::{MOST_BYTES, visible};
 
 /// Values for config blocks: for each block, bytes and their offsets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub enum SettingError {
         argument: String,
     },
     /// There is no block, field or element of this name.
-    #[error("`{argument}`: {reason}")]
+    #[error("`{argument}`: {}", visible(.reason, MOST_BYTES))]
     Unknown {
         /// The argument as written.
         argument: String,
@@ -33,7 +34,7 @@ pub enum SettingError {
         reason: String,
     },
     /// The value is not of the field's type.
-    #[error("`{argument}`: {reason}")]
+    #[error("`{argument}`: {}", visible(.reason, MOST_BYTES))]
     Value {
         /// The argument as written.
         argument: String,

@@ -272,6 +272,17 @@ impl Streams {
         }
     }
 
+    /// Formats recorded lines of standard error. Lines that do not begin with the plugin's name, such as those of
+    /// a usage text, are indented: a recording may have been changed, and must not speak for others.
+    pub(super) fn replayed(&self, text: &str) -> String {
+        let own = format!("{}: ", self.name);
+        let line = |line: &str| {
+            let indent = if line.starts_with(&own) || line.starts_with("  ") { "" } else { "  " };
+            format!("{indent}{}\n", visible(line, text::MOST_BYTES))
+        };
+        text.lines().map(line).collect()
+    }
+
     /// Counts bytes for the rate limit and returns true, or returns false if they exceed it.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         self.written.take(bytes)

@@ -91,7 +91,7 @@ fn root_the_process_has_no_rights_and_ends_with_the_host() {
 
 #[test]
 fn root_inspect_has_no_rights_when_it_reads() {
-    // Larger than a pipe's buffer: the process waits for a reader.
+    // Larger than a pipe's buffer, and not cut in JSON: the process waits for a reader.
     let text = "m".repeat(1 << 20);
     let manifest =
         format!(r#"{{"format":1,"compiler":"x","project":"{text}","source":{{"file":"x","sha256":""}}}}"#);
@@ -100,8 +100,12 @@ fn root_inspect_has_no_rights_when_it_reads() {
     let empty = wat::parse_str("(component)").expect("a component");
     let folder = Folder::new();
     let file = folder.write("told.wasm", with_section(empty, ks_wit::section::MANIFEST, &record));
-    let mut inspect =
-        command("ks-host").arg("inspect").arg(&file).stdout(Stdio::piped()).spawn().expect("ks-host starts");
+    let mut inspect = command("ks-host")
+        .args(["inspect", "--json"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ks-host starts");
     let writes = || {
         status(inspect.id(), "State:").is_some_and(|state| state.starts_with('S'))
             && status(inspect.id(), "Seccomp:").is_some_and(|mode| mode == "2")

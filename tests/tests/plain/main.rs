@@ -26,5 +26,6 @@ mod signatures;
 mod streams;
 mod tables;
 mod testing;
+mod texts;
 mod traps;
 mod wasi;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use ks_compiler::kernel::{self, Listings};
 use ks_compiler::pipeline::{self, Built, Checked, Parsed, Target};
 use ks_compiler::{ast, hir, plugin};
-use ks_wit::command_output::write_stdout;
+use ks_wit::command_output::{shown, write_stdout};
 use ks_wit::section::Arch;
 
 use crate::files::{ScriptArgs, write_whole};
@@ -63,7 +63,7 @@ pub fn run_old(args: OldArgs) -> Result<ExitCode> {
         let file = folder.join(format!("{}.wasm", build.script.project()?));
         report::old_spelling("-o FOLDER", "write `-o FILE.wasm`");
         std::fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot make the folder {}", shown(folder)))?;
         build.output = Some(file);
     }
     run(&build)
@@ -166,7 +166,7 @@ impl Emit {
     fn write(&self, bytes: &[u8]) -> Result<()> {
         match &self.file {
             Some(file) if !is_standard_output(file) => {
-                std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))
+                std::fs::write(file, bytes).with_context(|| format!("cannot write {}", shown(file)))
             }
             _ => Ok(write_stdout(bytes)?),
         }
@@ -179,7 +179,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let project = args.script.project()?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
     if same_file(&output, &args.script.file) {
-        bail!("{} is the script itself: name another file with --output", output.display());
+        bail!("{} is the script itself: name another file with --output", shown(output));
     }
     check_output(&output, &args.emit)?;
     let parsed = args.script.parse()?;
@@ -207,7 +207,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.into {
         None => write_plugin(&output, &built.plugin)?,
         Some(file) => {
-            let displayed = file.display();
+            let displayed = shown(file);
             let component = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
             let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
             write_plugin(&output, &plugin.with_context(|| format!("cannot use {displayed}"))?)?;
@@ -244,7 +244,7 @@ fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
     }
     let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
-        let displayed = output.display();
+        let displayed = shown(output);
         bail!(
             "-o names the plugin, a WebAssembly component, and {displayed} is the name of something else: -o \
              NAME.wasm; the BPF object alone is written by --emit elf={displayed}"
@@ -307,11 +307,10 @@ fn emit_built(args: &Args, built: &Built) -> Result<()> {
 
 fn emit_module(emit: &Emit, built: &Built) -> Result<()> {
     let (Some(folder), Some(module)) = (&emit.file, &built.module) else { return Ok(()) };
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", shown(folder)))?;
     for (name, text) in &module.files {
         let file = folder.join(name);
-        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", shown(file)))?;
     }
     Ok(())
 }

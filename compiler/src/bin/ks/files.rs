@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Parsed};
 use ks_compiler::source::Disk;
+use ks_wit::command_output::shown;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::report;
@@ -76,7 +77,7 @@ impl ScriptOptions {
 
     /// Reads and parses a script.
     pub fn parse(&self, file: &Path) -> Result<Parsed> {
-        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text = std::fs::read(file).with_context(|| format!("cannot read {}", shown(file)))?;
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let options = Options {
             strict_011: self.strict_011,
@@ -98,15 +99,15 @@ impl ScriptOptions {
             return Ok(name.clone());
         }
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        ensure!(!name.is_empty(), "{} has no name that is text", file.display());
+        ensure!(!name.is_empty(), "{} has no name that is text", shown(file));
         Ok(name.to_owned())
     }
 }
 
 /// Returns the absolute path of a folder, which is relative to the current folder, not to the script.
 pub fn whole(folder: &Path) -> Result<String> {
-    let path = std::path::absolute(folder).with_context(|| format!("cannot use {}", folder.display()))?;
-    path.into_os_string().into_string().map_err(|path| anyhow!("{} is not text", path.display()))
+    let path = std::path::absolute(folder).with_context(|| format!("cannot use {}", shown(folder)))?;
+    path.into_os_string().into_string().map_err(|path| anyhow!("{} is not text", shown(path)))
 }
 
 /// The kernel that scripts are compiled for.
@@ -138,8 +139,8 @@ impl KernelArgs {
 }
 
 fn from_file(file: &Path) -> Result<KernelTypes> {
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    KernelTypes::from_btf(bytes).with_context(|| format!("{} cannot be used as BTF", file.display()))
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", shown(file)))?;
+    KernelTypes::from_btf(bytes).with_context(|| format!("{} cannot be used as BTF", shown(file)))
 }
 
 /// Returns the events of the running kernel, if its tracefs can be read.
@@ -152,7 +153,7 @@ fn own_events() -> Option<String> {
 /// written directly: a rename would replace it by a regular file.
 pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     if file.metadata().is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()));
+        return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", shown(file)));
     }
     let mut name = file.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
     name.push(format!(".{}.part", std::process::id()));
@@ -162,7 +163,7 @@ pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
         // Removes the partial file; the caller reports the first error.
         let _ = std::fs::remove_file(&part);
     }
-    written.with_context(|| format!("cannot write {}", file.display()))
+    written.with_context(|| format!("cannot write {}", shown(file)))
 }
 
 /// Writes a new file that gets its name only when it is complete, so that a killed process leaves none. On

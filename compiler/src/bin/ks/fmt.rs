@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use ks_compiler::diag::Diagnostics;
 use ks_compiler::source::SourceMap;
 use ks_compiler::{fmt, lex, parse};
-use ks_wit::command_output::write_stdout;
+use ks_wit::command_output::{shown, write_lines, write_stdout};
 
 use crate::report;
 
@@ -38,19 +38,19 @@ fn run_one(file: &Path, args: &Args) -> Result<bool> {
     let stdin = file.as_os_str() == "-";
     let name = if stdin { "<stdin>".to_owned() } else { file.display().to_string() };
     let text = if stdin { read_stdin() } else { std::fs::read(file) };
-    let text = text.with_context(|| format!("cannot read {name}"))?;
+    let text = text.with_context(|| format!("cannot read {}", shown(&name)))?;
     let Some(formatted) = formatted(&name, &text, &args.report)? else { return Ok(false) };
     let changed = formatted != text;
     if args.check {
         if changed {
-            write_stdout(format!("{name}\n").as_bytes())?;
+            write_lines(&format!("{}\n", shown(&name)))?;
         }
         return Ok(!changed);
     }
     if stdin {
         write_stdout(&formatted)?;
     } else if changed {
-        std::fs::write(file, formatted).with_context(|| format!("cannot write {name}"))?;
+        std::fs::write(file, formatted).with_context(|| format!("cannot write {}", shown(&name)))?;
     }
     Ok(true)
 }
@@ -64,7 +64,7 @@ fn read_stdin() -> std::io::Result<Vec<u8>> {
 /// Returns the formatted text; none if it has errors, which are printed.
 fn formatted(name: &str, text: &[u8], report: &report::ReportArgs) -> Result<Option<Vec<u8>>> {
     let mut sources = SourceMap::default();
-    let file = sources.add(name, text).with_context(|| format!("{name} is too long"))?;
+    let file = sources.add(name, text).with_context(|| format!("{} is too long", shown(name)))?;
     let mut diagnostics = Diagnostics::default();
     let tokens = lex::scan(file, text);
     lex::report(&tokens, text, &mut diagnostics);
@@ -73,5 +73,5 @@ fn formatted(name: &str, text: &[u8], report: &report::ReportArgs) -> Result<Opt
         report.show(&diagnostics, &sources)?;
         return Ok(None);
     }
-    fmt::format(&tokens, text, &ast).map(Some).with_context(|| format!("cannot format {name}"))
+    fmt::format(&tokens, text, &ast).map(Some).with_context(|| format!("cannot format {}", shown(name)))
 }

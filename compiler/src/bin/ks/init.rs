@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ks_compiler::init::{self, KINDS, Options};
-use ks_wit::command_output::write_stdout;
+use ks_wit::command_output::{shown, write_lines};
 
 use crate::files::KernelArgs;
 
@@ -61,10 +61,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let path = folder.join(path);
         if let Some(inside) = path.parent() {
             let created = fs::create_dir_all(inside);
-            created.with_context(|| format!("cannot make the folder {}", inside.display()))?;
+            created.with_context(|| format!("cannot make the folder {}", shown(inside)))?;
         }
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        write_stdout(format!("{}\n", path.display()).as_bytes())?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", shown(&path)))?;
+        write_lines(&format!("{}\n", shown(path)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,7 +74,7 @@ fn sdk(named: Option<&Path>) -> Result<String> {
     let folder = named.unwrap_or(Path::new(SDK));
     let found = folder.canonicalize().ok().filter(|folder| folder.join("Cargo.toml").exists());
     let Some(found) = found else {
-        bail!("the crate ks-guest is not in {}: name its folder with --sdk", folder.display());
+        bail!("the crate ks-guest is not in {}: name its folder with --sdk", shown(folder));
     };
     found.into_os_string().into_string().map_err(|found| {
         anyhow!("a manifest cannot name the folder {}: its path is not text", found.to_string_lossy())
@@ -86,13 +86,13 @@ fn make_empty(folder: &Path) -> Result<()> {
     match fs::read_dir(folder) {
         Ok(mut entries) => {
             if entries.next().is_some() {
-                bail!("{} is not empty: name another folder", folder.display());
+                bail!("{} is not empty: name another folder", shown(folder));
             }
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", shown(folder)))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot use {}", folder.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot use {}", shown(folder))),
     }
 }

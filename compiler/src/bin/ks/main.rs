@@ -15,10 +15,11 @@ mod share;
 mod target;
 mod test;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ks_wit::command_output::{with_causes, write_stderr};
+use ks_wit::command_output::{shown, with_causes, write_stderr};
 
 /// Compiles KernelScript: one script to one plugin that ks-host runs.
 #[derive(Parser)]
@@ -74,6 +75,16 @@ enum Command {
     Lsp(lsp::Args),
 }
 
+/// Shows the answer to a command line: help, or what is wrong with it. A failed write cannot be reported
+/// anywhere.
+fn show_answer(answer: clap::Error, arguments: &[OsString]) -> ExitCode {
+    // A mistake quotes arguments, which may be file names that a shell has put there.
+    let visible = arguments.iter().map(shown);
+    let answer = Cli::try_parse_from(visible).err().unwrap_or(answer);
+    let _ = answer.print();
+    u8::try_from(answer.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
 fn main() -> ExitCode {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -81,7 +92,12 @@ fn main() -> ExitCode {
             print(panic);
         }
     }));
-    let result = match Cli::parse().command {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(answer) => return show_answer(answer, &arguments),
+    };
+    let result = match cli.command {
         Command::Build(args) => build::run(&args),
         Command::Compile(args) => build::run_old(args),
         Command::Check(args) => check::run(&args),

@@ -8,13 +8,13 @@ use ks_compiler::diag::render::{self, Style};
 use ks_compiler::hir::Half;
 use ks_compiler::pipeline::Checked;
 use ks_compiler::source::SourceMap;
-use ks_wit::command_output::write_stdout;
+use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::text::{self, MOST_BYTES, visible};
 
 /// Notes on standard error that a spelling of KernelScript 0.1.1 was used, with its replacement. Standard
 /// output stays unchanged for programs that read it.
 pub fn old_spelling(old: &str, advice: &str) {
-    // A closed terminal is not an error.
-    let _ = writeln!(std::io::stderr(), "ks: note: `{old}` is a spelling of KernelScript 0.1.1; {advice}");
+    write_stderr(format_args!("ks: note: `{old}` is a spelling of KernelScript 0.1.1; {advice}"));
 }
 
 /// The exit code after an internal error of the compiler. Source: sysexits.h, EX_SOFTWARE.
@@ -71,21 +71,20 @@ impl ReportArgs {
         if !verbose {
             return Ok(());
         }
-        let mut stderr = std::io::stderr().lock();
         for file in checked.sources.files() {
-            let _ = writeln!(stderr, "ks: read {} ({})", file.name(), count(file.text().len(), "byte"));
+            let name = visible(file.name(), MOST_BYTES);
+            write_stderr(format_args!("ks: read {name} ({})", count(file.text().len(), "byte")));
         }
         if let Some(hir) = &checked.hir {
             let kernel = hir.functions.iter().filter(|one| one.kind.half() == Half::Kernel).count();
             let user = hir.functions.len() - kernel;
             let maps = hir.maps.len() + hir.rings.len();
-            let _ = writeln!(
-                stderr,
+            write_stderr(format_args!(
                 "ks: {} in the kernel half, {} in the userspace half, {}",
                 count(kernel, "function"),
                 count(user, "function"),
                 count(maps, "map")
-            );
+            ));
         }
         Ok(())
     }
@@ -141,7 +140,7 @@ fn json(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
     let sorted = diagnostics.sorted();
     let objects = sorted.into_iter().map(|diagnostic| render::json(diagnostic, sources));
     let omitted = diagnostics.omitted().map(render::omitted_json);
-    objects.chain(omitted).map(|object| format!("{object}\n")).collect()
+    objects.chain(omitted).map(|object| format!("{}\n", text::json(&object.to_string()))).collect()
 }
 
 /// Writes the number of errors and warnings, if there are any.

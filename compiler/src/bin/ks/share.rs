@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ks_compiler::plugin::share::{self, ShareError};
+use ks_wit::command_output::shown;
 
 use crate::files::write_whole;
 
@@ -22,7 +23,7 @@ pub struct Args {
 
 /// Adds the memory to the plugin. A plugin that has one stays unchanged.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (file, displayed) = (&args.file, args.file.display());
+    let (file, displayed) = (&args.file, shown(&args.file));
     let plugin = std::fs::read(file).with_context(|| format!("cannot read {displayed}"))?;
     let shared = match share::share(&plugin, u64::from(args.mib) << 20) {
         Ok(shared) => shared,

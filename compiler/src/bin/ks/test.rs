@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 use ks_compiler::pipeline::Target;
+use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
 
 use crate::files::ScriptArgs;
@@ -61,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         command.arg(format!("--timeout={seconds}"));
     }
     let mut child = command.spawn().with_context(|| {
-        format!("cannot start {}, which runs the tests (--host names another)", host.display())
+        format!("cannot start {}, which runs the tests (--host names another)", shown(host))
     })?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(&built.plugin) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use ks_wit::text::{self, MOST_BYTES, acts, visible};
 
 use super::{Style, display_span, help_lines};
 use crate::diag::{Diagnostic, Label, Severity};
@@ -26,13 +27,13 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, style: Style) -> Str
     let mut page = Page::new(sources, &diagnostic.primary);
     diagnostic.secondary.iter().for_each(|label| page.add(label, AnnotationKind::Context));
     let snippets: Vec<_> = page.files.iter().map(FileLabels::snippet).collect();
-    let mut report = level.primary_title(diagnostic.message.as_str()).id(code.as_str()).elements(snippets);
+    let mut report =
+        level.primary_title(text::lines(&diagnostic.message)).id(code.as_str()).elements(snippets);
     for note in page.aside.iter().chain(&diagnostic.notes) {
-        report = report.element(Level::NOTE.message(note.as_str()));
+        report = report.element(Level::NOTE.message(text::lines(note)));
     }
-    let help = help_lines(diagnostic);
-    for line in &help {
-        report = report.element(Level::HELP.message(line.as_str()));
+    for line in help_lines(diagnostic) {
+        report = report.element(Level::HELP.message(text::lines(&line)));
     }
     let groups: &[Group<'_>] = &[report];
     match style {
@@ -99,7 +100,8 @@ impl<'a> FileLabels<'a> {
         let start = first + 1 - column as usize;
         let lines = Lines::new(&self.file.text()[start..line_end(self.file.text(), last)]);
         let annotations: Vec<_> = self.all.iter().map(|label| lines.annotation(label, start)).collect();
-        Snippet::source(lines.text).path(self.file.name()).line_start(line as usize).annotations(annotations)
+        let path = visible(self.file.name(), MOST_BYTES);
+        Snippet::source(lines.text).path(path).line_start(line as usize).annotations(annotations)
     }
 }
 
@@ -109,46 +111,63 @@ fn line_end(text: &[u8], from: usize) -> usize {
     text[from..].iter().position(is_end).map_or(text.len(), |len| from + len)
 }
 
-/// Bytes as printable text: invalid UTF-8 becomes replacement characters, a lone CR a line end.
-struct Lines<'a> {
-    bytes: &'a [u8],
+/// Bytes as printable text: invalid UTF-8 becomes replacement characters, and so do characters that would act
+/// on a terminal; a lone CR becomes a line end. The renderer replaces ASCII control characters itself.
+struct Lines {
     text: String,
+    /// What was replaced by text of another length, in ascending order.
+    replaced: Vec<Replaced>,
 }
 
-impl<'a> Lines<'a> {
-    fn new(bytes: &'a [u8]) -> Lines<'a> {
-        let text = String::from_utf8_lossy(bytes);
-        let mut following = text.chars().skip(1);
-        let text = text.chars().map(|char| match (char, following.next()) {
-            ('\r', next) if next != Some('\n') => '\n',
-            _ => char,
-        });
-        Lines { bytes, text: text.collect() }
+/// A part of the file and its replacement in the printable text, as ranges of bytes.
+struct Replaced {
+    file: Range<usize>,
+    text: Range<usize>,
+}
+
+impl Lines {
+    fn new(bytes: &[u8]) -> Lines {
+        let mut lines = Lines { text: String::new(), replaced: Vec::new() };
+        let mut read = 0;
+        for chunk in bytes.utf8_chunks() {
+            let mut letters = chunk.valid().chars().peekable();
+            while let Some(letter) = letters.next() {
+                match letter {
+                    '\r' if letters.peek() != Some(&'\n') => lines.text.push('\n'),
+                    _ if acts(letter) && !letter.is_ascii() => lines.replace(read..read + letter.len_utf8()),
+                    _ => lines.text.push(letter),
+                }
+                read += letter.len_utf8();
+            }
+            if !chunk.invalid().is_empty() {
+                lines.replace(read..read + chunk.invalid().len());
+                read += chunk.invalid().len();
+            }
+        }
+        lines
     }
 
-    fn annotation(&self, label: &Placed<'a>, start: usize) -> Annotation<'a> {
+    fn replace(&mut self, file: Range<usize>) {
+        let start = self.text.len();
+        self.text.push(char::REPLACEMENT_CHARACTER);
+        self.replaced.push(Replaced { file, text: start..self.text.len() });
+    }
+
+    fn annotation<'a>(&self, label: &Placed<'_>, start: usize) -> Annotation<'a> {
         let from = self.offset(label.range.start - start);
         let annotation = label.kind.span(from..self.offset(label.range.end - start).max(from));
-        if label.text.is_empty() { annotation } else { annotation.label(label.text) }
+        if label.text.is_empty() { annotation } else { annotation.label(text::lines(label.text)) }
     }
 
     /// Returns the offset in the printable text of a byte of the file, or of the character that the byte
     /// belongs to.
     fn offset(&self, wanted: usize) -> usize {
-        let (mut read, mut written) = (0, 0);
-        for chunk in self.bytes.utf8_chunks() {
-            let (valid, invalid) = (chunk.valid(), chunk.invalid());
-            if wanted <= read + valid.len() {
-                return written + valid.floor_char_boundary(wanted - read);
-            }
-            read += valid.len();
-            written += valid.len();
-            if wanted < read + invalid.len() {
-                return written;
-            }
-            read += invalid.len();
-            written += if invalid.is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        let next = self.replaced.partition_point(|one| one.file.end <= wanted);
+        if let Some(one) = self.replaced.get(next).filter(|one| one.file.start <= wanted) {
+            return one.text.start;
         }
-        written
+        let before = next.checked_sub(1).and_then(|last| self.replaced.get(last));
+        let (read, written) = before.map_or((0, 0), |one| (one.file.end, one.text.end));
+        self.text.floor_char_boundary(written + wanted - read)
     }
 }

@@ -6,6 +6,8 @@ mod json;
 pub use human::render;
 pub use json::{json, omitted_json};
 
+use ks_wit::text;
+
 use super::{Diagnostic, Severity, Suggestion};
 use crate::source::{SourceMap, Span};
 
@@ -18,11 +20,12 @@ pub enum Style {
     Coloured,
 }
 
-/// Renders one line: `file:line:column: error[KS0417]: message`.
+/// Renders one visible line: `file:line:column: error[KS0417]: message`.
 pub fn concise(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
     let (file, line, column) = sources.position(display_span(diagnostic.primary.span, sources));
     let severity = severity_name(diagnostic.severity);
-    format!("{file}:{line}:{column}: {severity}[{}]: {}", diagnostic.code, diagnostic.message)
+    let line = format!("{file}:{line}:{column}: {severity}[{}]: {}", diagnostic.code, diagnostic.message);
+    text::visible(&line, text::MOST_MESSAGE_BYTES).into_owned()
 }
 
 fn severity_name(severity: Severity) -> &'static str {

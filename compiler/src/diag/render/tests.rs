@@ -130,3 +130,34 @@ proptest! {
         prop_assert!(concise(&diagnostic, &sources).contains("error[KS0001]"));
     }
 }
+
+#[test]
+fn texts_and_sources_neither_control_a_terminal_nor_forge_a_line() {
+    let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}\u{2028}\u{200b}b";
+    let mut sources = SourceMap::default();
+    let name = format!("t{hostile}\nks: forged.ks");
+    let file =
+        sources.add(&name, format!("// {hostile}\u{85}\nx = {hostile} y\n").as_bytes()).expect("short");
+    let at = |start, end| Span { file, start, end };
+    let diagnostic = Diagnostic::error(301, at(0, 2), format!("no `{hostile}`\nks: forged"))
+        .label(format!("the `{hostile}`"))
+        .also(at(8, 9), format!("not `{hostile}`"))
+        .note(hostile)
+        .help(hostile)
+        .suggest_near(at(0, 1), "function", hostile, ["print"]);
+    for text in [render(&diagnostic, &sources, Style::Plain), concise(&diagnostic, &sources)] {
+        let acts = |letter: char| letter != '\n' && ks_wit::text::acts(letter);
+        assert!(!text.contains(acts), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("ks: forged")), "{text}");
+    }
+    assert_eq!(concise(&diagnostic, &sources).lines().count(), 1);
+}
+
+#[test]
+fn a_mark_stands_below_its_word_after_characters_that_were_replaced() {
+    let text = rendered("x\u{85}\u{2028} y".as_bytes(), 7, 8);
+    let line = text.lines().find(|line| line.contains('y')).expect("the line");
+    let mark = text.lines().find(|line| line.contains('^')).expect("the mark");
+    let column = |line: &str, wanted| line.chars().position(|letter| letter == wanted).expect("it is there");
+    assert_eq!(column(line, 'y'), column(mark, '^'), "{text}");
+}

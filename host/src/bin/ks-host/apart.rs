@@ -10,6 +10,7 @@ use ks_host::Host;
 use ks_host::apart::{self, Apart, ApartError, Bounds};
 use ks_host::bpf::Needs;
 use ks_host::plugin::{MAX_PLUGIN_BYTES, Plugin, compiler};
+use ks_wit::command_output::shown;
 use ks_wit::manifest::StructOps;
 use serde::{Deserialize, Serialize};
 
@@ -52,11 +53,11 @@ pub(crate) struct Asks {
 /// Reads the needs of the plugin in these bytes, in a process without rights.
 pub(crate) fn asks(path: &Path, plugin: Vec<u8>) -> anyhow::Result<Asks> {
     let answer = match Apart::new(PathBuf::from(SELF)).ask(READ, plugin, READING) {
-        Err(ApartError::Refused(reason)) => anyhow::bail!("{} is not a plugin: {reason}", path.display()),
-        answer => answer.with_context(|| format!("cannot read {}", path.display()))?,
+        Err(error @ ApartError::Refused(_)) => anyhow::bail!("{} is not a plugin: {error}", shown(path)),
+        answer => answer.with_context(|| format!("cannot read {}", shown(path)))?,
     };
     serde_json::from_slice(&answer)
-        .with_context(|| format!("what was read of {} is not understood", path.display()))
+        .with_context(|| format!("what was read of {} is not understood", shown(path)))
 }
 
 fn read(plugin: Vec<u8>) -> Result<Vec<u8>, String> {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{shown, write_lines, write_stderr};
 
 use crate::{apart, prepare};
 
@@ -50,7 +50,7 @@ pub(crate) struct PrecompileArgs {
 pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = open(args.cache.as_deref());
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
-    let folder = cache.path().display().to_string();
+    let folder = shown(cache.path());
     let host = apart::host(Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
     let prepared = match prepare::all(&host, &args.plugins) {
         Ok(prepared) => prepared,
@@ -60,10 +60,10 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
         let came = match prepared.plugin.code() {
             CodeOrigin::Cached => "was there",
             CodeOrigin::Stored => "compiled",
-            CodeOrigin::Compiled => bail!("{} was compiled without a cache", path.display()),
+            CodeOrigin::Compiled => bail!("{} was compiled without a cache", shown(path)),
             CodeOrigin::NotStored(error) => bail!("{error}"),
         };
-        write_stdout(format!("{}: {came}, in {folder}\n", path.display()).as_bytes())?;
+        write_lines(&format!("{}: {came}, in {folder}\n", shown(path)))?;
     }
     Ok(0)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing, oldest};
-use ks_wit::command_output::{with_causes, write_stderr, write_stdout};
+use ks_wit::command_output::{with_causes, write_json, write_lines, write_stderr};
 
 use crate::output::{self, printable};
 use crate::{EntryPoint, apart, read_bytes};
@@ -44,10 +44,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let oldest = asks.objects.iter().map(oldest).min();
     let found = check(&chosen(asks.objects), &registers);
     if args.json {
-        output::show_json(&found)?
+        write_json(&found)?
     } else {
         let oldest = oldest.map(|oldest| format!("oldest kernel: {oldest}\n"));
-        write_stdout((text(&found) + &oldest.unwrap_or_default()).as_bytes())?
+        write_lines(&(text(&found) + &oldest.unwrap_or_default()))?
     }
     Ok(if missing(&found).is_empty() { 0 } else { MISSING })
 }

@@ -6,9 +6,7 @@ use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
 use ks_host::explain::doctor::{Finding, State, Trial, call, event_links, examine, free_counters, loops};
 use ks_host::perf::{Attachments, Catalog, Event, Options};
-use ks_wit::command_output::write_stdout;
-
-use crate::output;
+use ks_wit::command_output::{write_json, write_lines};
 
 /// Arguments of `ks-host doctor`.
 #[derive(Debug, clap::Args)]
@@ -37,9 +35,9 @@ pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
         findings.extend(free.map(|free| free_counters(&free.pmu, &free.event, free.counters)));
     }
     if args.json {
-        output::show_json(&findings)?
+        write_json(&findings)?
     } else {
-        write_stdout(text(&findings).as_bytes())?
+        write_lines(&text(&findings))?
     }
     Ok(0)
 }

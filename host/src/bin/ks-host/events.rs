@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use ks_host::perf::{Catalog, Family, ListedEvent};
 use ks_host::tracefs;
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{write_json, write_lines, write_stderr};
 use serde::Serialize;
 
 use crate::output::{self, printable};
@@ -59,9 +59,9 @@ pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     }
     let rows: Vec<EventRow> = listed.into_iter().map(|event| examined(&catalog, event)).collect();
     if args.json {
-        output::show_json(&rows)?
+        write_json(&rows)?
     } else {
-        write_stdout(text(&rows).as_bytes())?
+        write_lines(&text(&rows))?
     }
     Ok(0)
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::plugin::{Plugin, hex};
-use ks_wit::command_output::write_stdout;
+use ks_wit::command_output::{shown, write_json, write_lines, write_stdout};
 use ks_wit::manifest::{Event, Manifest};
 use needed::needed;
 use serde::Serialize;
@@ -42,13 +42,12 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
     };
     if args.policy {
-        let policy =
-            needed(&plugin).map_err(|error| anyhow::anyhow!("{}: {error}", args.plugin.display()))?;
+        let policy = needed(&plugin).map_err(|error| anyhow::anyhow!("{}: {error}", shown(&args.plugin)))?;
         write_stdout(policy.as_bytes())?
     } else if args.json {
         json(&plugin)?
     } else {
-        write_stdout(text(&plugin).as_bytes())?
+        write_lines(&text(&plugin))?
     }
     Ok(0)
 }
@@ -92,7 +91,7 @@ fn json(plugin: &Plugin) -> anyhow::Result<()> {
             .collect(),
         policy: needed(plugin).ok(),
     };
-    output::show_json(&description)
+    Ok(write_json(&description)?)
 }
 
 fn text(plugin: &Plugin) -> String {

@@ -35,8 +35,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
-use ks_host::text;
-use ks_wit::command_output::{with_causes, write_stderr};
+use ks_wit::command_output::{shown, with_causes, write_stderr};
 
 /// Exit code of a host failure; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -69,8 +68,8 @@ struct Cli {
 }
 
 const MORE_HELP: &str = "\
-Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin \
-files again; what they pinned stays.
+Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them and the command. SIGHUP reads \
+changed plugin files again; what they pinned stays.
 
 Policy: by default plugins may only observe (events, tracepoints, probes that read). Anything that changes \
 the system needs --allow or a --policy file: xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, \
@@ -158,14 +157,9 @@ fn answer() -> u8 {
         return code;
     }
     let (arguments, exec) = split_exec(arguments);
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.observing(exec),
-        Err(answer) => {
-            // Text for standard output (help, version) was requested; any other answer is a mistake in the
-            // command line. A failed write cannot be reported anywhere.
-            let _ = answer.print();
-            return if answer.use_stderr() { HOST_FAILURE } else { 0 };
-        }
+        Err(answer) => return show_answer(answer, &arguments),
     };
     trace::start(cli.verbose);
     raise_descriptor_limit();
@@ -187,9 +181,19 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        write_stderr(format_args!("ks-host: {}", text::lines(&with_causes(&*error))));
+        write_stderr(format_args!("ks-host: {}", with_causes(&*error)));
         HOST_FAILURE
     })
+}
+
+/// Shows the answer to a command line: help, or what is wrong with it. A failed write cannot be reported
+/// anywhere.
+fn show_answer(answer: clap::Error, arguments: &[OsString]) -> u8 {
+    // A mistake quotes arguments, which may be file names that a shell has put there.
+    let visible = arguments.iter().map(shown);
+    let answer = Cli::try_parse_from(visible).err().unwrap_or(answer);
+    let _ = answer.print();
+    if answer.use_stderr() { HOST_FAILURE } else { 0 }
 }
 
 impl Cli {
@@ -273,7 +277,7 @@ fn read_script(path: &Path, entry: EntryPoint) -> Result<Vec<u8>, u8> {
 
 #[cfg(not(feature = "script"))]
 fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
-    let script = path.display();
+    let script = shown(path);
     write_stderr(format_args!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
     ));
@@ -282,7 +286,7 @@ fn read_script(path: &Path, _: EntryPoint) -> Result<Vec<u8>, u8> {
 
 /// Reports why a file is not a plugin, and returns exit code 127.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
-    let display = path.display();
+    let display = shown(path);
     // Path and reason may contain text that others chose.
     let message = match error {
         PluginError::Io(error) => format!("cannot read {display}: {error}{}", meant(path)),

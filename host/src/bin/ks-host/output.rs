@@ -1,52 +1,32 @@
 //! Output of commands on standard output, and messages on standard error.
 
-use std::io::{self, Write};
-
-use ks_host::text::{MOST_BYTES, lines, visible};
+use ks_host::text::{self, MOST_BYTES, visible};
 use ks_host::world::{Said, said_as_json};
-use ks_wit::command_output::write_stdout;
-use serde::Serialize;
+use ks_wit::command_output::{write_stderr_lines, write_stderr_raw};
+
+/// Limit on the characters of a cell that widens its column: one long name must not widen every row.
+const MAX_COLUMN: usize = 160;
 
 /// Reports something about a plugin on standard error, with this name as the prefix. Text of the plugin can
 /// neither add a line with another prefix nor control the terminal.
 pub(crate) fn report(name: &str, message: &str) {
-    report_lines(name, message, "  ");
+    write_stderr_lines(&format!("{}: {message}", printable(name)), "  ");
 }
 
 /// Reports the same as a JSON object.
 pub(crate) fn report_json(name: &str, message: &str) {
-    let line = said_as_json(name, Said::Error, lines(message).trim_end());
-    // A failed write cannot be reported anywhere.
-    let _ = io::stderr().write_all(line.as_bytes());
+    write_stderr_raw(&said_as_json(name, Said::Error, &text::message(message, "  ")));
 }
 
 /// Reports where several plugins run: each line begins with the name.
 pub(crate) fn report_among_others(name: &str, message: &str) {
-    report_lines(name, message, &format!("{}: ", printable(name)));
+    let name = printable(name);
+    write_stderr_lines(&format!("{name}: {message}"), &format!("{name}: "));
 }
 
-/// Writes a message whose continuation lines begin with `following`, unless they are indented already.
-fn report_lines(name: &str, message: &str, following: &str) {
-    let mut text = format!("{}: ", printable(name));
-    for (at, line) in message.lines().enumerate() {
-        let is_indented = line.starts_with("  ") && following.trim().is_empty();
-        text.push_str(if at == 0 || is_indented { "" } else { following });
-        text.push_str(&visible(line, MOST_BYTES));
-        text.push('\n');
-    }
-    // A failed write cannot be reported anywhere.
-    let _ = io::stderr().write_all(text.as_bytes());
-}
-
-/// Writes a value as JSON for tools.
-pub(crate) fn show_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    Ok(write_stdout(text.as_bytes())?)
-}
-
-/// Escapes text of a plugin, so that it cannot move the cursor or colour the terminal.
+/// Escapes text of a plugin, so that it cannot move the cursor or colour the terminal, and cuts it.
 pub(crate) fn printable(text: &str) -> String {
-    visible(text, usize::MAX).into_owned()
+    visible(text, MOST_BYTES).into_owned()
 }
 
 /// Formats rows with aligned columns, separated by two spaces.
@@ -54,8 +34,10 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| {
+        let widths = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        widths.filter(|width| *width <= MAX_COLUMN).max()
+    };
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
     let line = |row: &Vec<String>| -> String {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:<width$}"));
@@ -72,5 +54,13 @@ mod tests {
     fn columns_are_aligned_and_control_characters_escaped() {
         let rows = [vec!["a".into(), "bb".into()], vec!["long\x1b".into(), "c".into()]];
         assert_eq!(aligned(&rows), "  a           bb\n  long\\u{1b}  c\n");
+    }
+
+    #[test]
+    fn a_long_cell_widens_no_other_row() {
+        let mut rows = vec![vec!["a".into(), "b".into()]; 1000];
+        rows.push(vec!["x".repeat(60 << 20), "b".into()]);
+        let text = aligned(&rows);
+        assert!(text.starts_with("  a  b\n") && text.len() < 20_000, "{}", text.len());
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use ks_host::policy::{Limit, Policy};
+use ks_wit::command_output::shown;
 
 /// Returns the help text of `--limit`, with the names of all limits. `subject` is what they apply to.
 pub(crate) fn limit_help(subject: &str) -> String {
@@ -27,8 +28,8 @@ pub(crate) fn of(
     let mut policy = match file {
         None => otherwise,
         Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Policy::from_toml(&text).with_context(|| format!("cannot use the policy {}", file.display()))?
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", shown(file)))?;
+            Policy::from_toml(&text).with_context(|| format!("cannot use the policy {}", shown(file)))?
         }
     };
     for rule in allow {

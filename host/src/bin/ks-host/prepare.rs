@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ks_host::{Host, PreparedPlugin};
+use ks_wit::command_output::shown;
 use sha2::{Digest, Sha256};
 
 use crate::{not_a_plugin, progress, read_plugin};
@@ -36,7 +37,7 @@ pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Repor
 
 /// Prepares one plugin.
 pub(crate) fn one(host: &Host, path: &Path) -> Result<Prepared, Reported> {
-    progress::during(&format!("compiling {}", path.display()), || read_and_prepare(host, path))
+    progress::during(&format!("compiling {}", shown(path)), || read_and_prepare(host, path))
 }
 
 fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Reported> {

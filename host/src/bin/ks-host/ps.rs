@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ks_host::bpf::statistics::{CountedRuns, Registered, Statistics, counted, registered};
 use ks_host::plugin::THREAD_PREFIX;
 use ks_host::text::visible;
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{write_json, write_lines, write_stderr};
 use serde::Serialize;
 
 use crate::{output, progress, run};
@@ -81,9 +81,9 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
         program.missed = missed.map(|(before, after)| after.saturating_sub(before));
     }
     if args.json {
-        output::show_json(&processes)?
+        write_json(&processes)?
     } else {
-        write_stdout(text(&processes, seconds).as_bytes())?
+        write_lines(&text(&processes, seconds))?
     }
     Ok(0)
 }

@@ -9,6 +9,7 @@ use ks_compiler::diag::render::{self, Style};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Checked, Options, Target};
 use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_wit::command_output::shown;
 use ks_wit::section::Arch;
 
 use crate::EntryPoint;
@@ -29,9 +30,9 @@ pub(crate) struct CompilerDefect {
 /// Compiles a script to the bytes of a plugin. Errors and warnings of the script are shown on standard error.
 pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8>> {
     let name = script.display().to_string();
-    let text = std::fs::read(script).with_context(|| format!("cannot read {name}"))?;
+    let text = std::fs::read(script).with_context(|| format!("cannot read {}", shown(script)))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    ensure!(!project.is_empty(), "{name} has no name that is text");
+    ensure!(!project.is_empty(), "{} has no name that is text", shown(script));
     let kernel = KernelTypes::fetched(|| std::fs::read(OWN_BTF).ok()).with_events(own_events);
     let options = Options {
         files: Arc::new(ScriptFolder { folder: script.parent().unwrap_or(Path::new("")).to_owned() }),
@@ -44,8 +45,8 @@ pub(crate) fn compile(script: &Path, entry: EntryPoint) -> anyhow::Result<Vec<u8
     show(&checked);
     match built {
         Ok(built) => Ok(built.plugin),
-        Err(_) if checked.diagnostics.has_defect() => Err(CompilerDefect { name }.into()),
-        Err(_) => bail!("{name} has errors"),
+        Err(_) if checked.diagnostics.has_defect() => Err(CompilerDefect { name: shown(script) }.into()),
+        Err(_) => bail!("{} has errors", shown(script)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
 use ks_host::policy::Policy;
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{shown, write_lines, write_stderr};
 
 use crate::output::printable;
 use crate::{not_a_plugin, output_file, policy};
@@ -53,15 +53,15 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
         Err(code) => return Ok(code),
     };
     if args.new_key {
-        make_key(&args.key).with_context(|| format!("cannot make the key {}", args.key.display()))?;
+        make_key(&args.key).with_context(|| format!("cannot make the key {}", shown(&args.key)))?;
     }
-    let key = fs::read_to_string(&args.key).with_context(|| format!("cannot read {}", args.key.display()))?;
+    let key = fs::read_to_string(&args.key).with_context(|| format!("cannot read {}", shown(&args.key)))?;
     let file = signed(&plugin, &args.identity, &key)
-        .with_context(|| format!("cannot sign with {}", args.key.display()))?;
+        .with_context(|| format!("cannot sign with {}", shown(&args.key)))?;
     let output = args.output.as_ref().unwrap_or(&args.plugin);
-    output_file::replace(output, &file).with_context(|| format!("cannot write {}", output.display()))?;
+    output_file::replace(output, &file).with_context(|| format!("cannot write {}", shown(output)))?;
     let plugin = Plugin::from_bytes(file)?;
-    write_stdout(signatures(&plugin).as_bytes())?;
+    write_lines(&signatures(&plugin))?;
     Ok(0)
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
         policy.demands_signer(),
         "the policy has no `[signers]`, and nobody else is named: --signer"
     );
-    write_stdout(signatures(&plugin).as_bytes())?;
+    write_lines(&signatures(&plugin))?;
     match policy.judge_signers(&plugin.signers()) {
         Ok(()) => Ok(0),
         Err(reason) => {
-            write_stderr(format_args!("ks-host: {}: {reason}", args.plugin.display()));
+            write_stderr(format_args!("ks-host: {}: {reason}", shown(&args.plugin)));
             Ok(crate::DENIED)
         }
     }

@@ -12,7 +12,7 @@ use ks_host::perf::MappingRecorder;
 use ks_host::stacks::{self, CountedStacks, FunctionNames, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{shown, write_stderr, write_stdout};
 
 use crate::{output, output_file};
 
@@ -80,7 +80,11 @@ impl Stacks {
         plugin: &PreparedPlugin,
     ) -> anyhow::Result<Stacks> {
         let mut maps = plugin.stack_maps();
-        let names = maps.iter().map(|map| format!("`{}`", map.name())).collect::<Vec<_>>().join(", ");
+        let names = maps
+            .iter()
+            .map(|map| format!("`{}`", output::printable(map.name())))
+            .collect::<Vec<_>>()
+            .join(", ");
         ensure!(
             !maps.is_empty(),
             "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what \
@@ -174,7 +178,7 @@ impl Output {
         };
         if let Some(file) = &self.file {
             return output_file::replace(file, &bytes)
-                .with_context(|| format!("--stacks: cannot write {}", file.display()));
+                .with_context(|| format!("--stacks: cannot write {}", shown(file)));
         }
         ensure!(
             self.form != Form::Pprof || !io::stdout().is_terminal(),

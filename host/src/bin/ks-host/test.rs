@@ -9,7 +9,7 @@ use ks_host::naming::NamingProcess;
 use ks_host::plugin::Outcome;
 use ks_host::policy::{Class, Limit, Policy};
 use ks_host::{PreparedPlugin, RunOptions};
-use ks_wit::command_output::{write_stderr, write_stdout};
+use ks_wit::command_output::{shown, write_json_line, write_lines, write_stderr};
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
     };
-    let name = plugin.project().map_or_else(|| args.plugin.display().to_string(), printable);
+    let name = plugin.project().map_or_else(|| shown(&args.plugin), printable);
     if !is_apart && !plugin.objects().is_empty() {
         write_stderr(format_args!(
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
@@ -112,20 +112,19 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         return Ok(1);
     }
     if !args.json {
-        write_stdout(format!("running {} of {name}\n", count(tests.len(), "test")).as_bytes())?;
+        write_lines(&format!("running {} of {name}\n", count(tests.len(), "test")))?;
     }
     let (began, mut failed) = (Instant::now(), 0);
     for test in &tests {
         let line = plugin.tests().find(|one| one.name == **test).map(|one| one.line);
         let result = one(&prepared, test, line, args.timeout, &policy);
         failed += usize::from(!result.passed);
-        let display = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
-        write_stdout(display.as_bytes())?;
+        if args.json { write_json_line(&result)? } else { write_lines(&text(&result))? }
     }
     if !args.json {
         let passed = tests.len() - failed;
         let time = milliseconds(began.elapsed());
-        write_stdout(format!("{passed} passed, {failed} failed, in {time}\n").as_bytes())?;
+        write_lines(&format!("{passed} passed, {failed} failed, in {time}\n"))?;
     }
     Ok(u8::from(failed > 0))
 }

@@ -1,9 +1,15 @@
 //! Untrusted text of a plugin, process or file, made safe before it reaches a terminal, a log or a recording.
+//!
+//! Not part of the contract. It is here because the commands `ks` and `ks-host` both need it.
 
 use std::borrow::Cow;
 
 /// Limit on the bytes of a name, title, target or message in output. No path is longer (PATH_MAX).
 pub const MOST_BYTES: usize = 4096;
+
+/// Limit on the bytes of a message with all its lines. A list of everything that a policy denies is far
+/// shorter.
+pub const MOST_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Limit on the bytes of the note after a truncated text.
 pub const CUT_BYTES: usize = 32;
@@ -63,6 +69,77 @@ fn joined(message: &str, before: impl Fn(&str) -> &'static str) -> String {
     text
 }
 
+/// Makes a message of several lines safe to write, within [`MOST_MESSAGE_BYTES`]. Every line after the first
+/// begins with `following`; if that is blank, lines that are indented already stay as they are unless another
+/// line is not. So no text in the message can look like the start of another message.
+pub fn message(message: &str, following: &str) -> String {
+    let is_indented = |line: &str| line.starts_with("  ") || line.trim().is_empty();
+    let needs_prefix = !following.trim().is_empty() || !message.lines().skip(1).all(is_indented);
+    let mut text = String::new();
+    for (index, line) in message.lines().enumerate() {
+        if text.len() > MOST_MESSAGE_BYTES {
+            text.push_str(&format!("\n{following}.. ({} bytes)", message.len()));
+            break;
+        }
+        if index > 0 {
+            text.push('\n');
+            text.push_str(if needs_prefix { following } else { "" });
+        }
+        text.push_str(&visible(line, MOST_BYTES));
+    }
+    text
+}
+
+/// Escapes characters in JSON that would act on a terminal. The value stays the same: in JSON such characters
+/// are only in strings, where `\u202e` is the character itself.
+pub fn json(json: &str) -> Cow<'_, str> {
+    // Line feeds are between tokens: those in strings are escaped already.
+    escaped(
+        json,
+        |letter| letter != '\n' && acts(letter),
+        |letter, out| {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        },
+    )
+}
+
+/// Escapes quotes, backslashes and characters that would act on a terminal, as a TOML basic string writes
+/// them.
+pub fn toml(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |letter| matches!(letter, '"' | '\\') || acts(letter),
+        |letter, out| {
+            out.push_str(&match letter {
+                '"' | '\\' => format!("\\{letter}"),
+                _ if letter <= '\u{ffff}' => format!("\\u{:04X}", u32::from(letter)),
+                _ => format!("\\U{:08X}", u32::from(letter)),
+            });
+        },
+    )
+}
+
+fn escaped(
+    text: &str,
+    is_special: impl Fn(char) -> bool,
+    escape: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
+    if !text.contains(&is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_special(letter) {
+            escape(letter, &mut out);
+        } else {
+            out.push(letter);
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Makes the characters of each line visible and keeps the line feeds. For text whose lines the host has
 /// formed.
 pub fn lines(text: &str) -> String {
@@ -73,7 +150,7 @@ pub fn lines(text: &str) -> String {
 ///
 /// Source: general categories Cc, Cf, Zl, Zp and Co, the noncharacters, and `Default_Ignorable_Code_Point`
 /// without variation selectors, in `UnicodeData.txt` and `DerivedCoreProperties.txt`, Unicode 16.
-fn acts(letter: char) -> bool {
+pub fn acts(letter: char) -> bool {
     let is_noncharacter = u32::from(letter) & 0xfffe == 0xfffe;
     letter.is_control()
         || is_noncharacter
@@ -127,5 +204,25 @@ mod tests {
         assert!(many.starts_with("a; a; ") && many.ends_with(".. (2097152 bytes)") && many.len() < 5000);
         assert_eq!(indented("cannot\n  do: \x07it\nks-host: x\n"), "cannot\n  do: \\u{7}it; ks-host: x");
         assert_eq!(lines("a\tb\n  in main\n"), "a\\tb\n  in main\n");
+    }
+
+    #[test]
+    fn no_line_of_a_message_can_begin_another_one() {
+        assert_eq!(message("x: cannot\n  do: \x07it\n", "  "), "x: cannot\n  do: \\u{7}it");
+        assert_eq!(message("x: a\nks-host: b\n  do: c", "  "), "x: a\n  ks-host: b\n    do: c");
+        assert_eq!(message("x: a\n  do: b", "x: "), "x: a\nx:   do: b");
+        for many in ["\n".repeat(60 << 20), "a\n".repeat(1 << 20), "\x1b".repeat(60 << 20)] {
+            assert!(message(&many, "x: ").len() < MOST_MESSAGE_BYTES + MOST_BYTES + 2 * CUT_BYTES);
+        }
+    }
+
+    #[test]
+    fn escapes_of_json_and_toml_keep_the_value() {
+        let text = "a\n\"\\\u{1b}\u{85}\u{202e}\u{2028}\u{e0001}ä";
+        let written = serde_json::to_string_pretty(&[text]).expect("text");
+        let safe = json(&written);
+        assert!(safe.chars().all(|letter| letter == '\n' || !acts(letter)), "{safe}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&safe).expect("JSON"), [text]);
+        assert_eq!(toml(text), "a\\u000A\\\"\\\\\\u001B\\u0085\\u202E\\u2028\\U000E0001ä");
     }
 }
